@@ -1,0 +1,177 @@
+"""One frozen Settings, and where each of its values came from.
+
+Precedence: defaults, then the user's file, the project's file, the environment, the caller.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import BadSetting
+
+USER_FILE = "config.json"
+PROJECT_FILE = "rag_config.json"
+_PREFIX = "RALPH_"
+# Names in the environment that say where things are, not how they behave.
+_PLACES = frozenset({"RALPH_HOME", "RALPH_DEBUG", "RALPH_PROJECT"})
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every number and choice there is."""
+
+    embedder: Literal["static", "none"] = "static"
+    search_limit: int = 10
+    search_max_limit: int = 20
+    min_score: float = 0.40
+    recent_count: int = 10
+    summary_max_chars: int = 2000
+    learning_max_chars: int = 500
+    embedding_max_chars: int = 4000
+    error_max_chars: int = 1000
+    decision_max_chars: int = 500
+    errors_max: int = 50
+    decisions_max: int = 50
+    files_max: int = 500
+    journal_lock_timeout_s: float = 30.0
+    index_lock_timeout_s: float = 2.0
+    remember_budget_s: float = 2.0
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One value, and what gave it."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+KEYS: tuple[str, ...] = Settings.__struct_fields__
+_RANGES: dict[str, tuple[float, float]] = {
+    "min_score": (0.0, 1.0),
+    "search_limit": (1, 20),
+    "search_max_limit": (1, 20),
+}
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The settings in force, and the list that explains them."""
+
+    settings: Settings
+    origins: tuple[Setting, ...]
+
+
+def home_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where what belongs to no project is kept."""
+    given = (os.environ if environ is None else environ).get("RALPH_HOME")
+    return Path(given).expanduser() if given else Path.home() / ".ralph"
+
+
+def load(
+    *,
+    home: Path,
+    project_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> Config:
+    """All settings, each from the strongest place that names it."""
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(KEYS, "default")
+    for file in (home / USER_FILE, project_file):
+        if file is not None:
+            for key, value in _read(file).items():
+                values[key] = _fitting(key, value, where=str(file))
+                origins[key] = str(file)
+    for name, value in (os.environ if environ is None else environ).items():
+        key = name.removeprefix(_PREFIX).lower()
+        if name.startswith(_PREFIX) and name not in _PLACES and key in KEYS:
+            values[key] = _fitting(key, _parsed(value), where=name)
+            origins[key] = name
+    for key, value in (given or {}).items():
+        values[key] = _fitting(key, value, where="given")
+        origins[key] = "given"
+    settings = Settings(**values)
+    explained = tuple(Setting(key, getattr(settings, key), origins[key]) for key in KEYS)
+    return Config(settings, explained)
+
+
+def store(file: Path, key: str, text: str) -> Any:
+    """Write one setting into a file, keeping the others, and give the value it became."""
+    value = _fitting(key, _parsed(text), where="config")
+    plain = _read(file)
+    plain[key] = value
+    _write(file, plain)
+    return value
+
+
+def clear(file: Path, key: str) -> bool:
+    """Take one setting out of a file; False when it was not there."""
+    _known(key, where="config")
+    plain = _read(file)
+    if key not in plain:
+        return False
+    del plain[key]
+    _write(file, plain)
+    return True
+
+
+def _write(file: Path, plain: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    disk.replace(file, (json.dumps(plain, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        plain = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (ValueError, OSError) as error:
+        raise BadSetting(
+            f"the settings cannot be read: {error}", where=str(file), todo="Mend or delete it."
+        ) from None
+    if not isinstance(plain, dict):
+        raise BadSetting(
+            "the settings must be one JSON object", where=str(file), todo="Mend or delete it."
+        )
+    return plain
+
+
+def _fitting(key: str, value: Any, *, where: str) -> Any:
+    _known(key, where=where)
+    try:
+        fitted = msgspec.convert({key: value}, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadSetting(
+            f"{key} cannot be {value!r}: {str(error).partition(' - ')[0]}",
+            where=where,
+            todo="`ralph config` shows every setting and its value.",
+        ) from None
+    result = getattr(fitted, key)
+    low, high = _RANGES.get(key, (0, float("inf")))
+    is_number = isinstance(result, int | float) and not isinstance(result, bool)
+    if is_number and not low <= result <= high:
+        limits = f"from {low:g} to {high:g}" if high != float("inf") else f"from {low:g} upwards"
+        raise BadSetting(f"{key} cannot be {value!r}: it goes {limits}", where=where)
+    return result
+
+
+def _known(key: str, *, where: str) -> None:
+    if key not in KEYS:
+        raise BadSetting(
+            f"there is no setting {key!r}",
+            where=where,
+            todo="`ralph config` shows every setting.",
+        )
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,79 @@
+"""The tree of errors.
+
+RalphError                 everything Ralph raises on purpose
+├── BadInput               what the caller gave cannot be used
+│   ├── BadRecord          a record with a missing, mistyped or impossible field
+│   ├── BadSetting         a setting that does not exist or does not fit
+│   ├── NotFound           a record, feature or file that is not there
+│   ├── NotAProject        no project here or above
+│   └── RecordForgotten    the record was forgotten on purpose and stays so
+├── JournalError           the journal could not be read or written; nothing was acknowledged
+│   └── JournalBusy        another process holds the journal's lock for too long
+└── MemoryOff              memory cannot serve now; everything else goes on
+    ├── IndexOff           the index cannot be opened, read or written
+    └── EmbedderOff        the embedder is missing, down or not what was chosen
+
+Every message says what happened, where, and what to do now.
+"""
+
+from __future__ import annotations
+
+
+class RalphError(Exception):
+    """Something Ralph refuses or cannot do, told in one line."""
+
+    def __init__(self, what: str, *, where: str | None = None, todo: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.todo = todo
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        if not self.todo:
+            return text
+        return f"{text.rstrip('.')}. {self.todo}"
+
+
+class BadInput(RalphError):
+    """What the caller gave cannot be used."""
+
+
+class BadRecord(BadInput):
+    """A record with a missing, mistyped or impossible field."""
+
+
+class BadSetting(BadInput):
+    """A setting that does not exist or does not fit."""
+
+
+class NotFound(BadInput):
+    """A record, feature or file that is not there."""
+
+
+class NotAProject(BadInput):
+    """No project here or above."""
+
+
+class RecordForgotten(BadInput):
+    """The record was forgotten on purpose and stays so."""
+
+
+class JournalError(RalphError):
+    """The journal could not be read or written; nothing was acknowledged."""
+
+
+class JournalBusy(JournalError):
+    """Another process holds the journal's lock for too long."""
+
+
+class MemoryOff(RalphError):
+    """Memory cannot serve now; everything else goes on."""
+
+
+class IndexOff(MemoryOff):
+    """The index cannot be opened, read or written."""
+
+
+class EmbedderOff(MemoryOff):
+    """The embedder is missing, down or not what was chosen."""

@@ -1,0 +1,64 @@
+"""What makes records findable: passages, their words and vectors, derived from the journal.
+
+Everything here may be deleted at any time; `sync` brings it back from the journal by itself. The
+index knows passages and vectors and nothing of what a record is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ralph.record import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """One findable piece of a record: its words by field, and the text whose meaning counts."""
+
+    title: str
+    text: str
+    places: str = ""
+    embed: str = ""
+
+
+# How a memory cuts its records into passages; a record it cannot read gives none.
+Cut = Callable[[Record], Sequence[Passage]]
+
+
+class Embedder(Protocol):
+    """Texts to vectors of length one. The identity names everything that shapes the numbers."""
+
+    @property
+    def identity(self) -> str:
+        """Names the model and its version; another identity means other vectors."""
+        ...
+
+    @property
+    def dims(self) -> int:
+        """How long a vector is."""
+        ...
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """One row a text. Raises EmbedderOff."""
+        ...
+
+    def embed_query(self, text: str) -> Vectors:
+        """One vector. Raises EmbedderOff."""
+        ...
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a collection was built with; anything else than wanted means a rebuild."""
+
+    embedder: str
+    dims: int
+    tokeniser: str
+    cut: str

@@ -1,0 +1,155 @@
+"""The index of one place: where its file lies, who may write it, and how it heals."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from ralph import disk
+from ralph.errors import IndexOff
+from ralph.index.sqlite import FILE_NAME, SIDE_FILES, Corrupt, SqliteStore
+from ralph.index.sync import Progress, Synced, Target, is_current, sync
+
+_log = logging.getLogger("ralph")
+_LOCK_NAME = "index.lock"
+_T = TypeVar("_T")
+
+
+class Index:
+    """A store in the first folder that can be written to: a project may be read-only."""
+
+    def __init__(self, folders: Sequence[Path], *, lock_timeout_s: float) -> None:
+        self._folders = folders
+        self._lock_timeout_s = lock_timeout_s
+        self._store: SqliteStore | None = None
+
+    @property
+    def store(self) -> SqliteStore:
+        """The store, opened at first use."""
+        if self._store is None:
+            self._store = SqliteStore(self._folder() / FILE_NAME)
+        return self._store
+
+    @property
+    def path(self) -> Path:
+        """The file the index is kept in."""
+        return self.store.path
+
+    def sync(
+        self,
+        target: Target,
+        *,
+        budget_s: float | None = None,
+        afresh: bool = False,
+        progress: Progress | None = None,
+    ) -> Synced:
+        """Bring one collection up to its journal."""
+
+        def work() -> Synced:
+            if not afresh and is_current(self.store, target):
+                return Synced(complete=True)
+            return sync(
+                self.store,
+                target,
+                lock=self._lock,
+                lock_timeout_s=self._lock_timeout_s,
+                budget_s=budget_s,
+                afresh=afresh,
+                progress=progress,
+            )
+
+        return self.healed(work)
+
+    def healed(self, work: Callable[[], _T]) -> _T:
+        """Do the work; a damaged file is set aside and the work done again on a new one."""
+        try:
+            return work()
+        except Corrupt as damage:
+            self._set_aside(damage)
+            return work()
+
+    def scrub(self) -> None:
+        """Leave nothing of removed content on the disk, in no older or damaged index either."""
+        self.healed(self.store.scrub)
+        self.remove_others()
+
+    def remove_others(self) -> list[Path]:
+        """Delete index files that no longer serve: set aside, of another schema or place."""
+        mine = {self.path.with_name(self.path.name + side) for side in SIDE_FILES}
+        removed: list[Path] = []
+        for folder in self._folders:
+            for old in sorted(folder.glob("index-v*.sqlite3*")):
+                if old not in mine:
+                    old.unlink(missing_ok=True)
+                    removed.append(old)
+        return removed
+
+    def delete(self) -> None:
+        """Throw the index away, wherever it can be."""
+        if self._store is not None:
+            self._store.delete()
+        for folder in self._folders:
+            for old in folder.glob("index-v*.sqlite3*"):
+                old.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the store; it opens again by itself."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_name(_LOCK_NAME)
+
+    def _folder(self) -> Path:
+        for folder in self._folders:
+            if _writable(folder):
+                return folder
+        raise IndexOff(
+            "no folder for the index can be written to",
+            where=str(self._folders[0]),
+            todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
+        )
+
+    def _set_aside(self, damage: Corrupt) -> None:
+        inode = _inode(self.path)
+        try:
+            with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
+                if _inode(self.path) != inode:
+                    self.store.close()  # another process has seen to it already
+                    return
+                stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+                target = self.store.set_aside(f"damaged-{stamp}")
+        except (disk.Busy, OSError) as error:
+            raise IndexOff(
+                f"the index is damaged ({damage}) and cannot be set aside ({error})",
+                where=str(self.path),
+                todo="Delete it: the journal has everything.",
+            ) from error
+        _log.warning(
+            "the index was damaged (%s); it is set aside as %s and rebuilt from the journal",
+            damage,
+            target.name,
+        )
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made there; asking the permissions alone is not enough."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0

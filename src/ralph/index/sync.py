@@ -1,0 +1,225 @@
+"""Bringing a collection up to its journal: the only place where the index is written.
+
+Each batch moves the position in the same transaction as its rows, so that a sync that was killed
+goes on where it stopped. What no longer fits (another embedder, tokeniser or way of cutting) is
+built anew beside the old and then takes its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import EmbedderOff
+from ralph.index import Cut, Embedder, Manifest, Passage
+from ralph.index.sqlite import SqliteStore
+from ralph.index.tables import Collection, Row
+from ralph.journal import Batch, Journal
+from ralph.record import Record
+from ralph.text.tokens import TOKENISER_VERSION
+
+_BATCH = 512
+
+# Told how many records the index has by now, while a sync goes on.
+Progress = Callable[[int], None]
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """How far a sync got: whether the collection is complete, and what stood in the way."""
+
+    complete: bool
+    rebuilt: bool = False
+    written: int = 0
+    embedder_off: str | None = None
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A collection, the journal it comes from, and how its records are cut and embedded."""
+
+    name: str
+    stream: str
+    journal: Journal
+    cut: Cut
+    cut_version: str
+    embedder: Embedder | None
+
+    def manifest(self) -> Manifest:
+        """What the collection must have been built with."""
+        identity, dims = ("none", 0) if self.embedder is None else _named(self.embedder)
+        return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
+
+
+def is_current(store: SqliteStore, target: Target) -> bool:
+    """Whether there is nothing to do; cheap, for every query."""
+    live, building = store.generations(target.name)
+    if live is None or building is not None or live.sweeping:
+        return False
+    if live.manifest != target.manifest() or not target.journal.unchanged(live.position):
+        return False
+    with store.reading() as view:
+        return not view.waiting(live, 1)
+
+
+def sync(
+    store: SqliteStore,
+    target: Target,
+    *,
+    lock: Path,
+    lock_timeout_s: float,
+    budget_s: float | None = None,
+    afresh: bool = False,
+    progress: Progress | None = None,
+) -> Synced:
+    """Index what the journal has and the collection lacks, for as long as the budget allows.
+
+    One process at a time works on an index; whoever finds it taken answers from what is there.
+    """
+    try:
+        with disk.locked(lock, timeout_s=lock_timeout_s):
+            return _Run(store, target, budget_s, progress).go(afresh=afresh)
+    except disk.Busy:
+        return Synced(complete=is_current(store, target))
+
+
+class _Run:
+    def __init__(
+        self,
+        store: SqliteStore,
+        target: Target,
+        budget_s: float | None,
+        progress: Progress | None,
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._deadline = None if budget_s is None else time.monotonic() + budget_s
+        self._progress = progress or (lambda done: None)
+        self._reusable: dict[bytes, bytes] = {}
+        self._embedder_off: str | None = None
+        self._written = 0
+
+    def go(self, *, afresh: bool) -> Synced:
+        collection = self._choose(afresh=afresh)
+        complete = self._follow(collection)
+        if complete and not collection.live:
+            self._store.replace_live(collection)
+        if complete:
+            complete = self._embed_waiting()
+        return Synced(complete, not collection.live, self._written, self._embedder_off)
+
+    def _choose(self, *, afresh: bool) -> Collection:
+        """The generation to work on: the live one if it fits, else one built beside it."""
+        target, store = self._target, self._store
+        manifest = target.manifest()
+        live, building = store.generations(target.name)
+        if building and building.manifest == manifest and not afresh:
+            return self._with_old_vectors(building, live)
+        if live and live.manifest == manifest and not afresh:
+            return live
+        made = store.create(target.name, target.stream, manifest, live=live is None)
+        return made if afresh else self._with_old_vectors(made, live)
+
+    def _with_old_vectors(self, building: Collection, live: Collection | None) -> Collection:
+        if live and live.manifest.embedder == building.manifest.embedder:
+            with self._store.reading() as view:
+                self._reusable = view.vectors_by_hash(live)
+        return building
+
+    def _follow(self, collection: Collection) -> bool:
+        position = collection.position
+        while True:
+            batch = self._target.journal.read(position, limit=_BATCH)
+            self._index(collection, batch)
+            position = batch.position
+            if batch.done:
+                return True
+            if self._late():
+                return False
+
+    def _index(self, collection: Collection, batch: Batch) -> None:
+        fresh: dict[tuple[str, str], Record] = {}
+        seen: list[tuple[str, str]] = []
+        gone = {stone.id for stone in batch.tombstones}
+        with self._store.reading() as view:
+            for located in batch.records:
+                record = located.record
+                key = (record.id, record.digest)
+                if view.has(collection, record):
+                    seen.append(key)
+                elif record.id not in gone and (
+                    batch.restarted or not view.forgotten(collection, record.id)
+                ):
+                    fresh.setdefault(key, record)
+        rows = self._rows(list(fresh.values()))
+        self._store.write(
+            collection,
+            rows,
+            forget=gone,
+            seen=seen,
+            position=batch.position,
+            restart=batch.restarted,
+            done=batch.done,
+        )
+        self._written += len(rows)
+        self._progress(self._written + len(seen))
+
+    def _rows(self, records: Sequence[Record]) -> list[Row]:
+        cut = [(record, self._cut(record)) for record in records]
+        hashes = [[_hash(p) for p in passages] for _, passages in cut]
+        wanted = [
+            (h, p.embed)
+            for (_, passages), row in zip(cut, hashes, strict=True)
+            for p, h in zip(passages, row, strict=True)
+            if h not in self._reusable and p.embed
+        ]
+        made = self._embed(wanted)
+        return [
+            Row(record, passages, row, [self._reusable.get(h) or made.get(h) for h in row])
+            for (record, passages), row in zip(cut, hashes, strict=True)
+        ]
+
+    def _cut(self, record: Record) -> list[Passage]:
+        passages = list(self._target.cut(record))
+        if self._target.embedder is not None:
+            return passages
+        return [msgspec.structs.replace(passage, embed="") for passage in passages]
+
+    def _embed(self, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, bytes]:
+        embedder = self._target.embedder
+        if not wanted or embedder is None or self._embedder_off is not None:
+            return {}
+        texts = dict(wanted)
+        try:
+            vectors = embedder.embed_passages(list(texts.values()))
+        except EmbedderOff as error:
+            # Words go on without it; the passages wait for their vectors.
+            self._embedder_off = str(error)
+            return {}
+        return {h: vector.tobytes() for h, vector in zip(texts, vectors, strict=True)}
+
+    def _embed_waiting(self) -> bool:
+        """Catch up on passages that were indexed while the embedder was off."""
+        live, _ = self._store.generations(self._target.name)
+        while live and self._embedder_off is None and not self._late():
+            with self._store.reading() as view:
+                waiting = view.waiting(live, _BATCH)
+            if not waiting:
+                return True
+            made = self._embed([(str(row).encode(), text) for row, text in waiting])
+            self._store.fill(live, [(int(row), vector) for row, vector in made.items()])
+        return False
+
+    def _late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+
+def _named(embedder: Embedder) -> tuple[str, int]:
+    return embedder.identity, embedder.dims
+
+
+def _hash(passage: Passage) -> bytes:
+    return hashlib.sha256(passage.embed.encode()).digest()[:16]

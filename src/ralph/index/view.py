@@ -1,0 +1,168 @@
+"""Reading the embedded store: everything one query needs, from one unchanging state of it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralph.index.matrix import Matrix
+from ralph.index.tables import COLUMNS, Collection, collection_of
+from ralph.record import Record, Source
+
+if TYPE_CHECKING:
+    from ralph.index import Vectors
+
+# Title, text, places: how much a word counts by where it stands.
+_FIELD_WEIGHTS = "1.6, 1.0, 0.5"
+_decode_source = msgspec.json.Decoder(Source).decode
+
+
+class Matrices:
+    """The vectors of each collection generation, shared by the threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_collection: dict[int, Matrix] = {}
+
+    def nearest(
+        self,
+        connection: sqlite3.Connection,
+        collection: Collection,
+        query: Vectors,
+        count: int,
+        also: list[int],
+    ) -> dict[int, float]:
+        """Cosines of the nearest passages, after loading what is new since the last query."""
+        n = collection.id
+        with self._lock:
+            matrix = self._by_collection.get(n)
+            if matrix is None or matrix.removals != collection.removals:
+                matrix = self._by_collection[n] = Matrix(collection.manifest.dims)
+                matrix.removals = collection.removals
+            rows = connection.execute(
+                f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
+                (matrix.last_vector,),
+            ).fetchall()
+            if rows:
+                matrix.append([row[1] for row in rows], [row[2] for row in rows])
+                matrix.last_vector = rows[-1][0]
+            return matrix.nearest(query, count, also)
+
+
+class View:
+    """One unchanging state of the store, for as long as it is open."""
+
+    def __init__(self, connection: sqlite3.Connection, matrices: Matrices) -> None:
+        self._connection = connection
+        self._matrices = matrices
+
+    def live(self, name: str) -> Collection | None:
+        """The collection that answers under this name."""
+        query = f"SELECT {COLUMNS} FROM collection WHERE name = ? AND live = 1"
+        row = self._connection.execute(query, (name,)).fetchone()
+        return collection_of(row) if row else None
+
+    def words(self, collection: Collection, query: Sequence[str], count: int) -> dict[int, float]:
+        """BM25 of the passages that hold any of these tokens, the best `count` of them."""
+        if not query:
+            return {}
+        n = collection.id
+        match = " OR ".join(f'"{token}"' for token in query)
+        rows = self._connection.execute(
+            f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
+            f" WHERE words_{n} MATCH ? ORDER BY score DESC LIMIT ?",
+            (match, count),
+        )
+        return dict(rows.fetchall())
+
+    def nearest(
+        self, collection: Collection, query: Vectors, count: int, also: list[int]
+    ) -> dict[int, float]:
+        """Cosines of the `count` nearest passages and of those in `also`."""
+        return self._matrices.nearest(self._connection, collection, query, count, also)
+
+    def frequencies(self, collection: Collection, query: Iterable[str]) -> dict[str, int]:
+        """In how many passages each token stands."""
+        select = f"SELECT doc FROM vocabulary_{collection.id} WHERE term = ?"
+        found: dict[str, int] = {}
+        for token in query:
+            row = self._connection.execute(select, (token,)).fetchone()
+            found[token] = row[0] if row else 0
+        return found
+
+    def passages(self, collection: Collection) -> int:
+        """How many passages there are."""
+        select = f"SELECT count(*) FROM passage_{collection.id}"
+        count: int = self._connection.execute(select).fetchone()[0]
+        return count
+
+    def tokens(self, collection: Collection, rows: Iterable[int]) -> dict[int, frozenset[str]]:
+        """The tokens that stand in each of these passages."""
+        select = f"SELECT title, text, places FROM words_{collection.id} WHERE rowid = ?"
+        found: dict[int, frozenset[str]] = {}
+        for row in rows:
+            title, text, places = self._connection.execute(select, (row,)).fetchone()
+            found[row] = frozenset(f"{title} {text} {places}".split())
+        return found
+
+    def records(self, collection: Collection, rows: Iterable[int]) -> dict[int, tuple[int, Record]]:
+        """For each passage the number of its record in the index, and the record."""
+        n = collection.id
+        select = (
+            "SELECT r.row, r.id, r.kind, r.number, r.at, r.body, r.source"
+            f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
+        )
+        found: dict[int, tuple[int, Record]] = {}
+        for row in rows:
+            found_row = self._connection.execute(select, (row,)).fetchone()
+            place, record_id, kind, number, at, body, source = found_row
+            found[row] = place, Record(record_id, kind, number, at, body, _decode_source(source))
+        return found
+
+    def last_number(self, collection: Collection) -> int:
+        """The highest number any record of the collection has."""
+        select = f"SELECT max(number) FROM record_{collection.id}"
+        return int(self._connection.execute(select).fetchone()[0] or 0)
+
+    def known(self, collection: Collection) -> dict[tuple[str, str], None]:
+        """Identity and content of everything indexed."""
+        select = f"SELECT id, digest FROM record_{collection.id}"
+        return dict.fromkeys((row[0], row[1]) for row in self._connection.execute(select))
+
+    def has(self, collection: Collection, record: Record) -> bool:
+        """Whether exactly this content is indexed under this id."""
+        select = f"SELECT 1 FROM record_{collection.id} WHERE id = ? AND digest = ?"
+        return bool(self._connection.execute(select, (record.id, record.digest)).fetchone())
+
+    def forgotten(self, collection: Collection, record_id: str) -> bool:
+        """Whether a tombstone of this id has been met."""
+        select = f"SELECT 1 FROM forgotten_{collection.id} WHERE id = ?"
+        return bool(self._connection.execute(select, (record_id,)).fetchone())
+
+    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
+        """Passages that have no vector yet, and the text to make one from."""
+        select = (
+            f"SELECT row, waiting FROM passage_{collection.id} WHERE waiting IS NOT NULL"
+            " ORDER BY row LIMIT ?"
+        )
+        return self._connection.execute(select, (count,)).fetchall()
+
+    def counts(self, collection: Collection) -> tuple[int, int, int]:
+        """Records, passages, and passages that wait for a vector."""
+        n = collection.id
+        one = "SELECT count(*) FROM "
+        values = [
+            self._connection.execute(one + table).fetchone()[0]
+            for table in (f"record_{n}", f"passage_{n}", f"passage_{n} WHERE waiting IS NOT NULL")
+        ]
+        return values[0], values[1], values[2]
+
+    def vectors_by_hash(self, collection: Collection) -> dict[bytes, bytes]:
+        """Every vector under the hash of the text it was made from, to be used again (F16)."""
+        n = collection.id
+        select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
+        return dict(self._connection.execute(select).fetchall())

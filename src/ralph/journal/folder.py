@@ -1,0 +1,90 @@
+"""A folder of journals: one file a name, whatever characters the name has."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from ralph.errors import BadInput
+from ralph.journal.jsonl import JsonlJournal
+
+_SUFFIX = ".jsonl"
+_MAX_NAME_CHARS = 100
+# File systems allow 255; a draft of the file has a longer name for a moment.
+_MAX_FILE_BYTES = 230
+# Names that Windows gives to devices; a project is shared between systems.
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+
+
+class JournalFolder:
+    """The journals of one memory, each in a file named after it."""
+
+    def __init__(self, path: Path, *, shown_as: str = "") -> None:
+        self.path = path
+        self._shown_as = shown_as
+        self._open: dict[str, JsonlJournal] = {}
+
+    def journal(self, name: str) -> JsonlJournal:
+        """The journal of this name; its file is made by the first append."""
+        if name not in self._open:
+            file = self.path / file_name(name)
+            self._refuse_twin(name, file)
+            shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
+            self._open[name] = JsonlJournal(file, name=shown)
+        return self._open[name]
+
+    def names(self) -> list[str]:
+        """The names of all journals that are there."""
+        if not self.path.is_dir():
+            return []
+        files = (file for file in self.path.iterdir() if not file.name.startswith("."))
+        return sorted(unquote(f.name[: -len(_SUFFIX)]) for f in files if f.suffix == _SUFFIX)
+
+    def _refuse_twin(self, name: str, file: Path) -> None:
+        """Where upper and lower case are one, two names must not become one file."""
+        if not file.exists() or name in self.names():
+            return
+        raise BadInput(
+            f"{name!r} differs from a name already used only in upper and lower case, "
+            "which this file system does not tell apart",
+            where=str(self.path),
+            todo="Use the name as it was written first.",
+        )
+
+
+def file_name(name: str) -> str:
+    """The file a name is kept in: the name itself wherever every file system allows it."""
+    check_name(name)
+    quoted = quote(name, safe=" ") if name.isascii() else _quote_some(name)
+    if quoted.startswith((".", " ")) or _RESERVED.match(quoted):
+        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
+    if quoted.endswith((".", " ")):
+        quoted = f"{quoted[:-1]}%{ord(quoted[-1]):02X}"
+    file = quoted + _SUFFIX
+    if len(file.encode()) > _MAX_FILE_BYTES:
+        raise BadInput(
+            f"the name {name[:40]!r}... takes {len(file.encode())} bytes as a file's name, "
+            f"at most {_MAX_FILE_BYTES} are allowed",
+            todo="Use a shorter name.",
+        )
+    return file
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be shown or kept anywhere."""
+    if not name.strip():
+        raise BadInput("the name is empty", todo="Give the feature a name.")
+    if len(name) > _MAX_NAME_CHARS:
+        raise BadInput(
+            f"the name {name[:40]!r}... has {len(name)} characters, "
+            f"at most {_MAX_NAME_CHARS} are allowed"
+        )
+    if any(unicodedata.category(char)[0] == "C" for char in name):
+        raise BadInput(f"the name {name!r} holds characters that cannot be seen")
+
+
+def _quote_some(name: str) -> str:
+    """Letters of any script stay readable; what a file system may refuse is quoted."""
+    return "".join(char if char.isalnum() else quote(char, safe=" ") for char in name)

@@ -1,0 +1,394 @@
+"""The journal as a JSONL file: one entry a line, made to be committed and merged by git."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import JournalBusy, JournalError, RecordForgotten
+from ralph.journal import Appended, Batch, Draft
+from ralph.journal.line import FORGOTTEN, write_record, write_tombstone
+from ralph.journal.scan import BUFFER_BYTES, judge, scan
+from ralph.record import Complaint, Located, Record, Tombstone, now
+
+MAX_LINE_BYTES = 4 * 1024 * 1024
+LOCK_TIMEOUT_S = 30.0
+_TAIL_BYTES = 1024
+# The record that a damaged line was to be, as far as it got.
+_BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % FORGOTTEN.encode())
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Position(msgspec.Struct, frozen=True):
+    """How far was read, and enough about the file to notice that it is another one now.
+
+    `line` counts the lines that ended before the offset.
+    """
+
+    offset: _Count
+    line: _Count
+    inode: int
+    size: int
+    mtime_ns: int
+    tail: str
+    done: bool
+
+
+_decode = msgspec.json.Decoder(_Position).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class JsonlJournal:
+    """A journal in one file. Any number of processes may read and append at once."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str | None = None,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        self.path = path
+        self.name = name or path.name
+        self._lock_timeout_s = lock_timeout_s
+        self._max_line_bytes = max_line_bytes
+        self._known = _Known()
+
+    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+        """Keep all of them or none; when this returns they are on disk."""
+        if not drafts:
+            return []
+        while True:
+            with self._locked() as fd:
+                try:
+                    appended, data = self._prepare(drafts, self._catch_up())
+                    if data:
+                        self._write(fd, data)
+                except BaseException:
+                    self._known = _Known()  # it may hold what was not written
+                    raise
+                if not data or disk.is_current(fd, self.path):
+                    return appended
+                # Somebody who knows no lock (git, an editor) put another file here meanwhile.
+                self._known = _Known()
+
+    def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
+        """What stands behind the position, at most `limit` lines."""
+        try:
+            with self._opened() as file:
+                return self._read(file, position, limit)
+        except FileNotFoundError:
+            at = _known_position(position)
+            restarted = position is not None and (at is None or at.inode != 0)
+            return Batch((), (), (), _no_file(), restarted, done=True)
+
+    def unchanged(self, position: str | None) -> bool:
+        """Whether nothing can have happened since the position; cheap, for every query."""
+        at = _known_position(position)
+        if at is None or not at.done:
+            return False
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            return at.inode == 0
+        except OSError:
+            return False  # reading tells why
+        return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
+
+    def forget(
+        self, ids: Collection[str], *, reason: str | None = None, unseen: bool = False
+    ) -> list[str]:
+        """Take the content out for good, leave a tombstone for each, and say which were there."""
+        if not ids or not (unseen or self._is_there()):
+            return []
+        with self._locked():
+            rewritten, gone = self._without(set(ids), reason, unseen=unseen)
+            if rewritten is not None:
+                disk.sweep_drafts(self.path)
+                disk.replace(self.path, rewritten)
+                self._known = _Known()
+        return gone
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of everything that was forgotten here."""
+        return frozenset(stone.id for stone in self.read().tombstones)
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong."""
+        if not self._is_there():
+            return 0, []
+        with contextlib.ExitStack() as stack:
+            # Without the lock a line that is being written would look torn. A journal that may
+            # only be read has no writer.
+            if os.access(self.path, os.W_OK):
+                stack.enter_context(self._locked())
+            file = stack.enter_context(self._opened())
+            return judge(self.name, scan(file, self._max_line_bytes))
+
+    # -- reading
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        with self._reading(), self.path.open("rb", buffering=BUFFER_BYTES) as file:
+            yield file
+
+    def _is_there(self) -> bool:
+        with contextlib.suppress(FileNotFoundError), self._reading():
+            self.path.stat()
+            return True
+        return False
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise JournalError(
+                f"cannot read the journal ({error.strerror or error})",
+                where=str(self.path),
+                todo="Permit reading it, then try again.",
+            ) from error
+
+    def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
+        stat = os.fstat(file.fileno())
+        start = self._resume(file, position, stat)
+        restarted = start is None and position is not None
+        offset, line = (start.offset, start.line) if start else (0, 0)
+        records: list[Located] = []
+        stones: list[Tombstone] = []
+        complaints: list[Complaint] = []
+        done = True
+        for seen, step in enumerate(scan(file, self._max_line_bytes, offset, line)):
+            if limit is not None and seen >= limit:
+                done = False
+                break
+            if step.complaint:
+                complaints.append(Complaint(self.name, step.line, step.complaint))
+            if isinstance(step.entry, Record):
+                records.append(Located(step.entry, self.name, step.line))
+            elif step.entry is not None:
+                stones.append(step.entry)
+            if not step.torn:
+                offset, line = step.end, step.line if step.ended else step.line - 1
+        end = _mark(stat, offset, line, _tail(file, offset), done=done)
+        return Batch(tuple(records), tuple(stones), tuple(complaints), end, restarted, done)
+
+    def _resume(
+        self, file: BinaryIO, position: str | None, stat: os.stat_result
+    ) -> _Position | None:
+        """The position, if the file still begins with what was read up to it."""
+        at = _known_position(position)
+        if at is None:
+            return None
+        if at.inode == 0 and at.offset == 0:
+            return at  # there was no file: everything in it is new, nothing was taken away
+        if at.inode != stat.st_ino or at.offset > stat.st_size:
+            return None
+        if stat.st_size == at.size and stat.st_mtime_ns != at.mtime_ns:
+            return None  # written to without growing: not an append
+        return at if _tail(file, at.offset) == at.tail else None
+
+    # -- writing
+
+    def _prepare(
+        self, drafts: Sequence[Record | Draft], known: _Known
+    ) -> tuple[list[Appended], bytes]:
+        appended: list[Appended] = []
+        lines: list[bytes] = []
+        for draft in drafts:
+            record = draft if isinstance(draft, Record) else known.numbered(draft)
+            if record.id in known.forgotten:
+                raise RecordForgotten(
+                    f"record {record.id} was forgotten and stays so", where=self.name
+                )
+            fresh = not known.has(record)
+            if fresh:
+                line = write_record(record)
+                if len(line) > self._max_line_bytes:
+                    raise JournalError(
+                        f"record {record.id} takes {len(line)} bytes, the limit is "
+                        f"{self._max_line_bytes}",
+                        where=self.name,
+                        todo="Shorten it; nothing was written.",
+                    )
+                lines.append(line)
+                known.add(record)
+            appended.append(Appended(record, fresh))
+        return appended, b"".join(lines)
+
+    def _catch_up(self) -> _Known:
+        """What the file holds by now, read on from where this process last looked."""
+        batch = self.read(self._known.position)
+        if batch.restarted:
+            self._known = _Known()
+        self._known.position = batch.position
+        for located in batch.records:
+            self._known.add(located.record)
+        for stone in batch.tombstones:
+            self._known.bury(stone)
+        return self._known
+
+    def _write(self, fd: int, data: bytes) -> None:
+        size = os.fstat(fd).st_size
+        last = _read_at(fd, max(0, size - _TAIL_BYTES), size)
+        if last and not last.endswith(b"\n"):  # a torn last line stays, on a line of its own
+            data = b"\n" + data
+        disk.write_all(fd, data)
+        if size == 0:
+            disk.flush_folder(self.path.parent)
+        known = self._known
+        at = _known_position(known.position)
+        if at is not None and at.offset == size:
+            # What we wrote need not be read back by our next append.
+            line = at.line + data.count(b"\n")
+            tail = _hash((last + data)[-_TAIL_BYTES:])
+            known.position = _mark(os.fstat(fd), size + len(data), line, tail, done=True)
+
+    def _without(
+        self, ids: set[str], reason: str | None, *, unseen: bool
+    ) -> tuple[bytes | None, list[str]]:
+        """The file without these records' lines, with their tombstones; None if nothing to do."""
+        parts: list[bytes] = []
+        gone: dict[str, Tombstone] = {}
+        buried: set[str] = set()
+        at = now()
+        with self._opened() as file, self._opened() as copy:
+            for step in scan(file, self._max_line_bytes):
+                entry = step.entry
+                if isinstance(entry, Tombstone):
+                    buried.add(entry.id)
+                elif isinstance(entry, Record) and entry.id in ids:
+                    gone[entry.id] = Tombstone(entry.id, at, reason, entry.number, entry.at)
+                    continue
+                copy.seek(step.start)
+                line = copy.read(step.end - step.start)
+                if entry is None and (damaged := _begun(line) & ids):
+                    for record_id in damaged:
+                        gone.setdefault(record_id, Tombstone(record_id, at, reason))
+                    continue
+                parts.append(line)
+        stones = dict(gone)
+        if unseen:
+            stones |= {i: Tombstone(i, at, reason) for i in sorted(ids - gone.keys())}
+        stones = {i: stone for i, stone in stones.items() if i not in buried}
+        if not gone and not stones:
+            return None, []
+        if parts and not parts[-1].endswith(b"\n"):
+            parts.append(b"\n")
+        parts += [write_tombstone(stone) for stone in stones.values()]
+        return b"".join(parts), list(gone)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with disk.locked(self.path, timeout_s=self._lock_timeout_s) as fd:
+                yield fd
+        except disk.Busy:
+            raise JournalBusy(
+                f"another process has held the journal for over {self._lock_timeout_s:g} s",
+                where=self.name,
+                todo="Try again when it has finished.",
+            ) from None
+        except OSError as error:
+            raise JournalError(
+                f"cannot write the journal ({error.strerror or error}); nothing was written",
+                where=str(self.path),
+                todo="Free space or permit writing there, then try again.",
+            ) from error
+
+
+class _Known:
+    """What an appender must know of the lines before: the last number, contents, tombstones."""
+
+    def __init__(self) -> None:
+        self.position: str | None = None
+        self.last_number = 0
+        self.forgotten: set[str] = set()
+        # Where a content stands, and where one of that time stood: ids and numbers.
+        self._places: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._graves: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def numbered(self, draft: Draft) -> Record:
+        """The draft as the journal has or had it already, else with the next number."""
+        record = draft(self.last_number + 1)
+        places = self._places.get(record.digest, ())
+        graves = self._graves.get(record.at, ())
+        for known_id, number in (*places, *graves):
+            again = draft(number)
+            if again.id == known_id:
+                return again
+        return record
+
+    def has(self, record: Record) -> bool:
+        return any(known == record.id for known, _ in self._places.get(record.digest, ()))
+
+    def add(self, record: Record) -> None:
+        if not self.has(record):
+            places = self._places.get(record.digest, ())
+            self._places[record.digest] = (*places, (record.id, record.number))
+        self.last_number = max(self.last_number, record.number)
+
+    def bury(self, stone: Tombstone) -> None:
+        # The number stays taken: under it another record could get the forgotten one's id.
+        self.forgotten.add(stone.id)
+        if stone.was_at:
+            graves = self._graves.get(stone.was_at, ())
+            self._graves[stone.was_at] = (*graves, (stone.id, stone.number))
+        self.last_number = max(self.last_number, stone.number)
+
+
+def _mark(stat: os.stat_result, offset: int, line: int, tail: str, *, done: bool) -> str:
+    position = _Position(
+        offset=offset,
+        line=line,
+        inode=stat.st_ino,
+        size=stat.st_size,
+        mtime_ns=stat.st_mtime_ns,
+        tail=tail,
+        done=done,
+    )
+    return _encode(position).decode()
+
+
+def _no_file() -> str:
+    nothing = _Position(offset=0, line=0, inode=0, size=0, mtime_ns=0, tail="", done=True)
+    return _encode(nothing).decode()
+
+
+def _known_position(position: str | None) -> _Position | None:
+    """The position read; None for none, and for one that another version of Ralph wrote."""
+    try:
+        return None if position is None else _decode(position)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def _begun(line: bytes) -> set[str]:
+    return {found.decode(errors="replace") for found in _BEGUN.findall(line)}
+
+
+def _tail(file: BinaryIO, offset: int) -> str:
+    start = max(0, offset - _TAIL_BYTES)
+    file.seek(start)
+    return _hash(file.read(offset - start))
+
+
+def _read_at(fd: int, start: int, end: int) -> bytes:
+    os.lseek(fd, start, os.SEEK_SET)
+    return os.read(fd, end - start)
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

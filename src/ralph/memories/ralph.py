@@ -1,0 +1,121 @@
+"""Ralph: a project's memories opened together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ralph.config import Config, home_folder, load
+from ralph.errors import BadInput, NotFound
+from ralph.index.sync import Progress
+from ralph.index.tables import Collection
+from ralph.memories.feature import FeatureMemory
+from ralph.memories.place import Place
+from ralph.memories.project import Project, find_project, need_project
+from ralph.recall import Answer, Hit
+
+_SHORTEST_ID = 4
+
+
+class Ralph:
+    """The memories of one project. Close it, or use it in a `with` block."""
+
+    def __init__(self, place: Place, config: Config) -> None:
+        self.place = place
+        self.config = config
+        self._features: dict[str, FeatureMemory] = {}
+
+    @property
+    def project(self) -> Project:
+        """The project this memory belongs to."""
+        return self.place.project
+
+    def feature(self, name: str) -> FeatureMemory:
+        """The memory of one feature, whether or not a plan names it."""
+        if name not in self._features:
+            self._features[name] = FeatureMemory(name, self.place)
+        return self._features[name]
+
+    def features(self) -> list[FeatureMemory]:
+        """Every feature that has a journal."""
+        return [self.feature(name) for name in self.place.journals.names()]
+
+    def search(
+        self,
+        query: str,
+        *,
+        features: Sequence[str] | None = None,
+        limit: int | None = None,
+        min_score: float | None = None,
+    ) -> Answer:
+        """Search some features, or all of the project, as one."""
+        question = self.place.question(query, limit=limit, min_score=min_score)
+        chosen = self.features() if features is None else [self.feature(f) for f in features]
+        return self.place.ask(chosen, question)
+
+    def get(self, record_id: str) -> Hit:
+        """One record of any feature, by its id or the beginning of it."""
+        found = [hit for feature in self.features() for hit in feature.find(record_id)]
+        if not found or len(record_id) < _SHORTEST_ID:
+            raise NotFound(
+                f"there is no record {record_id!r}",
+                todo="`ralph recent` lists records with their ids.",
+            )
+        ids = {hit.id for hit in found}
+        if len(ids) > 1:
+            raise BadInput(f"{record_id} is the beginning of {len(ids)} ids; give more of it")
+        return found[-1]
+
+    def orphans(self) -> list[Collection]:
+        """Collections whose journal is gone, or that belong to another project (F24)."""
+        expected = {feature.target().name for feature in self.features()}
+        store = self.place.index.store
+        return [
+            one for one in self.place.index.healed(store.collections) if one.name not in expected
+        ]
+
+    def prune(self) -> list[str]:
+        """Delete orphan collections and index files that no longer serve, and name them."""
+        gone = list(dict.fromkeys(one.name for one in self.orphans()))
+        for name in gone:
+            self.place.index.store.drop(name)
+        return gone + [file.name for file in self.place.index.remove_others()]
+
+    def close(self) -> None:
+        """Let go of files; nothing is lost without it."""
+        self.place.index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_ralph(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Ralph:
+    """Open the memories of the project at `path`, or of the one around the current folder.
+
+    A path that holds no project yet gets one when the first record is kept.
+    """
+    home_path = Path(home) if home is not None else home_folder()
+    if path is None:
+        project = need_project(Path.cwd(), home=home_path)
+    else:
+        root = Path(path)
+        project = find_project(root, home=home_path) or Project(root.resolve())
+    config = load(home=home_path, project_file=project.settings_file, given=settings)
+    return Ralph(Place(project, config.settings, home=home_path, progress=progress), config)

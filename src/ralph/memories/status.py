@@ -1,0 +1,128 @@
+"""RagStatus: whether memory serves, with what, and how far the index has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralph.errors import EmbedderOff, MemoryOff
+from ralph.index.sqlite import Corrupt
+from ralph.index.sync import is_current
+
+if TYPE_CHECKING:
+    from ralph.memories.ralph import Ralph
+
+
+class Health(msgspec.Struct, frozen=True):
+    """One part of memory: ok, or why not and what to do."""
+
+    ok: bool
+    detail: str
+    todo: str | None = None
+
+
+class FeatureCount(msgspec.Struct, frozen=True):
+    """How much of a feature's journal the index has."""
+
+    feature: str
+    journalled: int
+    indexed: int
+    waiting: int
+    current: bool
+
+
+class RagStatus(msgspec.Struct, frozen=True):
+    """Whether memory is available, and everything a person would ask next."""
+
+    available: bool
+    index: Health
+    embedder: Health
+    model: str | None
+    dimensions: int | None
+    memories: dict[str, dict[str, int]]
+    features: list[FeatureCount]
+    line: str
+
+
+def status(ralph: Ralph) -> RagStatus:
+    """Look, and change nothing but an empty index file that may be made."""
+    embedder = _embedder(ralph)
+    index, features = _index(ralph)
+    model = ralph.place.embedder.identity if ralph.place.embedder else None
+    dims = ralph.place.embedder.dims if ralph.place.embedder else None
+    total = {
+        "journalled": sum(one.journalled for one in features),
+        "indexed": sum(one.indexed for one in features),
+    }
+    return RagStatus(
+        available=index.ok,
+        index=index,
+        embedder=embedder,
+        model=model if embedder.ok else None,
+        dimensions=dims if embedder.ok else None,
+        memories={"feature": total},
+        features=features,
+        line=_line(index, embedder),
+    )
+
+
+def _line(index: Health, embedder: Health) -> str:
+    if not index.ok:
+        return f"RAG: off ({index.detail}{'; ' + index.todo if index.todo else ''})"
+    if not embedder.ok:
+        return f"RAG: active by words alone ({embedder.detail}{_then(embedder)})"
+    return f"RAG: active ({index.detail}, {embedder.detail})"
+
+
+def _then(health: Health) -> str:
+    return f"; {health.todo}" if health.todo else ""
+
+
+def _embedder(ralph: Ralph) -> Health:
+    embedder = ralph.place.embedder
+    if embedder is None:
+        return Health(False, "the setting embedder is none", "Run: ralph config embedder static")
+    try:
+        embedder.embed_query("ready?")
+    except EmbedderOff as error:
+        return Health(False, error.what, error.todo)
+    kind = embedder.identity.partition(":")[0]
+    return Health(True, f"{kind} {embedder.dims}d")
+
+
+def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
+    trouble: Health | None = None
+    features: list[FeatureCount] = []
+    for memory in ralph.features():
+        journalled = len(memory.records())
+        indexed = waiting = 0
+        current = False
+        if trouble is None:
+            try:
+                indexed, waiting, current = _counts(ralph, memory.target().name)
+                current = current and is_current(ralph.place.index.store, memory.target())
+            except MemoryOff as error:
+                trouble = Health(False, error.what, error.todo)
+            except Corrupt as error:
+                trouble = Health(
+                    False, f"the index is damaged ({error})", "Run: ralph index rebuild"
+                )
+        features.append(FeatureCount(memory.name, journalled, indexed, waiting, current))
+    if trouble is None:
+        try:
+            ralph.place.index.store.collections()
+        except MemoryOff as error:
+            trouble = Health(False, error.what, error.todo)
+        except Corrupt as error:
+            trouble = Health(False, f"the index is damaged ({error})", "Run: ralph index rebuild")
+    return trouble or Health(True, "SQLite ok"), features
+
+
+def _counts(ralph: Ralph, name: str) -> tuple[int, int, bool]:
+    with ralph.place.index.store.reading() as view:
+        live = view.live(name)
+        if live is None:
+            return 0, 0, False
+        records, _, waiting = view.counts(live)
+        return records, waiting, True

@@ -1,0 +1,60 @@
+"""From a question to hits: a few pure stages over what the index gives, each explained.
+
+Recall reads the index and nothing else; it knows scores and passages, not what a record means.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ralph.record import Record
+
+Relevance = Literal["relevant", "possibly"]
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What each stage gave a hit."""
+
+    words: float
+    words_rank: int | None
+    matched: tuple[str, ...]
+    asked: int
+    coverage: float
+    meaning: float | None
+    meaning_rank: int | None
+    mixed: float
+    score: float
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A record that answers a question, how surely, and why."""
+
+    record: Record
+    stream: str
+    score: float
+    relevance: Relevance
+    why: str
+    parts: Parts
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """An answer as every door shows it; score and why are None where nothing was asked."""
+
+    id: str
+    kind: str
+    score: float | None
+    relevance: Relevance | None
+    when: str
+    why: str | None
+    record: Any
+    parts: Parts | None = None
+
+
+class Answer(list[Hit]):
+    """Hits, best first, and what the reader should know about how they were found."""
+
+    def __init__(self, hits: list[Hit] | None = None, notes: tuple[str, ...] = ()) -> None:
+        super().__init__(hits or [])
+        self.notes = notes

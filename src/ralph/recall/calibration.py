@@ -1,0 +1,159 @@
+"""How sure we are: a score 0-1 that means the same for every query, collection and embedder.
+
+A logistic over absolute evidence: the cosine, the share of the question's weight (its words, each
+by its rarity) that stands in the passage, and how much weight that is. 0.40 is the floor, from 0.55
+on a hit is relevant; between them it is possibly relevant.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from ralph.text.stem import stem
+
+FLOOR = 0.40
+RELEVANT = 0.55
+
+_SHOWN = 6
+
+# In a memory of five records every word is rare, so a word's rarity starts from what is known of
+# it beforehand and gives way to the collection's own counts. As if so many passages had been read:
+_PRIOR_PASSAGES = 60
+_SHARE_EVERYWHERE = 0.25
+_SHARE_COMMON = 0.06
+_SHARE_OF_NUMBERS = 0.10
+_SHARE_UNKNOWN = 0.004
+_EVERYWHERE = """
+add all bug case change check class code create data done error example expect fail file fix
+function get help implement issue line list look make method name need new no not now object one
+output pass problem project remove result return run see set task test thing time true try type
+update use user value want work write
+"""
+_COMMON = """
+able again allow app argument array back base behavior branch break build call cause clean close
+command comment commit complete config configuration content context correct count current day
+default define delete describe detail different directory doc document edit empty enable end ensure
+entry exception exist explain false feature field final find first follow format found full give
+good great group handle happen id idea import improve include index info input install instead
+invalid item keep key know large last learn length level like link load local log long main manage
+map match mean message miss model module move node null number old open option order page parameter
+part path place plan point print process provide query question read reason recent refactor refer
+related release replace report request require resolve response right save script second section
+send service show simple small something source specific start state status step still stop store
+string style success suggest support switch system table text think title tool track two under
+understand unit version view warning way week within without wrong
+api browser client com css database db github go html http https java js json linux md org py
+python server sql src ts tsx txt url web windows www yaml yml
+"""
+
+# A rarity of 3.3 nats and more points at something: a word of one passage in 27.
+_POINTED = 3.3
+# So much matched weight counts half: one common word is nothing, one rare word much.
+_HALF_WEIGHT = 3.0
+
+# Fitted by logistic regression on public questions and on agents' records; the intercepts lie
+# 0.3-0.5 under the fit, because an unrelated hit in a prompt costs more than a missed one.
+_INTERCEPT, _PER_MEANING, _PER_WORDS = -2.7, 2.6, 9.0
+_INTERCEPT_WORDS_ALONE, _PER_WORDS_ALONE = -2.1, 13.0
+
+# Cosines mean different things with different embedders: what unrelated and clearly related texts
+# have with each, by the longest prefix of its identity. "" is for embedders nobody has measured
+# and is cautious: some of them give 0.4 to unrelated texts.
+_COSINES = {
+    "static:": (0.05, 0.45),
+    "": (0.30, 0.75),
+}
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What speaks for a hit, in absolute terms."""
+
+    matched: tuple[str, ...]
+    asked: int
+    coverage: float
+    weight: float
+    rarest: float
+    cosine: float | None
+
+
+def weigh(
+    query: Sequence[str],
+    passage: Collection[str],
+    *,
+    frequencies: Mapping[str, int],
+    count: int,
+    cosine: float | None = None,
+) -> Evidence:
+    """The evidence for one passage.
+
+    `query`: its query_tokens(); `passage`: the set of the passage's tokens(); `frequencies`: in how
+    many of the `count` passages of the collection each query token stands; `cosine`: None without
+    vectors.
+    """
+    rarities = {token: rarity(token, frequencies.get(token, 0), count) for token in query}
+    matched = tuple(token for token in rarities if token in passage)
+    total = sum(rarities.values())
+    weight = sum(rarities[token] for token in matched)
+    coverage = weight / total if total else 0.0
+    rarest = max(rarities.values(), default=0.0)
+    return Evidence(matched, len(rarities), coverage, weight, rarest, cosine)
+
+
+@functools.lru_cache(maxsize=4096)
+def rarity(token: str, frequency: int, count: int) -> float:
+    """What finding the token says: the negative logarithm of its share of the passages."""
+    expected = _prior_share(token) * _PRIOR_PASSAGES
+    # A word that stands nowhere weighs what it would weigh if it stood here.
+    share = (max(frequency, 1) + expected) / (max(count, 1) + _PRIOR_PASSAGES)
+    return -math.log(min(share, 1.0))
+
+
+def _prior_share(token: str) -> float:
+    if len(token) == 1 or (token.isdigit() and len(token) < 3):
+        return _SHARE_OF_NUMBERS
+    return _common_shares().get(token, _SHARE_UNKNOWN)
+
+
+@functools.cache
+def _common_shares() -> dict[str, float]:
+    shares = {stem(word): _SHARE_COMMON for word in _COMMON.split()}
+    return shares | {stem(word): _SHARE_EVERYWHERE for word in _EVERYWHERE.split()}
+
+
+def score(evidence: Evidence, embedder: str | None = None) -> float:
+    """How likely the hit is what was asked for, 0-1; by words alone when it has no cosine.
+
+    `embedder` is the identity of what made the vectors.
+    """
+    # A question of nothing but common words points nowhere, whatever is near it.
+    pointed = min(1.0, evidence.rarest / _POINTED) ** 2
+    squared = evidence.weight**2
+    enough = squared / (squared + _HALF_WEIGHT**2)
+    words = pointed * enough * evidence.coverage**1.5
+    if evidence.cosine is None:
+        return _logistic(_INTERCEPT_WORDS_ALONE + _PER_WORDS_ALONE * words)
+    unrelated, related = _cosines_of(embedder or "")
+    meaning = pointed * max(0.0, (evidence.cosine - unrelated) / (related - unrelated))
+    return _logistic(_INTERCEPT + _PER_MEANING * meaning + _PER_WORDS * words)
+
+
+def _cosines_of(embedder: str) -> tuple[float, float]:
+    return _COSINES[max((p for p in _COSINES if embedder.startswith(p)), key=len)]
+
+
+def _logistic(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x))
+
+
+def why(evidence: Evidence) -> str:
+    """One line for a person: which words matched, and how near the meaning is."""
+    matched = ", ".join(evidence.matched[:_SHOWN])
+    if len(evidence.matched) > _SHOWN:
+        matched += ", ..."
+    counted = f"({len(evidence.matched)} of {evidence.asked})"
+    words = f"words: {matched} {counted}" if matched else "words: none"
+    return words if evidence.cosine is None else f"{words}; meaning {evidence.cosine:.2f}"

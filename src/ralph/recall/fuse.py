@@ -1,0 +1,58 @@
+"""The order of the hits: words and meaning, each normalised within the query, in one sum.
+
+Pure: numbers in, an ordered list out. What a hit is worth absolutely is `calibration`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+# The share of meaning: the best of 0.3-0.7 on conversations and issues together, flat around it.
+MEANING_SHARE = 0.45
+
+
+class Fused(msgspec.Struct, frozen=True):
+    """One row's place in the order and what each stage gave it (all 0-1)."""
+
+    row: int
+    words: float
+    meaning: float
+    mixed: float
+
+
+def fuse(
+    words: Mapping[int, float],
+    meaning: Mapping[int, float] | None = None,
+    *,
+    weight: float = MEANING_SHARE,
+    limit: int | None = None,
+) -> list[Fused]:
+    """Rows in order, best first; equal ones by row.
+
+    `words`: BM25 of the rows that matched, larger is better (SQLite's bm25() negated). `meaning`:
+    cosines of the candidates (the nearest rows, and those in `words`), or None without vectors.
+    `weight`: the share of meaning, 0-1; where only one of the two has anything, it decides alone.
+    """
+    by_words = _shares_of_best(words)
+    by_meaning = _shares_of_best(meaning or {})
+    if not by_meaning:
+        weight = 0.0
+    elif not by_words:
+        weight = 1.0
+    fused = [
+        Fused(row, w, m, (1.0 - weight) * w + weight * m)
+        for row in by_words.keys() | by_meaning.keys()
+        for w, m in [(by_words.get(row, 0.0), by_meaning.get(row, 0.0))]
+    ]
+    fused.sort(key=lambda hit: (-hit.mixed, hit.row))
+    return fused[:limit]
+
+
+def _shares_of_best(values: Mapping[int, float]) -> dict[int, float]:
+    """Each value as a share of the best one; what is not above zero is zero."""
+    best = max(values.values(), default=0.0)
+    if best <= 0.0:
+        return dict.fromkeys(values, 0.0)
+    return {row: max(0.0, value) / best for row, value in values.items()}

@@ -1,0 +1,156 @@
+"""The stages of a search: candidates by words and by meaning, one order, calibrated scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralph.index.tables import Collection
+from ralph.index.view import View
+from ralph.recall import Found, Parts, Relevance
+from ralph.recall.calibration import RELEVANT, Evidence, score, weigh, why
+from ralph.recall.fuse import Fused, fuse
+from ralph.record import Record
+from ralph.text.tokens import query_tokens
+
+if TYPE_CHECKING:
+    from ralph.index import Vectors
+
+_CANDIDATES = 100
+# How many fused rows are weighed for each hit wanted: some fall under the floor, and a record
+# may be there with several passages.
+_SPARE = 3
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked, how many answers are wanted, and how sure they must be."""
+
+    text: str
+    limit: int
+    min_score: float
+
+
+def relevance(value: float) -> Relevance:
+    """What a score means in words."""
+    return "relevant" if value >= RELEVANT else "possibly"
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    collection: Collection
+    row: int
+    cosine: float | None
+
+
+def search(
+    view: View,
+    collections: Sequence[Collection],
+    question: Question,
+    *,
+    vector: Vectors | None,
+    embedder: str,
+) -> list[Found]:
+    """The best records of these collections, in order, none under the floor.
+
+    A collection built with another embedder than the question's vector is searched by words.
+    """
+    asked = query_tokens(question.text)
+    candidates: list[_Candidate] = []
+    words: dict[int, float] = {}
+    meaning: dict[int, float] = {}
+    for collection in collections:
+        by_words = view.words(collection, asked, _CANDIDATES)
+        near: dict[int, float] = {}
+        if vector is not None and collection.manifest.embedder == embedder:
+            near = view.nearest(collection, vector, _CANDIDATES, list(by_words))
+        for row in by_words.keys() | near.keys():
+            place = len(candidates)
+            candidates.append(_Candidate(collection, row, near.get(row)))
+            if row in by_words:
+                words[place] = by_words[row]
+            if row in near:
+                meaning[place] = near[row]
+    order = fuse(words, meaning if vector is not None else None, limit=question.limit * _SPARE)
+    ranks = _ranks(words), _ranks(meaning)
+    return _weighed(view, candidates, order, ranks, asked, question, embedder)
+
+
+def _weighed(
+    view: View,
+    candidates: Sequence[_Candidate],
+    order: Sequence[Fused],
+    ranks: tuple[dict[int, int], dict[int, int]],
+    asked: Sequence[str],
+    question: Question,
+    embedder: str,
+) -> list[Found]:
+    facts = _Facts(view, asked)
+    found: list[Found] = []
+    seen: set[tuple[int, str, str]] = set()
+    for fused in order:
+        if len(found) == question.limit:
+            break
+        candidate = candidates[fused.row]
+        evidence = facts.evidence(candidate)
+        value = round(score(evidence, embedder if candidate.cosine is not None else None), 4)
+        if value < question.min_score:
+            continue
+        record = facts.record(candidate)
+        key = (candidate.collection.id, record.id, record.digest)
+        if key in seen:
+            continue
+        seen.add(key)
+        found.append(
+            Found(
+                record=record,
+                stream=candidate.collection.stream,
+                score=value,
+                relevance=relevance(value),
+                why=why(evidence),
+                parts=Parts(
+                    words=round(fused.words, 4),
+                    words_rank=ranks[0].get(fused.row),
+                    matched=evidence.matched,
+                    asked=evidence.asked,
+                    coverage=round(evidence.coverage, 4),
+                    meaning=None if candidate.cosine is None else round(candidate.cosine, 4),
+                    meaning_rank=ranks[1].get(fused.row),
+                    mixed=round(fused.mixed, 4),
+                    score=value,
+                ),
+            )
+        )
+    return found
+
+
+class _Facts:
+    """What weighing a candidate needs to know of its collection, asked for once."""
+
+    def __init__(self, view: View, asked: Sequence[str]) -> None:
+        self._view = view
+        self._asked = asked
+        self._of: dict[int, tuple[dict[str, int], int]] = {}
+
+    def evidence(self, candidate: _Candidate) -> Evidence:
+        collection = candidate.collection
+        if collection.id not in self._of:
+            frequencies = self._view.frequencies(collection, self._asked)
+            self._of[collection.id] = frequencies, self._view.passages(collection)
+        frequencies, count = self._of[collection.id]
+        passage = self._view.tokens(collection, [candidate.row])[candidate.row]
+        return weigh(
+            self._asked,
+            passage,
+            frequencies=frequencies,
+            count=count,
+            cosine=candidate.cosine,
+        )
+
+    def record(self, candidate: _Candidate) -> Record:
+        return self._view.records(candidate.collection, [candidate.row])[candidate.row][1]
+
+
+def _ranks(values: dict[int, float]) -> dict[int, int]:
+    order = sorted(values, key=lambda place: (-values[place], place))
+    return {place: rank for rank, place in enumerate(order, 1)}

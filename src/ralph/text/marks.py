@@ -1,0 +1,86 @@
+"""The fence around memory that Ralph puts into prompts and answers.
+
+What stands inside is Ralph's own memory, so capture never takes it for news; the fence cannot be
+closed from inside.
+"""
+
+from __future__ import annotations
+
+import re
+
+OPEN = "<ralph-memory>"
+CLOSE = "</ralph-memory>"
+
+# What a model or a browser would still read as the marker: other cases, blanks, invisible
+# characters, escaped brackets.
+_BLANK = "[\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]*"
+_NAME = _BLANK.join("ralph") + _BLANK + "[-_\u2010-\u2015]?" + _BLANK + _BLANK.join("memory")
+_BRACKET = r"(?:<|&lt;|&\#0*60;|&\#x0*3c;|\\u003c|\\x3c|[\uff1c\ufe64])"
+_MARKER = re.compile(
+    rf"(?P<bracket>{_BRACKET}){_BLANK}(?P<slash>(?:\\?/{_BLANK})?){_NAME}(?P<rest>[^<>\n]{{0,200}}?>)?",
+    re.I,
+)
+# The block of cross-project knowledge has its own published delimiters.
+_CONTEXT = re.compile(r"\[(?:(?P<open>ORCHESTRATOR CONTEXT\b[^\]\n]*)|END CONTEXT)\]")
+_LINE_START = re.compile(r"[\s>|*#\d.:\-]*\Z")
+
+
+def mark(text: str) -> str:
+    """The text between markers that nothing inside it can close."""
+    inside = _MARKER.sub(lambda found: "\u2039" + found[0][len(found["bracket"]) :], text)
+    return f"{OPEN}\n{inside.strip(chr(10))}\n{CLOSE}"
+
+
+def strip_marked(text: str) -> str:
+    """The text without what Ralph injected, also when it was quoted or cut off on either side."""
+    return "".join(text[start:end] for start, end in _outside(text))
+
+
+def marked(text: str) -> str:
+    """Only what Ralph injected, without the markers' surroundings."""
+    kept, at = list[str](), 0
+    for start, end in _outside(text):
+        kept.append(text[at:start])
+        at = end
+    kept.append(text[at:])
+    return "\n".join(part for part in kept if part)
+
+
+def _outside(text: str) -> list[tuple[int, int]]:
+    """The stretches that are not memory, in order."""
+    cuts = _cuts(text, _MARKER, "slash", closes=True) + _cuts(text, _CONTEXT, "open", closes=False)
+    outside, at = list[tuple[int, int]](), 0
+    for start, end in sorted(cuts):
+        if start > at:
+            outside.append((at, start))
+        at = max(at, end)
+    if at < len(text):
+        outside.append((at, len(text)))
+    return outside
+
+
+def _cuts(
+    text: str, pattern: re.Pattern[str], group: str, *, closes: bool
+) -> list[tuple[int, int]]:
+    """Where memory stands. A marker without its partner counts only where a line begins: in the
+    middle of a sentence somebody merely mentions it."""
+    cuts: list[tuple[int, int]] = []
+    begun: int | None = None
+    begun_on_line = False
+    for found in pattern.finditer(text):
+        is_close = bool(found[group]) is closes
+        line = text.rfind("\n", 0, found.start()) + 1
+        on_line = _LINE_START.match(text, line, found.start()) is not None
+        start = line if on_line else found.start()
+        if not is_close:
+            if begun is None:
+                begun, begun_on_line = start, on_line
+            continue
+        if begun is not None:
+            cuts.append((begun, found.end()))
+            begun = None
+        elif on_line and not cuts:
+            cuts.append((0, found.end()))
+    if begun is not None and begun_on_line:
+        cuts.append((begun, len(text)))
+    return cuts

@@ -1,0 +1,206 @@
+"""Words as the index sees them: code-aware, accent-blind, stemmed.
+
+An identifier gives itself, joined, and its parts: `getUserById`, `get_user_by_id` and
+`get-user-by-id` all give `getuserbyid user id`. A dotted name or a path gives itself and its
+segments; the line of `file:line` stands apart. Tokens hold letters, digits and `. / + #` only:
+never a space or a quote, so that FTS5's `ascii tokenchars './+#'` passes them through untouched.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+
+from ralph.text.stem import stem
+
+# Written into the index's manifest: a change of what comes out means a rebuild.
+TOKENISER_VERSION = "1"
+
+_LONGEST_TOKEN = 64
+_CACHE_LIMIT = 50_000
+
+# Words that say nothing about a passage. Negations are not among them.
+_STOP_WORDS = """
+a about above after again all also am an and any are as at be because been before being below
+between both but by can could did do does doing down during each few for from further get gets got
+had has have having he her here hers herself him himself his how i if in into is it its itself just
+let me more most my myself of off on once only or other our ours ourselves out over own please same
+she should so some such than that the their theirs them themselves then there these they this those
+through to too under until up us very was we were what when where which while who whom why will with
+would you your yours yourself yourselves ll ve re
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+_NEGATIONS = frozenset(("cannot", "cant", "dont", "doesnt", "didnt", "isnt", "wont"))
+# What stands before the n't of a contraction and says nothing itself.
+_AUXILIARIES = STOP_WORDS | {"ai", "ca", "must", "need", "sha", "wo"}
+
+# Possessive throughout: a million underscores, or a megabyte without a space, stays linear.
+_ASCII = (
+    r"[cC]\+\+|[cCfF]#(?!\w)"
+    r"|[A-Za-z0-9_]++(?:(?:[/\\:]{1,3}|[.@#-])[A-Za-z0-9_]++)*+(?:'[A-Za-z]{1,2}(?![A-Za-z]))?+"
+)
+_ASCII_CHUNK = re.compile(_ASCII)
+# Scripts written without spaces: Chinese, Japanese, Korean (whose endings stick to the words),
+# Thai, Lao, Burmese, Khmer.
+_UNSPACED = (
+    r"\u0e01-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17d3\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
+    r"\u31f0-\u31ff\u3400-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# The vowel signs of Indic scripts belong to the word, though \w leaves them out.
+_LETTER = rf"(?:(?![{_UNSPACED}])[\w\u0900-\u0963\u0966-\u0dff])"
+
+_SEGMENTS = re.compile(r"[/\\:@#]+")
+_HUMP = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_VERSION = re.compile(r"[vV]?([0-9]+(?:\.[0-9]+)+)")
+# Addresses and hashes say something as a whole only.
+_OPAQUE = re.compile(r"0[xX][0-9a-fA-F]+|(?=(?:[a-f]*[0-9]){2})(?=[0-9]*[a-f])[0-9a-f]{7,}")
+
+# Accents, and the points of Hebrew and Arabic; then the Latin letters that NFD leaves whole.
+_MARKS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]+")
+_LATIN = str.maketrans(
+    {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "ẞ": "SS"}
+    | {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ð": "d", "Ð": "D", "þ": "th", "Þ": "TH"}
+    | {"\u0131": "i", "\u2019": "'", "\u2010": "-", "\u2011": "-"}
+)
+
+_cache: dict[str, tuple[str, ...]] = {}
+
+
+def tokens(text: str) -> list[str]:
+    """The tokens of a passage, in order, stop words dropped."""
+    found: list[str] = []
+    for chunk in _chunks(text):
+        found += _known(chunk)
+    return found
+
+
+def query_tokens(text: str) -> list[str]:
+    """The tokens of a question, each once; stop words only when there is nothing else."""
+    chunks = _chunks(text)
+    found: dict[str, None] = {}
+    for chunk in chunks:
+        # Pairs of characters are surer than characters: those are for questions of one.
+        unspaced = not chunk.isascii() and len(chunk) > 1 and _unspaced().match(chunk)
+        found |= dict.fromkeys(_pairs(chunk) if unspaced else _known(chunk))
+    if not found:
+        words = (chunk.partition("'")[0].strip("_").lower() for chunk in chunks)
+        found = dict.fromkeys(word for word in words if word)
+    return list(found)
+
+
+def _chunks(text: str) -> list[str]:
+    """Words, identifiers, paths and runs of an unspaced script, as they stand, accents gone."""
+    if text.isascii():
+        return _ASCII_CHUNK.findall(text)
+    apart = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text))
+    plain = unicodedata.normalize("NFC", _MARKS.sub("", apart)).translate(_LATIN)
+    return _chunk().findall(plain)
+
+
+@functools.cache
+def _chunk() -> re.Pattern[str]:
+    return re.compile(rf"{_ASCII}|[{_UNSPACED}]++|{_LETTER}++")
+
+
+@functools.cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(rf"[{_UNSPACED}]")
+
+
+def _known(chunk: str) -> tuple[str, ...]:
+    """The chunk's tokens, remembered: the same words come again and again."""
+    known = _cache.get(chunk)
+    if known is None:
+        known = tuple(_tokens_of(chunk))
+        if len(chunk) <= _LONGEST_TOKEN:
+            if len(_cache) >= _CACHE_LIMIT:
+                _cache.clear()
+            _cache[chunk] = known
+    return known
+
+
+def _tokens_of(chunk: str) -> list[str]:
+    if not chunk.isascii():
+        if _unspaced().match(chunk):
+            return [*chunk, *_pairs(chunk)]
+        return [chunk.casefold()[:_LONGEST_TOKEN]]
+    if chunk[-1] in "+#":
+        return [chunk.lower()]
+    if "'" in chunk:
+        return _contraction(chunk)
+    if chunk.isalpha() and (chunk.islower() or chunk.istitle()):
+        return _word(chunk.lower())
+    return _compound(chunk)
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)]
+
+
+def _word(word: str) -> list[str]:
+    if word in STOP_WORDS:
+        return []
+    return ["not"] if word in _NEGATIONS else [stem(word[:_LONGEST_TOKEN])]
+
+
+def _contraction(chunk: str) -> list[str]:
+    """`don't` is `not`, `user's` is `user`."""
+    base, _, ending = chunk.rpartition("'")
+    if ending not in "tT" or base[-1] not in "nN":
+        return _tokens_of(base)
+    before = base[:-1]
+    if not before or before.lower() in _AUXILIARIES:
+        return ["not"]
+    return [*_tokens_of(before), "not"]
+
+
+def _compound(chunk: str) -> list[str]:
+    """A path, dotted name or identifier: the whole once, then its parts."""
+    names: list[str] = []
+    found: list[str] = []
+    for segment in _SEGMENTS.split(chunk):
+        name, parts = _dotted(segment)
+        if name:
+            names.append(name)
+            found += parts
+    while names and names[-1].isdigit():  # the line and column of file:line:column
+        names.pop()
+    if len(names) > 1:
+        found.insert(0, "/".join(names)[:_LONGEST_TOKEN])
+    return list(dict.fromkeys(found))
+
+
+def _dotted(segment: str) -> tuple[str, list[str]]:
+    version = _VERSION.fullmatch(segment)
+    if version:
+        whole, minor = version[1], ".".join(version[1].split(".", 2)[:2])
+        return whole, [whole[:_LONGEST_TOKEN], minor[:_LONGEST_TOKEN]]
+    names: list[str] = []
+    found: list[str] = []
+    for piece in segment.split("."):
+        name, parts = _identifier(piece)
+        if name:
+            names.append(name)
+            found += parts
+    whole = ".".join(names)
+    if len(names) > 1:
+        found.insert(0, whole[:_LONGEST_TOKEN])
+    return whole, found
+
+
+def _identifier(piece: str) -> tuple[str, list[str]]:
+    if piece.isdigit() or _OPAQUE.fullmatch(piece):
+        whole = piece.lower()
+        return whole, [whole[:_LONGEST_TOKEN]]
+    humps = _HUMP.findall(piece)
+    whole = "".join(humps).lower()
+    if len(humps) < 2:
+        return whole, _word(whole) if whole else []
+    found = [stem(whole[:_LONGEST_TOKEN])]
+    for hump in humps:
+        # One letter or digit among others says nothing by itself (`Linear1D`, `utf8`).
+        if len(hump) > 1:
+            found += _word(hump.lower()[:_LONGEST_TOKEN])
+    return whole, found
