@@ -40,9 +40,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "prompt": {"kinds", "text", "recall", "plan"},
     "agents": {"memories", "prompt", "plan", "capture"},
-    "loop": {"memories", "prompt", "plan", "capture", "agents"},
+    "loop": {
+        *VALUES,
+        "text",
+        "config",
+        "memories",
+        "prompt",
+        "plan",
+        "capture",
+        "agents",
+        "disk",
+    },
     "chat": {"memories", "prompt"},
-    "bench": {"memories", "index", "recall"},
+    "bench": {"text", "disk", "index", "recall", "memories"},
 }
 MAY_IMPORT["doors"] = set(MAY_IMPORT)  # everything, but no door imports another
 DOORS = {"cli", "mcp", "hooks", "web"}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.text import tokens as module
-from ralph.text.tokens import TOKENISER_VERSION, query_tokens, tokens
+from ralph.text.tokens import TOKENISER_VERSION, query_tokens, spellings, tokens
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ from ralph.text.tokens import TOKENISER_VERSION, query_tokens, tokens
         ("Linear1D", "linear1d linear"),
         ("e-mail", "email mail"),
         ("os.path.join", "os.path.join os path join"),
-        ("userService.getUser()", "userservice.getuser userservic user servic getus user"),
+        ("userService.getUser()", "userservice.getuser userservic user servic getus"),
         ("src/auth/login.py", "src/auth/login.py src auth login.py login py"),
         (r"src\auth\login.py", "src/auth/login.py src auth login.py login py"),
         ("login.py:42:7", "login.py login py 42 7"),
         ("std::io::Error", "std/io/error std io error"),
         ("@app.route", "app.route app rout"),
         ("--max-depth=3", "maxdepth max depth 3"),
-        ("3.11.4 v3.11", "3.11.4 3.11 3.11 3.11"),
+        ("3.11.4 v3.11", "3.11.4 3.11 3.11"),
         ("error[E0382]", "error e0382 0382"),
         ("TS2345 ENOENT", "ts2345 ts 2345 enoent"),
         ("0x7ffdEAD0 3f2a9c1", "0x7ffdead0 3f2a9c1"),
@@ -46,8 +46,6 @@ from ralph.text.tokens import TOKENISER_VERSION, query_tokens, tokens
     ],
 )
 def test_code_gives_the_whole_and_its_parts(text: str, expected: str) -> None:
-    if text.startswith("3.11.4"):
-        expected = "3.11.4 3.11 3.11"
     assert tokens(text) == expected.split()
 
 
@@ -66,7 +64,7 @@ def test_other_contractions_lose_their_ending() -> None:
 
 
 def test_accents_width_and_case_do_not_matter() -> None:
-    assert tokens("café CAFÉ cafe\u0301 ｃａｆｅ") == ["cafe"] * 4
+    assert tokens("café CAFÉ cafe\u0301 \uff43afe") == ["cafe"] * 4
     assert tokens("Straße") == tokens("STRASSE")
     assert tokens("Ærø Łódź") == ["aero", "lodz"]
 
@@ -94,6 +92,10 @@ def test_a_question_of_stop_words_keeps_them() -> None:
     assert query_tokens("  ?? __ ") == []
 
 
+def test_tokens_can_be_shown_as_they_were_written() -> None:
+    assert spellings("Login validation of getUserById") == {"login": "login", "valid": "validation"}
+
+
 def test_the_same_name_written_in_any_style_is_found() -> None:
     for left, right in pairwise(["getUserById", "get_user_by_id", "get-user-by-id", "GetUserByID"]):
         assert set(query_tokens(left)) == set(tokens(right))
@@ -104,11 +106,11 @@ HOSTILE = ["a", "_", "/", "a/", "a.", "aB", "a-", "'", "a'", "0", "é", "東", "
 
 @pytest.mark.parametrize("piece", [*HOSTILE, "a:::", "AAa", "é/a", "\u0301", "n't", "\\a"])
 def test_hostile_input_takes_linear_time(piece: str) -> None:
-    # Quadratic would be hours for a megabyte; the bound leaves room for a busy machine.
-    text = piece * (1_000_000 // len(piece))
+    # Quadratic would be minutes; the bound leaves room for a busy machine.
+    text = piece * (300_000 // len(piece))
     start = time.process_time()
     found = tokens(text)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 5
     assert all(len(token) <= 64 for token in found)
 
 

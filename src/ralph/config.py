@@ -42,6 +42,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     journal_lock_timeout_s: float = 30.0
     index_lock_timeout_s: float = 2.0
     remember_budget_s: float = 2.0
+    agent: str = "claude"
+    agent_env: tuple[str, ...] = ()
+    agent_grace_s: float = 10.0
+    model_work: str | None = None
+    model_review: str | None = None
+    iteration_timeout_s: float = 1800.0
+    review_every: int = 5
+    verify_all_every: int = 5
+    stagnation_limit: int = 3
+    rate_limit_wait_s: float = 300.0
+    prose_stale_iterations: int = 10
+    prose_stale_files: int = 5
+    prompt_tokens: int = 12000
+    knowledge_file_tokens: int = 2000
+    knowledge_excerpt_tokens: int = 500
+    knowledge_all_tokens: int = 4000
+    attempts_in_prompt: int = 3
+    warnings_in_prompt: int = 5
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -101,6 +119,18 @@ def load(
     return Config(settings, explained)
 
 
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Names in the environment that look like settings and are none."""
+    names = os.environ if environ is None else environ
+    return sorted(
+        name
+        for name in names
+        if name.startswith(_PREFIX)
+        and name not in _PLACES
+        and name.removeprefix(_PREFIX).lower() not in KEYS
+    )
+
+
 def store(file: Path, key: str, text: str) -> Any:
     """Write one setting into a file, keeping the others, and give the value it became."""
     value = _fitting(key, _parsed(text), where="config")
@@ -112,9 +142,9 @@ def store(file: Path, key: str, text: str) -> Any:
 
 def clear(file: Path, key: str) -> bool:
     """Take one setting out of a file; False when it was not there."""
-    _known(key, where="config")
     plain = _read(file)
     if key not in plain:
+        _known(key, where="config")  # one that is in the file may go, known or not
         return False
     del plain[key]
     _write(file, plain)

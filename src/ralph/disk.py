@@ -52,6 +52,8 @@ else:
 _BINARY = getattr(os, "O_BINARY", 0)
 _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
+# EPERM is what Linux says of a file system that has none, Windows EINVAL.
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _serial = itertools.count()
 
 
@@ -147,18 +149,28 @@ def replace(path: Path, data: bytes) -> None:
     path = path.resolve()  # what a link points to is replaced, not the link
     draft = _draft(path)
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
-        try:
-            if path.exists():
-                draft.chmod(path.stat().st_mode & 0o7777)
-            write_all(fd, data)
-        finally:
-            os.close(fd)
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
+        _write_new(draft, data, mode=path.stat().st_mode & 0o7777 if path.exists() else None)
+        _put(draft, path, data)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            draft.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
+
+
+def _put(draft: Path, path: Path, data: bytes) -> None:
+    try:
+        draft.replace(path)
+    except PermissionError:
+        if sys.platform != "win32" or not path.exists():
+            raise
+        # Windows does not replace a file that somebody has open, ourselves included. The draft
+        # stays beside it until the content is in place.
+        with path.open("r+b") as file:
+            file.write(data)
+            file.truncate()
+            flush(file.fileno())
+        draft.unlink()
 
 
 def create(path: Path, data: bytes) -> bool:
@@ -167,23 +179,22 @@ def create(path: Path, data: bytes) -> bool:
     if path.exists():
         return False
     draft = _draft(path)
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
     try:
-        write_all(fd, data)
-    finally:
-        os.close(fd)
-    try:
+        _write_new(draft, data)
         os.link(draft, path)
     except FileExistsError:
         return False
-    except OSError:  # a file system without hard links: the exclusive open is the next best
-        try:
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        try:  # the exclusive open is the next best
             with path.open("xb") as file:
                 file.write(data)
         except FileExistsError:
             return False
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            draft.unlink(missing_ok=True)
     flush_folder(path.parent)
     return True
 
@@ -195,6 +206,16 @@ def sweep_drafts(path: Path) -> None:
     for file in path.parent.iterdir():
         if draft.fullmatch(file.name):
             file.unlink(missing_ok=True)
+
+
+def _write_new(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
+    try:
+        if mode is not None:
+            path.chmod(mode)
+        write_all(fd, data)
+    finally:
+        os.close(fd)
 
 
 def _draft(path: Path) -> Path:

@@ -70,7 +70,7 @@ class Complaint(msgspec.Struct, frozen=True):
 
 def now() -> str:
     """This moment in UTC, as timestamps are written everywhere."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc(datetime.now(UTC).isoformat(timespec="milliseconds"))
 
 
 def utc(timestamp: str, *, field: str = "timestamp") -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.sqlite import FILE_NAME, SIDE_FILES, Corrupt, SqliteStore
+from ralph.index.sqlite import FILE_NAME, SIDE_FILES, SqliteStore
 from ralph.index.sync import Progress, Synced, Target, is_current, sync
+from ralph.index.tables import Corrupt
 
 _log = logging.getLogger("ralph")
 _LOCK_NAME = "index.lock"
@@ -46,21 +48,24 @@ class Index:
         budget_s: float | None = None,
         afresh: bool = False,
         progress: Progress | None = None,
+        lock_timeout_s: float | None = None,
     ) -> Synced:
         """Bring one collection up to its journal."""
+        patience_s = self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
 
         def work() -> Synced:
             if not afresh and is_current(self.store, target):
                 return Synced(complete=True)
-            return sync(
-                self.store,
-                target,
-                lock=self._lock,
-                lock_timeout_s=self._lock_timeout_s,
-                budget_s=budget_s,
-                afresh=afresh,
-                progress=progress,
-            )
+            with self._lockable():
+                return sync(
+                    self.store,
+                    target,
+                    lock=self._lock,
+                    lock_timeout_s=patience_s,
+                    budget_s=budget_s,
+                    afresh=afresh,
+                    progress=progress,
+                )
 
         return self.healed(work)
 
@@ -70,31 +75,71 @@ class Index:
             return work()
         except Corrupt as damage:
             self._set_aside(damage)
+        try:
             return work()
+        except Corrupt as damage:
+            raise IndexOff(
+                f"the index is damaged again after it was built anew ({damage})",
+                where=str(self.path),
+                todo="Check the disk; the journal has everything.",
+            ) from damage
 
-    def scrub(self) -> None:
-        """Leave nothing of removed content on the disk, in no older or damaged index either."""
-        self.healed(self.store.scrub)
-        self.remove_others()
+    def erase(self, target: Target, *, lock_timeout_s: float) -> None:
+        """Leave nothing of what was forgotten on the disk, in no older or damaged index either."""
+        synced = self.sync(target, lock_timeout_s=lock_timeout_s)
+        held = not synced.complete and synced.embedder_off is None
+        if held or self.healed(self.store.soiled):
+            raise IndexOff("another process is busy with it", where=str(self.path))
+        left = [file for file in self._others() if not _unlinked(file)]
+        if left:
+            raise IndexOff("an old index cannot be deleted", where=str(left[0]))
+
+    def drop(self, name: str) -> None:
+        """Delete a collection."""
+        try:
+            with self._lockable(), disk.locked(self._lock, timeout_s=self._lock_timeout_s):
+                self.store.drop(name)
+        except disk.Busy:
+            raise IndexOff(
+                "another process is building the index",
+                where=str(self.path),
+                todo="Try again when it has finished.",
+            ) from None
 
     def remove_others(self) -> list[Path]:
         """Delete index files that no longer serve: set aside, of another schema or place."""
-        mine = {self.path.with_name(self.path.name + side) for side in SIDE_FILES}
-        removed: list[Path] = []
-        for folder in self._folders:
-            for old in sorted(folder.glob("index-v*.sqlite3*")):
-                if old not in mine:
-                    old.unlink(missing_ok=True)
-                    removed.append(old)
-        return removed
+        return [file for file in self._others() if _unlinked(file)]
 
     def delete(self) -> None:
-        """Throw the index away, wherever it can be."""
+        """Throw the index away, wherever it can be; IndexOff when a file does not go."""
         if self._store is not None:
-            self._store.delete()
-        for folder in self._folders:
-            for old in folder.glob("index-v*.sqlite3*"):
-                old.unlink(missing_ok=True)
+            self._store.close()
+        left = [file for file in self._files() if not _unlinked(file)]
+        if left:
+            raise IndexOff(
+                "the index cannot be deleted",
+                where=str(left[0]),
+                todo="Permit writing there, or delete it by hand.",
+            )
+
+    def _others(self) -> list[Path]:
+        mine = {self.path.with_name(self.path.name + side) for side in SIDE_FILES}
+        return [file for file in self._files() if file not in mine]
+
+    def _files(self) -> list[Path]:
+        found = (file for folder in self._folders for file in folder.glob("index-v*.sqlite3*"))
+        return sorted(file for file in found if not file.is_dir())
+
+    @contextlib.contextmanager
+    def _lockable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise IndexOff(
+                f"the index cannot be locked ({error.strerror or error})",
+                where=str(self.path),
+                todo="Free space or permit writing there; the journal has everything.",
+            ) from error
 
     def close(self) -> None:
         """Close the store; it opens again by itself."""
@@ -117,11 +162,11 @@ class Index:
         )
 
     def _set_aside(self, damage: Corrupt) -> None:
-        inode = _inode(self.path)
+        inode = self.store.inode
         try:
             with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
                 if _inode(self.path) != inode:
-                    self.store.close()  # another process has seen to it already
+                    self.store.close()  # somebody has seen to it already
                     return
                 stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
                 target = self.store.set_aside(f"damaged-{stamp}")
@@ -146,6 +191,14 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
+
+
+def _unlinked(file: Path) -> bool:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def _inode(path: Path) -> int:

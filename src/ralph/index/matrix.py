@@ -20,42 +20,75 @@ class Matrix:
         self._dims = dims
         self._count = 0
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._vectors: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._data: Vectors = np.empty((0, dims), dtype=np.float32)
-        self.last_vector = 0
+        self.generation = -1
         self.removals = -1
 
-    def append(self, passages: list[int], blobs: list[bytes]) -> None:
-        """Add these passages' vectors."""
+    @property
+    def last_vector(self) -> int:
+        """The highest vector row that is here."""
+        return int(self._vectors[self._count - 1]) if self._count else 0
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for this many rows in all."""
         import numpy as np
 
-        if not passages:
+        if capacity <= len(self._rows):
             return
-        new = np.frombuffer(b"".join(blobs), dtype=np.float32).reshape(len(passages), self._dims)
+        rows = np.empty(capacity, dtype=np.int64)
+        rows[: self._count] = self._rows[: self._count]
+        vectors = np.empty(capacity, dtype=np.int64)
+        vectors[: self._count] = self._vectors[: self._count]
+        data = np.empty((capacity, self._dims), dtype=np.float32)
+        data[: self._count] = self._data[: self._count]
+        self._rows, self._vectors, self._data = rows, vectors, data
+
+    def append(self, vectors: list[int], passages: list[int], blobs: list[bytes]) -> None:
+        """Add vector rows above the last one: whose they are, and their numbers."""
+        import numpy as np
+
         end = self._count + len(passages)
         if end > len(self._rows):
-            # Doubling keeps the cost of growing flat; the first load fits exactly.
-            capacity = end if self._count == 0 else max(end, 2 * self._count)
-            self._rows = np.resize(self._rows, capacity)
-            grown = np.empty((capacity, self._dims), dtype=np.float32)
-            grown[: self._count] = self._data[: self._count]
-            self._data = grown
+            self.reserve(max(end, 2 * self._count))  # doubling keeps the cost of growing flat
+        new = np.frombuffer(b"".join(blobs), dtype=np.float32)
+        self._data[self._count : end] = new.reshape(len(passages), self._dims)
         self._rows[self._count : end] = passages
-        self._data[self._count : end] = new
+        self._vectors[self._count : end] = vectors
         self._count = end
 
-    def nearest(self, query: Vectors, count: int, also: list[int]) -> dict[int, float]:
-        """Cosines of the `count` nearest passages, and of those in `also` that have a vector."""
+    def nearest(
+        self, query: Vectors, count: int, also: list[int], upto: int | None = None
+    ) -> dict[int, float]:
+        """Cosines of the `count` nearest passages, and of those in `also` that have a vector.
+
+        `upto` leaves out vector rows above it: another thread may have loaded what was written
+        after the asking view began.
+        """
         import numpy as np
 
-        if not self._count:
+        held = self._count
+        if upto is not None and self.last_vector > upto:
+            held = int(np.searchsorted(self._vectors[:held], upto, side="right"))
+        if not held:
             return {}
-        rows = self._rows[: self._count]
-        cosines = self._data[: self._count] @ query
-        if count < self._count:
-            near = np.argpartition(cosines, self._count - count)[self._count - count :]
-        else:
-            near = np.arange(self._count)
+        rows = self._rows[:held]
+        # Not `@`: BLAS threads cost more than they give here when the machine is busy.
+        cosines = np.einsum("ij,j->i", self._data[:held], query)
+        near = _largest(cosines, count) if count < held else np.arange(held)
         if also:
-            wanted = np.flatnonzero(np.isin(rows, np.asarray(also, dtype=np.int64)))
-            near = np.union1d(near, wanted)
+            # A mask, because np.isin and np.union1d load numpy.ma, which takes 25 ms.
+            asked = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
+            asked[[row for row in also if row < len(asked)]] = True
+            near = np.concatenate((near, np.flatnonzero(asked[rows])))
         return dict(zip(rows[near].tolist(), cosines[near].tolist(), strict=True))
+
+
+def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
+    """Where the largest values stand; of equal ones the first, so that a rebuild chooses alike."""
+    import numpy as np
+
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    above = np.flatnonzero(values > least)
+    equal = np.flatnonzero(values == least)[: count - len(above)]
+    return np.concatenate((above, equal))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Collection as Some
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,16 @@ import msgspec
 
 from ralph.errors import IndexOff
 from ralph.index import Manifest
-from ralph.index.tables import COLUMNS, DROP, META, TABLES, Collection, Row, collection_of
+from ralph.index.tables import (
+    COLUMNS,
+    DROP,
+    META,
+    TABLES,
+    Collection,
+    Corrupt,
+    Row,
+    collection_of,
+)
 from ralph.index.view import Matrices, View
 from ralph.text.tokens import tokens
 
@@ -25,11 +35,9 @@ from ralph.text.tokens import tokens
 SCHEMA = 1
 FILE_NAME = f"index-v{SCHEMA}.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
+# In the file itself, so that whoever comes after a crash still cleans up.
+_SOILED, _CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
 _encode = msgspec.json.Encoder().encode
-
-
-class Corrupt(Exception):
-    """The index file cannot be read as a database."""
 
 
 class SqliteStore:
@@ -39,40 +47,33 @@ class SqliteStore:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
-        self._matrices = Matrices()
+        # Each connection with the lock its thread holds while using it: closing one that another
+        # thread is using would crash the process.
+        self._opened: dict[sqlite3.Connection, threading.RLock] = {}
+        self._matrices: tuple[int, Matrices] = 0, Matrices()
 
     # -- reading
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[View]:
         """A view in which nothing changes while it is open; writers go on beside it."""
-        with self._translated():
-            connection = self._connection()
+        with self._using() as connection:
             connection.execute("BEGIN")
             try:
-                yield View(connection, self._matrices)
+                yield View(connection, self._local.matrices)
             finally:
                 connection.execute("COMMIT")
 
     def collections(self) -> list[Collection]:
         """Every generation of every collection."""
-        with self._translated():
-            rows = self._connection().execute(f"SELECT {COLUMNS} FROM collection ORDER BY id")
+        with self._using() as connection:
+            rows = connection.execute(f"SELECT {COLUMNS} FROM collection ORDER BY id")
             return [collection_of(row) for row in rows]
 
     def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
         """The collection that answers, and the one that is being built to replace it."""
-        live = building = None
-        with self._translated():
-            query = f"SELECT {COLUMNS} FROM collection WHERE name = ?"
-            for row in self._connection().execute(query, (name,)):
-                found = collection_of(row)
-                if found.live:
-                    live = found
-                else:
-                    building = found
-        return live, building
+        with self.reading() as view:
+            return view.generations(name)
 
     # -- writing
 
@@ -114,18 +115,24 @@ class SqliteStore:
                     "UPDATE collection SET sweep = sweep + 1, sweeping = 1 WHERE id = ?", (n,)
                 )
                 connection.execute(f"DELETE FROM forgotten_{n}")
-            sweep, sweeping = connection.execute(
+            state = connection.execute(
                 "SELECT sweep, sweeping FROM collection WHERE id = ?", (n,)
             ).fetchone()
+            if state is None:
+                raise Corrupt("somebody deleted it while it was written")
+            sweep, sweeping = state
             for row in rows:
                 _insert(connection, n, row, sweep)
             if sweeping:
                 connection.executemany(
                     f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?", seen
                 )
+            removed = 0
             for record_id in forget:
                 connection.execute(f"INSERT OR IGNORE INTO forgotten_{n} VALUES (?)", (record_id,))
-                _remove(connection, n, "id = ?", record_id)
+                removed += _remove(connection, n, "id = ?", record_id)
+            if removed:
+                connection.execute(_SOILED)
             if done and sweeping:
                 _remove(connection, n, "sweep < ?", sweep)
                 connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
@@ -145,48 +152,69 @@ class SqliteStore:
     def replace_live(self, collection: Collection) -> None:
         """Let a built generation answer from now on, and drop the one before."""
         with self._writing() as connection:
+            live, _ = View(connection, self._local.matrices).generations(collection.name)
+            if (
+                live
+                and connection.execute(
+                    f"SELECT 1 FROM record_{live.id} JOIN forgotten_{collection.id} USING (id)"
+                ).fetchone()
+            ):
+                connection.execute(_SOILED)
             self._drop(connection, "name = ? AND live = 1", collection.name)
             connection.execute("UPDATE collection SET live = 1 WHERE id = ?", (collection.id,))
+
+    def drop_building(self, name: str) -> None:
+        """Give up a generation that was being built; the live one stays."""
+        with self._writing() as connection:
+            self._drop(connection, "name = ? AND live = 0", name)
 
     def drop(self, name: str) -> None:
         """Delete a collection, every generation of it."""
         with self._writing() as connection:
             self._drop(connection, "name = ?", name)
 
+    def soiled(self) -> bool:
+        """Whether bytes of something forgotten may still be in the file."""
+        with self.reading() as view:
+            return view.soiled()
+
     def scrub(self) -> None:
         """Make sure that what was removed cannot be read from the file's bytes any more."""
-        with self._translated():
-            connection = self._connection()
+        with self._using() as connection:
             for collection in self.collections():
                 n = collection.id
                 connection.execute(f"INSERT INTO words_{n} (words_{n}) VALUES ('optimize')")
             connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise IndexOff(
+                    "somebody reads the index for so long that it cannot be cleaned",
+                    where=str(self.path),
+                    todo="Ask again when that has ended.",
+                )
+            connection.execute(_CLEAN)
 
     def check(self) -> list[str]:
         """What SQLite itself finds wrong with the file."""
-        with self._translated():
-            rows = self._connection().execute("PRAGMA integrity_check").fetchall()
+        with self._using() as connection:
+            rows = connection.execute("PRAGMA integrity_check").fetchall()
             return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def close(self) -> None:
         """Close every connection; the store may be used again afterwards."""
-        for connection in self._opened:
-            connection.close()
-        self._opened.clear()
-        self._local = threading.local()
+        for connection, lock in list(self._opened.items()):
+            with lock:
+                self._close(connection)
 
     def delete(self) -> None:
         """Remove the file and what SQLite keeps beside it."""
         self.close()
-        self._matrices = Matrices()
         for side in SIDE_FILES:
             self.path.with_name(self.path.name + side).unlink(missing_ok=True)
 
     def set_aside(self, suffix: str) -> Path:
         """Move the file out of the way, so that a new one can be built."""
         self.close()
-        self._matrices = Matrices()
         target = self.path.with_name(f"{self.path.name}.{suffix}")
         for side in SIDE_FILES:
             old = self.path.with_name(self.path.name + side)
@@ -196,30 +224,68 @@ class SqliteStore:
 
     # -- inside
 
-    def _connection(self) -> sqlite3.Connection:
-        opened: tuple[sqlite3.Connection, int] | None = getattr(self._local, "opened", None)
-        if opened and opened[1] == self._inode():
-            return opened[0]
-        if opened:  # the file was deleted or replaced under us
-            opened[0].close()
-            self._opened.remove(opened[0])
-            self._matrices = Matrices()
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        """This thread's connection; nobody closes it meanwhile."""
+        with self._translated():
+            while True:
+                connection, lock = self._connection()
+                with lock:
+                    if connection in self._opened:
+                        yield connection
+                        return
+
+    def _connection(self) -> tuple[sqlite3.Connection, threading.RLock]:
+        opened: sqlite3.Connection | None = getattr(self._local, "opened", None)
+        known = self._opened.get(opened) if opened else None
+        if opened and known:
+            if self._local.inode == self._inode():
+                return opened, known
+            with known:
+                self._close(opened)  # the file was deleted or replaced under us
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(
-            self.path,
-            timeout=self._busy_timeout_s,
-            isolation_level=None,
-            # Only its own thread uses a connection; closing may happen from another.
-            check_same_thread=False,
-        )
-        self._opened.append(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA secure_delete = ON")
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(META)
-        self._local.opened = connection, self._inode()
-        return connection
+        self._local.inode = self._inode()
+        lock = threading.RLock()
+        with lock:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=self._busy_timeout_s,
+                isolation_level=None,
+                # Only its own thread uses a connection; closing may happen from another.
+                check_same_thread=False,
+            )
+            self._opened[connection] = lock
+            self._local.inode = self._inode()
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = ON")
+            self._use_wal(connection)
+            connection.execute(META)
+        if self._matrices[0] != self._local.inode:
+            self._matrices = self._local.inode, Matrices()
+        self._local.matrices = self._matrices[1]
+        self._local.opened = connection
+        return connection, lock
+
+    def _close(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._opened.pop(connection, None)
+        self._matrices = 0, Matrices()  # another file may be there when it is opened again
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch to WAL once for the file; SQLite does not wait for others by itself here."""
+        deadline = time.monotonic() + self._busy_timeout_s
+        while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.01)
+
+    @property
+    def inode(self) -> int:
+        """Of the file this thread has open or tried last, which need not be the one there now."""
+        return getattr(self._local, "inode", 0)
 
     def _inode(self) -> int:
         try:
@@ -229,8 +295,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._translated():
-            connection = self._connection()
+        with self._using() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -250,14 +315,23 @@ class SqliteStore:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.OperationalError, OSError) as error:
+        except (sqlite3.DatabaseError, OSError, msgspec.MsgspecError) as error:
+            if _is_damage(error) or self.path.is_dir():
+                raise Corrupt(str(error)) from error
             raise IndexOff(
                 f"the index cannot be used ({error})",
                 where=str(self.path),
                 todo="Free space or permit writing there; the journal has everything.",
             ) from error
-        except sqlite3.DatabaseError as error:
-            raise Corrupt(str(error)) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether building the file anew would help; it does not where space or a permission lacks."""
+    if isinstance(error, sqlite3.OperationalError):
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        return code & 0xFF == sqlite3.SQLITE_ERROR  # a table or column that is not there
+    # Using a connection that another thread has closed is no damage to the file.
+    return not isinstance(error, OSError | sqlite3.ProgrammingError)
 
 
 def _script(connection: sqlite3.Connection, script: str, n: int | None) -> None:
@@ -303,7 +377,7 @@ def _insert(connection: sqlite3.Connection, n: int, row: Row, sweep: int) -> Non
             )
 
 
-def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> None:
+def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
     found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
     for (number,) in found:
         passages = connection.execute(
@@ -315,3 +389,4 @@ def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int
         connection.execute(f"DELETE FROM record_{n} WHERE row = ?", (number,))
     if found:
         connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
+    return len(found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +32,7 @@ _TABLE = Path("weights") / "l2_supercat_256.safetensors"
 _TOKENISER = Path("tokenizers") / "l2_supercat_tokenizer_config.json"
 _DIMS = 256
 # The first tokens of a long text say what it is about; they count twice.
-_LEAD_TOKENS = 64
+_LEAD_TOKENS = 32
 _BATCH = 512
 _REINSTALL = "Run: pip install --force-reinstall wordllama"
 
@@ -89,9 +90,9 @@ class StaticEmbedder:
     def _check(self, file: Path, expected: tuple[str, ...]) -> None:
         """Hash the file once for each installed copy; a stamp remembers that it was right."""
         stat = file.stat()
-        seen = f"{file}\n{stat.st_size}\n{stat.st_mtime_ns}\n{expected[0]}\n"
+        seen = os.fsencode(f"{file}\n{stat.st_size}\n{stat.st_mtime_ns}\n{expected[0]}\n")
         stamp = self._stamp_folder / f"{file.name}.checked" if self._stamp_folder else None
-        if stamp and stamp.is_file() and stamp.read_text(encoding="utf-8") == seen:
+        if stamp and _content(stamp) == seen:
             return
         if hashlib.sha256(file.read_bytes()).hexdigest() not in expected:
             raise EmbedderOff(
@@ -102,9 +103,16 @@ class StaticEmbedder:
         if stamp:
             try:
                 stamp.parent.mkdir(parents=True, exist_ok=True)
-                stamp.write_text(seen, encoding="utf-8")
+                stamp.write_bytes(seen)
             except OSError:
                 return  # nowhere to write: it is checked again next time
+
+
+def _content(stamp: Path) -> bytes | None:
+    try:
+        return stamp.read_bytes()
+    except OSError:
+        return None
 
 
 def _find_package() -> Path:

@@ -7,21 +7,27 @@ built anew beside the old and then takes its place.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ralph import disk
-from ralph.errors import EmbedderOff
+from ralph.errors import EmbedderOff, IndexOff
 from ralph.index import Cut, Embedder, Manifest, Passage
 from ralph.index.sqlite import SqliteStore
 from ralph.index.tables import Collection, Row
+from ralph.index.view import View
 from ralph.journal import Batch, Journal
 from ralph.record import Record
 from ralph.text.tokens import TOKENISER_VERSION
+
+if TYPE_CHECKING:
+    from ralph.index import Vectors
 
 _BATCH = 512
 
@@ -56,13 +62,18 @@ class Target(msgspec.Struct, frozen=True):
 
 def is_current(store: SqliteStore, target: Target) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
-    live, building = store.generations(target.name)
+    with store.reading() as view:
+        return is_current_in(view, target)
+
+
+def is_current_in(view: View, target: Target) -> bool:
+    """The same, of one state of the store."""
+    live, building = view.generations(target.name)
     if live is None or building is not None or live.sweeping:
         return False
-    if live.manifest != target.manifest() or not target.journal.unchanged(live.position):
+    if live.manifest != target.manifest() or view.waiting(live, 1) or view.soiled():
         return False
-    with store.reading() as view:
-        return not view.waiting(live, 1)
+    return target.journal.unchanged(live.position)
 
 
 def sync(
@@ -81,7 +92,11 @@ def sync(
     """
     try:
         with disk.locked(lock, timeout_s=lock_timeout_s):
-            return _Run(store, target, budget_s, progress).go(afresh=afresh)
+            synced = _Run(store, target, budget_s, progress).go(afresh=afresh)
+            if store.soiled():
+                with contextlib.suppress(IndexOff):  # a long reader: the next sync tries again
+                    store.scrub()
+            return synced
     except disk.Busy:
         return Synced(complete=is_current(store, target))
 
@@ -119,12 +134,15 @@ class _Run:
         if building and building.manifest == manifest and not afresh:
             return self._with_old_vectors(building, live)
         if live and live.manifest == manifest and not afresh:
+            if building:
+                store.drop_building(target.name)
             return live
         made = store.create(target.name, target.stream, manifest, live=live is None)
         return made if afresh else self._with_old_vectors(made, live)
 
     def _with_old_vectors(self, building: Collection, live: Collection | None) -> Collection:
-        if live and live.manifest.embedder == building.manifest.embedder:
+        old, new = (live or building).manifest, building.manifest
+        if live and (old.embedder, old.dims) == (new.embedder, new.dims):
             with self._store.reading() as view:
                 self._reusable = view.vectors_by_hash(live)
         return building
@@ -195,6 +213,7 @@ class _Run:
         texts = dict(wanted)
         try:
             vectors = embedder.embed_passages(list(texts.values()))
+            _check_shape(vectors, len(texts), embedder)
         except EmbedderOff as error:
             # Words go on without it; the passages wait for their vectors.
             self._embedder_off = str(error)
@@ -219,6 +238,15 @@ class _Run:
 
 def _named(embedder: Embedder) -> tuple[str, int]:
     return embedder.identity, embedder.dims
+
+
+def _check_shape(vectors: Vectors, count: int, embedder: Embedder) -> None:
+    if vectors.shape != (count, embedder.dims) or vectors.dtype != "float32":
+        raise EmbedderOff(
+            f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape} instead of "
+            f"float32 of {(count, embedder.dims)}",
+            todo="Choose another embedder: ralph config embedder NAME",
+        )
 
 
 def _hash(passage: Passage) -> bytes:

@@ -46,6 +46,10 @@ COLUMNS = (
 )
 
 
+class Corrupt(Exception):
+    """The index does not hold what it should; `Index.healed` sets it aside and builds it anew."""
+
+
 class Collection(msgspec.Struct, frozen=True):
     """One generation of a collection as the store has it."""
 

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.index.matrix import Matrix
-from ralph.index.tables import COLUMNS, Collection, collection_of
+from ralph.index.tables import COLUMNS, Collection, Corrupt, collection_of
 from ralph.record import Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
 # Title, text, places: how much a word counts by where it stands.
-_FIELD_WEIGHTS = "1.6, 1.0, 0.5"
+_FIELD_WEIGHTS = "2.0, 1.0, 0.5"
+# Vectors on their way from the file to the matrix are held twice; this bounds how many.
+_LOAD_ROWS = 2048
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
@@ -26,7 +28,7 @@ class Matrices:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_collection: dict[int, Matrix] = {}
+        self._by_name: dict[str, Matrix] = {}
 
     def nearest(
         self,
@@ -39,18 +41,27 @@ class Matrices:
         """Cosines of the nearest passages, after loading what is new since the last query."""
         n = collection.id
         with self._lock:
-            matrix = self._by_collection.get(n)
-            if matrix is None or matrix.removals != collection.removals:
-                matrix = self._by_collection[n] = Matrix(collection.manifest.dims)
-                matrix.removals = collection.removals
-            rows = connection.execute(
+            matrix = self._by_name.get(collection.name)
+            wanted = (n, collection.removals)
+            if matrix is None or (matrix.generation, matrix.removals) != wanted:
+                matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims)
+                matrix.generation, matrix.removals = wanted
+            if matrix.last_vector == 0:
+                counted = connection.execute(f"SELECT count(*) FROM vector_{n}").fetchone()
+                matrix.reserve(counted[0])
+            cursor = connection.execute(
                 f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
                 (matrix.last_vector,),
-            ).fetchall()
-            if rows:
-                matrix.append([row[1] for row in rows], [row[2] for row in rows])
-                matrix.last_vector = rows[-1][0]
-            return matrix.nearest(query, count, also)
+            )
+            while rows := cursor.fetchmany(_LOAD_ROWS):
+                try:
+                    matrix.append(*(list(column) for column in zip(*rows, strict=True)))
+                except ValueError as error:
+                    raise Corrupt(
+                        f"a vector of another length than it should have: {error}"
+                    ) from None
+            last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
+            return matrix.nearest(query, count, also, upto=last or 0)
 
 
 class View:
@@ -66,6 +77,18 @@ class View:
         row = self._connection.execute(query, (name,)).fetchone()
         return collection_of(row) if row else None
 
+    def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
+        """The collection that answers, and the one that is being built to replace it."""
+        live = building = None
+        query = f"SELECT {COLUMNS} FROM collection WHERE name = ?"
+        for row in self._connection.execute(query, (name,)):
+            found = collection_of(row)
+            if found.live:
+                live = found
+            else:
+                building = found
+        return live, building
+
     def words(self, collection: Collection, query: Sequence[str], count: int) -> dict[int, float]:
         """BM25 of the passages that hold any of these tokens, the best `count` of them."""
         if not query:
@@ -74,7 +97,7 @@ class View:
         match = " OR ".join(f'"{token}"' for token in query)
         rows = self._connection.execute(
             f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
-            f" WHERE words_{n} MATCH ? ORDER BY score DESC LIMIT ?",
+            f" WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?",
             (match, count),
         )
         return dict(rows.fetchall())
@@ -105,7 +128,10 @@ class View:
         select = f"SELECT title, text, places FROM words_{collection.id} WHERE rowid = ?"
         found: dict[int, frozenset[str]] = {}
         for row in rows:
-            title, text, places = self._connection.execute(select, (row,)).fetchone()
+            held = self._connection.execute(select, (row,)).fetchone()
+            if held is None:
+                raise Corrupt(f"passage {row} has no words")
+            title, text, places = held
             found[row] = frozenset(f"{title} {text} {places}".split())
         return found
 
@@ -113,14 +139,19 @@ class View:
         """For each passage the number of its record in the index, and the record."""
         n = collection.id
         select = (
-            "SELECT r.row, r.id, r.kind, r.number, r.at, r.body, r.source"
+            "SELECT r.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
             f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
         )
         found: dict[int, tuple[int, Record]] = {}
         for row in rows:
             found_row = self._connection.execute(select, (row,)).fetchone()
-            place, record_id, kind, number, at, body, source = found_row
-            found[row] = place, Record(record_id, kind, number, at, body, _decode_source(source))
+            if found_row is None:
+                raise Corrupt(f"passage {row} has no record")
+            place, record_id, kind, number, at, body, source, digest = found_row
+            record = Record(record_id, kind, number, at, body, _decode_source(source))
+            if record.digest != digest:
+                raise Corrupt(f"record {record_id} does not match its digest")
+            found[row] = place, record
         return found
 
     def last_number(self, collection: Collection) -> int:
@@ -142,6 +173,10 @@ class View:
         """Whether a tombstone of this id has been met."""
         select = f"SELECT 1 FROM forgotten_{collection.id} WHERE id = ?"
         return bool(self._connection.execute(select, (record_id,)).fetchone())
+
+    def soiled(self) -> bool:
+        """Whether bytes of something forgotten may still be in the file."""
+        return bool(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""

@@ -55,11 +55,15 @@ class Journal(Protocol):
         ...
 
     def forget(
-        self, ids: Collection[str], *, reason: str | None = None, unseen: bool = False
+        self,
+        ids: Collection[str],
+        *,
+        reason: str | None = None,
+        stones: Sequence[Tombstone] = (),
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there.
 
-        `unseen`: a tombstone for an id that is not there too, so that it cannot come later.
+        `stones` were made elsewhere: what they stand for goes too, and cannot come later.
         """
         ...
 

@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, BinaryIO
-
-import msgspec
+from typing import BinaryIO
 
 from ralph import disk
 from ralph.errors import JournalBusy, JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft
+from ralph.journal.known import Known
 from ralph.journal.line import FORGOTTEN, write_record, write_tombstone
+from ralph.journal.position import (
+    TAIL_BYTES,
+    Position,
+    crc_of,
+    known_position,
+    mark,
+    no_file,
+    short_hash,
+    tail_hash,
+)
 from ralph.journal.scan import BUFFER_BYTES, judge, scan
 from ralph.record import Complaint, Located, Record, Tombstone, now
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 LOCK_TIMEOUT_S = 30.0
-_TAIL_BYTES = 1024
 # The record that a damaged line was to be, as far as it got.
 _BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % FORGOTTEN.encode())
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _Position(msgspec.Struct, frozen=True):
-    """How far was read, and enough about the file to notice that it is another one now.
-
-    `line` counts the lines that ended before the offset.
-    """
-
-    offset: _Count
-    line: _Count
-    inode: int
-    size: int
-    mtime_ns: int
-    tail: str
-    done: bool
-
-
-_decode = msgspec.json.Decoder(_Position).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class JsonlJournal:
@@ -61,7 +49,7 @@ class JsonlJournal:
         self.name = name or path.name
         self._lock_timeout_s = lock_timeout_s
         self._max_line_bytes = max_line_bytes
-        self._known = _Known()
+        self._known = Known()
 
     def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk."""
@@ -74,12 +62,12 @@ class JsonlJournal:
                     if data:
                         self._write(fd, data)
                 except BaseException:
-                    self._known = _Known()  # it may hold what was not written
+                    self._known = Known()  # it may hold what was not written
                     raise
                 if not data or disk.is_current(fd, self.path):
                     return appended
                 # Somebody who knows no lock (git, an editor) put another file here meanwhile.
-                self._known = _Known()
+                self._known = Known()
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` lines."""
@@ -87,13 +75,13 @@ class JsonlJournal:
             with self._opened() as file:
                 return self._read(file, position, limit)
         except FileNotFoundError:
-            at = _known_position(position)
+            at = known_position(position)
             restarted = position is not None and (at is None or at.inode != 0)
-            return Batch((), (), (), _no_file(), restarted, done=True)
+            return Batch((), (), (), no_file(), restarted, done=True)
 
     def unchanged(self, position: str | None) -> bool:
         """Whether nothing can have happened since the position; cheap, for every query."""
-        at = _known_position(position)
+        at = known_position(position)
         if at is None or not at.done:
             return False
         try:
@@ -105,17 +93,21 @@ class JsonlJournal:
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
 
     def forget(
-        self, ids: Collection[str], *, reason: str | None = None, unseen: bool = False
+        self,
+        ids: Collection[str],
+        *,
+        reason: str | None = None,
+        stones: Sequence[Tombstone] = (),
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
-        if not ids or not (unseen or self._is_there()):
+        if not stones and (not ids or not self._is_there()):
             return []
         with self._locked():
-            rewritten, gone = self._without(set(ids), reason, unseen=unseen)
+            rewritten, gone = self._without(set(ids), reason, {s.id: s for s in stones})
             if rewritten is not None:
                 disk.sweep_drafts(self.path)
                 disk.replace(self.path, rewritten)
-                self._known = _Known()
+                self._known = Known()
         return gone
 
     def forgotten(self) -> frozenset[str]:
@@ -164,12 +156,12 @@ class JsonlJournal:
         stat = os.fstat(file.fileno())
         start = self._resume(file, position, stat)
         restarted = start is None and position is not None
-        offset, line = (start.offset, start.line) if start else (0, 0)
+        offset, line, crc = (start.offset, start.line, start.crc) if start else (0, 0, 0)
         records: list[Located] = []
         stones: list[Tombstone] = []
         complaints: list[Complaint] = []
         done = True
-        for seen, step in enumerate(scan(file, self._max_line_bytes, offset, line)):
+        for seen, step in enumerate(scan(file, self._max_line_bytes, offset, line, crc)):
             if limit is not None and seen >= limit:
                 done = False
                 break
@@ -180,15 +172,16 @@ class JsonlJournal:
             elif step.entry is not None:
                 stones.append(step.entry)
             if not step.torn:
-                offset, line = step.end, step.line if step.ended else step.line - 1
-        end = _mark(stat, offset, line, _tail(file, offset), done=done)
+                offset, crc = step.end, step.crc
+                line = step.line if step.ended else step.line - 1
+        end = mark(stat, offset, line, crc, tail_hash(file, offset), done=done)
         return Batch(tuple(records), tuple(stones), tuple(complaints), end, restarted, done)
 
     def _resume(
         self, file: BinaryIO, position: str | None, stat: os.stat_result
-    ) -> _Position | None:
+    ) -> Position | None:
         """The position, if the file still begins with what was read up to it."""
-        at = _known_position(position)
+        at = known_position(position)
         if at is None:
             return None
         if at.inode == 0 and at.offset == 0:
@@ -196,13 +189,14 @@ class JsonlJournal:
         if at.inode != stat.st_ino or at.offset > stat.st_size:
             return None
         if stat.st_size == at.size and stat.st_mtime_ns != at.mtime_ns:
-            return None  # written to without growing: not an append
-        return at if _tail(file, at.offset) == at.tail else None
+            # Edited in place, or an append that has begun: its time changes before the size.
+            return at if crc_of(file, at.offset) == at.crc else None
+        return at if tail_hash(file, at.offset) == at.tail else None
 
     # -- writing
 
     def _prepare(
-        self, drafts: Sequence[Record | Draft], known: _Known
+        self, drafts: Sequence[Record | Draft], known: Known
     ) -> tuple[list[Appended], bytes]:
         appended: list[Appended] = []
         lines: list[bytes] = []
@@ -227,11 +221,11 @@ class JsonlJournal:
             appended.append(Appended(record, fresh))
         return appended, b"".join(lines)
 
-    def _catch_up(self) -> _Known:
+    def _catch_up(self) -> Known:
         """What the file holds by now, read on from where this process last looked."""
         batch = self.read(self._known.position)
         if batch.restarted:
-            self._known = _Known()
+            self._known = Known()
         self._known.position = batch.position
         for located in batch.records:
             self._known.add(located.record)
@@ -241,28 +235,32 @@ class JsonlJournal:
 
     def _write(self, fd: int, data: bytes) -> None:
         size = os.fstat(fd).st_size
-        last = _read_at(fd, max(0, size - _TAIL_BYTES), size)
+        last = _read_at(fd, max(0, size - TAIL_BYTES), size)
         if last and not last.endswith(b"\n"):  # a torn last line stays, on a line of its own
             data = b"\n" + data
         disk.write_all(fd, data)
         if size == 0:
             disk.flush_folder(self.path.parent)
         known = self._known
-        at = _known_position(known.position)
+        at = known_position(known.position)
         if at is not None and at.offset == size:
             # What we wrote need not be read back by our next append.
             line = at.line + data.count(b"\n")
-            tail = _hash((last + data)[-_TAIL_BYTES:])
-            known.position = _mark(os.fstat(fd), size + len(data), line, tail, done=True)
+            tail = short_hash((last + data)[-TAIL_BYTES:])
+            crc = zlib.crc32(data, at.crc)
+            known.position = mark(os.fstat(fd), size + len(data), line, crc, tail, done=True)
+        else:  # it must never hold more than what stands before its position
+            self._known = Known()
 
     def _without(
-        self, ids: set[str], reason: str | None, *, unseen: bool
+        self, ids: set[str], reason: str | None, given: dict[str, Tombstone]
     ) -> tuple[bytes | None, list[str]]:
         """The file without these records' lines, with their tombstones; None if nothing to do."""
         parts: list[bytes] = []
         gone: dict[str, Tombstone] = {}
         buried: set[str] = set()
         at = now()
+        ids = ids | given.keys()
         with self._opened() as file, self._opened() as copy:
             for step in scan(file, self._max_line_bytes):
                 entry = step.entry
@@ -278,10 +276,7 @@ class JsonlJournal:
                         gone.setdefault(record_id, Tombstone(record_id, at, reason))
                     continue
                 parts.append(line)
-        stones = dict(gone)
-        if unseen:
-            stones |= {i: Tombstone(i, at, reason) for i in sorted(ids - gone.keys())}
-        stones = {i: stone for i, stone in stones.items() if i not in buried}
+        stones = {i: stone for i, stone in (gone | given).items() if i not in buried}
         if not gone and not stones:
             return None, []
         if parts and not parts[-1].endswith(b"\n"):
@@ -309,86 +304,10 @@ class JsonlJournal:
             ) from error
 
 
-class _Known:
-    """What an appender must know of the lines before: the last number, contents, tombstones."""
-
-    def __init__(self) -> None:
-        self.position: str | None = None
-        self.last_number = 0
-        self.forgotten: set[str] = set()
-        # Where a content stands, and where one of that time stood: ids and numbers.
-        self._places: dict[str, tuple[tuple[str, int], ...]] = {}
-        self._graves: dict[str, tuple[tuple[str, int], ...]] = {}
-
-    def numbered(self, draft: Draft) -> Record:
-        """The draft as the journal has or had it already, else with the next number."""
-        record = draft(self.last_number + 1)
-        places = self._places.get(record.digest, ())
-        graves = self._graves.get(record.at, ())
-        for known_id, number in (*places, *graves):
-            again = draft(number)
-            if again.id == known_id:
-                return again
-        return record
-
-    def has(self, record: Record) -> bool:
-        return any(known == record.id for known, _ in self._places.get(record.digest, ()))
-
-    def add(self, record: Record) -> None:
-        if not self.has(record):
-            places = self._places.get(record.digest, ())
-            self._places[record.digest] = (*places, (record.id, record.number))
-        self.last_number = max(self.last_number, record.number)
-
-    def bury(self, stone: Tombstone) -> None:
-        # The number stays taken: under it another record could get the forgotten one's id.
-        self.forgotten.add(stone.id)
-        if stone.was_at:
-            graves = self._graves.get(stone.was_at, ())
-            self._graves[stone.was_at] = (*graves, (stone.id, stone.number))
-        self.last_number = max(self.last_number, stone.number)
-
-
-def _mark(stat: os.stat_result, offset: int, line: int, tail: str, *, done: bool) -> str:
-    position = _Position(
-        offset=offset,
-        line=line,
-        inode=stat.st_ino,
-        size=stat.st_size,
-        mtime_ns=stat.st_mtime_ns,
-        tail=tail,
-        done=done,
-    )
-    return _encode(position).decode()
-
-
-def _no_file() -> str:
-    nothing = _Position(offset=0, line=0, inode=0, size=0, mtime_ns=0, tail="", done=True)
-    return _encode(nothing).decode()
-
-
-def _known_position(position: str | None) -> _Position | None:
-    """The position read; None for none, and for one that another version of Ralph wrote."""
-    try:
-        return None if position is None else _decode(position)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-
-
 def _begun(line: bytes) -> set[str]:
     return {found.decode(errors="replace") for found in _BEGUN.findall(line)}
-
-
-def _tail(file: BinaryIO, offset: int) -> str:
-    start = max(0, offset - _TAIL_BYTES)
-    file.seek(start)
-    return _hash(file.read(offset - start))
 
 
 def _read_at(fd: int, start: int, end: int) -> bytes:
     os.lseek(fd, start, os.SEEK_SET)
     return os.read(fd, end - start)
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -14,11 +15,12 @@ BUFFER_BYTES = 1024 * 1024
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One line as it was met: an entry, a complaint, or both."""
+    """One line as it was met: an entry, a complaint, or both; `crc` is of all up to its end."""
 
     line: int
     start: int
     end: int
+    crc: int
     entry: Record | Tombstone | None = None
     digest: str = ""
     complaint: str | None = None
@@ -26,7 +28,9 @@ class Step(msgspec.Struct, frozen=True):
     ended: bool = True
 
 
-def scan(file: BinaryIO, max_line_bytes: int, offset: int = 0, line: int = 0) -> Iterator[Step]:
+def scan(
+    file: BinaryIO, max_line_bytes: int, offset: int = 0, line: int = 0, crc: int = 0
+) -> Iterator[Step]:
     """Each line from the offset on; together the steps cover every byte of the file."""
     file.seek(offset)
     told_crlf = False
@@ -35,11 +39,12 @@ def scan(file: BinaryIO, max_line_bytes: int, offset: int = 0, line: int = 0) ->
         start, notes = offset, list[str]()
         ended = raw.endswith(b"\n")
         offset += len(raw)
+        crc = zlib.crc32(raw, crc)
         if not ended and len(raw) > max_line_bytes:
-            more, ended = _skip_line(file)
+            more, ended, crc = _skip_line(file, crc)
             offset += more
             what = f"is {offset - start} bytes long, over the limit of {max_line_bytes}"
-            yield Step(line, start, offset, complaint=what, ended=ended)
+            yield Step(line, start, offset, crc, complaint=what, ended=ended)
             if not ended:
                 return
             continue
@@ -57,19 +62,20 @@ def scan(file: BinaryIO, max_line_bytes: int, offset: int = 0, line: int = 0) ->
             except Unreadable as error:
                 torn = not ended
                 notes.append(f"is torn: it {error}" if torn else str(error))
-        yield Step(line, start, offset, entry, digest, "; ".join(notes) or None, torn, ended)
+        yield Step(line, start, offset, crc, entry, digest, "; ".join(notes) or None, torn, ended)
         if not ended:
             return  # what a writer adds by now is the rest of this line, not a line of its own
 
 
-def _skip_line(file: BinaryIO) -> tuple[int, bool]:
-    """Step over the rest of a line without holding it: how long that was, and whether it ended."""
+def _skip_line(file: BinaryIO, crc: int) -> tuple[int, bool, int]:
+    """Step over the rest of a line without holding it: its length, whether it ended, the crc."""
     size = 0
     while more := file.readline(BUFFER_BYTES):
         size += len(more)
+        crc = zlib.crc32(more, crc)
         if more.endswith(b"\n"):
-            return size, True
-    return size, False
+            return size, True, crc
+    return size, False, crc
 
 
 def judge(name: str, steps: Iterator[Step]) -> tuple[int, list[Complaint]]:

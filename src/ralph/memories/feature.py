@@ -23,10 +23,10 @@ from ralph.kinds.iteration import (
     read_iteration,
     to_record,
 )
-from ralph.memories.intake import prepared
+from ralph.memories.intake import clean_source, prepared
 from ralph.memories.place import Place
 from ralph.recall import Answer, Found, Hit
-from ralph.record import Complaint, Located, Record, Source, now
+from ralph.record import Complaint, Located, Record, Source, Tombstone, now, utc
 
 # Named in the manifest: another way of cutting means a rebuild.
 _CUT_VERSION = "iteration-1"
@@ -89,12 +89,30 @@ class FeatureMemory:
     ) -> list[Remembered]:
         """Keep many with one flush: all of them, or none and an error."""
         given = sources or [None] * len(iterations)
-        ready = [self._prepared(one) for one in iterations]
+        pairs = list(zip(iterations, given, strict=True))
+        return self.keep([self.prepare(one, source) for one, source in pairs], given)
+
+    def keep(
+        self, ready: Sequence[Iteration], sources: Sequence[Source | None]
+    ) -> list[Remembered]:
+        """Keep what `prepare` gave, with one flush."""
         self._place.ensure()
-        drafts = [self._draft(one, source) for one, source in zip(ready, given, strict=True)]
+        drafts = [self._draft(one, source) for one, source in zip(ready, sources, strict=True)]
         appended = self._journal.append(drafts)
         self._place.sync_soon(self.target())
         return [Remembered(a.record.id, KIND, from_record(a.record), a.fresh) for a in appended]
+
+    def prepare(
+        self, iteration: Iteration | Mapping[str, Any], source: Source | None = None
+    ) -> Iteration:
+        """The iteration as it may be kept, or an error that names its place; writes nothing."""
+        try:
+            return self._prepared(iteration)
+        except BadRecord as error:
+            if source is None or source.file is None:
+                raise
+            where = source.file if source.line is None else f"{source.file}:{source.line}"
+            raise BadRecord(error.what, where=where, todo=error.todo) from None
 
     def _prepared(self, iteration: Iteration | Mapping[str, Any]) -> Iteration:
         one = iteration if isinstance(iteration, Iteration) else read_iteration(iteration)
@@ -103,13 +121,16 @@ class FeatureMemory:
                 f"this iteration is of feature {one.feature!r}, not {self.name!r}",
                 todo="Remember it under its own feature.",
             )
-        named = msgspec.structs.replace(one, feature=self.name, timestamp=one.timestamp or now())
+        at = utc(one.timestamp) if one.timestamp else now()
+        named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
         return prepared(named, self._place.settings, root=str(self._place.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
+        clean = clean_source(source) if source else None
+
         def numbered(number: int) -> Record:
             return to_record(
-                iteration, project_id=self._place.project.id, number=number, source=source
+                iteration, project_id=self._place.project.id, number=number, source=clean
             )
 
         if iteration.iteration_number is None:
@@ -223,6 +244,11 @@ class FeatureMemory:
         """Bring the index up to the journal, or build it anew."""
         return self._place.index.sync(self.target(), afresh=afresh, progress=self._place.progress)
 
+    def drop_index(self) -> None:
+        """Take the feature's collection out of the index; its journal stays (F14)."""
+        index = self._place.index
+        index.healed(lambda: index.store.drop(self.target().name))
+
     def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         return [
@@ -253,10 +279,14 @@ class FeatureMemory:
         return fresh, len(wanted) - fresh, len(records) - len(wanted)
 
     def forget(
-        self, ids: Collection[str], *, reason: str | None = None, unseen: bool = False
+        self,
+        ids: Collection[str],
+        *,
+        reason: str | None = None,
+        stones: Sequence[Tombstone] = (),
     ) -> list[str]:
         """Take these records out of journal and index for good, and say which were there."""
-        gone = self._journal.forget(ids, reason=reason, unseen=unseen)
+        gone = self._journal.forget(ids, reason=reason, stones=stones)
         if gone:
             self._place.erase_soon(self.target())
         return gone

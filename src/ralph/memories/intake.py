@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadRecord
-from ralph.kinds.iteration import Decision, ErrorSeen, Iteration, cut, relative_path, strongest
+from ralph.kinds.iteration import (
+    Decision,
+    ErrorSeen,
+    FileTouched,
+    Iteration,
+    cut,
+    relative_path,
+    strongest,
+)
+from ralph.record import Source
 from ralph.text.redact import redact
 
 _SHORT_FIELD_CHARS = 300
+# One far number would leave none for those after it.
+_LAST_NUMBER = 1_000_000_000
 
 
 def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteration:
     """The iteration as it may be written: nothing secret, nothing over its limit."""
-    if iteration.iteration_number is not None and iteration.iteration_number < 1:
+    number = iteration.iteration_number
+    if number is not None and not 1 <= number <= _LAST_NUMBER:
         raise BadRecord(
-            f"iteration_number must be 1 or more, not {iteration.iteration_number}",
+            f"iteration_number goes from 1 to {_LAST_NUMBER}, not {number}",
             todo="Leave it out to get the next one.",
         )
     ready = msgspec.structs.replace(
@@ -29,12 +43,12 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
         decisions=tuple(
             _decision(d, settings) for d in iteration.decisions[: settings.decisions_max]
         ),
-        files_touched=strongest(iteration.files_touched, root)[: settings.files_max],
+        files_touched=_files(iteration.files_touched, root)[: settings.files_max],
         model=_clean(iteration.model, _SHORT_FIELD_CHARS) if iteration.model else None,
+        session_id=_run(iteration.session_id) if iteration.session_id else None,
     )
-    if not (
-        ready.task_title or ready.summary or ready.errors or ready.decisions or ready.files_touched
-    ):
+    told = ready.task_title.strip() or ready.summary.strip()
+    if not (told or ready.errors or ready.decisions or ready.files_touched):
         raise BadRecord(
             "there is nothing in this iteration to remember",
             todo="Give at least one of task_title, summary, errors, decisions, files_touched.",
@@ -42,11 +56,20 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
     return ready
 
 
+def clean_source(source: Source) -> Source:
+    """Where a record came from, without what must not be written."""
+    return Source(
+        run=_run(source.run) if source.run else None,
+        file=redact(_whole(source.file)) if source.file else None,
+        line=source.line,
+    )
+
+
 def _error(error: ErrorSeen, settings: Settings, root: str) -> ErrorSeen:
     return msgspec.structs.replace(
         error,
         message=_clean(error.message, settings.error_max_chars),
-        file_path=relative_path(error.file_path, root) if error.file_path else None,
+        file_path=_path(error.file_path, root) if error.file_path else None,
     )
 
 
@@ -58,11 +81,40 @@ def _decision(decision: Decision, settings: Settings) -> Decision:
     )
 
 
+def _path(path: str, root: str) -> str | None:
+    return relative_path(redact(_from_root(path, root)))
+
+
+def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
+    inside = tuple(FileTouched(_from_root(f.path, root), f.action) for f in files)
+    paths = "\n".join(file.path for file in inside)
+    if redact(paths) != paths:  # asking once is cheaper than for each
+        inside = tuple(FileTouched(redact(f.path), f.action) for f in inside)
+    return strongest(inside)
+
+
+def _from_root(path: str, root: str) -> str:
+    """Redacting comes after: the folders above a project may look like anything."""
+    base = root.replace("\\", "/").rstrip("/")
+    plain = _whole(path).replace("\\", "/")
+    return plain.removeprefix(f"{base}/") if base else plain
+
+
+def _run(run: str) -> str:
+    """The run's own name, or its hash: two runs must stay two whatever their names hold."""
+    if len(run) <= _SHORT_FIELD_CHARS and redact(_whole(run)) == run:
+        return run
+    return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
 def _task_id(task_id: int | str | None) -> int | str | None:
     return _clean(task_id, _SHORT_FIELD_CHARS) if isinstance(task_id, str) else task_id
 
 
 def _clean(text: str, max_chars: int) -> str:
+    return cut(redact(_whole(text)), max_chars)
+
+
+def _whole(text: str) -> str:
     # Half a surrogate pair cannot be written as UTF-8; it is damage, not content.
-    whole = text.encode("utf-8", "replace").decode("utf-8")
-    return cut(redact(whole), max_chars)
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -60,17 +61,18 @@ def choose(
     wanted = list(ids)
     if not (wanted or feature or before or match or everything):
         raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
-    limit = utc(before, field="before") if before else None
+    limit = datetime.fromisoformat(utc(before, field="before")) if before else None
     chosen: dict[str, list[str]] = {}
     found_ids: set[str] = set()
     for memory in ralph.features() if feature is None else [ralph.feature(feature)]:
-        for record in memory.records():
+        # One that was forgotten and came back by a merge stands in the file too.
+        for record in _standing(ralph, memory.name):
             prefix = _begins(record.id, wanted)
             if prefix is not None:
                 found_ids.add(prefix)
             if (
                 (not wanted or prefix is not None)
-                and (limit is None or record.at < limit)
+                and (limit is None or datetime.fromisoformat(record.at) < limit)
                 and (not match or match.casefold() in _text(record))
             ):
                 chosen.setdefault(memory.name, []).append(record.id)
@@ -121,8 +123,7 @@ def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str) -> Imported
             records.setdefault(stream, []).append(entry)
     ralph.place.ensure()
     for stream, some in stones.items():
-        ids = [stone.id for stone in some]
-        ralph.feature(stream).forget(ids, reason=some[0].reason, unseen=True)
+        ralph.feature(stream).forget((), stones=some)
     added = known = forgotten = 0
     for stream, many in records.items():
         fresh, old, gone = ralph.feature(stream).adopt(many)
@@ -152,6 +153,10 @@ def _stream_of(entry: Record | Tombstone) -> str:
 
 def _line(name: str, line: bytes) -> bytes:
     return _encode(_Exported(name, msgspec.Raw(line.strip()))) + b"\n"
+
+
+def _standing(ralph: Ralph, name: str) -> list[Record]:
+    return [located.record for located in ralph.place.journals.journal(name).read().records]
 
 
 def _begins(record_id: str, wanted: list[str]) -> str | None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph.config import Settings
-from ralph.errors import BadInput, EmbedderOff, MemoryOff
+from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalError, MemoryOff
 from ralph.index import Embedder
 from ralph.index.embedded import Index
 from ralph.index.static import StaticEmbedder
-from ralph.index.sync import Progress, Target
+from ralph.index.sync import Progress, Target, is_current_in
 from ralph.journal.folder import JournalFolder
 from ralph.memories.project import Project
 from ralph.recall import Answer, Found, Hit
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ralph")
 _SHORTEST_QUERY = 3
+_TRIES = 3
 
 
 class Place:
@@ -40,14 +41,24 @@ class Place:
         self.progress = progress
         self.journals = JournalFolder(project.journals, shown_as=".ralph/db/memory")
         self.embedder = _embedder(settings, home)
-        elsewhere = home / "cache" / "projects" / project.id
+        # Clones share an id but not their journals, so the path counts here.
+        here = f"{project.id}-{_short_hash(str(project.root))}"
+        elsewhere = home / "cache" / "projects" / here
         self.index = Index([project.cache, elsewhere], lock_timeout_s=settings.index_lock_timeout_s)
         self._told: set[str] = set()
 
     def ensure(self) -> None:
         """Make the project's files before the first record is kept."""
-        if not self.project.exists:
+        if self.project.exists and self.project.has_id:
+            return
+        try:
             self.project.init()
+        except OSError as error:
+            raise JournalError(
+                f"the project's files cannot be made ({error.strerror or error})",
+                where=str(self.project.folder),
+                todo="Free space or permit writing there, then try again.",
+            ) from error
 
     def collection_name(self, stream: str) -> str:
         """The collection of a feature; two projects never share one (F18)."""
@@ -66,16 +77,19 @@ class Place:
     def erase_soon(self, target: Target) -> None:
         """Take what the journal no longer has out of the index's file, its bytes too."""
         try:
-            self.index.sync(target)
-            self.index.scrub()
+            self.index.erase(target, lock_timeout_s=self.settings.journal_lock_timeout_s)
         except MemoryOff as error:
             # The truth is clean already. An index that cannot be cleaned is thrown away.
             self._tell(f"the index could not be cleaned, so it is deleted: {error}")
-            self.index.delete()
+            try:
+                self.index.delete()
+            except MemoryOff as worse:
+                self._tell(f"forgotten text may still stand in an old index: {worse}")
 
     def question(self, text: str, *, limit: int | None, min_score: float | None) -> Question:
         """The question with the defaults filled in, or an error that helps."""
-        plain = text.strip()
+        # A terminal may hand over bytes that are no text.
+        plain = text.encode(errors="replace").decode().strip()
         if len(plain) < _SHORTEST_QUERY and plain.isascii():
             raise BadInput(
                 f"the query {plain!r} is too short to search for",
@@ -91,8 +105,11 @@ class Place:
 
     def ask(self, features: Sequence[FeatureMemory], question: Question) -> Answer:
         """Search these features as one, with what is there: meaning and words, or words alone."""
-        features = [one for one in features if one.name in set(self.journals.names())]
+        names = set(self.journals.names())
+        features = [one for one in features if one.name in names]
         notes: list[str] = []
+        if not features:
+            return Answer()  # and no index is made where there is nothing to find
         try:
             found = self.index.healed(lambda: self._by_index(features, question, notes))
         except MemoryOff as error:
@@ -103,22 +120,42 @@ class Place:
     def _by_index(
         self, features: Sequence[FeatureMemory], question: Question, notes: list[str]
     ) -> list[Hit]:
-        notes.clear()
-        for feature in features:
-            synced = self.index.sync(feature.target(), progress=self.progress)
+        by_stream = {feature.name: feature for feature in features}
+        targets = {feature.name: feature.target() for feature in features}
+        for tries_left in reversed(range(_TRIES)):
+            notes.clear()
+            behind, ready = self._caught_up(targets, notes)
+            vector = self._vector(question.text, notes)
+            with self.index.store.reading() as view:
+                if tries_left and not all(is_current_in(view, targets[name]) for name in ready):
+                    continue  # it was deleted, replaced or written to in between
+                names = sorted(target.name for target in targets.values())
+                live = [one for name in names if (one := view.live(name)) is not None]
+                identity = self.embedder.identity if self.embedder else "none"
+                found = search(view, live, question, vector=vector, embedder=identity)
+                last = {one.stream: view.last_number(one) for one in live}
+            break
+        if len(live) < len(targets):
+            raise IndexOff("the index is deleted again and again", where=str(self.index.path))
+        for name in behind:  # the index may not know yet what was forgotten
+            living = {record.id for record in by_stream[name].records()}
+            found = [one for one in found if one.stream != name or one.record.id in living]
+        return _shown(found, by_stream, last)
+
+    def _caught_up(self, targets: dict[str, Target], notes: list[str]) -> tuple[set[str], set[str]]:
+        """Sync them all; which are behind because somebody else is at it, and which are ready."""
+        behind: set[str] = set()
+        ready: set[str] = set()
+        for name, target in targets.items():
+            synced = self.index.sync(target, progress=self.progress)
             if synced.embedder_off:
                 notes.append(f"searched by words alone: {synced.embedder_off}")
-            elif not synced.complete:
-                notes.append(f"the index of {feature.name!r} is still being built elsewhere")
-        vector = self._vector(question.text, notes)
-        by_stream = {feature.name: feature for feature in features}
-        names = {feature.target().name for feature in features}
-        with self.index.store.reading() as view:
-            live = [one for name in sorted(names) if (one := view.live(name)) is not None]
-            identity = self.embedder.identity if self.embedder else "none"
-            found = search(view, live, question, vector=vector, embedder=identity)
-            last = {one.stream: view.last_number(one) for one in live}
-        return _shown(found, by_stream, last)
+            elif synced.complete:
+                ready.add(name)
+            else:
+                behind.add(name)
+                notes.append(f"the index of {name!r} is still being built elsewhere")
+        return behind, ready
 
     def _by_journal(self, features: Sequence[FeatureMemory], question: Question) -> list[Hit]:
         by_stream = {feature.name: feature for feature in features}
@@ -162,4 +199,4 @@ def _embedder(settings: Settings, home: Path) -> Embedder | None:
 
 
 def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

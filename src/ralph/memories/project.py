@@ -55,23 +55,33 @@ class Project:
             self._id = known
         return self._id
 
+    @property
+    def has_id(self) -> bool:
+        """Whether the id is on disk, where clones get it from."""
+        return self._read_id() is not None
+
     def init(self) -> list[Path]:
         """Make what is missing, change nothing that is there, and say what was made."""
-        made: list[Path] = []
+        made = [file for file, text in self._files().items() if disk.create(file, text.encode())]
+        if self._read_id() is None:
+            self._give_id()
+        return made
+
+    def missing(self) -> list[Path]:
+        """The files that `init` would make."""
+        return [file for file in self._files() if not file.exists()]
+
+    def _files(self) -> dict[Path, str]:
         metadata = (
             "# Kept with the project: clones and worktrees share this id, and so their memory.\n"
             f"project_id: {uuid.uuid4()}\ncreated: {now()}\n"
         )
-        for file, text in (
-            (self._metadata, metadata),
-            (self.journals / ".gitattributes", _GIT_ATTRIBUTES),
-            (self.folder / ".gitignore", _GIT_IGNORE),
-        ):
-            if disk.create(file, text.encode()):
-                made.append(file)
-        if self._read_id() is None:
-            self._give_id()
-        return made
+        # The id comes last: where there is one, everything else is there too.
+        return {
+            self.journals / ".gitattributes": _GIT_ATTRIBUTES,
+            self.folder / ".gitignore": _GIT_IGNORE,
+            self._metadata: metadata,
+        }
 
     def _read_id(self) -> str | None:
         try:

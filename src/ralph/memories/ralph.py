@@ -9,13 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from ralph.config import Config, home_folder, load
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
 from ralph.index.tables import Collection
-from ralph.memories.feature import FeatureMemory
+from ralph.kinds.iteration import Iteration
+from ralph.memories.feature import FeatureMemory, Remembered
 from ralph.memories.place import Place
 from ralph.memories.project import Project, find_project, need_project
 from ralph.recall import Answer, Hit
+from ralph.record import Source
 
 _SHORTEST_ID = 4
 
@@ -42,6 +44,27 @@ class Ralph:
     def features(self) -> list[FeatureMemory]:
         """Every feature that has a journal."""
         return [self.feature(name) for name in self.place.journals.names()]
+
+    def remember_all(
+        self,
+        iterations: Sequence[Iteration],
+        *,
+        sources: Sequence[Source | None] | None = None,
+    ) -> list[Remembered]:
+        """Keep many, each under the feature it names; nothing is written unless all of them fit."""
+        given = sources or [None] * len(iterations)
+        ready: dict[str, list[tuple[int, Iteration]]] = {}
+        for place, (one, source) in enumerate(zip(iterations, given, strict=True)):
+            fit = self.feature(one.feature).prepare(one, source)
+            ready.setdefault(fit.feature, []).append((place, fit))
+        kept: dict[int, Remembered] = {}
+        for name, some in ready.items():
+            places = [place for place, _ in some]
+            remembered = self.feature(name).keep(
+                [one for _, one in some], [given[place] for place in places]
+            )
+            kept.update(zip(places, remembered, strict=True))
+        return [kept[place] for place in range(len(iterations))]
 
     def search(
         self,
@@ -81,7 +104,7 @@ class Ralph:
         """Delete orphan collections and index files that no longer serve, and name them."""
         gone = list(dict.fromkeys(one.name for one in self.orphans()))
         for name in gone:
-            self.place.index.store.drop(name)
+            self.place.index.drop(name)
         return gone + [file.name for file in self.place.index.remove_others()]
 
     def close(self) -> None:
@@ -117,5 +140,11 @@ def open_ralph(
     else:
         root = Path(path)
         project = find_project(root, home=home_path) or Project(root.resolve())
+        if project.folder.resolve() == home_path.resolve():
+            raise NotAProject(
+                "its .ralph folder is Ralph's home, for what belongs to no project",
+                where=str(root),
+                todo="Open the folder of a project, or set RALPH_HOME to another place.",
+            )
     config = load(home=home_path, project_file=project.settings_file, given=settings)
     return Ralph(Place(project, config.settings, home=home_path, progress=progress), config)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index.sqlite import Corrupt
 from ralph.index.sync import is_current
+from ralph.index.tables import Corrupt
 
 if TYPE_CHECKING:
     from ralph.memories.ralph import Ralph

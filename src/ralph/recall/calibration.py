@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from ralph.text.stem import stem
+from ralph.text.tokens import spellings
 
 FLOOR = 0.40
 RELEVANT = 0.55
@@ -27,6 +28,7 @@ _SHARE_EVERYWHERE = 0.25
 _SHARE_COMMON = 0.06
 _SHARE_OF_NUMBERS = 0.10
 _SHARE_UNKNOWN = 0.004
+_OWN_WORD = 20
 _EVERYWHERE = """
 add all bug case change check class code create data done error example expect fail file fix
 function get help implement issue line list look make method name need new no not now object one
@@ -106,10 +108,13 @@ def weigh(
 @functools.lru_cache(maxsize=4096)
 def rarity(token: str, frequency: int, count: int) -> float:
     """What finding the token says: the negative logarithm of its share of the passages."""
-    expected = _prior_share(token) * _PRIOR_PASSAGES
+    prior = _prior_share(token)
     # A word that stands nowhere weighs what it would weigh if it stood here.
-    share = (max(frequency, 1) + expected) / (max(count, 1) + _PRIOR_PASSAGES)
-    return -math.log(min(share, 1.0))
+    seen = max(frequency, 1) + prior * _PRIOR_PASSAGES
+    share = seen / (max(count, 1) + _PRIOR_PASSAGES)
+    # A word everybody uses says little, even where few have used it yet; and a word of one's own
+    # (`login` where everything is about the login) keeps saying something.
+    return -math.log(min(max(share, prior), prior * _OWN_WORD, 1.0))
 
 
 def _prior_share(token: str) -> float:
@@ -130,7 +135,7 @@ def score(evidence: Evidence, embedder: str | None = None) -> float:
     `embedder` is the identity of what made the vectors.
     """
     # A question of nothing but common words points nowhere, whatever is near it.
-    pointed = min(1.0, evidence.rarest / _POINTED) ** 2
+    pointed = min(1.0, evidence.rarest / _POINTED) ** 3
     squared = evidence.weight**2
     enough = squared / (squared + _HALF_WEIGHT**2)
     words = pointed * enough * evidence.coverage**1.5
@@ -149,9 +154,10 @@ def _logistic(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-x))
 
 
-def why(evidence: Evidence) -> str:
-    """One line for a person: which words matched, and how near the meaning is."""
-    matched = ", ".join(evidence.matched[:_SHOWN])
+def why(evidence: Evidence, question: str = "") -> str:
+    """One line for a person: which words matched, as the question writes them, and how near."""
+    written = spellings(question)
+    matched = ", ".join(written.get(token, token) for token in evidence.matched[:_SHOWN])
     if len(evidence.matched) > _SHOWN:
         matched += ", ..."
     counted = f"({len(evidence.matched)} of {evidence.asked})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -71,9 +72,29 @@ def search(
                 words[place] = by_words[row]
             if row in near:
                 meaning[place] = near[row]
-    order = fuse(words, meaning if vector is not None else None, limit=question.limit * _SPARE)
+    fused = fuse(words, meaning if vector is not None else None)
+    order = _settled(view, candidates, fused, question.limit * _SPARE)
     ranks = _ranks(words), _ranks(meaning)
     return _weighed(view, candidates, order, ranks, asked, question, embedder)
+
+
+def _settled(
+    view: View, candidates: Sequence[_Candidate], fused: Sequence[Fused], wanted: int
+) -> list[Fused]:
+    """The first ones, the newest first among equals: rows are numbered anew by every rebuild."""
+
+    def newest_first(one: Fused) -> tuple[int, str, str]:
+        candidate = candidates[one.row]
+        _, record = view.records(candidate.collection, [candidate.row])[candidate.row]
+        return -record.number, record.id, record.digest
+
+    order: list[Fused] = []
+    for _, group in itertools.groupby(fused, key=lambda one: one.mixed):
+        if len(order) >= wanted:
+            break
+        equals = list(group)
+        order += sorted(equals, key=newest_first) if len(equals) > 1 else equals
+    return order[:wanted]
 
 
 def _weighed(
@@ -107,7 +128,7 @@ def _weighed(
                 stream=candidate.collection.stream,
                 score=value,
                 relevance=relevance(value),
-                why=why(evidence),
+                why=why(evidence, question.text),
                 parts=Parts(
                     words=round(fused.words, 4),
                     words_rank=ranks[0].get(fused.row),
@@ -152,5 +173,9 @@ class _Facts:
 
 
 def _ranks(values: dict[int, float]) -> dict[int, int]:
-    order = sorted(values, key=lambda place: (-values[place], place))
-    return {place: rank for rank, place in enumerate(order, 1)}
+    """The place of each value among all, the same for equal ones."""
+    order = sorted(values.values(), reverse=True)
+    first: dict[float, int] = {}
+    for rank, value in enumerate(order, 1):
+        first.setdefault(value, rank)
+    return {place: first[value] for place, value in values.items()}

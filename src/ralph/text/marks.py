@@ -13,7 +13,7 @@ CLOSE = "</ralph-memory>"
 
 # What a model or a browser would still read as the marker: other cases, blanks, invisible
 # characters, escaped brackets.
-_BLANK = "[\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]*"
+_BLANK = "[\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]*+"
 _NAME = _BLANK.join("ralph") + _BLANK + "[-_\u2010-\u2015]?" + _BLANK + _BLANK.join("memory")
 _BRACKET = r"(?:<|&lt;|&\#0*60;|&\#x0*3c;|\\u003c|\\x3c|[\uff1c\ufe64])"
 _MARKER = re.compile(
@@ -33,17 +33,26 @@ def mark(text: str) -> str:
 
 def strip_marked(text: str) -> str:
     """The text without what Ralph injected, also when it was quoted or cut off on either side."""
+    if not _may_hold(text):
+        return text
     return "".join(text[start:end] for start, end in _outside(text))
 
 
 def marked(text: str) -> str:
     """Only what Ralph injected, without the markers' surroundings."""
+    if not _may_hold(text):
+        return ""
     kept, at = list[str](), 0
     for start, end in _outside(text):
         kept.append(text[at:start])
         at = end
     kept.append(text[at:])
     return "\n".join(part for part in kept if part)
+
+
+def _may_hold(text: str) -> bool:
+    """Cheap: nearly every text is none of ours."""
+    return "emory" in text or "EMORY" in text or "CONTEXT" in text
 
 
 def _outside(text: str) -> list[tuple[int, int]]:

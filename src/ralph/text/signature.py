@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 LONGEST = 300
-_READ = 4000
+_READ = 2000
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.I)
@@ -32,7 +32,7 @@ _SOURCES = (
     "|kts|scala|rb|erb|php|cs|fs|vb|swift|sh|bash|zsh|sql|html|css|scss|json|ya?ml|toml|xml|md|txt"
     "|lock|log|cfg|ini|ex|exs|erl|hs|lua|pl|pm|r|jl|dart|proto|gradle|tf"
 )
-_FILE = re.compile(rf"\b[\w@+$-]++(?:\.[\w@+$-]++)*?\.(?:{_SOURCES})\b(?!\()", re.I)
+_FILE = re.compile(rf"\b[\w@+$-]++(?:\.[\w@+$-]++){{0,4}}?\.(?:{_SOURCES})\b(?!\()", re.I)
 _PLACE = re.compile(r"(?<=<path>)(?::\d+)+|(?<=<path>)\(\d+(?:,\s?\d+)*\)")
 _WORDED_PLACE = re.compile(
     r"(?:,? ?(?:\bat|\bon|\bin|<path>)? ?)\b(?:line|ln|column|col|char|position|offset)s? ?:? ?\d+"

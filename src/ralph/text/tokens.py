@@ -61,7 +61,7 @@ _OPAQUE = re.compile(r"0[xX][0-9a-fA-F]+|(?=(?:[a-f]*[0-9]){2})(?=[0-9]*[a-f])[0
 _MARKS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]+")
 _LATIN = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "ẞ": "SS"}
-    | {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ð": "d", "Ð": "D", "þ": "th", "Þ": "TH"}
+    | {"æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th"}
     | {"\u0131": "i", "\u2019": "'", "\u2010": "-", "\u2011": "-"}
 )
 
@@ -88,6 +88,16 @@ def query_tokens(text: str) -> list[str]:
         words = (chunk.partition("'")[0].strip("_").lower() for chunk in chunks)
         found = dict.fromkeys(word for word in words if word)
     return list(found)
+
+
+def spellings(text: str) -> dict[str, str]:
+    """How the text writes its tokens, for people: `valid` as `validation`."""
+    written: dict[str, str] = {}
+    for chunk in _chunks(text):
+        known = _known(chunk)
+        if len(known) == 1:
+            written.setdefault(known[0], chunk.lower())
+    return written
 
 
 def _chunks(text: str) -> list[str]:
@@ -131,7 +141,7 @@ def _tokens_of(chunk: str) -> list[str]:
     if "'" in chunk:
         return _contraction(chunk)
     if chunk.isalpha() and (chunk.islower() or chunk.istitle()):
-        return _word(chunk.lower())
+        return list(_word(chunk.lower()[:_LONGEST_TOKEN]))
     return _compound(chunk)
 
 
@@ -139,10 +149,11 @@ def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)]
 
 
-def _word(word: str) -> list[str]:
+@functools.lru_cache(maxsize=_CACHE_LIMIT)
+def _word(word: str) -> tuple[str, ...]:
     if word in STOP_WORDS:
-        return []
-    return ["not"] if word in _NEGATIONS else [stem(word[:_LONGEST_TOKEN])]
+        return ()
+    return ("not",) if word in _NEGATIONS else (stem(word),)
 
 
 def _contraction(chunk: str) -> list[str]:
@@ -197,7 +208,7 @@ def _identifier(piece: str) -> tuple[str, list[str]]:
     humps = _HUMP.findall(piece)
     whole = "".join(humps).lower()
     if len(humps) < 2:
-        return whole, _word(whole) if whole else []
+        return whole, list(_word(whole[:_LONGEST_TOKEN])) if whole else []
     found = [stem(whole[:_LONGEST_TOKEN])]
     for hump in humps:
         # One letter or digit among others says nothing by itself (`Linear1D`, `utf8`).

@@ -1,0 +1,62 @@
+"""What an agent sees of our environment: named, not inherited by accident."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+# What programs need to run at all, what toolchains are found by, and what the agents themselves
+# are configured with. Everything else (other services' keys above all) stays here.
+_PASSED = """
+PATH HOME USER LOGNAME SHELL LANG LC_* LANGUAGE TERM COLORTERM TMPDIR TMP TEMP TZ XDG_*
+SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE
+http_proxy https_proxy no_proxy all_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY
+SSH_AUTH_SOCK GIT_AUTHOR_* GIT_COMMITTER_* GIT_SSH_COMMAND
+VIRTUAL_ENV CONDA_PREFIX PYENV_* NVM_* VOLTA_HOME JAVA_HOME GOPATH GOROOT GOFLAGS CARGO_HOME
+RUSTUP_HOME DOTNET_ROOT ANDROID_HOME
+ANTHROPIC_* CLAUDE_* DISABLE_* MCP_* OPENAI_* CODEX_* RALPH_*
+SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES*
+USERPROFILE USERNAME HOMEDRIVE HOMEPATH
+""".split()
+
+
+def agent_environment(
+    *,
+    also: Iterable[str] = (),
+    given: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables an agent gets: the usual ones, those named in `also`, and what we give."""
+    source = os.environ if environ is None else environ
+    patterns = [*_PASSED, *also]
+    passed = {
+        name: value
+        for name, value in source.items()
+        if any(fnmatch.fnmatchcase(_folded(name), _folded(pattern)) for pattern in patterns)
+    }
+    passed["PATH"] = _with_ralph(passed.get("PATH", ""))
+    return passed | dict(given or {})
+
+
+def _with_ralph(path: str) -> str:
+    """The agent is told to call `ralph`; it must find the one that drives it.
+
+    Our folder comes last, because it may hold a `python` too and the project's own must stay the
+    first; only another `ralph` before it puts it in front.
+    """
+    ours = str(Path(sys.executable).parent)
+    folders = [folder for folder in path.split(os.pathsep) if folder]
+    if ours not in folders:
+        folders.append(ours)
+    own = shutil.which("ralph", path=ours)
+    if own is not None and shutil.which("ralph", path=os.pathsep.join(folders)) != own:
+        folders.insert(0, ours)
+    return os.pathsep.join(folders)
+
+
+def _folded(name: str) -> str:
+    return name.upper() if sys.platform == "win32" else name

@@ -1,0 +1,247 @@
+"""The process between Ralph and an agent: whatever happens to either, no descendant is left.
+
+Run as a script with the standard library alone. It stays in the background of one agent run,
+speaks over a socket it inherits, and ends the agent and all its descendants when the agent ends,
+when it is told to, or when Ralph itself is gone and the socket closes. The lock it inherits too
+is given back when it is done: until then nobody takes the run for over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+assert sys.platform != "win32"  # Windows has jobs for this: see windows.py
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_S = 0.05
+_LOOK_S = 1.0
+_LAST_GRACE_S = 1.0
+_ROUNDS = 100
+
+# Every process by its number: its parent, its group, and when it was born. A number is given out
+# again; number and birth together are not.
+_Table = dict[int, tuple[int, int, str]]
+
+
+def main(arguments: list[str]) -> int:
+    """`keeper.py SOCKET_FD GRACE_S COMMAND...`"""
+    control = socket.socket(fileno=int(arguments[0]))
+    grace_s = float(arguments[1])
+    command = arguments[2:]
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)  # Ralph decides, and tells us over the socket
+    alarm = _alarm()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        agent = subprocess.Popen(command, start_new_session=True, preexec_fn=_in_child)
+    except OSError as error:
+        _say(control, {"failed": error.strerror or str(error)})
+        return 1
+    _say(control, {"pid": agent.pid})
+    _let_go_of_output()
+    family = _Family(agent.pid)
+    told = _wait(agent, control, alarm, family)
+    if told:
+        _end_agent(agent, grace_s, family)
+    left = family.end()
+    _say(control, {"exit": agent.wait(), "left": left})
+    return 0
+
+
+def _alarm() -> socket.socket:
+    """What becomes readable when a child ends, or when somebody asks us to."""
+    alarm, bell = socket.socketpair()
+    for end in (alarm, bell):
+        end.setblocking(False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(bell.detach(), warn_on_full_buffer=False)
+    return alarm
+
+
+def _wait(
+    agent: subprocess.Popen[bytes], control: socket.socket, alarm: socket.socket, family: _Family
+) -> bool:
+    """Until the agent ends by itself (False), or is to be ended (True)."""
+    while agent.poll() is None:
+        family.look()
+        ready, _, _ = select.select([control, alarm], [], [], _LOOK_S)
+        if control in ready:
+            return True  # a word from Ralph, or the end of Ralph: both mean the same
+        if alarm in ready and signal.SIGTERM in alarm.recv(4096):
+            return True
+    return False
+
+
+def _end_agent(agent: subprocess.Popen[bytes], grace_s: float, family: _Family) -> None:
+    """Ask first: an agent that is asked ends its own children and writes its last lines."""
+    family.look()
+    with contextlib.suppress(ProcessLookupError):
+        agent.terminate()
+    try:
+        agent.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        family.look()
+        with contextlib.suppress(ProcessLookupError):
+            agent.kill()
+        agent.wait()
+
+
+class _Family:
+    """The agent's descendants, wherever they moved: other sessions, groups and parents.
+
+    On Linux an orphan becomes our child, so a walk down from here finds everyone. Elsewhere the
+    process table is looked at while the agent runs; who was once seen is remembered, and so is
+    everyone in a group with one of them.
+    """
+
+    def __init__(self, agent: int) -> None:
+        self._agent = agent
+        self._adopts = sys.platform == "linux"
+        self._seen: dict[int, str] = {}
+        self._next_look = 0.0
+
+    def look(self) -> None:
+        """Remember who is there now, where orphans would be lost otherwise."""
+        if not self._adopts and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_S
+            table = _table()
+            self._seen = {pid: table[pid][2] for pid in self._known(table)}
+
+    def end(self) -> list[int]:
+        """End everyone: asked once, then killed until nobody is left."""
+        named: set[int] = set()
+        for round_number in range(_ROUNDS):
+            alive = self._alive()
+            if not alive:
+                break
+            named |= alive
+            _signal_all(alive, signal.SIGTERM if round_number == 0 else signal.SIGKILL)
+            self._reap_until(_LAST_GRACE_S if round_number == 0 else _POLL_S)
+        return sorted(named)
+
+    def _alive(self) -> set[int]:
+        table = _table()
+        if not self._adopts:
+            return self._known(table) - {self._agent}
+        if self._reap(table):
+            table = _table()
+        return _descendants(os.getpid(), table)
+
+    def _known(self, table: _Table) -> set[int]:
+        """Who was seen and still is the same, with their descendants and groups."""
+        found = {pid for pid, born in self._seen.items() if pid in table and table[pid][2] == born}
+        for pid in {self._agent, *found}:
+            found |= _descendants(pid, table)
+        groups = {self._agent, *(table[pid][1] for pid in found)} - {os.getpgrp()}
+        return found | {pid for pid, (_, group, _) in table.items() if group in groups}
+
+    def _reap_until(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._alive():
+            time.sleep(0.01)
+
+    def _reap(self, table: _Table) -> bool:
+        """Take the exit of orphans that came to us; the agent's own is taken by its Popen."""
+        taken = False
+        for pid, (parent, _, _) in table.items():
+            if parent == os.getpid() and pid != self._agent:
+                with contextlib.suppress(ChildProcessError):
+                    taken |= os.waitpid(pid, os.WNOHANG)[0] == pid
+        return taken
+
+
+def _signal_all(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _descendants(root: int, table: _Table) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
+
+
+def _table() -> _Table:
+    """Every living process, and our own dead children, which we must notice."""
+    return _table_of_proc() if sys.platform == "linux" else _table_of_ps()
+
+
+def _table_of_ps() -> _Table:
+    listing = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    ).stdout
+    rows = [line.split(None, 4) for line in listing.splitlines()]
+    return {
+        int(row[0]): (int(row[1]), int(row[2]), row[4])
+        for row in rows
+        if len(row) == 5 and not row[3].startswith("Z")
+    }
+
+
+def _table_of_proc() -> _Table:
+    table: _Table = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # The name in the second field may hold spaces and brackets; the last one closes it.
+                fields = file.read().rpartition(b")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+        if fields[0] != b"Z" or int(fields[1]) == os.getpid():
+            table[int(name)] = (int(fields[1]), int(fields[2]), fields[19].decode())
+    return table
+
+
+def _in_child() -> None:
+    """The agent begins with nothing ignored; should we be killed ourselves, it is at least told."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _let_go_of_output() -> None:
+    """The agent's output belongs to the agent alone."""
+    with open(os.devnull, "r+b") as nothing:
+        for fd in (0, 1, 2):
+            os.dup2(nothing.fileno(), fd)
+
+
+def _say(control: socket.socket, message: dict[str, object]) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        control.sendall(json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))  # nothing is left to be tidied up, and somebody waits for us

@@ -1,0 +1,221 @@
+"""An agent without a model: it plays a script, for the demo and for tests.
+
+It speaks real `stream-json`, really reads, writes and runs things in its folder, and decides by
+what its prompt and its commands tell it. `python -m ralph.agents.scripted SCRIPT.json`, the prompt
+on standard input.
+
+    {"runs": [{"when": "regex found in the prompt", "steps": [STEP, ...], "result": "..."}, ...]}
+
+The first run whose `when` fits is played (one without `when` always fits). A step is one of
+
+    {"say": "text"}                          {"read": "path"}
+    {"bash": "command", "expect": "regex"}   {"write": "path", "content": "text"}
+    {"sleep": seconds}                       {"edit": "path", "old": "text", "new": "text"}
+
+A command whose output lacks what its step expects ends the run there with `otherwise`, or with the
+output. `{{prompt}}`, `{{python}}` and `{{ralph}}` in commands stand for the prompt, this
+interpreter and the command that calls Ralph.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+_BASH_TIMEOUT_S = 60
+
+
+class _Stopped(Exception):
+    """The run ends here, with this as its last word."""
+
+
+class ScriptedAgent:
+    """One run of one script in the current folder."""
+
+    def __init__(self, script: dict[str, Any], prompt: str) -> None:
+        self._prompt = prompt
+        self._run = _chosen(script, prompt)
+        self._session = str(uuid.uuid4())
+        self._started = time.monotonic()
+        self._turns = 0
+
+    def play(self) -> int:
+        """Play the run to its end; the exit code is the real client's."""
+        self._emit(
+            {
+                "type": "system",
+                "subtype": "init",
+                "cwd": str(Path.cwd()),
+                "session_id": self._session,
+                "tools": ["Bash", "Read", "Write", "Edit"],
+                "mcp_servers": [],
+                "model": "scripted",
+                "permissionMode": "acceptEdits",
+            }
+        )
+        result = str(self._run.get("result", ""))
+        try:
+            for step in self._run.get("steps", []):
+                self._step(step)
+        except _Stopped as stopped:
+            result = str(stopped)
+        self._emit(
+            {
+                "type": "result",
+                "subtype": "success",
+                "is_error": False,
+                "result": result,
+                "num_turns": self._turns,
+                "session_id": self._session,
+                "duration_ms": int((time.monotonic() - self._started) * 1000),
+                "total_cost_usd": float(self._run.get("cost_usd", 0.0)),
+                "usage": {
+                    "input_tokens": len(self._prompt) // 4,
+                    "output_tokens": self._turns * 50,
+                },
+                "permission_denials": [],
+            }
+        )
+        return 0
+
+    def _step(self, step: dict[str, Any]) -> None:
+        if "say" in step:
+            self._speak({"type": "text", "text": step["say"]})
+        elif "sleep" in step:
+            time.sleep(float(step["sleep"]))
+        elif "bash" in step:
+            self._bash(step)
+        elif "read" in step:
+            self._read(step)
+        elif "write" in step:
+            self._write(step)
+        elif "edit" in step:
+            self._edit(step)
+
+    def _read(self, step: dict[str, Any]) -> None:
+        given = {"file_path": _whole(step["read"])}
+        try:
+            text = Path(step["read"]).read_text(encoding="utf-8")
+        except OSError:
+            self._tool("Read", given, "File does not exist.", "File does not exist.", is_error=True)
+        else:
+            self._tool("Read", given, text, {"file": {"content": text}})
+
+    def _write(self, step: dict[str, Any]) -> None:
+        path = Path(step["write"])
+        kind = "update" if path.exists() else "create"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(step["content"], encoding="utf-8")
+        given = {"file_path": _whole(step["write"]), "content": step["content"]}
+        self._tool(
+            "Write", given, f"File {kind}d", {"type": kind, "filePath": _whole(step["write"])}
+        )
+
+    def _edit(self, step: dict[str, Any]) -> None:
+        path = Path(step["edit"])
+        given = {
+            "file_path": _whole(step["edit"]),
+            "old_string": step["old"],
+            "new_string": step["new"],
+        }
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if step["old"] not in text:
+            problem = "String to replace not found in file."
+            self._tool("Edit", given, problem, problem, is_error=True)
+            return
+        path.write_text(text.replace(step["old"], step["new"], 1), encoding="utf-8")
+        self._tool("Edit", given, "File edited", {"filePath": _whole(step["edit"])})
+
+    def _bash(self, step: dict[str, Any]) -> None:
+        command = self._filled(step["bash"])
+        done = subprocess.run(
+            command,
+            shell=True,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_BASH_TIMEOUT_S,
+            check=False,
+        )
+        output = (done.stdout + done.stderr).strip()
+        told = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
+        text = output if done.returncode == 0 else f"Exit code {done.returncode}\n{output}"
+        self._tool("Bash", {"command": command}, text, told, is_error=done.returncode != 0)
+        expected = step.get("expect")
+        if expected is not None and not re.search(expected, output):
+            raise _Stopped(step.get("otherwise", output))
+
+    def _filled(self, command: str) -> str:
+        python = shlex.quote(sys.executable)
+        return (
+            command.replace("{{python}}", python)
+            .replace("{{ralph}}", f"{python} -m ralph")
+            .replace("{{prompt}}", shlex.quote(self._prompt))
+        )
+
+    def _tool(
+        self, name: str, given: dict[str, Any], text: str, told: Any, *, is_error: bool = False
+    ) -> None:
+        use = f"toolu_{uuid.uuid4().hex[:16]}"
+        self._speak({"type": "tool_use", "id": use, "name": name, "input": given})
+        block = {"type": "tool_result", "tool_use_id": use, "content": text, "is_error": is_error}
+        self._emit(
+            {
+                "type": "user",
+                "message": {"role": "user", "content": [block]},
+                "tool_use_result": told,
+                "session_id": self._session,
+                "parent_tool_use_id": None,
+            }
+        )
+
+    def _speak(self, block: dict[str, Any]) -> None:
+        self._turns += 1
+        self._emit(
+            {
+                "type": "assistant",
+                "message": {
+                    "id": f"msg_{uuid.uuid4().hex[:16]}",
+                    "role": "assistant",
+                    "model": "scripted",
+                    "content": [block],
+                },
+                "parent_tool_use_id": None,
+                "session_id": self._session,
+            }
+        )
+
+    def _emit(self, event: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+
+
+def _chosen(script: dict[str, Any], prompt: str) -> dict[str, Any]:
+    for run in script["runs"]:
+        if re.search(run.get("when", ""), prompt):
+            chosen: dict[str, Any] = run
+            return chosen
+    return {"result": "The script has no run for this prompt."}
+
+
+def _whole(path: str) -> str:
+    return str(Path.cwd() / path)
+
+
+def main(arguments: list[str]) -> int:
+    """Play the script named on the command line."""
+    script = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
+    return ScriptedAgent(script, prompt).play()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

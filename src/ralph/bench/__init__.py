@@ -1,0 +1,27 @@
+"""What Ralph costs, measured beside what it is made of.
+
+A machine's speed says nothing about a program, so every figure stands beside a reference operation
+that ran in turns with it, and the ratio is what counts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+BENCHES = {"speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record"}
+
+
+def main(name: str | None, args: Sequence[str]) -> int:
+    """Run one bench with its arguments, or list them all; the exit code for the command line."""
+    from ralph.errors import BadInput
+
+    if name is None:
+        for known, what in BENCHES.items():
+            sys.stdout.write(f"{known:<10} {what}\n")
+        return 0
+    if name not in BENCHES:
+        raise BadInput(f"there is no bench {name!r}", todo=f"There is: {', '.join(BENCHES)}.")
+    from ralph.bench import speed
+
+    return speed.main(args)

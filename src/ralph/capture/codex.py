@@ -1,0 +1,195 @@
+"""Codex's `exec --json`: events of a thread, its turns and their items.
+
+It names neither its folder nor its model nor what it cost, so files outside a given root are
+unknown to it; a thread without a completed turn at the end failed or was killed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ralph.capture import Captured, TerminalReason
+from ralph.capture.gather import Gathered, clip, session_name, summary_of
+from ralph.capture.lines import (
+    BOM,
+    Unreadable,
+    content_text,
+    count,
+    items,
+    mapping,
+    objects,
+    text_of,
+)
+from ralph.kinds.iteration import ErrorSeen, FileAction
+from ralph.text.redact import redact
+
+_CHANGES: dict[str, FileAction] = {"add": "created", "update": "modified", "delete": "deleted"}
+_TOOLS = {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}
+_LIMITED = re.compile(r"usage limit|rate.?limit|\b429\b|too many requests", re.I)
+_TOO_LONG = re.compile(r"context (?:window|length)|prompt is too long", re.I)
+_WAITING = re.compile(r"reconnecting|retry(?:ing)?\b|stream disconnected", re.I)
+_REALLY = re.compile(r"error|fail|denied|cannot|unable|refused", re.I)
+_LONGEST_COMMAND = 20_000
+_MOST_STARTED = 5000
+
+
+class Codex:
+    """A thread being read."""
+
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
+        self._found = Gathered(file=file, root=root, injected=injected)
+        if root:
+            self._found.at_home(root)
+        self.live = self._found.live
+        self.complaints = self._found.complaints
+        self._thread: str | None = None
+        self._begun: set[str] = set()
+        self._last_message = ""
+        self._turns = 0
+        self._tokens: int | None = None
+        self._failure = ""
+        self._open = True
+        self._denied: list[str] = []
+
+    def feed(self, line: bytes) -> None:
+        """Take one line; never raises, whatever is on it."""
+        self._found.line += 1
+        if self._found.line == 1:
+            line = line.removeprefix(BOM)
+        line = line.strip()
+        if not line:
+            return
+        try:
+            for event in objects(line):
+                self._take(event)
+        except Unreadable as error:
+            self._found.complain(f"{error}; stepped over")
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("type")
+        if not isinstance(kind, str):
+            self._found.complain("has no type; stepped over")
+        elif kind == "thread.started":
+            self._thread = self._thread or text_of(event.get("thread_id")) or None
+        elif kind == "turn.started":
+            self._open, self._failure = True, ""
+        elif kind == "turn.completed":
+            self._open, self._failure = False, ""
+            self._turns += 1
+            usage = mapping(event.get("usage"))
+            spent = [count(usage.get(key)) for key in ("input_tokens", "output_tokens")]
+            # A thread's usage grows from turn to turn; cached input is part of the input.
+            self._tokens = sum(n or 0 for n in spent) if any(spent) else self._tokens
+        elif kind == "turn.failed":
+            self._open = False
+            self._turns += 1
+            self._failure = text_of(mapping(event.get("error")).get("message")) or "turn failed"
+        elif kind == "error":
+            message = text_of(event.get("message"))
+            if _WAITING.search(message):
+                self.live.waiting = redact(clip(message, 200))
+            else:
+                self._failure = message or self._failure
+        elif kind in {"item.started", "item.updated", "item.completed"}:
+            self._item(mapping(event.get("item")), done=kind == "item.completed")
+
+    def _item(self, item: Mapping[str, Any], *, done: bool) -> None:
+        kind = text_of(item.get("type"))
+        if kind in _TOOLS:
+            self._begin(item, kind)
+        if not done:
+            return
+        self.live.waiting = None
+        failed = item.get("status") == "failed"
+        if kind == "agent_message":
+            self.live.turns += 1
+            self._last_message = text_of(item.get("text"))
+            self._found.say(self._last_message)
+        elif kind == "command_execution":
+            self._command(item)
+        elif kind == "file_change":
+            self._changed(item, failed=failed)
+        elif kind == "mcp_tool_call":
+            self._found.see_injected(content_text(mapping(item.get("result")).get("content")))
+            said = text_of(mapping(item.get("error")).get("message"))
+            if failed or said:
+                self._found.add_error(ErrorSeen(f"{_name(item, kind)}: {said or 'failed'}"))
+        elif kind == "error":
+            said = text_of(item.get("message"))
+            if _REALLY.search(said):
+                self._found.add_error(ErrorSeen(said))
+
+    def _begin(self, item: Mapping[str, Any], kind: str) -> None:
+        identity = text_of(item.get("id"))
+        if identity and identity in self._begun:
+            return
+        if len(self._begun) < _MOST_STARTED:
+            self._begun.add(identity)
+        changes = [text_of(change.get("path")) for change in items(item.get("changes"))]
+        target = text_of(item.get("command")) or text_of(item.get("query")) or ", ".join(changes)
+        self._found.use_tool(_name(item, kind), target)
+
+    def _command(self, item: Mapping[str, Any]) -> None:
+        command = text_of(item.get("command"))[:_LONGEST_COMMAND]
+        code, status = item.get("exit_code"), item.get("status")
+        if status == "declined":
+            self._denied = [*self._denied, "command_execution"][:1000]
+            message = f"`{clip(command, 100)}` was declined"
+            self._found.add_error(ErrorSeen(message, "permission"))
+            return
+        failed = status == "failed" or (isinstance(code, int) and code != 0)
+        output = text_of(item.get("aggregated_output"))
+        if failed and isinstance(code, int):
+            output = f"Exit code {code}\n{output}"
+        errors, _ = self._found.ran(command, output, failed=failed)
+        for error in errors:
+            self._found.add_error(error)
+
+    def _changed(self, item: Mapping[str, Any], *, failed: bool) -> None:
+        changes = list(items(item.get("changes")))
+        if failed:
+            paths = ", ".join(text_of(change.get("path")) for change in changes[:5])
+            self._found.add_error(ErrorSeen(f"file_change failed: {paths}"))
+            return
+        for change in changes:
+            kind = change.get("kind")
+            name = text_of(mapping(kind).get("type")) or text_of(kind)
+            if action := _CHANGES.get(name):
+                self._found.touch(text_of(change.get("path")), action)
+
+    def finish(self) -> Captured:
+        """What the run left behind."""
+        found = self._found
+        reason = self._reason()
+        if self._failure:
+            found.add_error(ErrorSeen(clip(self._failure, 2000), "runtime"))
+        summary = (self._last_message if reason == "ok" else "") or found.last_text
+        return Captured(
+            dialect="codex",
+            session_id=session_name(self._thread),
+            summary=summary_of(summary or self._failure),
+            errors=found.errors,
+            decisions=found.decisions,
+            files_touched=found.files,
+            tokens_used=self._tokens,
+            num_turns=self._turns or None,
+            is_error=reason != "ok",
+            terminal_reason=reason,
+            permission_denials=tuple(self._denied),
+            used_tools={redact(name): n for name, n in found.used_tools.items()},
+        )
+
+    def _reason(self) -> TerminalReason:
+        if self._failure:
+            if _LIMITED.search(self._failure):
+                return "rate_limited"
+            return "prompt_too_long" if _TOO_LONG.search(self._failure) else "api_error"
+        return "killed" if self._open else "ok"
+
+
+def _name(item: Mapping[str, Any], kind: str) -> str:
+    if kind != "mcp_tool_call":
+        return kind
+    return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}"

@@ -1,0 +1,155 @@
+"""From the bytes of a line to plain values, whatever is on it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+BOM = b"\xef\xbb\xbf"
+NOTHING = msgspec.Raw(b"null")
+_HUGE = 2**63
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)
+_decode = msgspec.json.Decoder().decode
+_one_after_another = json.JSONDecoder()
+
+
+class Unreadable(Exception):
+    """A line that holds nothing to read; the message says why."""
+
+
+def objects(line: bytes) -> list[dict[str, Any]]:
+    """The JSON objects on a line: one; several when line ends were lost; or those of a list."""
+    try:
+        value = _decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return loose_objects(line)
+    return _objects_of(value)
+
+
+def loose_objects(line: bytes) -> list[dict[str, Any]]:
+    """The same for a line that is not quite JSON: half of an emoji, infinity, a lost line end."""
+    text = line.decode("utf-8", "replace").strip()
+    found: list[dict[str, Any]] = []
+    at = 0
+    try:
+        while at < len(text):
+            value, at = _one_after_another.raw_decode(text, at)
+            found += _objects_of(whole(value))
+            while at < len(text) and text[at].isspace():
+                at += 1
+    except (ValueError, RecursionError) as error:
+        torn = text.startswith(("{", "[")) and isinstance(error, ValueError)
+        raise Unreadable("is torn or garbled JSON" if torn else "is not JSON") from None
+    return found
+
+
+def _objects_of(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return value
+    raise Unreadable("is JSON, but not an object")
+
+
+def whole(value: Any) -> Any:
+    """The value with lone surrogates replaced, which no file could hold."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    if isinstance(value, dict):
+        return {whole(key): whole(item) for key, item in value.items()}
+    return value
+
+
+def text_of(value: Any) -> str:
+    """The value if it is a text, else nothing."""
+    return value if isinstance(value, str) else ""
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects in a list; nothing when it is no list."""
+    if isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict):
+                yield item
+
+
+def count(value: Any) -> int | None:
+    """A number of things: not negative, not a bool, not beyond reason."""
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _HUGE:
+        return None
+    return value
+
+
+def tokens(usage: Mapping[str, Any]) -> int:
+    """Everything that was processed: what came in, cached or not, and what went out."""
+    return sum(count(usage.get(key)) or 0 for key in _TOKENS)
+
+
+def money(value: Any) -> float | None:
+    """An amount: finite and not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        amount = float(value)
+    except OverflowError:
+        return None
+    return amount if math.isfinite(amount) and amount >= 0 else None
+
+
+def moment(value: Any) -> str | None:
+    """A time as it is written everywhere, from ISO text or seconds or milliseconds since 1970."""
+    try:
+        if isinstance(value, str) and len(value) <= 40:
+            when = datetime.fromisoformat(value)
+            when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+        elif (number := count(value)) is not None:
+            when = datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
+        else:
+            return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def content_text(content: Any) -> str:
+    """The words of a message or a tool's result: a text, or a list of blocks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(text_of(block.get("text")) for block in items(content) if block.get("text"))
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """A value put off, as the decoder puts off what may not be needed."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return NOTHING
+
+
+def unraw(put_off: msgspec.Raw) -> Any:
+    """The value that was put off, or nothing when it cannot be read after all."""
+    try:
+        return _decode(put_off)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,115 @@
+"""`ralph demo`: the real loop in a scratch project, with an agent that plays a script."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from ralph.doors.cli.page import Page
+from ralph.doors.cli.tree import Command
+from ralph.errors import RalphError
+
+_FEATURE = "slugs"
+
+
+@click.command(cls=Command)
+@click.option("--keep", is_flag=True, help="Keep the project afterwards.")
+def demo(keep: bool) -> None:
+    """Show the loop and its memory at work in a scratch project.
+
+    The agent plays a script instead of asking a model; everything else is real. Nothing outside
+    a temporary folder is written.
+    """
+    page = Page()
+    with _scratch(keep=keep) as folder:
+        _Story(page, folder / "project").tell()
+        if keep:
+            page.line(f"Kept. Look around in {folder / 'project'}")
+        else:
+            page.line("The scratch project is deleted again.")
+
+
+class _Story:
+    """The commands a person would type, typed in order."""
+
+    def __init__(self, page: Page, project: Path) -> None:
+        self._page = page
+        self._project = project
+
+    def tell(self) -> None:
+        """A plan of two tasks; the first attempt fails, and the next ones know it."""
+        script = _unpacked(self._project)
+        os.chdir(self._project)
+        agent = f"{quote(sys.executable)} -m ralph.agents.scripted {quote(str(script))}"
+        self._say("A small project with two tasks; the second waits for the first.")
+        self._type("init")
+        self._type("plan", "import", "plan.md")
+        self._type("task", "update", "2", "--blocked-by", "1")
+        self._say(
+            "The loop. The first attempt fails; what failed goes into the journal. The next prompt"
+            " tells of it, the agent searches its memory and gets it right; the task after that"
+            " begins with what was learned."
+        )
+        self._type("run", "--agent", agent, shown="run --agent SCRIPTED")
+        self._say("What the memory holds now: the timeline, the learnings, a search.")
+        self._type("recent")
+        self._type("learning", "list", "--feature", _FEATURE)
+        self._type("search", "why did accented titles fail?", "--feature", _FEATURE)
+        self._say("The journal is the truth: without the index, the same answer.")
+        shutil.rmtree(self._project / ".ralph" / "cache")
+        self._type("search", "why did accented titles fail?", "--feature", _FEATURE, "--limit", "1")
+
+    def _say(self, text: str) -> None:
+        self._page.line("")
+        self._page.line((text, "bold"))
+
+    def _type(self, *words: str, shown: str | None = None) -> None:
+        from ralph.doors.cli.main import run
+
+        self._page.line("")
+        line = shown or " ".join(f'"{word}"' if " " in word else word for word in words)
+        self._page.line(("$ ", "dim"), (f"ralph {line}", "bold cyan"))
+        sys.stdout.flush()
+        code = run(words)
+        if code:
+            raise RalphError(f"the demo's `ralph {line}` ended with {code}")
+
+
+def _unpacked(project: Path) -> Path:
+    """The project's files and the agent's script, as they come with the package."""
+    source = files("ralph.agents") / "scripts" / "demo.json"
+    text = source.read_text(encoding="utf-8")
+    project.mkdir(parents=True)
+    for name, content in json.loads(text)["files"].items():
+        (project / name).write_text(content, encoding="utf-8")
+    script = project.parent / "script.json"
+    script.write_text(text, encoding="utf-8")
+    return script
+
+
+@contextlib.contextmanager
+def _scratch(*, keep: bool) -> Iterator[Path]:
+    """A folder for everything, our home in it too, and the current folder inside."""
+    folder = Path(tempfile.mkdtemp(prefix="ralph-demo-"))
+    home, here = os.environ.get("RALPH_HOME"), Path.cwd()
+    os.environ["RALPH_HOME"] = str(folder / "home")
+    try:
+        yield folder
+    finally:
+        os.chdir(here)
+        if home is None:
+            del os.environ["RALPH_HOME"]
+        else:
+            os.environ["RALPH_HOME"] = home
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,111 @@
+"""`ralph doctor`: everything memory needs, checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ralph.doors.cli.opening import as_json, start_folder, the_project, warnings_told
+from ralph.doors.cli.page import Page, note, print_json
+from ralph.doors.cli.tree import Command, project_given
+
+if TYPE_CHECKING:
+    from ralph.doors.cli.checks import Check
+    from ralph.memories.project import Project
+    from ralph.memories.ralph import Ralph
+
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
+@click.command(cls=Command)
+@as_json
+def doctor(as_json: bool) -> int:
+    """Check everything memory needs, and say what to do.
+
+    It ends with 1 when something is a problem; warnings are only told.
+    """
+    import msgspec
+
+    with warnings_told():
+        checks = _checks()
+    problems = [check for check in checks if check.state == "problem"]
+    if as_json:
+        print_json({"ok": not problems, "checks": [msgspec.to_builtins(one) for one in checks]})
+    else:
+        page = Page()
+        for check in checks:
+            page.line(
+                (f"{check.state:<8}", _STYLES[check.state]), f" {check.name:<10} ", check.detail
+            )
+            if check.todo and check.state != "ok":
+                page.line(check.todo, indent=20)
+    if problems:
+        note(f"not in order: {', '.join(check.name for check in problems)}")
+    return 1 if problems else 0
+
+
+def _checks() -> list[Check]:
+    from ralph.config import home_folder
+    from ralph.doors.cli import checks
+
+    home = home_folder()
+    project = _project(home)
+    plan: list[tuple[str, Callable[[], Check]]] = [
+        ("python", checks.python),
+        ("sqlite", checks.sqlite),
+        ("home", lambda: checks.home(home)),
+        ("settings", lambda: checks.settings(home, project)),
+        ("embedder", lambda: checks.embedder(_embedder(home, project))),
+    ]
+    done = [checks.checked(name, look) for name, look in plan]
+    if project is None:
+        detail = f"no .ralph folder in {start_folder()} or above"
+        return [*done, checks.Check("project", "warning", detail, "Run: ralph init")]
+    return done + _project_checks(project, home)
+
+
+def _project_checks(project: Project, home: Path) -> list[Check]:
+    from ralph.doors.cli import checks
+    from ralph.doors.cli.checks_git import git
+    from ralph.errors import BadSetting
+    from ralph.memories.ralph import open_ralph
+
+    done = [
+        checks.checked("project", lambda: checks.project_files(project)),
+        checks.checked("git", lambda: git(project)),
+        checks.checked("leftovers", lambda: checks.leftovers(project)),
+    ]
+    with contextlib.suppress(BadSetting), open_ralph(project.root, home=home) as ralph:
+        done += _memory_checks(ralph)
+    return done
+
+
+def _memory_checks(ralph: Ralph) -> list[Check]:
+    from ralph.doors.cli import checks
+
+    return [
+        checks.checked("journal", lambda: checks.journal(ralph)),
+        checks.checked("cache", lambda: checks.cache(ralph)),
+        checks.checked("index", lambda: checks.index(ralph)),
+    ]
+
+
+def _project(home: Path) -> Project | None:
+    from ralph.memories.project import find_project
+
+    return the_project() if project_given() else find_project(start_folder(), home=home)
+
+
+def _embedder(home: Path, project: Project | None) -> str:
+    from ralph.config import load
+    from ralph.errors import BadSetting
+
+    try:
+        file = project.settings_file if project else None
+        return load(home=home, project_file=file).settings.embedder
+    except BadSetting:
+        return "static"  # `settings` tells of it

@@ -1,0 +1,112 @@
+"""`ralph forget`: records out of journal and index, for good."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ralph.doors.cli.answers import SHORT_ID
+from ralph.doors.cli.opening import as_json, feature_option, opened
+from ralph.doors.cli.page import Page, count, excerpt, note, print_json
+from ralph.doors.cli.tree import Command, keep_project
+
+if TYPE_CHECKING:
+    from ralph.memories.keeping import Choice
+    from ralph.memories.ralph import Ralph
+
+_EVERYTHING = "\0everything"
+_SHOWN = 10
+_GIT = "Git history keeps what was committed before."
+
+
+@click.command(cls=Command)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option(
+    "--project",
+    multiple=True,
+    is_flag=False,
+    flag_value=_EVERYTHING,
+    metavar="[DIR]",
+    help="Without DIR: everything of this project. With DIR: the project, as everywhere.",
+)
+@feature_option
+@click.option("--before", metavar="DATE", help="What is older than this.")
+@click.option("--match", metavar="TEXT", help="What holds this text.")
+@click.option("--reason", metavar="R", help="Why; it is kept beside the id.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+def forget(
+    ids: tuple[str, ...],
+    project: tuple[str, ...],
+    feature: str | None,
+    before: str | None,
+    match: str | None,
+    reason: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Take records out of journal and index for good.
+
+    What is named in several ways must fit all of them. A forgotten record does not come back by
+    a rebuild, an import or a merge.
+    """
+    from ralph.memories import keeping
+
+    for folder in project:
+        if folder != _EVERYTHING:
+            keep_project(click.get_current_context(), folder)
+    everything = _EVERYTHING in project
+    if not (ids or feature or before or match or everything):
+        raise click.UsageError("Name records to forget, or say which: --feature, --before, ...")
+    with opened() as ralph:
+        choice = keeping.choose(
+            ralph, ids=ids, feature=feature, before=before, match=match, everything=everything
+        )
+        if choice.count:
+            if not as_json:
+                _show(Page(), ralph, choice)
+            if not ids and not yes:
+                _confirm(choice.count)
+        gone = keeping.forget(ralph, choice, reason=reason)
+    if as_json:
+        records = [{"id": i, "feature": name} for name, some in choice.ids.items() for i in some]
+        print_json({"forgotten": gone, "records": records})
+        if gone:
+            note(_GIT)
+    elif gone:
+        Page().line(f"Forgot {count(gone, 'record')}, in journal and index. {_GIT}")
+    else:
+        Page().line("No record fits; nothing was forgotten.")
+
+
+def _show(page: Page, ralph: Ralph, choice: Choice) -> None:
+    page.line(f"To be forgotten: {count(choice.count, 'record')} of {', '.join(choice.ids)}")
+    left = _SHOWN
+    for name, ids in choice.ids.items():
+        told = {located.record.id: one for located, one in ralph.feature(name).iterations()}
+        for record_id in ids[: max(0, left)]:
+            one = told.get(record_id)
+            title = "" if one is None else excerpt(one.task_title or one.summary, 60)
+            when = "" if one is None else f"iteration {one.iteration_number} of {name}  "
+            page.line((record_id[:SHORT_ID], "cyan"), "  ", when, title, indent=2)
+        left -= len(ids)
+    if left < 0:
+        page.line((f"and {-left} more", "dim"), indent=2)
+
+
+def _confirm(number: int) -> None:
+    from ralph.errors import BadInput
+
+    refusal = "Nothing was forgotten."
+    if not sys.stdin.isatty():
+        raise BadInput(
+            f"{count(number, 'record')} would be forgotten and there is nobody to ask",
+            todo=f"Add --yes to do it. {refusal}",
+        )
+    sys.stdout.flush()
+    sys.stderr.write(f"Type yes to forget {count(number, 'record')} for good: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise BadInput("that was not yes", todo=refusal)

@@ -1,0 +1,157 @@
+"""`ralph index`: what it holds, whether it is right, and making it anew."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ralph.doors.cli.opening import as_json, feature_option, opened
+from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.tree import Group
+
+if TYPE_CHECKING:
+    from ralph.memories.ralph import Ralph
+
+
+@click.group(cls=Group)
+def index() -> None:
+    """Look after the index, which can always be made again."""
+
+
+@index.command()
+@as_json
+def status(as_json: bool) -> None:
+    """Tell what the index holds and what it was built with."""
+    with opened() as ralph:
+        found = ralph.place.index.healed(lambda: _look(ralph))
+    if as_json:
+        print_json(found)
+        return
+    page = Page()
+    page.line(f"{found['file']} ({found['bytes'] / 1e6:.1f} MB)")
+    if found["collections"]:
+        page.line()
+        heads = ("collection", "feature", "records", "passages", "waiting", "state", "embedder")
+        page.table(heads, [_row(one) for one in found["collections"]])
+    if found["orphans"]:
+        page.line()
+        orphans = count(len(found["orphans"]), "collection")
+        page.line(f"{orphans} without a journal. To delete: ralph index prune")
+
+
+@index.command()
+@feature_option
+@as_json
+def rebuild(feature: str | None, as_json: bool) -> None:
+    """Build the index anew from the journal; searches go on meanwhile."""
+    from ralph.errors import IndexOff
+
+    built: list[dict[str, Any]] = []
+    with opened(patience_s=0.0) as ralph:
+        for memory in ralph.features() if feature is None else [ralph.feature(feature)]:
+            began = time.monotonic()
+            synced = memory.sync(afresh=True)
+            records = len(memory.records())
+            if not synced.complete and synced.embedder_off:
+                note(f"{memory.name}: by words alone: {synced.embedder_off}")
+            elif not synced.complete or synced.written < min(records, 1):
+                raise IndexOff(
+                    "another process is working on the index",
+                    where=memory.name,
+                    todo="Try again when it has finished.",
+                )
+            seconds = round(time.monotonic() - began, 3)
+            built.append({"feature": memory.name, "records": records, "seconds": seconds})
+    if as_json:
+        print_json({"features": built})
+        return
+    records = sum(one["records"] for one in built)
+    seconds = sum(one["seconds"] for one in built)
+    features = count(len(built), "feature")
+    Page().line(f"Rebuilt {count(records, 'record')} of {features} in {seconds:.1f} s.")
+
+
+@index.command()
+@as_json
+def verify(as_json: bool) -> int:
+    """Compare the index with the journal, record by record; nothing is changed."""
+    import msgspec
+
+    from ralph.memories.checking import verify_index
+
+    with opened() as ralph:
+        checked = verify_index(ralph)
+    if as_json:
+        print_json(msgspec.to_builtins(checked))
+    else:
+        page = Page()
+        for fault in checked.faults:
+            where = f"{fault.feature}: " if fault.feature else ""
+            page.line((where, "yellow"), fault.what)
+        page.line(f"{count(checked.records, 'record')} of the journal are indexed.")
+    if checked.faults:
+        todo = " ".join(dict.fromkeys(fault.todo for fault in checked.faults))
+        note(f"{count(len(checked.faults), 'fault')} in the index; the journal is whole. {todo}")
+    return 0 if checked.ok else 1
+
+
+@index.command()
+@as_json
+def prune(as_json: bool) -> None:
+    """Delete collections without a journal, and files that no longer serve."""
+    with opened() as ralph:
+        gone = ralph.place.index.healed(ralph.prune)
+    if as_json:
+        print_json({"removed": gone})
+    elif gone:
+        Page().line(f"Removed {', '.join(gone)}.")
+    else:
+        Page().line("There was nothing to remove.")
+
+
+def _look(ralph: Ralph) -> dict[str, Any]:
+    import msgspec
+
+    from ralph.index.sync import is_current
+
+    targets = {memory.target().name: memory.target() for memory in ralph.features()}
+    place = ralph.place.index
+    held = place.store.collections()
+    collections = []
+    with place.store.reading() as view:
+        for one in held:
+            records, passages, waiting = view.counts(one)
+            collections.append(
+                {
+                    "name": one.name,
+                    "feature": one.stream,
+                    "live": one.live,
+                    "orphan": one.name not in targets,
+                    "records": records,
+                    "passages": passages,
+                    "waiting": waiting,
+                    "manifest": msgspec.to_builtins(one.manifest),
+                }
+            )
+    for plain in collections:
+        target = targets.get(str(plain["name"]))
+        plain["current"] = target is not None and is_current(place.store, target)
+    files = place.path.parent.glob(place.path.name + "*")
+    return {
+        "file": str(place.path),
+        "bytes": sum(file.stat().st_size for file in files),
+        "collections": collections,
+        "orphans": sorted({str(one["name"]) for one in collections if one["orphan"]}),
+    }
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    state = "current" if one["current"] else "behind"
+    if one["orphan"]:
+        state = "orphan"
+    elif not one["live"]:
+        state = "being built"
+    counts = (str(one["records"]), str(one["passages"]), str(one["waiting"]))
+    return one["name"], one["feature"], *counts, state, one["manifest"]["embedder"]

@@ -1,0 +1,59 @@
+"""`ralph search`: what was remembered, by meaning and by words."""
+
+from __future__ import annotations
+
+import click
+
+from ralph.doors.cli.answers import hit_json, show_hits
+from ralph.doors.cli.opening import as_json, feature_option, opened
+from ralph.doors.cli.page import Page, note, print_json
+from ralph.doors.cli.tree import Command
+
+
+@click.command(cls=Command)
+@click.argument("query", nargs=-1, required=True)
+@feature_option
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many; 20 at most.")
+@click.option(
+    "--min-score", type=click.FloatRange(0, 1), metavar="X", help="None less sure than this."
+)
+@click.option("--explain", is_flag=True, help="Tell what each stage gave a hit.")
+@as_json
+def search(
+    query: tuple[str, ...],
+    feature: str | None,
+    limit: int | None,
+    min_score: float | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Find what was remembered, by meaning and by words.
+
+    Scores go from 0 to 1: from 0.55 on a hit is relevant, from 0.40 on possibly so.
+    """
+    with opened() as ralph:
+        names = [memory.name for memory in ralph.features()]
+        answer = ralph.search(
+            " ".join(query),
+            features=None if feature is None else [feature],
+            limit=limit,
+            min_score=min_score,
+        )
+        floor = ralph.place.settings.min_score if min_score is None else min_score
+    for text in answer.notes:
+        note(text)
+    if feature is not None and feature not in names:
+        note(f"nothing is remembered of a feature {feature!r}; there is {_list(names)}")
+    if as_json:
+        print_json([hit_json(hit, explain=explain) for hit in answer])
+    elif answer:
+        show_hits(Page(), answer, explain=explain)
+    else:
+        Page().line(
+            f"Nothing found that is sure enough ({floor:.2f}). "
+            "Try other words, or a lower --min-score."
+        )
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names) if names else "none yet"

@@ -1,0 +1,85 @@
+"""`ralph show`: one record whole, and where it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ralph.doors.cli.answers import error_text, hit_json, whereabouts
+from ralph.doors.cli.opening import as_json, opened
+from ralph.doors.cli.page import Page, note, print_json
+from ralph.doors.cli.tree import Command
+
+if TYPE_CHECKING:
+    from ralph.kinds.iteration import Iteration
+    from ralph.recall import Hit
+    from ralph.record import Located
+
+
+@click.command(cls=Command)
+@click.argument("record_id", metavar="ID")
+@as_json
+def show(record_id: str, as_json: bool) -> None:
+    """Show one record whole.
+
+    ID may be the beginning of it, from four characters on.
+    """
+    import msgspec
+
+    with opened() as ralph:
+        hit = ralph.get(record_id)
+        held = [
+            located
+            for memory in ralph.features()
+            for located, _ in memory.iterations()
+            if located.record.id == hit.id
+        ]
+    place = held[-1]
+    if len(held) > 1:
+        note(f"{hit.id} stands in the journal with {len(held)} contents; this is the last")
+    if as_json:
+        source = msgspec.to_builtins(place.record.source)
+        journal = {"file": place.file, "line": place.line}
+        print_json(hit_json(hit) | {"source": source, "journal": journal})
+    else:
+        _show(Page(), hit, place)
+
+
+def _show(page: Page, hit: Hit, place: Located) -> None:
+    iteration: Iteration = hit.record
+    page.line((iteration.task_title or "(no title)", "bold"))
+    page.line((hit.id, "cyan"))
+    page.line(*whereabouts(hit))
+    page.line(("source ", "dim"), _source(place))
+    for text in iteration.summary.splitlines():
+        page.line(text, indent=2)
+    for error in iteration.errors:
+        page.line(("error ", "red"), error_text(error))
+    for decision in iteration.decisions:
+        why = f" (because: {decision.rationale})" if decision.rationale else ""
+        page.line(("decision ", "blue"), decision.description, why)
+    for file in iteration.files_touched:
+        page.line((f"{file.action} ", "magenta"), file.path)
+    numbers = {
+        "discipline": iteration.discipline,
+        "model": iteration.model,
+        "tier": iteration.model_tier,
+        "tokens": iteration.tokens_used,
+        "cost": None if iteration.cost_usd is None else f"{iteration.cost_usd:g} USD",
+        "duration": None if iteration.duration_ms is None else f"{iteration.duration_ms} ms",
+    }
+    told = [f"{name} {value}" for name, value in numbers.items() if value not in (None, "")]
+    if told:
+        page.line((" | ".join(told), "dim"))
+
+
+def _source(place: Located) -> str:
+    source = place.record.source
+    line = "" if source.line is None else f":{source.line}"
+    parts = [f"{place.file}:{place.line}"]
+    if source.file:
+        parts.append(f"from {source.file}{line}")
+    if source.run:
+        parts.append(f"run {source.run}")
+    return ", ".join(parts)

@@ -1,0 +1,47 @@
+"""`ralph status`: whether memory serves, and what it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ralph.doors.cli.opening import as_json, opened
+from ralph.doors.cli.page import Page, Span, print_json
+from ralph.doors.cli.tree import Command
+
+if TYPE_CHECKING:
+    from ralph.memories.status import FeatureCount
+
+
+@click.command(cls=Command)
+@as_json
+def status(as_json: bool) -> None:
+    """Tell whether memory serves, and what it holds."""
+    import msgspec
+
+    from ralph.memories.status import status as look
+
+    with opened() as ralph:
+        found = look(ralph)
+        root = ralph.project.root
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    page = Page()
+    page.line((found.line, "green" if found.available else "bold red"))
+    page.line(f"project {root}")
+    if not found.features:
+        page.line("Nothing is remembered yet. Put iterations into memory with: ralph record")
+        return
+    page.line()
+    page.table(("feature", "journalled", "indexed", "state"), [_row(one) for one in found.features])
+
+
+def _row(one: FeatureCount) -> tuple[Span, ...]:
+    state: Span = ("current", "green")
+    if one.waiting:
+        state = (f"{one.waiting} wait for the embedder", "yellow")
+    elif not one.current:
+        state = ("the next search catches up", "yellow")
+    return one.feature, str(one.journalled), str(one.indexed), state

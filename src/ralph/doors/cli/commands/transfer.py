@@ -1,0 +1,78 @@
+"""`ralph export` and `ralph import`: everything out, and in again elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import click
+
+from ralph.doors.cli.opening import as_json, feature_option, opened, read_bytes, shown_name
+from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.tree import Command
+
+_COMPLAINTS_SHOWN = 20
+
+
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE|-")
+@feature_option
+@as_json
+def export(file: str, feature: str | None, as_json: bool) -> None:
+    """Write every record to a file.
+
+    One JSON object a line, tombstones too; - is stdout.
+    """
+    from ralph.memories.keeping import export_lines
+
+    with opened() as ralph:
+        lines = list(export_lines(ralph, feature=feature))
+    if file == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+        return
+    _write(Path(file), b"".join(lines))
+    if as_json:
+        print_json({"file": file, "entries": len(lines)})
+    else:
+        Page().line(f"Wrote {count(len(lines), 'entry', 'entries')} to {file}.")
+
+
+@click.command("import", cls=Command)
+@click.argument("file", metavar="FILE|-")
+@as_json
+def import_(file: str, as_json: bool) -> int:
+    """Bring in the records of an export.
+
+    What is here already is not doubled, and what was forgotten stays forgotten. Lines that cannot
+    be read are named and stepped over.
+    """
+    import msgspec
+
+    from ralph.memories.keeping import import_lines
+
+    lines = io.BytesIO(read_bytes(file))
+    with opened() as ralph:
+        came = import_lines(ralph, lines, name=shown_name(file))
+    if as_json:
+        print_json(msgspec.to_builtins(came))
+    else:
+        known = f", {came.known} known already" if came.known else ""
+        stayed = f", {came.forgotten} stay forgotten" if came.forgotten else ""
+        Page().line(f"Brought in {count(came.added, 'record')}{known}{stayed}.")
+    for complaint in came.complaints[:_COMPLAINTS_SHOWN]:
+        note(str(complaint))
+    if more := came.complaints[_COMPLAINTS_SHOWN:]:
+        note(f"and {count(len(more), 'line')} more could not be read")
+    return 1 if came.complaints else 0
+
+
+def _write(path: Path, data: bytes) -> None:
+    from ralph import disk
+
+    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
+        path.write_bytes(data)
+    else:
+        disk.replace(path, data)

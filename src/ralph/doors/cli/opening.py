@@ -1,0 +1,120 @@
+"""From the words on the line to an open memory, and the options that many commands share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from ralph.doors.cli.page import note
+from ralph.doors.cli.tree import project_given
+
+if TYPE_CHECKING:
+    from ralph.memories.project import Project
+    from ralph.memories.ralph import Ralph
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _complete_feature(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from ralph.errors import RalphError
+    from ralph.journal.folder import JournalFolder
+
+    with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
+        names = JournalFolder(the_project().journals).names()
+        return [name for name in names if name.startswith(incomplete)]
+    return []
+
+
+feature_option = click.option(
+    "--feature",
+    metavar="NAME",
+    shell_complete=_complete_feature,
+    help="The feature; no plan needs to name it.",
+)
+
+
+def start_folder() -> Path:
+    """Where to look for the project: what was given, else here."""
+    given = project_given() or os.environ.get("RALPH_PROJECT")
+    return Path(given).expanduser() if given else Path.cwd()
+
+
+def the_project() -> Project:
+    """The project that was given or is around this folder; an error says how to make one."""
+    from ralph.config import home_folder
+    from ralph.memories.project import need_project
+
+    return need_project(start_folder(), home=home_folder())
+
+
+@contextlib.contextmanager
+def opened(*, patience_s: float = 0.5) -> Iterator[Ralph]:
+    """The project's memories; a long catching-up shows a bar, each warning becomes a line."""
+    from ralph.doors.cli.progress import Bar
+    from ralph.memories.ralph import open_ralph
+
+    project = the_project()
+    bar = Bar(lambda: _lines(project.journals), patience_s=patience_s)
+    with warnings_told(), open_ralph(project.root, progress=bar) as ralph:
+        try:
+            yield ralph
+        finally:
+            bar.close()
+
+
+@contextlib.contextmanager
+def opened_input(name: str) -> Iterator[BinaryIO]:
+    """A file to read from, or stdin for `-`."""
+    if name != "-":
+        with Path(name).open("rb") as file:
+            yield file
+        return
+    if sys.stdin.isatty():
+        end = "Ctrl-Z and Enter" if sys.platform == "win32" else "Ctrl-D"
+        note(f"reading from the terminal; {end} ends it")
+    yield sys.stdin.buffer
+
+
+def read_bytes(name: str) -> bytes:
+    """A file's bytes, or stdin's for `-`."""
+    with opened_input(name) as file:
+        return file.read()
+
+
+def shown_name(name: str) -> str:
+    """What a file is called in messages and sources."""
+    return "<stdin>" if name == "-" else name
+
+
+def _lines(journals: Path) -> int:
+    """About how many records there are: the lines of the journals, counted without reading."""
+    total = 0
+    for file in journals.glob("*.jsonl"):
+        with file.open("rb") as opened_file:
+            while part := opened_file.read(1 << 20):
+                total += part.count(b"\n")
+    return total
+
+
+@contextlib.contextmanager
+def warnings_told() -> Iterator[None]:
+    """What the memories warn of becomes one line each on stderr."""
+    import logging
+
+    class Telling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(record.getMessage())
+
+    handler = Telling(logging.WARNING)
+    logger = logging.getLogger("ralph")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,136 @@
+"""What a command writes: JSON for programs, plain text for pipes, rich text on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# A piece of a line: text, or text and its style.
+Span = str | tuple[str, str]
+
+# Half of these a terminal takes for commands, and JSON does not escape them by itself.
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+_GAP = "  "
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, readable in whatever encoding stdout has."""
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    text = json.dumps(value, indent=2, ensure_ascii=ascii_only)
+    sys.stdout.write(text.translate(_CONTROLS) + "\n")
+
+
+def note(text: str) -> None:
+    """Something the reader should know that is not the answer: one line on stderr."""
+    sys.stdout.flush()
+    sys.stderr.write(f"ralph: {one_line(text)}\n")
+
+
+def one_line(text: str) -> str:
+    """The text on one line, without anything that a terminal would obey."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else _stand_in(c) for c in text)
+    return " ".join(text.split())
+
+
+def excerpt(text: str, max_chars: int) -> str:
+    """The beginning of the text on one line, cut between words."""
+    line = one_line(text)
+    if len(line) <= max_chars:
+        return line
+    head = line[: max_chars - 3]
+    return (head.rsplit(" ", 1)[0] if " " in head[max_chars // 2 :] else head) + "..."
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person sees what is written there."""
+    return stream.isatty()
+
+
+def count(number: int, word: str, words: str | None = None) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number} {word if number == 1 else words or word + 's'}"
+
+
+class Page:
+    """The human side of an answer: lines and tables on stdout."""
+
+    def __init__(self) -> None:
+        self._rich = _console(sys.stdout) if is_terminal(sys.stdout) else None
+
+    def line(self, *spans: Span, indent: int = 0) -> None:
+        """One line of styled pieces; a terminal wraps it within its indent."""
+        if self._rich is None:
+            sys.stdout.write(" " * indent + "".join(map(_plain, spans)).rstrip() + "\n")
+            return
+        from rich.text import Text
+
+        text = Text.assemble(*(_styled(span) for span in spans))
+        width = max(self._rich.width - indent, 1)
+        for part in text.wrap(self._rich, width, overflow="fold") or [Text()]:
+            part.rstrip()
+            self._rich.print(Text(" " * indent) + part, soft_wrap=True)
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[Span]]) -> None:
+        """Rows in aligned columns; numbers to the right."""
+        if self._rich is None:
+            self._plain_table(heads, [[_plain(cell) for cell in row] for row in rows])
+            return
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for place, head in enumerate(heads):
+            numeric = all(_plain(row[place]).isdecimal() for row in rows)
+            table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text.assemble(_styled(cell)) for cell in row))
+        self._rich.print(table)
+
+    def _plain_table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        columns = list(zip(heads, *rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        numeric = [all(map(str.isdecimal, column[1:])) for column in columns]
+        for row in (heads, *rows):
+            cells = [
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(row, widths, numeric, strict=True)
+            ]
+            sys.stdout.write(_GAP.join(cells).rstrip() + "\n")
+
+
+def _console(file: TextIO) -> Console:
+    from rich.console import Console
+
+    # Marks and highlights would be read out of what was remembered.
+    return Console(file=file, markup=False, highlight=False, emoji=False)
+
+
+def _plain(span: Span) -> str:
+    return one_span(span if isinstance(span, str) else span[0])
+
+
+def _styled(span: Span) -> Span:
+    return one_span(span) if isinstance(span, str) else (one_span(span[0]), span[1])
+
+
+def one_span(text: str) -> str:
+    """The piece as it may be shown; unlike a whole line it keeps its outer blanks."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _stand_in(c) for c in text)
+
+
+def _stand_in(char: str) -> str:
+    """Blanks for what separates, nothing for what only steers, a mark for what is left."""
+    if char.isspace():
+        return " "
+    return "" if char in _UNSEEN else "\ufffd"
+
+
+_UNSEEN = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")

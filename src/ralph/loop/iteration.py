@@ -1,0 +1,335 @@
+"""One iteration, from the prompt to what was learned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ralph.agents.environment import agent_environment
+from ralph.agents.known import Call, agent_command, found_command
+from ralph.agents.process import AgentProcess, Ended
+from ralph.capture import Captured
+from ralph.errors import BadInput, NotFound
+from ralph.kinds.iteration import Iteration, Outcome
+from ralph.loop.config_files import mcp_servers, write_mcp_config
+from ralph.loop.events import Event, Listener, Name
+from ralph.loop.gather import History, gather, gather_review, prompt_limits
+from ralph.loop.outcome import judge
+from ralph.loop.output import Output
+from ralph.loop.work import Runs, Work, plan_hash
+from ralph.memories.ralph import Ralph
+from ralph.plan.context_files import enrich
+from ralph.plan.extract import extract
+from ralph.plan.guard import Guard, Snapshot
+from ralph.plan.learnings import learn
+from ralph.plan.store import Plan, read_bytes
+from ralph.plan.values import Task
+from ralph.prompt.budget import Prompt
+from ralph.prompt.build import review_prompt, task_prompt
+from ralph.prompt.facts import Facts
+from ralph.record import now
+
+_OBSERVE_EVERY_S = 0.5
+# How much is read before the clock and the stop are looked at again: an agent may never pause.
+_CHUNKS_A_TICK = 16
+# Beyond the agent's own grace, what its keeper may need to end everyone.
+_ENDING_S = 30.0
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What an iteration came to, for the loop to decide on."""
+
+    iteration: Iteration
+    captured: Captured
+    plan_changed: bool
+    interrupted: bool
+
+
+class Iterating:
+    """The means to run iterations on one project."""
+
+    def __init__(
+        self,
+        ralph: Ralph,
+        plan: Plan,
+        *,
+        agent: str,
+        timeout_s: float,
+        memory_on: bool,
+        listener: Listener,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.ralph = ralph
+        self.plan = plan
+        self.settings = ralph.config.settings
+        self.runs = Runs(ralph.project.cache / "runs")
+        self._agent = agent
+        self._timeout_s = timeout_s
+        self._memory_on = memory_on
+        self._listener = listener
+        self._stopping = stopping
+        self._guard = Guard(plan)
+        self.history = History(ralph)
+
+    def tell(self, event: Name, **facts: object) -> None:
+        """Say what happened to whoever listens."""
+        self._listener(Event(event, now(), facts))
+
+    def work_on(self, task: Task) -> Told:
+        """One iteration of work on a task."""
+        facts = self._gather(task)
+        prompt = task_prompt(facts, prompt_limits(self.settings))
+        return self._run(task, prompt, review=False)
+
+    def review(self, task: Task, *, everything: bool) -> Told:
+        """One review of the task's feature by the stronger model."""
+        facts = self._gather(task)
+        told = self.history.of(task.feature)
+        review = gather_review(facts, told, self.settings, everything=everything)
+        prompt = review_prompt(facts, review, prompt_limits(self.settings))
+        return self._run(task, prompt, review=True)
+
+    def _gather(self, task: Task) -> Facts:
+        return gather(self.ralph, self.plan, task, memory_on=self._memory_on, history=self.history)
+
+    def recover(self, claim: Callable[[str], bool]) -> list[Iteration]:
+        """Finish what a loop that was killed left behind; nothing is lost or doubled."""
+        finished: list[Iteration] = []
+        for work, folder in self.runs.unfinished():
+            if not claim(work.feature):
+                continue  # its loop is alive
+            prompt = folder / "prompt.txt"
+            if prompt.exists():  # else no agent had been started
+                patience_s = self.settings.agent_grace_s + _ENDING_S
+                ended = self.runs.how_it_ended(work, timeout_s=patience_s)
+                output = self._output(folder, work.agent, prompt.read_text("utf-8", "replace"))
+                finished.append(self._finish(work, output, ended).iteration)
+            self.runs.finish(work)
+        return finished
+
+    def _run(self, task: Task, prompt: Prompt, *, review: bool) -> Told:
+        snapshot = self._guard.snapshot()
+        work = Work(
+            run=Work.new_run(),
+            feature=task.feature,
+            task_id=None if review else task.id,
+            title=f"Review of {task.feature}" if review else task.title,
+            discipline=task.discipline or "",
+            tier="opus" if review else "haiku",
+            review=review,
+            started_at=now(),
+            agent=self._agent,
+            plan_before=plan_hash(self.plan, task.feature),
+            task_before=None if review else task,
+        )
+        folder = self.runs.begin(work, snapshot)
+        self.tell(
+            "started",
+            feature=work.feature,
+            task_id=work.task_id,
+            title=work.title,
+            review=review,
+            prompt_tokens=prompt.tokens,
+        )
+        try:
+            command, env = self._command(task, folder, review=review)
+            output, ended = self._watch(command, env, folder, prompt, snapshot)
+        except BadInput:
+            self.runs.finish(work)  # no agent was started, so there is nothing to record
+            raise
+        self.runs.ended(work, ended)
+        told = self._finish(work, output, ended, snapshot)
+        self.runs.finish(work)
+        return told
+
+    def check_agent(self) -> None:
+        """Refuse to begin with an agent that is not there."""
+        found_command(agent_command(self._agent, Call()), self._environment())
+
+    def _command(
+        self, task: Task, folder: Path, *, review: bool
+    ) -> tuple[list[str], dict[str, str]]:
+        env = self._environment(
+            RALPH_PROJECT=str(self.plan.project),
+            RALPH_FEATURE=task.feature,
+            RALPH_TASK="" if review else str(task.id),
+        )
+        servers = mcp_servers(self.plan, task)
+        call = Call(
+            model=self.settings.model_review if review else self.settings.model_work,
+            mcp_config=write_mcp_config(folder, servers) if servers else None,
+            mcp_servers=tuple(servers),
+        )
+        return found_command(agent_command(self._agent, call), env), env
+
+    def _environment(self, **given: str) -> dict[str, str]:
+        return agent_environment(also=self.settings.agent_env, given=given)
+
+    def _watch(
+        self,
+        command: list[str],
+        env: dict[str, str],
+        folder: Path,
+        prompt: Prompt,
+        snapshot: Snapshot,
+    ) -> tuple[Output, Ended]:
+        output = self._output(folder, self._agent, prompt.text)
+        shown: tuple[object, ...] = ()
+        observed = time.monotonic()
+
+        def tick() -> bool:
+            nonlocal shown, observed
+            for _ in range(_CHUNKS_A_TICK):
+                if not output.follow():
+                    break
+            if time.monotonic() - observed >= _OBSERVE_EVERY_S:
+                observed = time.monotonic()
+                self._guard.observe(snapshot)
+            live = output.capture.live
+            facts = (live.last_tool, live.last_target, live.tool_uses, live.cost_usd, live.waiting)
+            if facts != shown:
+                shown = facts
+                self.tell("doing", **msgspec.structs.asdict(live))
+            return not self._stopping()
+
+        with AgentProcess(
+            command,
+            prompt=prompt.text.encode(),
+            folder=folder,
+            cwd=self.plan.project,
+            env=env,
+            grace_s=self.settings.agent_grace_s,
+        ) as process:
+            ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
+        return output, ended
+
+    def _output(self, folder: Path, agent: str, injected: str) -> Output:
+        file = folder / "output.jsonl"
+        file.touch()
+        return Output(file, agent=agent, root=str(self.plan.project), injected=injected)
+
+    def _finish(
+        self, work: Work, output: Output, ended: Ended, snapshot: Snapshot | None = None
+    ) -> Told:
+        """Everything behind the agent: guard, stagnation before extraction (F28), record, learn."""
+        captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
+        before = snapshot or self.runs.snapshot(work)
+        if not self._untouched(before):
+            report = self._guard.check(
+                before,
+                feature=work.feature,
+                task_id=work.task_id,
+                agent_edits=output.edits,
+            )
+            if not report.clean:
+                self.tell("repaired", lines=report.lines())
+        plan_changed = plan_hash(self.plan, work.feature) != work.plan_before
+        outcome = self._outcome(work, captured, ended)
+        # A loop that was killed may have got as far as the journal.
+        known = self._recorded(work) if snapshot is None else None
+        iteration = known or self._remember(work, captured, ended, outcome)
+        self.tell(
+            "ended",
+            feature=work.feature,
+            task_id=work.task_id,
+            iteration=iteration.iteration_number,
+            outcome=outcome,
+            summary=iteration.summary,
+            errors=[error.message for error in iteration.errors],
+            cost_usd=iteration.cost_usd,
+            tokens_used=iteration.tokens_used,
+            duration_ms=iteration.duration_ms,
+            timed_out=ended.timed_out,
+            left_behind=ended.left_behind,
+            denied=list(captured.permission_denials),
+            mcp_failed=list(captured.mcp_failed),
+        )
+        self._learn(work, iteration)
+        return Told(iteration, captured, plan_changed, ended.interrupted)
+
+    def _untouched(self, before: Snapshot) -> bool:
+        """Whether nobody, not even Ralph, has written to the plan: the same bytes could also be
+        an old copy over a newer file."""
+        if self.plan.log.last() != before.writes:
+            return False
+        return all(
+            read_bytes(self.plan.folder / f"{name}.yaml") == version.raw
+            for name, version in before.files.items()
+        )
+
+    def _outcome(self, work: Work, captured: Captured, ended: Ended) -> Outcome:
+        limited = captured.terminal_reason == "rate_limited"
+        if work.review:
+            if ended.timed_out or limited:
+                return "timeout" if ended.timed_out else "rate_limited"
+            return "failure" if captured.is_error else "success"
+        return judge(
+            work.task_before,
+            _task_now(self.plan, work.task_id),
+            timed_out=ended.timed_out,
+            rate_limited=limited,
+        )
+
+    def _remember(
+        self, work: Work, captured: Captured, ended: Ended, outcome: Outcome
+    ) -> Iteration:
+        iteration = captured.to_iteration(
+            feature=work.feature,
+            task_id=work.task_id,
+            task_title=work.title,
+            discipline=work.discipline,
+            outcome=outcome,
+            model_tier=work.tier,
+            duration_ms=captured.duration_ms or ended.duration_ms or None,
+            # The start, not the end: finishing the same work twice gives the same record.
+            timestamp=work.started_at,
+        )
+        if not iteration.session_id:
+            iteration = msgspec.structs.replace(iteration, session_id=work.run)
+        return self.ralph.feature(work.feature).remember(iteration).record
+
+    def _recorded(self, work: Work) -> Iteration | None:
+        """The record of this work, if a loop was killed right after writing it."""
+        told = self.history.of(work.feature)
+        return next((one for one in reversed(told) if _is_of(one, work)), None)
+
+    def _learn(self, work: Work, iteration: Iteration) -> None:
+        """What the iteration teaches goes into the plan; without a plan nothing is learned."""
+        told = self.history.of(work.feature)
+        earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
+        try:
+            drafts = extract(iteration, earlier)
+            number = iteration.iteration_number or 0
+            learned = learn(self.plan, work.feature, drafts, current_iteration=number)
+            # Only what was touched just now can have become worth listing.
+            paths = [file.path for file in iteration.files_touched]
+            touching = self.history.touching(work.feature, paths)
+            enriched = enrich(self.plan, work.feature, touching)
+        except NotFound:
+            return  # the feature was taken out of the plan while the agent ran
+        except BadInput as error:
+            self.tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
+            return
+        if learned.added or learned.refused or enriched.added:
+            self.tell(
+                "learned",
+                learnings=[one.learning.text for one in learned.added],
+                refused=learned.refused,
+                context_files=list(enriched.added),
+            )
+
+
+def _task_now(plan: Plan, task_id: int | str | None) -> Task | None:
+    try:
+        return None if task_id is None else plan.task(task_id)
+    except NotFound:
+        return None
+
+
+def _is_of(iteration: Iteration, work: Work) -> bool:
+    """One loop at a time works on a feature, so the moment it began tells a run from others."""
+    same_task = str(iteration.task_id) == str(work.task_id)
+    return iteration.timestamp == work.started_at and same_task

@@ -1,0 +1,124 @@
+"""Following an agent's output file while it grows, and once more when nobody writes to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ralph.capture import Capture, Captured, Dialect
+from ralph.capture.detect import Detecting, open_capture
+from ralph.errors import BadInput
+from ralph.kinds.iteration import ErrorSeen
+from ralph.loop.edits import plan_edits
+from ralph.plan.blame import AgentEdit
+
+_DIALECTS: dict[str, Dialect] = {"claude": "stream-json", "codex": "codex"}
+_CHUNK_BYTES = 1024 * 1024
+# No agent's line is as long; what is longer is garbage that must not fill our memory.
+LONGEST_LINE_BYTES = 64 * 1024 * 1024
+
+
+class Output:
+    """What an agent has printed so far, captured line by line in bounded memory."""
+
+    def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
+        self._file = file
+        self._offset = 0
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+        self._edits: list[AgentEdit] = []
+        dialect = _DIALECTS.get(agent)
+        self.capture: Capture
+        if dialect is None:
+            self.capture = Detecting(file=file.name, root=root, injected=injected)
+        else:
+            self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
+        self._foreign: BadInput | None = None
+
+    def follow(self) -> bool:
+        """Take in what is new; False when there was nothing."""
+        with self._file.open("rb") as opened:
+            opened.seek(self._offset)
+            data = opened.read(_CHUNK_BYTES)
+        if not data:
+            return False
+        self._offset += len(data)
+        first, *others = data.split(b"\n")
+        self._hold(first)
+        for line in others:
+            self._take(self._held())
+            self._hold(line)
+        return True
+
+    @property
+    def edits(self) -> list[AgentEdit] | None:
+        """The agent's direct edits of the plan; None when nobody understands its output."""
+        return None if self._foreign is not None else self._edits
+
+    def finish(self, *, stderr: str, exit_code: int | None) -> Captured:
+        """Everything that was printed, as one value. Output nobody understands says at least how
+        the program ended."""
+        while self.follow():
+            pass
+        if self._rest_bytes:
+            self._take(self._held())
+        if self._foreign is None:
+            try:
+                captured = self.capture.finish()
+            except BadInput as error:
+                self._foreign = error
+            else:
+                return _with_last_words(captured, stderr, exit_code)
+        well = exit_code == 0
+        said = _last_line(stderr) or str(self._foreign)
+        ending = f"The agent {_how_it_ended(exit_code)}: {said}"
+        return Captured(
+            dialect="stream-json",
+            summary="" if well else ending,
+            errors=() if well else (ErrorSeen(said, "runtime"),),
+            is_error=not well,
+            terminal_reason="ok" if well else "error",
+        )
+
+    def _hold(self, part: bytes) -> None:
+        self._rest_bytes += len(part)
+        if self._rest_bytes <= LONGEST_LINE_BYTES:
+            self._rest.append(part)
+
+    def _held(self) -> bytes:
+        line = b"".join(self._rest)
+        self._rest, self._rest_bytes = [], 0
+        return line
+
+    def _take(self, line: bytes) -> None:
+        self._edits += plan_edits(line)
+        if self._foreign is None:
+            try:
+                self.capture.feed(line)
+            except BadInput as error:
+                self._foreign = error
+
+
+def _with_last_words(captured: Captured, stderr: str, exit_code: int | None) -> Captured:
+    """An agent that fails before it says anything says why on stderr, and only there."""
+    if exit_code in (0, None) or captured.summary or captured.errors:
+        return captured
+    said = _last_line(stderr) or "it said nothing"
+    return msgspec.structs.replace(
+        captured,
+        summary=f"The agent {_how_it_ended(exit_code)}: {said}",
+        errors=(ErrorSeen(said, "runtime"),),
+    )
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2].strip()
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "was ended"
+    if exit_code < 0:
+        return f"was ended by signal {-exit_code}"
+    return f"ended with exit code {exit_code}"

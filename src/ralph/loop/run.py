@@ -1,0 +1,237 @@
+"""The run: choose a ready task, iterate, decide whether to go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from ralph.capture import Captured
+from ralph.errors import BadInput, NotFound
+from ralph.kinds.iteration import Iteration
+from ralph.loop.claims import Claims
+from ralph.loop.events import Listener
+from ralph.loop.gather import last_number
+from ralph.loop.iteration import Iterating, Told
+from ralph.memories.ralph import Ralph
+from ralph.memories.status import status
+from ralph.plan.store import Plan
+from ralph.plan.tasks import cycles, ready
+from ralph.plan.values import Task
+from ralph.record import utc
+
+StopReason = Literal[
+    "no_ready_task", "max_iterations", "stagnation", "budget", "interrupted", "taken"
+]
+_RATE_LIMIT_MARGIN_S = 5.0
+_SLICE_S = 0.2
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is asked to do; what is not given comes from the settings."""
+
+    feature: str | None = None
+    task_id: int | str | None = None
+    agent: str | None = None
+    max_iterations: int | None = None
+    timeout_s: float | None = None
+    budget_usd: float | None = None
+
+
+class Totals(msgspec.Struct):
+    """A run in numbers."""
+
+    iterations: int = 0
+    outcomes: dict[str, int] = {}
+    cost_usd: float = 0.0
+    tokens_used: int = 0
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Why a run ended, and what it came to."""
+
+    reason: StopReason
+    detail: str
+    totals: Totals
+
+
+def run(ralph: Ralph, options: Options, *, listener: Listener, stop: threading.Event) -> Stopped:
+    """Drive an agent over the plan until there is a reason to stop."""
+    return _Run(ralph, options, listener, stop).go()
+
+
+class _Run:
+    def __init__(
+        self, ralph: Ralph, options: Options, listener: Listener, stop: threading.Event
+    ) -> None:
+        self._ralph = ralph
+        self._options = options
+        self._settings = ralph.config.settings
+        self._stop = stop
+        self._plan = Plan(ralph.project.root)
+        self._claims = Claims(ralph.project.cache / "locks")
+        rag = status(ralph)
+        self._iterating = Iterating(
+            ralph,
+            self._plan,
+            agent=options.agent or self._settings.agent,
+            timeout_s=options.timeout_s or self._settings.iteration_timeout_s,
+            memory_on=rag.available,
+            listener=listener,
+            stopping=stop.is_set,
+        )
+        self._totals = Totals(outcomes={})
+        self._stagnant = 0
+        self._refused = 0
+        self._iterating.tell("memory", line=rag.line, available=rag.available)
+
+    def go(self) -> Stopped:
+        try:
+            recovered = self._iterating.recover(self._claims.take)
+            if recovered:
+                self._iterating.tell("recovered", iterations=len(recovered))
+            self._refuse_bad_plan()
+            self._iterating.check_agent()
+            while True:
+                reason = self._reason_to_stop()
+                if reason is None:
+                    task = self._choose()
+                    if isinstance(task, Task):
+                        self._count(self._iterate(task))
+                        continue
+                    reason = task
+                return self._stopped(*reason)
+        finally:
+            self._claims.release()
+
+    def _refuse_bad_plan(self) -> None:
+        """A plan that cannot be read stops everything before anything is run."""
+        view = self._plan.load()
+        if found := cycles(view.tasks):
+            circle = " -> ".join(str(task_id) for task_id in found[0])
+            raise BadInput(
+                f"tasks wait for each other in a circle: {circle}",
+                where=self._plan.shown("tasks"),
+                todo="Take one of them out of another's blocked_by.",
+            )
+        name = self._options.feature
+        if name is not None and not any(task.feature == name for task in view.tasks):
+            self._plan.feature(name)
+        if self._options.task_id is not None:
+            self._plan.task(self._options.task_id)
+
+    def _reason_to_stop(self) -> tuple[StopReason, str] | None:
+        options, totals = self._options, self._totals
+        if self._stop.is_set():
+            return "interrupted", "stopped on request"
+        if options.max_iterations is not None and totals.iterations >= options.max_iterations:
+            return "max_iterations", f"{totals.iterations} iterations, as many as asked for"
+        if self._stagnant >= self._settings.stagnation_limit:
+            return "stagnation", f"{self._stagnant} iterations changed nothing in the plan"
+        if options.budget_usd is not None and totals.cost_usd >= options.budget_usd:
+            return "budget", f"{totals.cost_usd:.2f} USD spent of {options.budget_usd:.2f}"
+        return None
+
+    def _choose(self) -> Task | tuple[StopReason, str]:
+        """The first ready task whose feature no other loop works on; our own feature first."""
+        tasks = ready(self._plan.load().tasks, feature=self._options.feature)
+        wanted = self._options.task_id
+        if wanted is not None:
+            tasks = [task for task in tasks if str(task.id) == str(wanted)]
+        if not tasks:
+            return "no_ready_task", self._why_none_is_ready()
+        for task in tasks:
+            if self._claims.take(task.feature):
+                return task
+        names = ", ".join(sorted({task.feature for task in tasks}))
+        return "taken", f"other loops work on every feature with a ready task: {names}"
+
+    def _why_none_is_ready(self) -> str:
+        wanted = self._options.task_id
+        if wanted is None:
+            return "no task is ready"
+        task = self._plan.task(wanted)
+        if task.status in ("pending", "in_progress"):
+            done = {str(other.id) for other in self._plan.read().tasks if other.status == "done"}
+            waits = [str(blocker) for blocker in task.blocked_by if str(blocker) not in done]
+            return f"task {wanted} is not ready: it waits for {', '.join(waits)}"
+        return f"task {wanted} is {task.status}"
+
+    def _iterate(self, task: Task) -> Told:
+        told = self._iterating.history.of(task.feature)
+        number = last_number(told) + 1
+        every = self._settings.review_every
+        number -= _put_off(told)  # a review that the provider refused is still due
+        if every and number % every == 0 and self._reviewable(task.feature):
+            everything = (number // every) % max(1, self._settings.verify_all_every) == 0
+            return self._iterating.review(task, everything=everything)
+        return self._iterating.work_on(task)
+
+    def _reviewable(self, name: str) -> bool:
+        try:
+            feature = self._plan.feature(name)
+        except NotFound:
+            return False
+        return bool(feature.learnings or feature.description or feature.architecture)
+
+    def _count(self, told: Told) -> None:
+        totals, iteration = self._totals, told.iteration
+        totals.cost_usd += iteration.cost_usd or 0.0
+        totals.tokens_used += iteration.tokens_used or 0
+        totals.outcomes[iteration.outcome] = totals.outcomes.get(iteration.outcome, 0) + 1
+        if iteration.outcome == "rate_limited":
+            self._refused += 1
+            self._wait_for_rate(told.captured)
+            return  # nothing was tried, so it counts for nothing
+        self._refused = 0
+        totals.iterations += 1
+        if iteration.model_tier != "opus":
+            self._stagnant = 0 if told.plan_changed else self._stagnant + 1
+
+    def _wait_for_rate(self, captured: Captured) -> None:
+        seconds = self._settings.rate_limit_wait_s
+        until = captured.rate_limit_resets_at
+        if until:
+            reset = datetime.fromisoformat(utc(until))
+            seconds = (reset - datetime.now(UTC)).total_seconds() + _RATE_LIMIT_MARGIN_S
+            # A stated time that is over does not help twice: somebody's clock is wrong.
+            least = _RATE_LIMIT_MARGIN_S * (2 ** (self._refused - 1) - 1)
+            seconds = max(seconds, min(least, self._settings.rate_limit_wait_s))
+        seconds = max(0.0, seconds)
+        self._iterating.tell("waiting", seconds=round(seconds, 1), until=until)
+        # By the wall clock, in slices: the machine may sleep meanwhile, and a signal's handler
+        # may not set the event while this thread waits on it.
+        end = datetime.now(UTC) + timedelta(seconds=seconds)
+        while not self._stop.is_set() and (left := _seconds_until(end)) > 0:
+            time.sleep(min(left, _SLICE_S))
+
+    def _stopped(self, reason: StopReason, detail: str) -> Stopped:
+        totals = self._totals
+        self._iterating.tell(
+            "stopped",
+            reason=reason,
+            detail=detail,
+            iterations=totals.iterations,
+            outcomes=totals.outcomes,
+            cost_usd=round(totals.cost_usd, 6),
+            tokens_used=totals.tokens_used,
+        )
+        return Stopped(reason, detail, totals)
+
+
+def _put_off(told: Sequence[Iteration]) -> int:
+    """How many reviews in a row were refused for rate just now."""
+    count = 0
+    for last in reversed(told):
+        if last.model_tier != "opus" or last.outcome != "rate_limited":
+            break
+        count += 1
+    return count
+
+
+def _seconds_until(end: datetime) -> float:
+    return (end - datetime.now(UTC)).total_seconds()

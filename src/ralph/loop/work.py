@@ -1,0 +1,147 @@
+"""One iteration under way, as it is kept on disk until its record is in the journal."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ralph import disk
+from ralph.agents.process import LOCK, Ended
+from ralph.errors import RalphError
+from ralph.kinds.iteration import ModelTier
+from ralph.plan.document import BadPlan
+from ralph.plan.guard import Snapshot
+from ralph.plan.store import Plan
+from ralph.plan.values import Task
+
+_FILE = "run.json"
+_SNAPSHOT = "snapshot.bin"
+_ENDED = "ended.json"
+_FOLDER_LOCK = ".lock"
+_FOLDER_TIMEOUT_S = 30.0
+# What is known of a run whose loop was killed with it: its output, and that somebody ended it.
+_KILLED = Ended(
+    exit_code=None, timed_out=False, interrupted=True, duration_ms=0, stderr="", left_behind=0
+)
+
+
+class StillEnding(RalphError):
+    """An agent of a loop that was killed is being ended, and takes too long."""
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known to finish an iteration, by this process or by the next one."""
+
+    run: str
+    feature: str
+    task_id: int | str | None
+    title: str
+    discipline: str
+    tier: ModelTier
+    review: bool
+    started_at: str
+    agent: str
+    plan_before: str
+    task_before: Task | None
+
+    @staticmethod
+    def new_run() -> str:
+        """A name for a run that no other has."""
+        return uuid.uuid4().hex[:12]
+
+
+class Runs:
+    """The folder of iterations under way; only what is unfinished stays in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def begin(self, work: Work, snapshot: Snapshot) -> Path:
+        """Keep the work, and give the folder for its files. They may hold secrets: ours alone."""
+        folder = self._folder / work.run
+        with self._alone():  # another loop must not take a folder that is being filled for a ruin
+            folder.mkdir(mode=0o700)
+            disk.replace(folder / _SNAPSHOT, snapshot.to_bytes())
+            disk.replace(folder / _FILE, msgspec.json.encode(work))
+        return folder
+
+    def ended(self, work: Work, ended: Ended) -> None:
+        """Note how the agent ended, for whoever finishes the work."""
+        (self._folder / work.run / _ENDED).write_bytes(msgspec.json.encode(ended))
+
+    def finish(self, work: Work) -> None:
+        """The record is in the journal: nothing of the run needs to stay.
+
+        The work goes first: half a folder must not look like an iteration that said nothing.
+        """
+        (self._folder / work.run / _FILE).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / work.run, ignore_errors=True)
+
+    def snapshot(self, work: Work) -> Snapshot:
+        """The plan as it was before the work."""
+        return Snapshot.from_bytes((self._folder / work.run / _SNAPSHOT).read_bytes())
+
+    def how_it_ended(self, work: Work, *, timeout_s: float) -> Ended:
+        """How the agent of a loop that was killed ended; waits until all its processes have."""
+        folder = self._folder / work.run
+        try:
+            with disk.locked(folder / LOCK, timeout_s=timeout_s):
+                pass
+        except disk.Busy:
+            raise StillEnding(
+                f"the agent of an earlier run on {work.feature!r} is still being ended",
+                where=str(folder),
+                todo="Try again in a minute.",
+            ) from None
+        try:
+            return msgspec.json.decode((folder / _ENDED).read_bytes(), type=Ended)
+        except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
+            return _KILLED
+
+    def unfinished(self) -> list[tuple[Work, Path]]:
+        """Work that other loops have not finished, dead or alive, oldest first."""
+        if not self._folder.is_dir():
+            return []
+        found: list[tuple[Work, Path]] = []
+        with self._alone():
+            for folder in self._folder.iterdir():
+                if not folder.is_dir():
+                    continue
+                try:
+                    work = msgspec.json.decode((folder / _FILE).read_bytes(), type=Work)
+                except FileNotFoundError:
+                    # Killed before the work was written down, or after it was done.
+                    shutil.rmtree(folder, ignore_errors=True)
+                except msgspec.DecodeError:
+                    continue  # written by another version of Ralph, which may come back for it
+                else:
+                    found.append((work, folder))
+        return sorted(found, key=lambda pair: pair[0].started_at)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with disk.locked(self._folder / _FOLDER_LOCK, timeout_s=_FOLDER_TIMEOUT_S):
+            yield
+
+
+def plan_hash(plan: Plan, feature: str) -> str:
+    """A hash of what the plan says about one feature and its tasks.
+
+    Of the content, not of the bytes: an edit that was put back has changed nothing, and what other
+    loops do to their features is not this one's progress.
+    """
+    try:
+        view = plan.read()
+    except BadPlan:
+        return "unreadable"
+    features = [one for one in view.features if one.name == feature]
+    tasks = [task for task in view.tasks if task.feature == feature]
+    names = sorted(one.name for one in view.features)
+    return hashlib.sha256(msgspec.json.encode([features, tasks, names])).hexdigest()

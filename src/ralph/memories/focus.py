@@ -1,0 +1,42 @@
+"""Focus: which feature a person's own interactive work belongs to, on this machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import BadInput
+from ralph.journal.folder import check_name
+from ralph.memories.project import Project
+
+
+class Focus(msgspec.Struct, frozen=True):
+    """A feature, and perhaps one of its tasks."""
+
+    feature: str
+    task_id: str | None = None
+
+
+def set_focus(project: Project, focus: Focus) -> None:
+    """From now on, work outside a loop belongs here."""
+    check_name(focus.feature)
+    project.cache.mkdir(parents=True, exist_ok=True)
+    disk.replace(project.cache / "focus.json", msgspec.json.encode(focus) + b"\n")
+
+
+def read_focus(project: Project) -> Focus | None:
+    """What the work belongs to, or None when nobody said."""
+    file = project.cache / "focus.json"
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Focus)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise BadInput(
+            f"the focus cannot be read ({error})", where=str(file), todo="Run: ralph focus --clear"
+        ) from None
+
+
+def clear_focus(project: Project) -> None:
+    """Work outside a loop belongs to no feature."""
+    (project.cache / "focus.json").unlink(missing_ok=True)

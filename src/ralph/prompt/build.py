@@ -1,0 +1,185 @@
+"""The sections of a prompt, in the order a reader needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from shlex import quote
+
+from ralph.kinds.iteration import Iteration, cut
+from ralph.plan.values import Discipline, Feature, Task
+from ralph.prompt.budget import Prompt, Section, fit
+from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
+from ralph.prompt.template import render
+from ralph.text.estimate import estimate_tokens, first_tokens
+from ralph.text.marks import mark
+from ralph.text.sanitise import sanitise
+
+_NOTHING = "(not written down yet)"
+_ATTEMPT_CHARS = 400
+_ERROR_CHARS = 200
+_COMMENTS = 5
+_THIN = (
+    "Note: the description of this feature is too short to work from (insufficient_context). "
+    'Enrich it: `{ralph} feature update {name} --description "..."`.\n'
+)
+
+
+def task_prompt(facts: Facts, limits: Limits) -> Prompt:
+    """The prompt for one iteration of work on one task."""
+    return fit(
+        [
+            Section("discipline", _discipline(facts.discipline)),
+            Section("feature", _feature(facts.feature, facts.current_state, facts.ralph)),
+            Section("task", _task(facts.task)),
+            Section("report", render("report", ralph=facts.ralph, id=quote(str(facts.task.id)))),
+            Section("warnings", _warnings(facts.repeated)),
+            Section("memory", _memory(facts), worth=1),
+            Section("attempts", _attempts(facts.attempts), worth=2),
+            Section("learnings", _learnings(facts.learnings), worth=3),
+            Section("files", _files(facts.feature, facts.vanished), worth=4),
+            Section("knowledge", _knowledge(facts.knowledge, limits), worth=5),
+        ],
+        budget_tokens=limits.prompt,
+    )
+
+
+def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
+    """The prompt for a review of a feature by the stronger model."""
+    learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
+    text = render(
+        "review",
+        name=quote(facts.feature.name),
+        ralph=facts.ralph,
+        which=" (all of them)" if review.all_learnings else " (those not reviewed yet)",
+        flags="\n".join(f"- {flag}" for flag in review.flags),
+        learnings=learnings,
+    )
+    return fit(
+        [
+            Section("feature", _feature(facts.feature, facts.current_state, facts.ralph)),
+            Section("review", text),
+            Section("warnings", _warnings(facts.repeated)),
+            Section("files", _files(facts.feature, facts.vanished), worth=1),
+            Section("knowledge", _knowledge(facts.knowledge, limits), worth=2),
+        ],
+        budget_tokens=limits.prompt,
+    )
+
+
+def _discipline(discipline: Discipline | None) -> str:
+    if discipline is None:
+        return ""
+    rules = [f"- {rule}" for rule in discipline.conventions]
+    rules += [f"- skill: {skill}" for skill in discipline.skills]
+    return render(
+        "discipline",
+        name=discipline.display_name or discipline.name,
+        system_prompt=discipline.system_prompt or "",
+        conventions="\n".join(rules),
+    )
+
+
+def _feature(feature: Feature, current_state: str, ralph: str) -> str:
+    return render(
+        "feature",
+        name=feature.display_name or feature.name,
+        note=_THIN.format(ralph=ralph, name=quote(feature.name)) if feature.is_thin() else "",
+        description=feature.description or _NOTHING,
+        architecture=feature.architecture or _NOTHING,
+        boundaries=feature.boundaries or _NOTHING,
+        dependencies="\n".join(f"- {one}" for one in feature.dependencies) or "(none)",
+        current_state=current_state,
+    )
+
+
+def _task(task: Task) -> str:
+    criteria = "\n".join(f"- {one}" for one in task.acceptance_criteria)
+    comments = "\n".join(
+        f"- {one.author or 'somebody'}: {cut(one.text, _ATTEMPT_CHARS)}"
+        for one in task.comments[-_COMMENTS:]
+    )
+    return render(
+        "task",
+        id=str(task.id),
+        title=task.title,
+        status=task.status,
+        description=task.description or "",
+        acceptance=f"\nIt is done when:\n{criteria}" if criteria else "",
+        comments=f"\nComments so far:\n{comments}" if comments else "",
+    )
+
+
+def _warnings(repeated: Sequence[RepeatedError]) -> str:
+    if not repeated:
+        return ""
+    lines = [
+        f"Warning: this error has occurred in {one.iterations} previous iterations: "
+        f"{_harmless(one.message, _ERROR_CHARS)}"
+        for one in repeated
+    ]
+    return render("warnings", warnings=mark("\n".join(lines)))
+
+
+def _memory(facts: Facts) -> str:
+    """How to use memory, or not a word of it."""
+    if not facts.memory_on:
+        return ""
+    return render(
+        "memory",
+        ralph=facts.ralph,
+        feature=quote(facts.feature.name),
+        task=quote(str(facts.task.id)),
+    )
+
+
+def _attempts(attempts: Sequence[Iteration]) -> str:
+    if not attempts:
+        return ""
+    return render("attempts", attempts=mark("\n".join(_attempt(one) for one in attempts)))
+
+
+def _attempt(one: Iteration) -> str:
+    told = _harmless(one.summary, _ATTEMPT_CHARS)
+    lines = [f"Iteration {one.iteration_number}: {one.outcome}. {told}"]
+    lines += [f"  error: {_harmless(error.message, _ERROR_CHARS)}" for error in one.errors[:3]]
+    return "\n".join(lines)
+
+
+def _harmless(text: str, max_chars: int) -> str:
+    """Recalled text on one line, with every attempt to instruct broken (F20)."""
+    return cut(" ".join(sanitise(text).split()), max_chars)
+
+
+def _learnings(learnings: Sequence[str]) -> str:
+    if not learnings:
+        return ""
+    return render("learnings", learnings=mark("\n".join(learnings)))
+
+
+def _files(feature: Feature, vanished: Sequence[str]) -> str:
+    lines = [f"- {one.path}" for one in feature.context_files]
+    lines += vanished
+    return render("files", files="\n".join(lines)) if lines else ""
+
+
+def _knowledge(files: Sequence[KnowledgeFile], limits: Limits) -> str:
+    """Whole files while they are small; then their beginnings; then only their names (F12)."""
+    if not files:
+        return ""
+    shown = [_knowledge_file(file, limits) for file in files]
+    text = "\n\n".join(shown)
+    if estimate_tokens(text) > limits.knowledge_all:
+        names = [f"- {file.path} ({estimate_tokens(file.text)} tokens)" for file in files]
+        text = "Too long to show here; open those you need:\n" + "\n".join(names)
+    return render("knowledge", files=text)
+
+
+def _knowledge_file(file: KnowledgeFile, limits: Limits) -> str:
+    tokens = estimate_tokens(file.text)
+    if tokens <= limits.knowledge_file:
+        return f"## {file.path}\n{file.text.strip()}"
+    beginning = first_tokens(file.text, limits.knowledge_excerpt)
+    return (
+        f"## {file.path} (the first {limits.knowledge_excerpt} of {tokens} tokens)\n{beginning}\n"
+        f"[...] The rest is in {file.path}."
+    )

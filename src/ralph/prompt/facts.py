@@ -1,0 +1,55 @@
+"""Everything a prompt is made from, gathered by whoever may read files and ask memories."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ralph.kinds.iteration import Iteration
+from ralph.plan.values import Discipline, Feature, Task
+
+
+class KnowledgeFile(msgspec.Struct, frozen=True):
+    """A file behind `knowledge_paths`, as it was found."""
+
+    path: str
+    text: str
+
+
+class RepeatedError(msgspec.Struct, frozen=True):
+    """An error that earlier iterations met, and in how many of them."""
+
+    message: str
+    iterations: int
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The budget of a prompt, in tokens."""
+
+    prompt: int = 12000
+    knowledge_file: int = 2000
+    knowledge_excerpt: int = 500
+    knowledge_all: int = 4000
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known when a prompt for one task is built. `vanished`: a note for each lost file."""
+
+    feature: Feature
+    task: Task
+    current_state: str
+    discipline: Discipline | None = None
+    learnings: tuple[str, ...] = ()
+    attempts: tuple[Iteration, ...] = ()
+    repeated: tuple[RepeatedError, ...] = ()
+    knowledge: tuple[KnowledgeFile, ...] = ()
+    vanished: tuple[str, ...] = ()
+    memory_on: bool = True
+    ralph: str = "ralph"
+
+
+class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reviewer is given besides the feature."""
+
+    learnings: tuple[str, ...]
+    all_learnings: bool
+    flags: tuple[str, ...] = ()

@@ -1,0 +1,60 @@
+"""What is read out of a shell command."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.capture.shell import file_effects, merely_asked, origin
+
+# fmt: off
+EFFECTS: dict[str, list[tuple[str, str]]] = {
+    "rm a.py": [("/p/a.py", "deleted")],
+    "rm -rf a.py 'b c.txt' 2>/dev/null": [("/p/a.py", "deleted"), ("/p/b c.txt", "deleted")],
+    "cd src && rm a.py; git rm -q b.py": [("/p/src/a.py", "deleted"), ("/p/src/b.py", "deleted")],
+    "rm -- -odd": [("/p/-odd", "deleted")],
+    "rm a \\\n  b": [("/p/a", "deleted"), ("/p/b", "deleted")],
+    "mv a.py b.py": [("/p/a.py", "deleted"), ("/p/b.py", "created")],
+    "mv a.py lib/": [("/p/a.py", "deleted"), ("/p/lib/a.py", "created")],
+    "mv a.py b.py lib": [("/p/a.py", "deleted"), ("/p/lib/a.py", "created"),
+                         ("/p/b.py", "deleted"), ("/p/lib/b.py", "created")],
+    "bash -lc 'rm a.py && echo \"done; x\"'": [("/p/a.py", "deleted")],
+    "cat > f <<'EOF'\nrm x\nEOF\nrm z": [("/p/z", "deleted")],
+    # Not plain, or not sure to have run.
+    "rm *.pyc": [], "rm $FILE": [], "rm $(cat list)": [], "git rm --cached a": [],
+    "false || rm a": [], "if true; then rm a; fi": [], "(rm a)": [], "find . | xargs rm": [],
+    "echo rm a": [], "# rm a": [], "rm 'unclosed": [], "": [], "mv a": [],
+}
+ORIGINS = {
+    "pytest 2>&1 | tail -20": "own", "npm test": "own", "cd x && make": "own", "rm x": "own",
+    "cat x": "file", "cat x | sort": "file", "cd a && head -3 b": "file", "FOO=1 cat x": "file",
+    "git -C a log | head": "file", "sed -n 1,3p x": "file", "sed -i s/a/b/ x": "own",
+    "cat x && pytest": "mixed", "pytest > log 2>&1; tail log": "own",
+    "cat > t.py <<E\nx\nE\npython t.py": "own",
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("line", EFFECTS)
+def test_only_plain_removals_and_moves_count(line: str) -> None:
+    assert file_effects(line, "/p")[0] == EFFECTS[line]
+
+
+@pytest.mark.parametrize("line", ORIGINS)
+def test_the_origin_of_an_output(line: str) -> None:
+    assert origin(line) == ORIGINS[line]
+
+
+def test_a_question_answered_with_no_is_no_failure() -> None:
+    assert merely_asked("cd x && grep -q a b", 1)
+    assert merely_asked("git diff --quiet", 1)
+    assert not merely_asked("grep -q a b", 2)
+    assert not merely_asked("grep a b && make", 1)
+
+
+@given(st.text(alphabet="rm v;&|()<>'\"\\\n $`#-ab/=", max_size=60))
+def test_no_line_raises(line: str) -> None:
+    file_effects(line, "/p")
+    origin(line)
+    merely_asked(line, 1)

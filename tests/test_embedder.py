@@ -1,0 +1,266 @@
+"""Every embedder keeps the same promises; the static table also says what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journaling import run_child
+from remembering import ToyEmbedder
+
+from ralph.errors import EmbedderOff
+from ralph.index import Embedder
+from ralph.index import static as static_module
+from ralph.index.static import StaticEmbedder
+
+EMBEDDERS: dict[str, Embedder] = {"static": StaticEmbedder(), "toy": ToyEmbedder()}
+TEXTS = [
+    "login form validation",
+    "ImportError: cannot import name 'parse_url' from 'app.net' (src/app/net.py:12)",
+    "",
+    "   \n\t ",
+    "x",
+    "🙂🚀 fixed the emoji picker 👩‍👩‍👧‍👦",
+    "修正登录表单的验证",
+    "ログインフォームの検証を直した",
+    "null \0 byte and \u202e marks",
+    "word " * 2000,
+]
+
+
+@pytest.fixture(params=sorted(EMBEDDERS))
+def embedder(request: pytest.FixtureRequest) -> Embedder:
+    return EMBEDDERS[str(request.param)]
+
+
+def test_the_identity_is_the_same_for_a_second_instance(embedder: Embedder) -> None:
+    again = type(embedder)()
+    assert again.identity == embedder.identity
+    assert again.dims == embedder.dims
+    assert np.array_equal(again.embed_query("same numbers"), embedder.embed_query("same numbers"))
+
+
+def test_the_identity_is_a_name_that_can_be_written_down(embedder: Embedder) -> None:
+    assert embedder.identity.isascii()
+    assert embedder.identity.isprintable()
+    assert 3 < len(embedder.identity) < 100
+
+
+def test_every_text_gets_one_row_of_the_promised_length(embedder: Embedder) -> None:
+    vectors = embedder.embed_passages(TEXTS)
+    assert vectors.shape == (len(TEXTS), embedder.dims)
+    assert vectors.dtype == np.float32
+    assert embedder.embed_query("one").shape == (embedder.dims,)
+    assert embedder.embed_query("one").dtype == np.float32
+
+
+def test_no_texts_give_no_rows(embedder: Embedder) -> None:
+    assert embedder.embed_passages([]).shape == (0, embedder.dims)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_vector_has_length_one_or_is_zero_for_a_text_without_content(
+    embedder: Embedder, text: str
+) -> None:
+    length = float(np.linalg.norm(embedder.embed_query(text)))
+    assert length == pytest.approx(1.0, abs=1e-5) if text.strip() else length in (0.0, 1.0)
+    assert np.isfinite(embedder.embed_query(text)).all()
+
+
+def test_the_empty_text_has_no_direction(embedder: Embedder) -> None:
+    assert not embedder.embed_query("").any()
+
+
+def test_a_batch_gives_exactly_what_one_by_one_gives(embedder: Embedder) -> None:
+    together = embedder.embed_passages(TEXTS)
+    one_by_one = np.concatenate([embedder.embed_passages([text]) for text in TEXTS])
+    assert np.array_equal(together, one_by_one)
+
+
+def test_a_large_batch_keeps_the_order(embedder: Embedder) -> None:
+    texts = [f"word{n} in text {n}" for n in range(1100)]
+    vectors = embedder.embed_passages(texts)
+    for place in (0, 511, 512, 1023, 1024, 1099):
+        assert np.array_equal(vectors[place], embedder.embed_passages([texts[place]])[0])
+
+
+@pytest.mark.parametrize("text", [t for t in TEXTS if t.strip()])
+def test_a_question_is_nearest_to_the_passage_with_its_words(embedder: Embedder, text: str) -> None:
+    near = float(embedder.embed_query(text) @ embedder.embed_passages([text])[0])
+    assert near > 0.99
+
+
+def test_related_texts_are_nearer_than_unrelated_ones(embedder: Embedder) -> None:
+    query = embedder.embed_query("validate the login form")
+    near, far = embedder.embed_passages(
+        ["the login form did not validate its fields", "invoice totals were rounded twice"]
+    )
+    assert query @ near > query @ far + 0.2
+
+
+def test_a_long_text_is_read_to_its_end(embedder: Embedder) -> None:
+    start = "alpha " * 1600
+    one, other = embedder.embed_passages([start + "zebra " * 60, start + "guitar " * 60])
+    assert len(start) > 9000
+    assert not np.array_equal(one, other)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.text(max_size=80), max_size=5))
+def test_any_text_can_be_embedded(texts: list[str]) -> None:
+    for embedder in EMBEDDERS.values():
+        vectors = embedder.embed_passages(texts)
+        assert vectors.shape == (len(texts), embedder.dims)
+        lengths = np.linalg.norm(vectors, axis=1)
+        assert ((np.abs(lengths - 1.0) < 1e-4) | (lengths == 0.0)).all()
+
+
+# -- the static table
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the installed table, to be damaged."""
+    spec = find_spec("wordllama")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    installed = Path(next(iter(spec.submodule_search_locations)))
+    copy = tmp_path / "package"
+    for file in (static_module._TABLE, static_module._TOKENISER):
+        (copy / file).parent.mkdir(parents=True)
+        shutil.copyfile(installed / file, copy / file)
+    return copy
+
+
+def table(package: Path) -> Path:
+    return package / static_module._TABLE
+
+
+def test_the_installed_files_are_the_pinned_ones(package: Path) -> None:
+    tokeniser = package / static_module._TOKENISER
+    assert hashlib.sha256(table(package).read_bytes()).hexdigest() == static_module.TABLE_SHA256
+    assert hashlib.sha256(tokeniser.read_bytes()).hexdigest() in static_module.TOKENISER_SHA256
+
+
+def test_a_copy_of_the_files_gives_the_same_vectors(package: Path) -> None:
+    copy = StaticEmbedder(package=package).embed_query("login form")
+    assert np.array_equal(copy, EMBEDDERS["static"].embed_query("login form"))
+
+
+@pytest.mark.parametrize("file", [static_module._TABLE, static_module._TOKENISER])
+@pytest.mark.parametrize("place", [20, -1])
+def test_a_flipped_byte_is_noticed(package: Path, file: Path, place: int) -> None:
+    data = bytearray((package / file).read_bytes())
+    data[place] ^= 1
+    (package / file).write_bytes(data)
+    with pytest.raises(EmbedderOff, match="SHA-256 differs") as caught:
+        StaticEmbedder(package=package).embed_query("anything")
+    assert caught.value.where == str(package / file)
+    assert "pip install" in str(caught.value)
+
+
+def test_a_missing_file_says_what_to_do(package: Path) -> None:
+    table(package).unlink()
+    with pytest.raises(EmbedderOff, match="cannot be read") as caught:
+        StaticEmbedder(package=package).embed_passages(["anything"])
+    assert "pip install" in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_says_what_to_do(package: Path) -> None:
+    table(package).unlink()
+    table(package).mkdir()
+    with pytest.raises(EmbedderOff, match="cannot be read") as caught:
+        StaticEmbedder(package=package).embed_query("anything")
+    assert "pip install" in str(caught.value)
+
+
+def test_a_missing_package_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static_module, "find_spec", lambda name: None)
+    with pytest.raises(EmbedderOff, match="not installed") as caught:
+        StaticEmbedder().embed_query("anything")
+    assert "pip install wordllama" in str(caught.value)
+
+
+def test_an_embedder_that_was_off_works_when_the_files_are_back(package: Path) -> None:
+    away = table(package).rename(package / "away")
+    embedder = StaticEmbedder(package=package)
+    with pytest.raises(EmbedderOff):
+        embedder.embed_query("anything")
+    away.rename(table(package))
+    assert embedder.embed_query("anything").any()
+
+
+def test_the_hash_is_checked_once_and_a_stamp_remembers_it(package: Path, tmp_path: Path) -> None:
+    stamps = tmp_path / "home" / "cache"
+    StaticEmbedder(package=package, stamp_folder=stamps).embed_query("first")
+    written = {file.name: file.stat().st_mtime_ns for file in stamps.iterdir()}
+    assert len(written) == 2
+    # The same size and time: with the stamp nobody looks into the file again.
+    stat = table(package).stat()
+    data = bytearray(table(package).read_bytes())
+    data[-1] ^= 1
+    table(package).write_bytes(data)
+    os.utime(table(package), ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    StaticEmbedder(package=package, stamp_folder=stamps).embed_query("second")
+    assert {file.name: file.stat().st_mtime_ns for file in stamps.iterdir()} == written
+    # Without it the damage is seen.
+    with pytest.raises(EmbedderOff):
+        StaticEmbedder(package=package).embed_query("third")
+
+
+def test_a_changed_file_is_checked_again_in_spite_of_the_stamp(
+    package: Path, tmp_path: Path
+) -> None:
+    stamps = tmp_path / "stamps"
+    StaticEmbedder(package=package, stamp_folder=stamps).embed_query("first")
+    with table(package).open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(EmbedderOff, match="SHA-256 differs"):
+        StaticEmbedder(package=package, stamp_folder=stamps).embed_query("second")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe\x00garbage", b"x" * 100_000])
+def test_a_damaged_stamp_only_means_another_check(
+    package: Path, tmp_path: Path, damage: bytes
+) -> None:
+    stamps = tmp_path / "stamps"
+    StaticEmbedder(package=package, stamp_folder=stamps).embed_query("first")
+    right = {file: file.read_bytes() for file in stamps.iterdir()}
+    for file in right:
+        file.write_bytes(damage)
+    assert StaticEmbedder(package=package, stamp_folder=stamps).embed_query("second").any()
+    assert {file: file.read_bytes() for file in stamps.iterdir()} == right
+
+
+def test_a_stamp_that_cannot_be_kept_does_no_harm(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    embedder = StaticEmbedder(package=package, stamp_folder=tmp_path / "file" / "cache")
+    assert embedder.embed_query("anything").any()
+
+
+def test_the_package_that_holds_the_table_is_never_imported() -> None:
+    script = """
+    import sys
+    from ralph.index.static import StaticEmbedder
+    assert StaticEmbedder().embed_query("login form").any()
+    print(*[name for name in sys.modules if name.partition(".")[0] == "wordllama"])
+    """
+    assert run_child(script) == [""]
+
+
+def test_nothing_heavy_is_loaded_before_the_first_text() -> None:
+    script = """
+    import sys
+    from ralph.index.static import StaticEmbedder
+    embedder = StaticEmbedder()
+    embedder.identity, embedder.dims
+    print(*[name for name in ("numpy", "tokenizers") if name in sys.modules])
+    """
+    assert run_child(script) == [""]

@@ -1,0 +1,152 @@
+"""A checklist or a YAML document becomes a plan, and does so only once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ralph.errors import BadInput
+from ralph.plan.document import BadPlan
+from ralph.plan.intake import import_plan
+from ralph.plan.store import Plan
+
+CHECKLIST = """\
+# Our product
+
+A title with some words and no task.
+
+## User login
+
+Users log in with e-mail
+and password.
+
+### Architecture
+Sessions in a cookie.
+
+### Dependencies
+- Postgres
+
+### Tasks
+- [ ] Build the login form (discipline: frontend) (priority: 1)
+  - shows an error for a bad mail
+    in red
+  - keeps the mail on error
+  - [ ] Validate the address
+  - [x] Choose a library
+- [x] Set up the project
+
+```
+- [ ] not a task, only code
+```
+
+## Payments
+1. [ ] Charge a card
+2. [~] Send a receipt (tags: mail, pdf)
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return Plan(tmp_path)
+
+
+def test_a_checklist_becomes_features_tasks_criteria_and_blockers(plan: Plan) -> None:
+    imported = import_plan(plan, CHECKLIST, name="todo.md")
+    view = plan.load()
+    assert imported.features == ("user-login", "payments")
+    login, payments = view.features
+    assert login.display_name == "User login"
+    assert login.description == "Users log in with e-mail\nand password."
+    assert login.architecture == "Sessions in a cookie."
+    assert login.dependencies == ("Postgres",)
+    assert payments.description is None
+    by_title = {task.title: task for task in view.tasks}
+    assert list(by_title) == [
+        "Validate the address",
+        "Choose a library",
+        "Build the login form",
+        "Set up the project",
+        "Charge a card",
+        "Send a receipt",
+    ]
+    form = by_title["Build the login form"]
+    assert (form.discipline, form.priority, form.status) == ("frontend", 1, "pending")
+    assert form.acceptance_criteria == (
+        "shows an error for a bad mail in red",
+        "keeps the mail on error",
+    )
+    assert form.blocked_by == (1, 2)
+    assert by_title["Choose a library"].status == "done"
+    assert by_title["Choose a library"].completed is not None
+    assert by_title["Send a receipt"].status == "in_progress"
+    assert by_title["Send a receipt"].tags == ("mail", "pdf")
+
+
+def test_importing_twice_adds_nothing(plan: Plan) -> None:
+    import_plan(plan, CHECKLIST, name="todo.md")
+    before = (plan.raw("features"), plan.raw("tasks"))
+    again = import_plan(plan, CHECKLIST, name="todo.md")
+    assert (again.features, again.tasks, again.known_tasks) == ((), (), 6)
+    assert (plan.raw("features"), plan.raw("tasks")) == before
+
+
+def test_a_task_added_to_the_list_later_is_the_only_one_imported(plan: Plan) -> None:
+    import_plan(plan, CHECKLIST, name="todo.md")
+    again = import_plan(plan, CHECKLIST + "3. [ ] Refund a card\n", name="todo.md")
+    assert len(again.tasks) == 1
+    assert plan.task(again.tasks[0]).title == "Refund a card"
+
+
+def test_yaml_may_nest_tasks_and_name_blockers_by_title(plan: Plan) -> None:
+    text = """\
+features:
+  - name: auth
+    description: Log in.
+    tasks:
+      - Build form
+      - title: Write docs
+        blocked_by: [Build form]
+        comments: [kept out]
+tasks:
+  - {feature: pay, title: Charge}
+disciplines:
+  - {name: docs, system_prompt: Write well.}
+"""
+    imported = import_plan(plan, text, name="plan.yaml")
+    assert imported.features == ("auth", "pay")
+    assert imported.disciplines == ("docs",)
+    assert [(t.id, t.title, t.blocked_by) for t in plan.load().tasks] == [
+        (1, "Build form", ()),
+        (2, "Write docs", (1,)),
+        (3, "Charge", ()),
+    ]
+    assert import_plan(plan, text, name="plan.yaml").tasks == ()
+
+
+def test_tasks_under_no_heading_need_a_feature(plan: Plan) -> None:
+    with pytest.raises(BadInput, match="under no heading"):
+        import_plan(plan, "- [ ] Do it\n", name="x.md")
+    assert import_plan(plan, "- [ ] Do it\n", name="x.md", feature="auth").features == ("auth",)
+
+
+def test_what_holds_no_plan_is_refused_with_what_to_write(plan: Plan) -> None:
+    with pytest.raises(BadInput, match=r"x\.md: no task was found. Write `# Feature`"):
+        import_plan(plan, "# Just\n\nwords\n", name="x.md")
+    with pytest.raises(BadPlan, match=r"x\.yaml:1:"):
+        import_plan(plan, "features: [", name="x.yaml")
+    with pytest.raises(BadInput, match="none of features"):
+        import_plan(plan, "colour: red\n", name="x.yaml")
+    with pytest.raises(BadInput, match=r"x\.yaml:1:12: .* not a mapping"):
+        import_plan(plan, "features: [auth]", name="x.yaml")
+    assert plan.raw("features") is None
+
+
+def test_a_ring_in_the_document_is_named_and_nothing_is_written(plan: Plan) -> None:
+    text = (
+        "tasks:\n  - {feature: a, title: one, blocked_by: [two]}\n"
+        "  - {feature: a, title: two, blocked_by: [one]}\n"
+    )
+    with pytest.raises(BadInput, match="1 -> 2 -> 1"):
+        import_plan(plan, text, name="x.yaml")
+    assert plan.raw("tasks") is None
