@@ -73,13 +73,13 @@ for line in sys.stdin:
     root, seed, first = json.loads(line)
     worker = os.fork()
     if worker == 0:
+        say(worker=os.getpid())
         try:
             work(root, seed, first)
         except BaseException as error:
             say(failed=repr(error))
         finally:
             os._exit(1)
-    say(worker=worker)
     os.waitpid(worker, 0)
     say(dead=worker)
 """

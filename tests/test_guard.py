@@ -300,6 +300,84 @@ def test_a_planning_run_may_write_everything_but_destroys_nothing(
     assert plan.task(3).title == "Refund"
 
 
+def test_what_a_task_asks_for_is_not_its_agents_to_change(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    replace_in(plan, "tasks", "With validation.", "Nothing at all.")
+    old = "    status: pending\n    comments:"
+    replace_in(plan, "tasks", old, "    acceptance_criteria: [it exists]\n" + old)
+    report = after(guard, before)
+    assert plan.task(1).description == "With validation."
+    assert plan.task(1).acceptance_criteria == ("it exists",)  # a gap may be filled
+    assert [note.what for note in report.restored] == ["`description` of task 1"]
+
+
+@pytest.mark.parametrize(
+    ("written", "stands"),
+    [
+        ("dependencies: [Redis, Postgres]", True),
+        ("dependencies: 7", False),
+        ("knowledge_paths: [docs/auth.md]", True),
+        ("knowledge_paths: [../../etc/passwd]", False),
+        ("context_files: [/etc/passwd]", False),
+        ("display_name: Log in", True),
+        ("display_name: [Log, in]", False),
+        ("last_verified: 99", False),
+        ("removed_learnings: [{words: x}]", False),
+        ("anything_else: {a: 1}", True),
+    ],
+)
+def test_a_field_the_agent_adds_to_its_own_feature_stands_when_it_is_sound(
+    plan: Plan, guard: Guard, before: Snapshot, written: str, stands: bool
+) -> None:
+    replace_in(plan, "features", "    owner: ana\n", f"    owner: ana\n    {written}\n")
+    after(guard, before)
+    assert (written in plan.path("features").read_text()) is stands
+    plan.load()
+
+
+def test_f33_a_persons_context_files_survive_an_agents_list(plan: Plan, guard: Guard) -> None:
+    replace_in(plan, "features", "    owner: ana\n",
+               "    owner: ana\n    context_files:\n      - mine.py\n"
+               "      - {path: auto.py, source: auto}\n")  # fmt: skip
+    before = guard.snapshot()
+    replace_in(plan, "features", "      - mine.py\n      - {path: auto.py, source: auto}\n",
+               "      - agents.py\n")  # fmt: skip
+    after(guard, before)
+    assert [f.path for f in plan.feature("auth").context_files] == ["mine.py", "agents.py"]
+
+
+def test_f2_learnings_an_agent_pours_in_evict_nothing(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    flood = "".join(f"      - thing{i} breaks part{i} of module{i}\n" for i in range(80))
+    replace_in(plan, "features", "      - The users table", flood + "      - The users table")
+    report = after(guard, before)
+    assert len(texts(plan)) == 50
+    assert set(ALL) <= set(texts(plan))
+    assert any("Learnings full - review needed" in note.why for note in report.restored)
+
+
+def test_blockers_and_priorities_the_agent_left_unusable_are_put_back(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    replace_in(plan, "tasks", "    status: pending\n    comments:",
+               "    blocked_by: [1]\n    priority: [x]\n    tags: 3\n    status: pending\n"
+               "    comments:")  # fmt: skip
+    after(guard, before)
+    assert plan.path("tasks").read_text() == TASKS
+
+
+def test_the_report_reads_like_sentences(plan: Plan, guard: Guard, before: Snapshot) -> None:
+    replace_in(plan, "features", "Charge cards.", "Charge wallets.")
+    lines = after(guard, before).lines()
+    assert lines[0] == (
+        "features.yaml: `description` of feature payments restored: "
+        "the agent edited another feature's"
+    )
+    assert lines[1].startswith("what was there before is kept in .ralph/cache/plan/rejected/")
+
+
 # -- what others did stands
 
 
@@ -321,6 +399,18 @@ def test_what_came_through_ralph_stands_when_the_agent_writes_an_old_copy_over_i
     assert plan.task(1).status == "in_progress"
     assert [c.text for c in plan.task(1).comments][-1] == "half way"
     assert plan.task(3).title == "Index"
+
+
+def test_what_ralph_adds_to_a_list_that_the_agent_had_ruined_stands_and_so_does_the_list(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    replace_in(plan, "features", "      - Webhooks need the raw body\n", "      signed.\n")
+    learnings.add(plan, "payments", "Stripe retries for three days")
+    after(guard, before)
+    assert texts(plan, "payments") == [
+        "Webhooks need the raw body",
+        "Stripe retries for three days",
+    ]
 
 
 def test_a_later_status_of_the_agents_own_counts(

@@ -155,6 +155,8 @@ class World:
         how(kind)
 
     def write(self, kind: Kind, text: str) -> None:
+        if text.encode("utf-8", "replace") == self.plan.raw(kind):
+            return  # a write that changes nothing tells nothing
         if kind == "tasks":
             self._follow_status(text)
         self.plan.path(kind).write_bytes(text.encode("utf-8", "replace"))

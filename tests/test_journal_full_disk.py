@@ -13,6 +13,7 @@ from journaling import living, note, run_child
 
 from ralph.journal.jsonl import JsonlJournal
 
+IS_ROOT = sys.platform != "win32" and os.geteuid() == 0
 OWN_MOUNTS = ("unshare", "--map-root-user", "--mount")
 
 
@@ -190,12 +191,12 @@ def test_a_journal_of_another_user_is_read_and_its_writers_are_told(
         journal.path.parent.chmod(0o755)
     assert read == "['a', 'b'] (2, []) True"
     told = "cannot write the journal (Permission denied); nothing was written"
-    if os.geteuid() == 0 or file_mode == 0o444:
+    if IS_ROOT or file_mode == 0o444:
         assert append.startswith(f"JournalError auth.jsonl: {told}")
     assert forget.startswith("JournalError auth.jsonl: cannot write the journal")
-    if os.geteuid() == 0 or folder_mode == 0o555:
+    if IS_ROOT or folder_mode == 0o555:
         assert new.startswith(f"JournalError new.jsonl: {told}")
-    if os.geteuid() == 0:
+    if IS_ROOT:
         assert journal.path.read_bytes() == before
 
 
@@ -204,7 +205,7 @@ def test_a_journal_of_another_user_is_read_and_its_writers_are_told(
 AS_NOBODY = """
 path = Path(sys.argv[1])
 os.chdir(path.parent)
-if os.geteuid() == 0:
+if IS_ROOT:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)

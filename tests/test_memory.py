@@ -18,6 +18,7 @@ from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.kinds.iteration import Decision, ErrorSeen, FileTouched, Iteration
 from ralph.memories.feature import FeatureMemory
+from ralph.memories.keeping import import_lines
 from ralph.memories.ralph import Ralph
 from ralph.record import Source
 
@@ -401,6 +402,27 @@ def test_any_other_name_works_and_stays_inside_the_folder(
     assert memory.search(QUESTION)[0].record.feature == name
     everywhere = {f.parent for f in project.parent.rglob("*.jsonl")}
     assert everywhere == {project / ".ralph" / "db" / "memory"}
+
+
+# -- bringing in
+
+
+def test_an_import_steps_over_what_is_no_record_of_ours_and_keeps_the_rest(
+    memory: Ralph, auth: FeatureMemory, project: Path
+) -> None:
+    auth.remember(made("login form validation", session_id="1"))
+    journal = project / ".ralph" / "db" / "memory" / "auth.jsonl"
+    lines = [
+        b'{"v":1,"kind":"learning","id":"x","number":1,"at":"2026-01-01T00:00:00Z","body":[]}',
+        b"nonsense",
+        *journal.read_bytes().splitlines(),
+    ]
+    came = import_lines(memory, lines, name="there.jsonl")
+    assert (came.added, came.known) == (0, 1)
+    assert [(complaint.file, complaint.line) for complaint in came.complaints] == [
+        ("there.jsonl", 1),
+        ("there.jsonl", 2),
+    ]
 
 
 # -- limits

@@ -286,6 +286,22 @@ def test_bad_values_of_a_task_are_refused(plan: Plan) -> None:
         tasks.update_task(plan, 1, {"title": None})
 
 
+def test_a_task_without_its_title_is_not_written_to_but_named_with_its_place(plan: Plan) -> None:
+    text = "tasks:\n  - {id: 1, feature: auth}\n"
+    write(plan, "tasks", text)
+    with pytest.raises(BadPlan, match=r"tasks\.yaml:2:5: task 1 has no `title`"):
+        tasks.update_task(plan, 1, {"status": "done"})
+    assert text_of(plan, "tasks") == text
+
+
+def test_a_broken_file_does_not_hinder_a_change_in_another_one(plan: Plan) -> None:
+    features.create_feature(plan, "auth")
+    write(plan, "tasks", "tasks: [")
+    assert features.update_feature(plan, "auth", {"description": "d"}).description == "d"
+    with pytest.raises(BadPlan, match=r"tasks\.yaml:1:9"):
+        tasks.update_task(plan, 1, comment="x")
+
+
 def test_a_task_that_others_wait_for_is_not_deleted(plan: Plan) -> None:
     features.create_feature(plan, "auth")
     tasks.create_task(plan, "auth", "a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -56,6 +57,13 @@ def _with_ralph(path: str) -> str:
     if own is not None and shutil.which("ralph", path=os.pathsep.join(folders)) != own:
         folders.insert(0, ours)
     return os.pathsep.join(folders)
+
+
+def own_command(environ: Mapping[str, str]) -> str:
+    """How a program in this environment calls Ralph: by its name where that is found."""
+    if shutil.which("ralph", path=environ.get("PATH")):
+        return "ralph"
+    return f"{shlex.quote(sys.executable)} -m ralph"
 
 
 def _folded(name: str) -> str:

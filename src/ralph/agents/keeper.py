@@ -85,13 +85,13 @@ def _wait(
 
 def _end_agent(agent: subprocess.Popen[bytes], grace_s: float, family: _Family) -> None:
     """Ask first: an agent that is asked ends its own children and writes its last lines."""
-    family.look()
+    family.look(anyway=True)
     with contextlib.suppress(ProcessLookupError):
         agent.terminate()
     try:
         agent.wait(grace_s)
     except subprocess.TimeoutExpired:
-        family.look()
+        family.look(anyway=True)
         with contextlib.suppress(ProcessLookupError):
             agent.kill()
         agent.wait()
@@ -111,9 +111,9 @@ class _Family:
         self._seen: dict[int, str] = {}
         self._next_look = 0.0
 
-    def look(self) -> None:
+    def look(self, *, anyway: bool = False) -> None:
         """Remember who is there now, where orphans would be lost otherwise."""
-        if not self._adopts and time.monotonic() >= self._next_look:
+        if not self._adopts and (anyway or time.monotonic() >= self._next_look):
             self._next_look = time.monotonic() + _LOOK_S
             table = _table()
             self._seen = {pid: table[pid][2] for pid in self._known(table)}

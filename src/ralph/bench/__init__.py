@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-BENCHES = {"speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record"}
+BENCHES = {
+    "speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record",
+    "loop": "what an iteration costs beside its agent",
+}
 
 
 def main(name: str | None, args: Sequence[str]) -> int:
@@ -22,6 +25,7 @@ def main(name: str | None, args: Sequence[str]) -> int:
         return 0
     if name not in BENCHES:
         raise BadInput(f"there is no bench {name!r}", todo=f"There is: {', '.join(BENCHES)}.")
-    from ralph.bench import speed
+    from importlib import import_module
 
-    return speed.main(args)
+    code: int = import_module(f"ralph.bench.{name}").main(args)
+    return code

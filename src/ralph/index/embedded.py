@@ -49,12 +49,13 @@ class Index:
         afresh: bool = False,
         progress: Progress | None = None,
         lock_timeout_s: float | None = None,
+        changed: bool = False,
     ) -> Synced:
-        """Bring one collection up to its journal."""
+        """Bring one collection up to its journal; `changed`: there surely is something to do."""
         patience_s = self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
 
         def work() -> Synced:
-            if not afresh and is_current(self.store, target):
+            if not (afresh or changed) and is_current(self.store, target):
                 return Synced(complete=True)
             with self._lockable():
                 return sync(

@@ -36,6 +36,7 @@ SCHEMA = 1
 FILE_NAME = f"index-v{SCHEMA}.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
 # In the file itself, so that whoever comes after a crash still cleans up.
+_LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
 _SOILED, _CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
 _encode = msgspec.json.Encoder().encode
 
@@ -102,8 +103,8 @@ class SqliteStore:
         position: str,
         restart: bool,
         done: bool,
-    ) -> None:
-        """Index one batch and move the position, all or nothing.
+    ) -> int:
+        """Index one batch and move the position, all or nothing; how many were forgotten.
 
         `restart` begins a sweep: what the journal no longer has when `done` comes is dropped.
         `seen` are records the collection has already, met again by the sweep.
@@ -137,6 +138,7 @@ class SqliteStore:
                 _remove(connection, n, "sweep < ?", sweep)
                 connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
             connection.execute("UPDATE collection SET position = ? WHERE id = ?", (position, n))
+        return removed
 
     def fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Give vectors to passages that waited for the embedder."""
@@ -194,6 +196,12 @@ class SqliteStore:
                 )
             connection.execute(_CLEAN)
 
+    def compact(self) -> None:
+        """Give back the space of a dropped generation, unless somebody is in the way."""
+        with contextlib.suppress(IndexOff), self._using() as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def check(self) -> list[str]:
         """What SQLite itself finds wrong with the file."""
         with self._using() as connection:
@@ -205,12 +213,6 @@ class SqliteStore:
         for connection, lock in list(self._opened.items()):
             with lock:
                 self._close(connection)
-
-    def delete(self) -> None:
-        """Remove the file and what SQLite keeps beside it."""
-        self.close()
-        for side in SIDE_FILES:
-            self.path.with_name(self.path.name + side).unlink(missing_ok=True)
 
     def set_aside(self, suffix: str) -> Path:
         """Move the file out of the way, so that a new one can be built."""
@@ -257,7 +259,10 @@ class SqliteStore:
             self._opened[connection] = lock
             self._local.inode = self._inode()
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA secure_delete = ON")
+            # Forgotten content is wiped by `scrub`; zeroing every page of a dropped generation
+            # would only make rebuilds slow.
+            connection.execute("PRAGMA secure_delete = FAST")
+            connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_IDLE_LOG_BYTES}")
             self._use_wal(connection)
             connection.execute(META)
         if self._matrices[0] != self._local.inode:

@@ -92,11 +92,7 @@ def sync(
     """
     try:
         with disk.locked(lock, timeout_s=lock_timeout_s):
-            synced = _Run(store, target, budget_s, progress).go(afresh=afresh)
-            if store.soiled():
-                with contextlib.suppress(IndexOff):  # a long reader: the next sync tries again
-                    store.scrub()
-            return synced
+            return _Run(store, target, budget_s, progress).go(afresh=afresh)
     except disk.Busy:
         return Synced(complete=is_current(store, target))
 
@@ -116,21 +112,33 @@ class _Run:
         self._reusable: dict[bytes, bytes] = {}
         self._embedder_off: str | None = None
         self._written = 0
+        # Whether passages wait for vectors, and whether forgotten bytes may be in the file.
+        self._waiting = self._soiled = False
 
     def go(self, *, afresh: bool) -> Synced:
-        collection = self._choose(afresh=afresh)
+        with self._store.reading() as view:
+            live, building = view.generations(self._target.name)
+            self._soiled = view.soiled()
+            self._waiting = live is not None and bool(view.waiting(live, 1))
+        collection = self._choose(live, building, afresh=afresh)
         complete = self._follow(collection)
         if complete and not collection.live:
             self._store.replace_live(collection)
-        if complete:
+            self._soiled = self._soiled or self._store.soiled()
+            self._store.compact()
+        if complete and self._waiting:
             complete = self._embed_waiting()
+        if self._soiled:
+            with contextlib.suppress(IndexOff):  # a long reader: the next sync tries again
+                self._store.scrub()
         return Synced(complete, not collection.live, self._written, self._embedder_off)
 
-    def _choose(self, *, afresh: bool) -> Collection:
+    def _choose(
+        self, live: Collection | None, building: Collection | None, *, afresh: bool
+    ) -> Collection:
         """The generation to work on: the live one if it fits, else one built beside it."""
         target, store = self._target, self._store
         manifest = target.manifest()
-        live, building = store.generations(target.name)
         if building and building.manifest == manifest and not afresh:
             return self._with_old_vectors(building, live)
         if live and live.manifest == manifest and not afresh:
@@ -173,7 +181,7 @@ class _Run:
                 ):
                     fresh.setdefault(key, record)
         rows = self._rows(list(fresh.values()))
-        self._store.write(
+        removed = self._store.write(
             collection,
             rows,
             forget=gone,
@@ -183,6 +191,8 @@ class _Run:
             done=batch.done,
         )
         self._written += len(rows)
+        self._soiled = self._soiled or removed > 0
+        self._waiting = self._waiting or any(None in row.vectors for row in rows)
         self._progress(self._written + len(seen))
 
     def _rows(self, records: Sequence[Record]) -> list[Row]:

@@ -34,9 +34,10 @@ class Known:
 
     def add(self, record: Record) -> None:
         """Know one more record."""
-        if not self.has(record):
-            places = self._places.get(record.digest, ())
-            self._places[record.digest] = (*places, (record.id, record.number))
+        digest = record.digest
+        places = self._places.get(digest, ())
+        if all(known != record.id for known, _ in places):
+            self._places[digest] = (*places, (record.id, record.number))
         self.last_number = max(self.last_number, record.number)
 
     def bury(self, stone: Tombstone) -> None:

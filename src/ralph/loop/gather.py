@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ralph.agents.environment import agent_environment, own_command
 from ralph.config import Settings
 from ralph.errors import BadRecord
 from ralph.kinds.iteration import KIND, Iteration, from_record
@@ -39,7 +40,12 @@ def prompt_limits(settings: Settings) -> Limits:
 
 
 def gather(
-    ralph: Ralph, plan: Plan, task: Task, *, memory_on: bool, history: History | None = None
+    ralph: Ralph,
+    plan: Plan,
+    task: Task,
+    *,
+    memory_on: bool,
+    history: History | None = None,
 ) -> Facts:
     """Everything known about a task now; files that vanished are taken out of the plan (F4)."""
     view = plan.load()
@@ -67,6 +73,7 @@ def gather(
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
+        ralph=own_command(agent_environment(also=settings.agent_env)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from ralph.agents.environment import agent_environment
 from ralph.agents.known import Call, agent_command, found_command
 from ralph.agents.process import AgentProcess, Ended
-from ralph.capture import Captured
+from ralph.capture import Captured, Live
 from ralph.errors import BadInput, NotFound
 from ralph.kinds.iteration import Iteration, Outcome
 from ralph.loop.config_files import mcp_servers, write_mcp_config
@@ -93,7 +94,13 @@ class Iterating:
         return self._run(task, prompt, review=True)
 
     def _gather(self, task: Task) -> Facts:
-        return gather(self.ralph, self.plan, task, memory_on=self._memory_on, history=self.history)
+        return gather(
+            self.ralph,
+            self.plan,
+            task,
+            memory_on=self._memory_on,
+            history=self.history,
+        )
 
     def recover(self, claim: Callable[[str], bool]) -> list[Iteration]:
         """Finish what a loop that was killed left behind; nothing is lost or doubled."""
@@ -177,7 +184,7 @@ class Iterating:
         snapshot: Snapshot,
     ) -> tuple[Output, Ended]:
         output = self._output(folder, self._agent, prompt.text)
-        shown: tuple[object, ...] = ()
+        shown = Live()
         observed = time.monotonic()
 
         def tick() -> bool:
@@ -188,11 +195,9 @@ class Iterating:
             if time.monotonic() - observed >= _OBSERVE_EVERY_S:
                 observed = time.monotonic()
                 self._guard.observe(snapshot)
-            live = output.capture.live
-            facts = (live.last_tool, live.last_target, live.tool_uses, live.cost_usd, live.waiting)
-            if facts != shown:
-                shown = facts
-                self.tell("doing", **msgspec.structs.asdict(live))
+            if output.capture.live != shown:
+                shown = copy(output.capture.live)
+                self.tell("doing", **msgspec.structs.asdict(shown))
             return not self._stopping()
 
         with AgentProcess(

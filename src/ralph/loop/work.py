@@ -127,8 +127,16 @@ class Runs:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with disk.locked(self._folder / _FOLDER_LOCK, timeout_s=_FOLDER_TIMEOUT_S):
-            yield
+        lock = self._folder / _FOLDER_LOCK
+        try:
+            with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S):
+                yield
+        except disk.Busy:
+            raise RalphError(
+                f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
+                where=str(lock),
+                todo="Try again; if it stays so, end the process that hangs.",
+            ) from None
 
 
 def plan_hash(plan: Plan, feature: str) -> str:

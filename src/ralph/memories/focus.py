@@ -10,11 +10,11 @@ from ralph.journal.folder import check_name
 from ralph.memories.project import Project
 
 
-class Focus(msgspec.Struct, frozen=True):
+class Focus(msgspec.Struct, frozen=True, omit_defaults=True):
     """A feature, and perhaps one of its tasks."""
 
     feature: str
-    task_id: str | None = None
+    task_id: int | str | None = None
 
 
 def set_focus(project: Project, focus: Focus) -> None:
@@ -28,13 +28,15 @@ def read_focus(project: Project) -> Focus | None:
     """What the work belongs to, or None when nobody said."""
     file = project.cache / "focus.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Focus)
+        focus = msgspec.json.decode(file.read_bytes(), type=Focus)
+        check_name(focus.feature)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, BadInput) as error:
         raise BadInput(
             f"the focus cannot be read ({error})", where=str(file), todo="Run: ralph focus --clear"
         ) from None
+    return focus
 
 
 def clear_focus(project: Project) -> None:

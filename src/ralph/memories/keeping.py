@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.kinds.iteration import from_record
 from ralph.record import Complaint, Record, Tombstone, utc
@@ -145,7 +145,10 @@ def _read(raw: bytes) -> tuple[str, Record | Tombstone]:
 
 def _stream_of(entry: Record | Tombstone) -> str:
     if isinstance(entry, Record):
-        feature = from_record(entry).feature
+        try:
+            feature = from_record(entry).feature
+        except BadRecord as error:
+            raise Unreadable(error.what) from None
         if feature:
             return feature
     raise Unreadable("does not say which feature it belongs to")

@@ -67,7 +67,8 @@ class Place:
     def sync_soon(self, target: Target) -> None:
         """Index within the budget. The journal has the record already, so trouble is only told."""
         try:
-            synced = self.index.sync(target, budget_s=self.settings.remember_budget_s)
+            budget_s = self.settings.remember_budget_s
+            synced = self.index.sync(target, budget_s=budget_s, changed=True)
         except MemoryOff as error:
             self._tell(f"not indexed yet: {error}")
         else:

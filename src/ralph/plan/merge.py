@@ -35,8 +35,8 @@ class Everything:
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
         self.touched.add((key, field))
-        if field in _LISTS and all(isinstance(x, list | None) for x in (was, now, kept)):
-            return list_change(was or [], now or [], kept or []) or None
+        if field in _LISTS and isinstance(now, list | str | None):
+            return list_change(_items(was), _items(now), _items(kept)) or None
         return now
 
     def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
@@ -81,6 +81,13 @@ def list_change(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
         elif key in places and not same(before[key], item):
             result[places[key]] = copied(item)
     return result
+
+
+def _items(value: Any) -> list[Any]:
+    """What a list should be, whatever somebody left in its place."""
+    if isinstance(value, list):
+        return value
+    return [value] if isinstance(value, str) else []
 
 
 def _fields(key: str, old: Data, new: Data, have: Data, decide: Decision) -> Data:

@@ -7,8 +7,8 @@ from typing import Any
 
 from ralph.errors import BadInput
 from ralph.plan import patch as p
-from ralph.plan.document import Data
-from ralph.plan.entities import add, entities, find, remove
+from ralph.plan.document import BadPlan, Data
+from ralph.plan.entities import add, entities, find, path_of, remove
 from ralph.plan.patch import Patch
 from ralph.plan.store import Plan
 from ralph.plan.values import (
@@ -74,6 +74,7 @@ def update_task(
         entry.setdefault("id", task_id)
         if given.get("feature") is not None:
             plan.find(data["features"], "features", given["feature"])
+        _refuse_ruined(plan, entry, task_id)
         before = entry.get("status", "pending")
         patch_task(data["tasks"], entry, given, plan)
         at = plan.now()
@@ -179,6 +180,18 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
         else:
             new = p.text(name, value, limits.text if name == "description" else limits.title)
         p.apply(entry, name, new)
+
+
+def _refuse_ruined(plan: Plan, entry: Data, task_id: TaskId) -> None:
+    """A task that cannot be read must not be written either: what is wrong comes first."""
+    for name in ("feature", "title"):
+        if not isinstance(entry.get(name), str | int) or not str(entry[name]).strip():
+            document = plan.document("tasks")
+            raise BadPlan(
+                f"task {task_id} has no `{name}`",
+                where=document.where(path_of(document.data, "tasks", task_id)),
+                todo=f"Give it its `{name}` back.",
+            )
 
 
 def _status(value: object) -> str:

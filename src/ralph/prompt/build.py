@@ -18,6 +18,7 @@ _NOTHING = "(not written down yet)"
 _ATTEMPT_CHARS = 400
 _ERROR_CHARS = 200
 _COMMENTS = 5
+_SAMPLE_CHARS = 50_000
 _THIN = (
     "Note: the description of this feature is too short to work from (insufficient_context). "
     'Enrich it: `{ralph} feature update {name} --description "..."`.\n'
@@ -166,16 +167,16 @@ def _knowledge(files: Sequence[KnowledgeFile], limits: Limits) -> str:
     """Whole files while they are small; then their beginnings; then only their names (F12)."""
     if not files:
         return ""
-    shown = [_knowledge_file(file, limits) for file in files]
-    text = "\n\n".join(shown)
+    sizes = [_tokens(file.text) for file in files]
+    sized = list(zip(files, sizes, strict=True))
+    text = "\n\n".join(_knowledge_file(file, tokens, limits) for file, tokens in sized)
     if estimate_tokens(text) > limits.knowledge_all:
-        names = [f"- {file.path} ({estimate_tokens(file.text)} tokens)" for file in files]
+        names = [f"- {file.path} ({tokens} tokens)" for file, tokens in sized]
         text = "Too long to show here; open those you need:\n" + "\n".join(names)
     return render("knowledge", files=text)
 
 
-def _knowledge_file(file: KnowledgeFile, limits: Limits) -> str:
-    tokens = estimate_tokens(file.text)
+def _knowledge_file(file: KnowledgeFile, tokens: int, limits: Limits) -> str:
     if tokens <= limits.knowledge_file:
         return f"## {file.path}\n{file.text.strip()}"
     beginning = first_tokens(file.text, limits.knowledge_excerpt)
@@ -183,3 +184,10 @@ def _knowledge_file(file: KnowledgeFile, limits: Limits) -> str:
         f"## {file.path} (the first {limits.knowledge_excerpt} of {tokens} tokens)\n{beginning}\n"
         f"[...] The rest is in {file.path}."
     )
+
+
+def _tokens(text: str) -> int:
+    """How long a file is; of one that is far too long, by its beginning."""
+    if len(text) <= _SAMPLE_CHARS:
+        return estimate_tokens(text)
+    return estimate_tokens(text[:_SAMPLE_CHARS]) * len(text) // _SAMPLE_CHARS

@@ -44,7 +44,9 @@ def search_plainly(
                 mixed=value,
                 score=value,
             )
-            found.append(Found(record, stream, value, relevance(value), why(evidence, question.text), parts))
+            found.append(
+                Found(record, stream, value, relevance(value), why(evidence, question.text), parts)
+            )
     found.sort(key=lambda hit: (-hit.score, hit.record.id))
     best = {(hit.record.id, hit.record.digest): hit for hit in reversed(found)}
     return sorted(best.values(), key=lambda hit: (-hit.score, hit.record.id))[: question.limit]

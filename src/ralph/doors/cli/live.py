@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from ralph.doors.cli.page import Page, excerpt, is_terminal, one_line
+from ralph.doors.cli.answers import styled
+from ralph.doors.cli.page import Page, count, excerpt, is_terminal, one_line, one_span
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
 
     from ralph.loop.events import Event, Listener
 
-_OUTCOME_STYLES = {
-    "success": "green",
-    "partial": "yellow",
-    "failure": "red",
-    "timeout": "red",
-    "rate_limited": "yellow",
-}
+_TITLE_CHARS = 60
 _SUMMARY_CHARS = 160
+_LEARNING_CHARS = 300
+_ERRORS_SHOWN = 3
+_REFRESHES_A_SECOND = 5
 
 
 def json_listener(event: Event) -> None:
-    """Each event as one line of JSON."""
+    """Each event as one line of JSON, readable in whatever encoding stdout has."""
     plain = {"event": event.event, "at": event.at, **event.facts}
-    sys.stdout.write(msgspec.json.encode(plain).decode() + "\n")
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    # A lone surrogate, or what a terminal would obey, must not come out as it is.
+    text = json.dumps(plain, ensure_ascii=ascii_only)
+    if not text.isprintable():
+        text = json.dumps(plain)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 @contextlib.contextmanager
-def shown() -> Iterator[Listener]:
-    """A listener for a person; on a terminal the last line says what the agent does now."""
-    screen = _Screen()
+def shown(stopping: Callable[[], bool] = lambda: False, *, root: str = "") -> Iterator[Listener]:
+    """A listener for a person; on a terminal the last line says what the agent does now.
+
+    Once `stopping`, it says that instead. Paths are shown relative to the `root`.
+    """
+    screen = _Screen(stopping, root)
     try:
         yield screen.hear
     finally:
@@ -45,74 +52,81 @@ def shown() -> Iterator[Listener]:
 
 
 class _Screen:
-    def __init__(self) -> None:
+    def __init__(self, stopping: Callable[[], bool], root: str) -> None:
         self._page = Page()
-        self._status: Status | None = None
-        self._title = ""
-        self._began = 0.0
+        self._stopping = stopping
+        self._root = root
+        self._moving: _Moving | None = None
+        self._live: Live | None = None
 
     def hear(self, event: Event) -> None:
-        """Show one event."""
-        name = f"_{event.event}"
-        getattr(self, name)(event.facts)
+        """Show one event; the moving line makes room for what stays."""
+        if event.event != "doing":
+            self.rest()
+        show: Callable[[dict[str, Any]], None] = getattr(self, f"_{event.event}")
+        show(event.facts)
         sys.stdout.flush()
 
     def rest(self) -> None:
         """Take the moving line away."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = self._moving = None
+
+    def _move(self, moving: _Moving) -> None:
+        if not is_terminal(sys.stderr):
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        self._moving = moving
+        self._live = Live(
+            moving,
+            console=Console(stderr=True, markup=False, highlight=False, emoji=False),
+            refresh_per_second=_REFRESHES_A_SECOND,
+            transient=True,
+            # What is written meanwhile to stderr goes above the line, to stdout where it belongs.
+            redirect_stdout=False,
+        )
+        self._live.start()
 
     def _memory(self, facts: dict[str, Any]) -> None:
         self._page.line((facts["line"], "bold" if facts["available"] else "yellow"))
 
     def _recovered(self, facts: dict[str, Any]) -> None:
-        self._page.line(
-            f"Recorded {facts['iterations']} unfinished iteration(s) of an earlier run."
-        )
+        what = count(facts["iterations"], "unfinished iteration")
+        self._page.line(f"Recorded {what} of an earlier run.")
 
     def _started(self, facts: dict[str, Any]) -> None:
         task = "review" if facts["review"] else f"task {facts['task_id']}"
-        self._title = f"{facts['feature']}, {task}: {excerpt(facts['title'], 60)}"
-        self._began = time.monotonic()
-        self._page.line(
-            ("> ", "bold"), self._title, (f"  ({facts['prompt_tokens']} tokens)", "dim")
-        )
-        if is_terminal(sys.stderr):
-            from rich.console import Console
-
-            self._status = Console(stderr=True, markup=False).status("starting the agent")
-            self._status.start()
+        title = f"{facts['feature']}, {task}: {excerpt(facts['title'], _TITLE_CHARS)}"
+        tokens = f"  ({facts['prompt_tokens']} tokens)"
+        self._page.line(("> ", "bold"), (title, "bold"), (tokens, "dim"))
+        self._move(_Moving("the agent starts", self._stopping))
 
     def _doing(self, facts: dict[str, Any]) -> None:
-        if self._status is None:
-            return
-        parts = [f"{time.monotonic() - self._began:.0f} s"]
-        if facts["last_tool"]:
-            parts.append(f"{facts['last_tool']} {facts['last_target'] or ''}".strip())
-        if facts["cost_usd"]:
-            parts.append(f"{facts['cost_usd']:.2f} USD")
-        if facts["waiting"]:
-            parts.append(str(facts["waiting"]))
-        self._status.update(one_line(", ".join(parts)))
+        if self._moving is not None:
+            self._moving.text = _doing_line(facts, self._root)
 
     def _ended(self, facts: dict[str, Any]) -> None:
-        self.rest()
-        style = _OUTCOME_STYLES.get(facts["outcome"], "")
-        cost = f", {facts['cost_usd']:.4f} USD" if facts["cost_usd"] else ""
-        seconds = (facts["duration_ms"] or 0) / 1000
-        self._page.line(
-            (facts["outcome"], style),
-            f"  iteration {facts['iteration']}, {seconds:.1f} s{cost}",
-            indent=2,
-        )
+        parts = [f"iteration {facts['iteration']}", _seconds((facts["duration_ms"] or 0) / 1000)]
+        if facts["cost_usd"]:
+            parts.append(_usd(facts["cost_usd"]))
+        self._page.line(styled(facts["outcome"]), f"  {', '.join(parts)}", indent=2)
         if facts["summary"]:
             self._page.line(excerpt(facts["summary"], _SUMMARY_CHARS), indent=2)
-        for message in facts["errors"][:3]:
+        errors = facts["errors"]
+        for message in errors[:_ERRORS_SHOWN]:
             self._page.line(("error: ", "red"), excerpt(message, _SUMMARY_CHARS), indent=2)
+        if more := len(errors[_ERRORS_SHOWN:]):
+            self._page.line((f"and {count(more, 'more error')}", "dim"), indent=2)
         for what, names in (("denied", facts["denied"]), ("MCP failed", facts["mcp_failed"])):
             if names:
-                self._page.line((f"{what}: ", "yellow"), ", ".join(names), indent=2)
+                told = ", ".join(dict.fromkeys(names))
+                self._page.line((f"{what}: ", "yellow"), told, indent=2)
+        if left := facts["left_behind"]:
+            what = count(left, "process", "processes")
+            self._page.line((f"ended {what} that the agent had left behind", "yellow"), indent=2)
 
     def _repaired(self, facts: dict[str, Any]) -> None:
         for line in facts["lines"]:
@@ -120,7 +134,7 @@ class _Screen:
 
     def _learned(self, facts: dict[str, Any]) -> None:
         for text in facts["learnings"]:
-            self._page.line(("learned: ", "cyan"), text, indent=2)
+            self._page.line(("learned: ", "cyan"), excerpt(text, _LEARNING_CHARS), indent=2)
         for path in facts["context_files"]:
             self._page.line(("context file: ", "cyan"), path, indent=2)
         if facts["refused"]:
@@ -128,14 +142,58 @@ class _Screen:
 
     def _waiting(self, facts: dict[str, Any]) -> None:
         until = f", until {facts['until']}" if facts["until"] else ""
-        self._page.line(
-            (f"Rate limit: waiting {facts['seconds']:.0f} s{until}", "yellow"), indent=2
-        )
+        told = f"rate limit: waiting {_seconds(facts['seconds'])}{until}"
+        self._page.line((told, "yellow"), indent=2)
+        self._move(_Moving("the provider's limit", self._stopping))
 
     def _stopped(self, facts: dict[str, Any]) -> None:
-        self.rest()
-        counts = ", ".join(f"{n} {name}" for name, n in sorted(facts["outcomes"].items()))
-        cost = f", {facts['cost_usd']:.4f} USD" if facts["cost_usd"] else ""
-        self._page.line(
-            ("Stopped: ", "bold"), facts["detail"] + (f" ({counts}{cost})" if counts else "")
-        )
+        counts = [f"{n} {name}" for name, n in sorted(facts["outcomes"].items())]
+        if facts["tokens_used"]:
+            counts.append(f"{facts['tokens_used']} tokens")
+        if facts["cost_usd"]:
+            counts.append(_usd(facts["cost_usd"]))
+        told = f" ({', '.join(counts)})" if counts else ""
+        self._page.line(("Stopped: ", "bold"), facts["detail"] + told)
+
+
+class _Moving:
+    """One line that is never wider than the terminal: how long it has taken, and what goes on."""
+
+    def __init__(self, text: str, stopping: Callable[[], bool]) -> None:
+        self.text = text
+        self._stopping = stopping
+        self._began = time.monotonic()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        took = _seconds(int(time.monotonic() - self._began))
+        text = "stopping: ending the agent, then recording" if self._stopping() else self.text
+        yield Text(f"  {took:>4}  {one_span(text)}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _doing_line(facts: dict[str, Any], root: str) -> str:
+    parts = []
+    if facts["waiting"]:
+        parts.append(str(facts["waiting"]))
+    if facts["cost_usd"]:
+        parts.append(_usd(facts["cost_usd"]))
+    if facts["tool_uses"]:
+        parts.append(count(facts["tool_uses"], "tool use"))
+    if facts["last_tool"]:
+        target = facts["last_target"] or ""
+        shorter = target.replace(root + os.sep, "") if root else target
+        parts.append(f"{facts['last_tool']} {shorter}")
+    return one_line(", ".join(parts)) or "the agent thinks"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds >= 60:
+        minutes, rest = divmod(int(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:.4f} USD" if amount < 1 else f"{amount:.2f} USD"

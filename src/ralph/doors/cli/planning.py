@@ -16,6 +16,7 @@ from ralph.doors.cli.page import Page, print_json
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
+    from ralph.kinds.learning import Learning
     from ralph.plan.entities import Kind
     from ralph.plan.store import Plan
 
@@ -117,34 +118,31 @@ def answer(shown: Any, *, as_json: bool, line: str) -> None:
         Page().line(line)
 
 
-def show_entry(fields: Mapping[str, Any], *, as_json: bool) -> None:
-    """One entry whole: short values beside their names, long ones below."""
+def learning_json(one: Learning) -> dict[str, Any]:
+    """A learning as every command prints it."""
+    return {"id": one.id, **plain(one), "provenance": one.provenance}
+
+
+def show_entry(
+    fields: Mapping[str, Any], *, as_json: bool, told: Mapping[str, list[str]] | None = None
+) -> None:
+    """One entry whole; `told` has the lists that people read in other words than programs."""
     if as_json:
         print_json(fields)
         return
     page = Page()
-    for name, value in fields.items():
+    for name, value in {**fields, **(told or {})}.items():
         if value in (None, "", [], {}):
             continue
         if isinstance(value, list):
             page.line((f"{name}:", "bold"))
             for one in value:
-                page.line(f"- {_item(one)}", indent=2)
+                page.line(f"- {one}", indent=2)
         elif isinstance(value, dict):
             page.line((f"{name}: ", "bold"), json.dumps(value, ensure_ascii=False))
         elif "\n" in (text := str(value).strip()):
             page.line((f"{name}:", "bold"))
             for line in text.splitlines():
-                page.line(line, indent=2)
+                page.line(line, indent=2 if line.strip() else 0)
         else:
             page.line((f"{name}: ", "bold"), text)
-
-
-def _item(value: Any) -> str:
-    """One of a list on a line: its text, and in brackets what else is known of it."""
-    if not isinstance(value, dict):
-        return str(value)
-    said = [f"{name} {one}" for name, one in value.items() if one not in (None, "", [], False)]
-    head = next((str(value[name]) for name in ("text", "path") if value.get(name)), "")
-    rest = ", ".join(one for one in said if not (head and one.split(" ", 1)[1] == head))
-    return f"{head} [{rest}]" if head and rest else head or rest

@@ -1,4 +1,4 @@
-"""What `record` is given: JSON in any of its usual forms, each value with its line."""
+"""What a command is given to read: text in its usual encodings, JSON in its usual forms."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any, BinaryIO
 
 from ralph.errors import BadRecord
 
+EXPECTED = (
+    "Give the output of `claude -p --output-format stream-json --verbose` or `codex exec --json`, "
+    "a Claude Code transcript, or iterations as JSON objects, one a line."
+)
 _LINES_TO_JUDGE = 200
 # Names that records have and no agent's event.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
@@ -19,43 +23,70 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 def objects(data: bytes, *, name: str) -> list[tuple[int, dict[str, Any]]]:
     """The JSON objects of one document, of a list, or of one a line, each with its line."""
-    text = _text(data, name)
     found: list[tuple[int, dict[str, Any]]] = []
-    for line, value in _values(text, name):
+    for line, value in _values(text_of(data, name), name):
         if not isinstance(value, dict):
             raise BadRecord(
                 f"a record is a JSON object, not {json.dumps(value)[:40]}", where=f"{name}:{line}"
             )
         found.append((line, value))
     if not found:
-        raise BadRecord(
-            "there is nothing in it to remember",
-            where=name,
-            todo="Give an iteration as a JSON object, or one a line.",
-        )
+        raise BadRecord("there is nothing in it to remember", where=name, todo=EXPECTED)
     return found
 
 
-def first_lines(file: BinaryIO) -> tuple[list[bytes], bool]:
-    """The first lines, and whether they are events of an agent; the rest is still in the file."""
-    from ralph.capture.detect import dialect_of
+def first_lines(file: BinaryIO, *, name: str) -> tuple[list[bytes], bool]:
+    """The first lines, and whether they are events of an agent; the rest is still in the file.
+
+    Noise and events that nobody knows may stand in front of those that tell.
+    """
+    from ralph.kinds.iteration import FIELDS
 
     lines: list[bytes] = []
     for line in file:
         lines.append(line)
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            event = None
-        if isinstance(event, dict):
-            return lines, dialect_of(event) is not None and not (event.keys() & _OURS)
+        if len(lines) == 1 and line.startswith(_UTF16):
+            _refuse_utf16_events(line, name)
+            break
+        for event in _events(line):
+            if _is_of_agent(event):
+                return lines, True
+            if event.keys() & set(FIELDS):
+                return lines, False
         if len(lines) == _LINES_TO_JUDGE:
             break
     return lines, False
 
 
-def _text(data: bytes, name: str) -> str:
-    # Windows PowerShell writes what it redirects as UTF-16.
+def _events(line: bytes) -> list[dict[str, Any]]:
+    from ralph.capture.lines import BOM, Unreadable
+    from ralph.capture.lines import objects as objects_on
+
+    try:
+        return objects_on(line.removeprefix(BOM))
+    except Unreadable:
+        return []
+
+
+def _is_of_agent(event: dict[str, Any]) -> bool:
+    from ralph.capture.detect import dialect_of
+
+    return dialect_of(event) is not None and not event.keys() & _OURS
+
+
+def _refuse_utf16_events(line: bytes, name: str) -> None:
+    """Records in UTF-16 are read; an agent's output may be too long to be read twice."""
+    text = line.decode("utf-16", "ignore")
+    if any(_is_of_agent(event) for event in _events(text.encode("utf-8", "replace"))):
+        raise BadRecord(
+            "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8",
+            where=name,
+            todo=f"Convert it: Get-Content {name} | Set-Content -Encoding utf8 run.jsonl",
+        )
+
+
+def text_of(data: bytes, name: str) -> str:
+    """The text in these bytes: UTF-8, or what Windows PowerShell writes."""
     encoding = "utf-16" if data.startswith(_UTF16) else "utf-8-sig"
     try:
         return data.decode(encoding)
@@ -113,11 +144,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _not_json(what: str, where: str) -> BadRecord:
-    return BadRecord(
-        f"is not JSON: {what}",
-        where=where,
-        todo="Give an iteration as a JSON object, or one a line.",
-    )
+    return BadRecord(f"is not JSON: {what}", where=where, todo=EXPECTED)
 
 
 def _refuse_constant(word: str) -> None:

@@ -17,26 +17,27 @@ import click
 
 from ralph.doors.cli.page import Page
 from ralph.doors.cli.tree import Command
-from ralph.errors import RalphError
 
 _FEATURE = "slugs"
 
 
 @click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Keep the project afterwards.")
-def demo(keep: bool) -> None:
-    """Show the loop and its memory at work in a scratch project.
+def demo(keep: bool) -> int:
+    """Show a memory at work in a scratch project.
 
-    The agent plays a script instead of asking a model; everything else is real. Nothing outside
-    a temporary folder is written.
+    The agent plays a script instead of asking a model; everything else is the real loop. Nothing
+    outside a temporary folder is written.
     """
     page = Page()
     with _scratch(keep=keep) as folder:
-        _Story(page, folder / "project").tell()
-        if keep:
-            page.line(f"Kept. Look around in {folder / 'project'}")
-        else:
-            page.line("The scratch project is deleted again.")
+        code = _Story(page, folder / "project").tell()
+    page.line()
+    if keep:
+        page.line(f"Kept. Look around in {folder / 'project'}")
+    else:
+        page.line("The scratch project is deleted again.")
+    return code
 
 
 class _Story:
@@ -46,43 +47,55 @@ class _Story:
         self._page = page
         self._project = project
 
-    def tell(self) -> None:
+    def tell(self) -> int:
         """A plan of two tasks; the first attempt fails, and the next ones know it."""
         script = _unpacked(self._project)
         os.chdir(self._project)
         agent = f"{quote(sys.executable)} -m ralph.agents.scripted {quote(str(script))}"
-        self._say("A small project with two tasks; the second waits for the first.")
-        self._type("init")
-        self._type("plan", "import", "plan.md")
-        self._type("task", "update", "2", "--blocked-by", "1")
-        self._say(
-            "The loop. The first attempt fails; what failed goes into the journal. The next prompt"
-            " tells of it, the agent searches its memory and gets it right; the task after that"
-            " begins with what was learned."
-        )
-        self._type("run", "--agent", agent, shown="run --agent SCRIPTED")
-        self._say("What the memory holds now: the timeline, the learnings, a search.")
-        self._type("recent")
-        self._type("learning", "list", "--feature", _FEATURE)
-        self._type("search", "why did accented titles fail?", "--feature", _FEATURE)
-        self._say("The journal is the truth: without the index, the same answer.")
-        shutil.rmtree(self._project / ".ralph" / "cache")
-        self._type("search", "why did accented titles fail?", "--feature", _FEATURE, "--limit", "1")
+        asked = ("search", "why did accented titles fail?", "--feature", _FEATURE)
+        try:
+            self._say("A small project with two tasks; the second waits for the first.")
+            self._type("init")
+            self._type("plan", "import", "plan.md")
+            self._type("task", "update", "2", "--blocked-by", "1")
+            self._say(
+                "The loop. The first attempt fails; what failed goes into the journal. The next"
+                " prompt tells of it, the agent searches its memory and gets it right; the task"
+                " after that begins with what was learned."
+            )
+            self._type("run", "--agent", agent, shown="run --agent SCRIPTED")
+            self._say("What the memory holds now: the timeline, the learnings, a search.")
+            self._type("recent")
+            self._type("learning", "list", "--feature", _FEATURE)
+            self._type(*asked)
+            self._say("The journal is the truth: without the index, the same answer.")
+            shutil.rmtree(self._project / ".ralph" / "cache")
+            self._type(*asked, "--limit", "1")
+        except _Ended as ended:
+            return ended.code
+        return 0
 
     def _say(self, text: str) -> None:
-        self._page.line("")
+        self._page.line()
         self._page.line((text, "bold"))
 
     def _type(self, *words: str, shown: str | None = None) -> None:
         from ralph.doors.cli.main import run
 
-        self._page.line("")
+        self._page.line()
         line = shown or " ".join(f'"{word}"' if " " in word else word for word in words)
         self._page.line(("$ ", "dim"), (f"ralph {line}", "bold cyan"))
         sys.stdout.flush()
-        code = run(words)
-        if code:
-            raise RalphError(f"the demo's `ralph {line}` ended with {code}")
+        if code := run(words):
+            raise _Ended(code)
+
+
+class _Ended(Exception):
+    """A command did not end well; it has said why itself."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 def _unpacked(project: Path) -> Path:
@@ -99,17 +112,25 @@ def _unpacked(project: Path) -> Path:
 
 @contextlib.contextmanager
 def _scratch(*, keep: bool) -> Iterator[Path]:
-    """A folder for everything, our home in it too, and the current folder inside."""
-    folder = Path(tempfile.mkdtemp(prefix="ralph-demo-"))
-    home, here = os.environ.get("RALPH_HOME"), Path.cwd()
+    """A folder for everything, our home in it too; nobody's settings or project count in it."""
+    folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
+    before = {name: value for name, value in os.environ.items() if name.startswith("RALPH_")}
+    here = _here()
+    for name in before.keys() - {"RALPH_DEBUG"}:
+        del os.environ[name]
     os.environ["RALPH_HOME"] = str(folder / "home")
     try:
         yield folder
     finally:
-        os.chdir(here)
-        if home is None:
-            del os.environ["RALPH_HOME"]
-        else:
-            os.environ["RALPH_HOME"] = home
+        os.chdir(here or folder.parent)
+        del os.environ["RALPH_HOME"]
+        os.environ.update(before)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _here() -> Path | None:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # somebody deleted the folder we stand in
+        return None

@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
 
 from ralph.doors.cli.opening import as_json
 from ralph.doors.cli.page import Page, excerpt, print_json
-from ralph.doors.cli.planning import clear_option, patch_from, plain, show_entry, the_plan
+from ralph.doors.cli.planning import (
+    answer,
+    clear_option,
+    completing,
+    patch_from,
+    plain,
+    show_entry,
+    the_plan,
+)
 from ralph.doors.cli.tree import Group
+from ralph.errors import BadInput
 
 _PROMPT_CHARS = 60
 
 
 @click.group(cls=Group)
 def discipline() -> None:
-    """Add, look at and change the disciplines of the plan."""
+    """Add, look at and change the plan's disciplines."""
+
+
+_name = click.argument("name", shell_complete=completing("disciplines"))
 
 
 def _fields(command: Any) -> Any:
-    for option in (
-        click.option("--display-name"),
-        click.option("--system-prompt", help="What every prompt of this kind begins with."),
-        click.option("--skill", "skills", multiple=True),
-        click.option("--convention", "conventions", multiple=True),
-        click.option("--mcp-servers", metavar="JSON", help="MCP servers for the agent."),
+    for option in reversed(
+        (
+            click.option("--display-name", metavar="TEXT", help="The name people read."),
+            click.option(
+                "--system-prompt", metavar="TEXT", help="What prompts of this kind begin with."
+            ),
+            click.option(
+                "--skill",
+                "skills",
+                multiple=True,
+                metavar="TEXT",
+                help="What it takes. May be repeated; together they replace the list.",
+            ),
+            click.option(
+                "--convention",
+                "conventions",
+                multiple=True,
+                metavar="TEXT",
+                help="A rule to keep. May be repeated, as above.",
+            ),
+            click.option(
+                "--mcp-servers",
+                metavar="JSON",
+                help='MCP servers for the agent: {"name": {"command": ..., "args": [...]}}',
+            ),
+        )
     ):
         command = option(command)
     return command
@@ -40,10 +73,7 @@ def add(name: str, as_json: bool, **fields: Any) -> None:
     from ralph.plan.features import create_discipline
 
     made = create_discipline(the_plan(), name, _patch(fields))
-    if as_json:
-        print_json(plain(made))
-    else:
-        Page().line(f"Added the discipline {made.name}.")
+    answer(plain(made), as_json=as_json, line=f"Added the discipline {made.name}.")
 
 
 @discipline.command("list")
@@ -57,21 +87,21 @@ def list_(as_json: bool) -> None:
         rows = [(one.name, excerpt(one.system_prompt or "", _PROMPT_CHARS)) for one in found]
         Page().table(("discipline", "system prompt"), rows)
     else:
-        Page().line("The plan has no disciplines yet.")
+        Page().line("The plan has no disciplines yet. Add one: ralph discipline add NAME")
 
 
 @discipline.command()
-@click.argument("name")
+@_name
 @as_json
 def show(name: str, as_json: bool) -> None:
     """Show one discipline whole."""
     from ralph.plan.features import discipline as one
 
-    show_entry(one(the_plan(), name), as_json=as_json)
+    show_entry(plain(one(the_plan(), name)), as_json=as_json)
 
 
 @discipline.command()
-@click.argument("name")
+@_name
 @_fields
 @clear_option
 @as_json
@@ -79,36 +109,33 @@ def update(name: str, clear: tuple[str, ...], as_json: bool, **fields: Any) -> N
     """Change what is given and nothing else."""
     from ralph.plan.features import update_discipline
 
-    changed = update_discipline(the_plan(), name, _patch(fields, clear))
-    if as_json:
-        print_json(plain(changed))
-    else:
-        Page().line(f"Changed the discipline {name}.")
+    patch = _patch(fields, clear)
+    if not patch:
+        raise BadInput("nothing was given to change", todo="See: ralph discipline update --help")
+    changed = update_discipline(the_plan(), name, patch)
+    line = f"Changed the discipline {changed.name}: {', '.join(patch)}."
+    answer(plain(changed), as_json=as_json, line=line)
 
 
 @discipline.command()
-@click.argument("name")
+@_name
 @as_json
 def delete(name: str, as_json: bool) -> None:
     """Take a discipline out of the plan."""
     from ralph.plan.features import delete_discipline
 
     delete_discipline(the_plan(), name)
-    if as_json:
-        print_json({"deleted": name})
-    else:
-        Page().line(f"Deleted the discipline {name}.")
+    answer({"deleted": name}, as_json=as_json, line=f"Deleted the discipline {name}.")
 
 
 def _patch(fields: dict[str, Any], clear: tuple[str, ...] = ()) -> dict[str, Any]:
-    import json
-
-    from ralph.errors import BadInput
-
     patch = patch_from(fields, clear)
     if isinstance(text := patch.get("mcp_servers"), str):
         try:
             patch["mcp_servers"] = json.loads(text)
         except ValueError as error:
-            raise BadInput(f"--mcp-servers is not JSON: {error}") from None
+            raise BadInput(
+                f"--mcp-servers is not JSON: {error}",
+                todo='Give an object such as {"files": {"command": "files-server"}}.',
+            ) from None
     return patch

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.doors.cli.opening import as_json, read_bytes, shown_name
 from ralph.doors.cli.page import Page, count, print_json
-from ralph.doors.cli.planning import plain, the_plan
+from ralph.doors.cli.planning import answer, plain, plan_feature, the_plan
+from ralph.doors.cli.reading import text_of
 from ralph.doors.cli.tree import Group
+
+if TYPE_CHECKING:
+    from ralph.plan.intake import Imported
 
 
 @click.group(cls=Group)
@@ -18,45 +23,61 @@ def plan() -> None:
 
 
 @plan.command("import")
-@click.argument("file")
-@click.option("--feature", metavar="NAME", help="For tasks that stand under no heading.")
+@click.argument("file", metavar="FILE|-")
+@plan_feature(help="For tasks that stand under no heading.")
 @as_json
 def import_(file: str, feature: str | None, as_json: bool) -> None:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
     `# Heading` is a feature, `- [ ] text` a task, `- [x] text` one that is done. Importing the
-    same file again adds nothing.
+    same file again adds nothing. - is stdin.
     """
     from ralph.plan.intake import import_plan
 
-    text = read_bytes(file).decode("utf-8-sig", "replace")
-    name = "import" if file == "-" else PurePath(shown_name(file)).name
-    done = import_plan(the_plan(), text, name=name, feature=feature)
-    if as_json:
-        print_json(plain(done))
-        return
-    page = Page()
-    page.line(
-        f"Added {count(len(done.features), 'feature')}, {count(len(done.tasks), 'task')} and "
-        f"{count(len(done.disciplines), 'discipline')}; "
-        f"{count(done.known_tasks, 'task')} known already."
-    )
+    name = shown_name(file)
+    text = text_of(read_bytes(file), name)
+    done = import_plan(the_plan(), text, name=PurePath(name).name, feature=feature)
+    answer(plain(done), as_json=as_json, line=_told(done))
 
 
 @plan.command()
 @as_json
 def check(as_json: bool) -> int:
-    """Name every problem of the plan, with its place and what to do."""
+    """Name every problem of the plan, with its place and what to do.
+
+    It ends with 1 when something is wrong; warnings alone are fine.
+    """
     from ralph.plan.check import check as check_plan
 
     problems = check_plan(the_plan())
     bad = [one for one in problems if one.severity == "error"]
     if as_json:
         print_json({"ok": not bad, "problems": plain(problems)})
+        return 1 if bad else 0
+    page = Page()
+    for one in problems:
+        page.line((f"{one.severity} ", "red" if one.severity == "error" else "yellow"), str(one))
+    if problems:
+        warnings = len(problems) - len(bad)
+        page.line(f"{count(len(bad), 'error')}, {count(warnings, 'warning')}.")
     else:
-        page = Page()
-        for one in problems:
-            page.line((one.severity, "red" if one.severity == "error" else "yellow"), f" {one}")
-        if not problems:
-            page.line("The plan is fine.")
+        page.line("The plan is fine.")
     return 1 if bad else 0
+
+
+def _told(done: Imported) -> str:
+    added = [
+        count(len(names), word)
+        for names, word in (
+            (done.features, "feature"),
+            (done.tasks, "task"),
+            (done.disciplines, "discipline"),
+        )
+        if names
+    ]
+    parts = [f"Added {', '.join(added)}." if added else "Nothing is new."]
+    if done.filled:
+        parts.append(f"Filled in what {', '.join(done.filled)} lacked.")
+    if done.known_tasks:
+        parts.append(f"{count(done.known_tasks, 'task')} known already.")
+    return " ".join(parts)

@@ -2,39 +2,90 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import note, print_json
-from ralph.doors.cli.planning import plain, the_plan
+from ralph.doors.cli.opening import as_json, opened, the_project
+from ralph.doors.cli.page import is_terminal, one_span, print_json
+from ralph.doors.cli.planning import completing, plain
 from ralph.doors.cli.tree import Command
+
+if TYPE_CHECKING:
+    from ralph.plan.store import Plan
+    from ralph.prompt.budget import Prompt
 
 
 @click.command(cls=Command)
-@click.argument("task_id", metavar="TASK")
+@click.argument("task_id", metavar="TASK", shell_complete=completing("tasks"))
+@click.option("--review", is_flag=True, help="The prompt of a review of the task's feature.")
 @as_json
-def prompt(task_id: str, as_json: bool) -> None:
-    """Show the prompt for a task as it would be sent, and what each part costs.
+def prompt(task_id: str, review: bool, as_json: bool) -> None:
+    """Show the prompt for a task as it would be sent.
 
-    The text goes to stdout, the table of tokens to stderr.
+    The text goes to stdout, the table of tokens by section to stderr. Nothing is changed.
     """
-    import sys
-
-    from ralph.loop.gather import gather, prompt_limits
+    from ralph.loop.gather import History, gather, gather_review, prompt_limits
     from ralph.memories.status import status
-    from ralph.prompt.build import task_prompt
+    from ralph.prompt.build import review_prompt, task_prompt
 
-    plan = the_plan()
+    plan = _unchanging_plan()
     task = plan.task(task_id)
     with opened() as ralph:
-        facts = gather(ralph, plan, task, memory_on=status(ralph).available)
-        built = task_prompt(facts, prompt_limits(ralph.config.settings))
+        settings = ralph.config.settings
+        history = History(ralph)
+        facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
+        if review:
+            told = history.of(task.feature)
+            to_review = gather_review(facts, told, settings, everything=False)
+            built = review_prompt(facts, to_review, prompt_limits(settings))
+        else:
+            built = task_prompt(facts, prompt_limits(settings))
     if as_json:
         print_json(plain(built))
         return
-    sys.stdout.write(built.text)
+    text = built.text
+    if is_terminal(sys.stdout):  # which would obey what a program must get as it is
+        text = "\n".join(map(one_span, text.split("\n")))
+    sys.stdout.write(text)
     sys.stdout.flush()
-    for one in built.sections:
-        why = f" left out: {one.left_out}" if one.left_out else ""
-        note(f"{one.name:12} {one.tokens:6} tokens{why}")
-    note(f"{'all':12} {built.tokens:6} tokens of {built.budget_tokens}")
+    _show_tokens(built)
+
+
+def _show_tokens(built: Prompt) -> None:
+    """The sections in their order, what each costs, and what found no room."""
+    rows = [(one.name, one.tokens, one.left_out or "") for one in built.sections]
+    rows.append(("all", built.tokens, f"of {built.budget_tokens}"))
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"{'section':{width}}  tokens"]
+    for name, tokens, remark in rows:
+        why = f"left out: {remark}" if remark and name != "all" else remark
+        lines.append(f"{name:{width}}  {tokens:6}  {why}".rstrip())
+    gap = "\n" if is_terminal(sys.stderr) else ""
+    sys.stderr.write(gap + "".join(f"{line}\n" for line in lines))
+
+
+def _unchanging_plan() -> Plan:
+    """The plan, with whatever gathering changes kept in memory: looking must not change it."""
+    from ralph.plan.entities import Kind
+    from ralph.plan.store import Plan
+
+    class Unchanging(Plan):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self._changed: dict[Kind, bytes] = {}
+
+        def raw(self, kind: Kind) -> bytes | None:
+            return self._changed.get(kind) or super().raw(kind)
+
+        def put(self, kind: Kind, raw: bytes, *_: Any, **__: Any) -> None:
+            self._changed[kind] = raw
+
+        @contextlib.contextmanager
+        def locked(self) -> Iterator[None]:
+            yield
+
+    return Unchanging(the_project().root)

@@ -16,13 +16,18 @@ from ralph.doors.cli.opening import (
     shown_name,
     the_project,
 )
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.page import Page, count, excerpt, note, print_json
+from ralph.doors.cli.planning import number
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
+    from ralph.capture import Captured
+    from ralph.kinds.iteration import Iteration
     from ralph.memories.feature import Remembered
+    from ralph.memories.ralph import Ralph
 
+_SUMMARY_CHARS = 160
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
 
 
@@ -43,11 +48,12 @@ def record(
     outcome: str | None,
     as_json: bool,
 ) -> None:
-    """Put iterations into memory: an agent's own output, or records.
+    """Put iterations into memory.
 
     FILE holds what an agent printed (Claude Code's stream-json or a transcript of it, Codex's
-    exec --json), or records: one JSON object, one a line, or a list of them; - is stdin. Nothing
-    is written unless all of it can be.
+    exec --json), or iterations as JSON: one object, one a line, or a list of them; - is stdin.
+    Without --feature they belong where `ralph focus` says. Nothing is written unless all of it
+    can be.
     """
     from ralph.doors.cli.reading import first_lines, objects
     from ralph.kinds.iteration import read_iteration
@@ -56,14 +62,14 @@ def record(
     name = shown_name(file)
     flags = {
         "feature": feature,
-        "task_id": int(task) if task and task.isdecimal() and task.isascii() else task,
+        "task_id": number(task),
         "task_title": title,
         "discipline": discipline,
         "outcome": outcome,
     }
     given: list[tuple[int, dict[str, Any]]] = []
     with opened_input(file) as stream:
-        lines, is_run = first_lines(stream)
+        lines, is_run = first_lines(stream, name=name)
         if is_run:
             kept = _record_run(chain(lines, stream), name, flags)
         else:
@@ -81,13 +87,24 @@ def record(
     if as_json:
         print_json([{"id": one.id, "kind": one.kind, **one.record.to_json()} for one in kept])
         return
+    page = Page()
     fresh = sum(one.fresh for one in kept)
     features = ", ".join(dict.fromkeys(one.record.feature for one in kept))
     known = f" ({len(kept) - fresh} were known already)" if fresh < len(kept) else ""
-    Page().line(f"Remembered {count(fresh, 'iteration')} of {features}{known}.")
+    page.line(f"Remembered {count(fresh, 'iteration')} of {features}{known}.")
+    if is_run:
+        page.line(_told(kept[0].record), indent=2)
 
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
+    """The record with what the line and the focus say where it says nothing itself."""
+    from ralph.doors.cli.reading import EXPECTED
+    from ralph.kinds.iteration import FIELDS
+
+    if not plain.keys() & {*FIELDS} - {"session_id"}:
+        raise BadRecord(
+            "this is neither an agent's output nor a record", where=where, todo=EXPECTED
+        )
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
         raise BadRecord(
@@ -95,6 +112,8 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
             where=where,
             todo="Leave --feature out, or record it on its own; nothing was written.",
         )
+    if not own and not flags["feature"]:
+        flags = _focused(flags)
     if not own and not flags["feature"]:
         raise BadRecord(
             "this record does not say which feature it is of",
@@ -123,12 +142,15 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
     return list(names)
 
 
-def _focused() -> dict[str, Any]:
-    """What the person works on now, where the line does not say."""
+def _focused(flags: dict[str, Any]) -> dict[str, Any]:
+    """The flags, with what the person works on now where the line does not say."""
     from ralph.memories.focus import read_focus
 
     focus = read_focus(the_project())
-    return {"feature": focus.feature, "task_id": focus.task_id} if focus else {}
+    if focus is None:
+        return flags
+    task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
+    return flags | {"feature": focus.feature, "task_id": task_id}
 
 
 def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> list[Remembered]:
@@ -138,7 +160,7 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
     from ralph.capture.detect import read
     from ralph.record import Source
 
-    flags = flags if flags["feature"] else flags | _focused()
+    flags = flags if flags["feature"] else _focused(flags)
     if not flags["feature"]:
         raise BadRecord(
             "an agent's output does not say which feature it is of",
@@ -147,12 +169,7 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
         )
     with opened() as ralph:
         captured, complaints = read(lines, file=name, root=str(ralph.project.root))
-        if not captured.summary:
-            # A run that was ended at once still happened.
-            how = captured.terminal_reason.replace("_", " ")
-            captured = msgspec.structs.replace(
-                captured, summary=f"The run ended without a word ({how})."
-            )
+        run = captured.session_id or _named_by_content(captured)
         iteration = captured.to_iteration(
             feature=flags["feature"],
             task_id=flags["task_id"],
@@ -160,7 +177,46 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
             discipline=flags["discipline"] or "",
             outcome=flags["outcome"],
         )
+        # A run that was ended at once still happened.
+        how = captured.terminal_reason.replace("_", " ")
+        iteration = msgspec.structs.replace(
+            iteration,
+            session_id=run,
+            summary=captured.summary or f"The run ended without a word ({how}).",
+            timestamp=captured.ended_at or _known_time(ralph, iteration, run),
+        )
         for complaint in complaints:
             note(str(complaint))
-        source = Source(run=captured.session_id, file=name)
-        return ralph.remember_all([iteration], sources=[source])
+        return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
+
+
+def _named_by_content(captured: Captured) -> str:
+    """A name for a run that has none: the same output must be one record, however often."""
+    import hashlib
+
+    import msgspec
+
+    return f"run-{hashlib.sha256(msgspec.json.encode(captured)).hexdigest()[:32]}"
+
+
+def _known_time(ralph: Ralph, iteration: Iteration, run: str) -> str | None:
+    """When this run was, if it was recorded before; some agents' output does not say."""
+    for _, known in ralph.feature(iteration.feature).iterations():
+        if known.session_id == run and str(known.task_id) == str(iteration.task_id):
+            return known.timestamp
+    return None
+
+
+def _told(iteration: Iteration) -> str:
+    """What was read out of a run, so that a wrong reading is seen at once."""
+    facts = [f"iteration {iteration.iteration_number}", iteration.outcome]
+    facts += [
+        count(len(found), word)
+        for found, word in (
+            (iteration.files_touched, "file"),
+            (iteration.errors, "error"),
+            (iteration.decisions, "decision"),
+        )
+        if found
+    ]
+    return f"{', '.join(facts)}: {excerpt(iteration.summary, _SUMMARY_CHARS)}"

@@ -1,0 +1,247 @@
+"""Secrets that a telling name or a command announces: `password = "..."`, `curl -u user:...`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ralph.text.secrets import (
+    COMMANDS,
+    compiled,
+    decoded,
+    filler,
+    lower,
+    random_looking,
+    wordy,
+)
+
+Span = tuple[int, int, str]
+
+# How much a value must look like a secret before it is taken for one: after "password" little,
+# after "key" very much.
+_PASSWORD, _SECRET, _TOKEN, _KEY = range(4)
+
+_STRONG_KEY = (
+    r"(?:api|access|secret|private|auth|account|encrypt|encryption|signing|master|shared|storage|app"
+    r"|subscription|admin|deploy|service|webhook|jwt|application|consumer|client)[_\- ]?key\Z"
+)
+# Sought in lower-cased text: the name's last word, what closes it, what leads to the value. Every
+# word begins with a letter, not with a condition: that makes the search seven times as fast.
+_NAME = (
+    r"(?P<word>pass(?:word|phrase|wd|code)?|pwd|pw(?<![a-z]pw)|psk|secret|token|credentials?|key"
+    r"|auth(?<![a-z]auth)|phpsessid|jsessionid)"
+    r"(?:[_-]?(?:prod(?:uction)?|dev|test|staging|live|value|base|confirmation|plain|\d{1,2}))?"
+    r"(?P<close>(?:\\{0,3}[\"'`]\]?|\*\*)?)(?P<sep>"
+    # =, :, with a type or an owner between, percent-encoded, bold
+    r"[ \t]{0,8}(?:[ \t]string|[ \t]for[ \t][^\s:=]{1,40})?(?:=>|:=|={1,3}|!==?|\?=|%3d|%3a(?:%20)?"
+    r"|:(?:\*\*)?[ \t]{0,4}(?:(?:str|string|bytes|any|optional\[\w+\]|secretstr|final)"
+    r"(?:[ ]?\|[ ]?\w+)?[ \t]{0,4}=)?)[ \t]{0,40}"
+    # "name": "...", "value": and its like in YAML and HTML
+    r"|,?\s{0,40}\\{0,3}[\"']value\\{0,3}[\"'][ \t]{0,8}:[ \t]{0,8}"
+    r"|\s{1,40}value(?::[ \t]|=(?=[\"']))"
+    # prose, tables, arguments, tags, flags
+    r"|[ \t]{1,4}(?:is|was|to)(?: now| set to| changed to)?[ \t]{0,2}:?[ \t]{1,4}"
+    r"|[ \t]{1,40}\|[ \t]{1,40}"
+    r"|[ \t]*,[ \t]*(?=\\*[\"'])|\([ \t]*(?=\\*[\"'])|>(?=[^<\s])|[ \t]{1,4}(?=[^\s\-]))"
+)
+# Tokens and keys that page, count or identify, and open nothing.
+_HARMLESS = (
+    r"(?i)(?:next|page|paging|continuation|starting|change|update|client|request|idempotency|sync"
+    r"|cancel\w*|eos|bos|pad|unk|stop|last|prev\w*|current|public|primary|foreign|partition|sort"
+    r"|lock|sequence|pagination|publickey|next\w{0,12})[_-]?(?:token|key)\Z|ask_?pass\Z"
+)
+_REFERENCE = r"\*?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z|[A-Za-z_][\w.]*[\[(]"
+_OWN_NAME = r"(?i)\w*(?:pass|passwd|password|passphrase|pwd|pw|token|secret|key|auth|cred)s?\d?\Z"
+_PROSE_END = r"(?:ed|ing|ion|nal|ect|able|ible|less|ive|ent|ure|ry|ty|ly|words?|ters?|tials?)\Z"
+_LONG = r"(?=[^\s/]{0,19}\d)[^\s/]{20}"
+_PHRASE = r"(?!.*\b(?:the|an?|your|is|must|be|for|to|of|enter)\b)[a-z]+(?: [a-z]+){3,9}\Z"
+_AFTER_FLAG = (
+    r"(?:[A-Z_]+|option|flag|argument|param\w*|is|was|and|or|to|in|for|from|with|on|if|when|as|by"
+    r"|via|the|an?|are|can|will|must|should|instead|value|file|prompt)(?![\w-])"
+)
+
+
+def named(text: str, lowered: str) -> Iterator[Span]:
+    """The values of telling names, as far as they are plausible secrets."""
+    done = 0
+    for match in compiled(_NAME).finditer(lowered):
+        first, at = match.start(), match.end()
+        if first < done or at == len(text) or text[at] in "${([<,;)}]":
+            continue
+        if match["word"] == "pwd" and text[at] in "/~":  # where a shell stands
+            continue
+        # A bare space leads to a value only after a flag, or when the value is quoted or random.
+        if match["sep"].isspace() and text[at] not in "\"'`\\":
+            name = lowered[max(0, first - 40) : first]
+            if "--" not in name and "env " not in name and not compiled(_LONG).match(text, at):
+                continue
+        if span := _value(text, match):
+            done = span[1]
+            yield span
+
+
+def commands(text: str, lowered: str) -> Iterator[Span]:
+    """Passwords given by position, as `curl -u`, `.netrc` and SQL do."""
+    flags = " -" in text
+    for kind, hint, pattern, tool in COMMANDS:
+        if (tool and not flags) or hint not in lowered:
+            continue
+        for match in compiled(pattern).finditer(text if tool else lowered):
+            command = re.split(r"[\n;|&]", lowered[max(0, match.start() - 400) : match.start()])[-1]
+            if (not tool or hint in command) and not filler(match["v"]):
+                yield *match.span("v"), kind
+
+
+def member(name: str, value: str) -> str | None:
+    """The kind of secret that this value is under this name, if it is one."""
+    match = compiled(_NAME).search(lower(name) + "=")
+    if match is None or not _own_word(name, match) or compiled(_HARMLESS).match(name):
+        return None
+    tier, kind = _tier(match["word"], name, name)
+    return kind if _plausible(tier, value, "quoted") else None
+
+
+def _tier(word: str, name: str, before: str) -> tuple[int, str]:
+    if word.startswith(("pass", "pw", "psk")):
+        return _PASSWORD, "password"
+    if word == "secret":
+        return _SECRET, "secret"
+    if word not in ("key", "auth"):
+        return _TOKEN, "token"
+    if word == "key" and compiled(_STRONG_KEY).search(before.lower()):
+        return _SECRET, "aws-secret-key" if "aws" in name.lower() else "api-key"
+    return _KEY, "high-entropy"
+
+
+def _own_word(text: str, match: re.Match[str]) -> bool:
+    """Whether "pass" is a word of its own and is given a value: not "bypass", not "pass `x`"."""
+    if match["word"] != "pass":
+        return True
+    at = match.start()
+    if match.end("word") != match.start("close") or not match["sep"].strip().endswith(("=", ":")):
+        return False
+    if at == 0 or not text[at - 1].isalpha() or (text[at] == "P" and text[at - 1].islower()):
+        return True
+    return text[max(0, at - 5) : at].lower().endswith(("db", "user", "root"))
+
+
+def _value(text: str, match: re.Match[str]) -> Span | None:
+    first, sep, at = match.start(), match["sep"], match.end()
+    start = first
+    while start and first - start < 64 and (text[start - 1].isalnum() or text[start - 1] in "_-."):
+        start -= 1
+    name, shown = text[start : match.end("word")], sep.strip()
+    if not _own_word(text, match) or compiled(_HARMLESS).search(name):
+        return None
+    if text.endswith(":", 0, start) and (sep == ":" or match["close"]):
+        return None  # part of a longer name, of a resource or a type
+    flag = name.startswith("--") or text.endswith(("ENV ", "setenv "), 0, start)
+    env = shown == sep == "=" and name.isupper()
+    quote = compiled(r"([\w.]{3,40}\()?[rbuRBU]{0,2}(\\{0,3})(\"\"\"|'''|[\"'`])").match(text, at)
+    if quote and not (env and quote[3] == "`"):
+        sure = shown.endswith(("=", ":", "=>", ":**")) and not quote[1]
+        how = "literal" if flag else "quoted" if sure else "loose"
+        at, end = quote.end(), _closing(text, quote)
+    elif flag or env or "value" in shown:
+        how, end = "literal", _run_end(text, at, wide=flag or not start or text[start - 1] in "\n ")
+        if flag and compiled(_AFTER_FLAG).match(text, at):
+            return None
+    elif shown == ">":
+        tag = text.endswith(("<", ":", 'name="', 'key="'), 0, start)
+        how, end = "literal", max(at, text.find("<", at, at + 200)) if tag else at
+    elif shown.endswith(("=", ":", ":**", "%3d", "%3a", "%20")) and shown[0] not in "iwt":
+        how, end = _bare(text, start, at)
+        if how == "line" and shown == ":" and "_" in name and name.isupper():
+            how = "variable"
+    else:
+        how, end = "loose", _run_end(text, at, wide=False)
+    value = text[at:end]
+    if not quote and not flag:
+        value = value.rstrip(",;" if how == "literal" else ".,;:")
+    tier, kind = _tier(match["word"], name, text[max(0, first - 20) : match.end("word")])
+    doubtful = (sep.isspace() and not flag) or (shown == "|" and tier != _PASSWORD)
+    if "\n" in value or (doubtful and not quote and not random_looking(value, 20)):
+        return None
+    if name.lower() == "pass" and how != "literal":  # "pass" also counts and names tests
+        if not quote and how != "line" and sep not in ("=", ":"):
+            return None
+        how = "loose"
+    phrase = match["word"] == "passphrase" and how == "quoted" and compiled(_PHRASE).match(value)
+    return (at, at + len(value), kind) if phrase or _plausible(tier, value, how) else None
+
+
+def _closing(text: str, quote: re.Match[str]) -> int:
+    """Where a string literal ends; one that is not closed ends with its word."""
+    at = quote.end()
+    if quote[2] or len(quote[3]) == 3:
+        end = text.find(quote[2] + quote[3], at, at + 4096)
+    else:
+        body = compiled(rf"(?:[^{quote[3]}\\\n]|\\.)*").match(text, at)
+        end = body.end() if body and text.startswith(quote[3], body.end()) else -1
+    return end if end >= 0 else _run_end(text, at, wide=True)
+
+
+def _run_end(text: str, at: int, *, wide: bool) -> int:
+    stop = r"\s\"'`\\" if wide else r"\s\"'`\\,;&|<>()\[\]{}"
+    run = compiled(rf"(?:[^{stop}]|\\(?![nrt\"'u]))*").match(text, at)
+    return run.end() if run else at
+
+
+def _bare(text: str, start: int, at: int) -> tuple[str, int]:
+    """How an unquoted value is written down: alone on its line with its name, or amid code."""
+    wide = _run_end(text, at, wide=True)
+    begins = text[max(0, start - 40) : start].rpartition("\n")[2].strip(" \t-+>\"'")
+    if not begins and compiled(r"[ \t]*(?:#.*)?(?:\r?\n|\\n|\Z)").match(text, wide):
+        return "line", wide
+    end = _run_end(text, at, wide=False)
+    return "bare", (at if text[end : end + 1] in ("(", "[", "{") else end)
+
+
+def _plausible(tier: int, value: str, how: str) -> bool:
+    """Whether the value after a telling name is a secret, given how it was written down.
+
+    quoted: a string literal. literal: surely the value itself (environment file, flag, tag).
+    line: bare, alone on its line with its name; variable: so, and the name is UPPER_CASE.
+    bare: maybe code. loose: a string somewhere near.
+    """
+    if filler(value):
+        return False
+    if how in ("bare", "line", "variable") and (
+        compiled(_REFERENCE).match(value) or compiled(_OWN_NAME).match(value)
+    ):
+        return False
+    one, letters = " " not in value, value.isalpha()
+    strong = one and not wordy(value)
+    mixed = strong and not letters and any(map(str.isalpha, value))
+    if how == "loose" and ("/" in value or not (mixed and any(map(str.isdigit, value)))):
+        return False
+    if tier == _PASSWORD:
+        return _plausible_password(value, how, mixed)
+    if tier == _SECRET:
+        if how == "literal":
+            return len(value) >= 8 and one
+        return len(value) >= 6 and (mixed or (how == "quoted" and len(value) >= 12 and letters))
+    if tier == _TOKEN:
+        least = 8 if how in ("literal", "quoted") else 16
+        return len(value) >= least and (mixed or (strong and len(value) >= 24))
+    if how == "literal" and compiled(r"[0-9A-Fa-f]{32,}\Z").match(value):
+        return True
+    return random_looking(value.removeprefix("base64:"), 20) or (
+        how == "quoted" and len(value) >= 8 and ":" in (decoded(value) or "")
+    )
+
+
+def _plausible_password(value: str, how: str, mixed: bool) -> bool:
+    if " " in value:
+        return how != "loose" and any(len(w) >= 6 and not wordy(w) for w in value.split())
+    if how == "literal":
+        return len(value) >= 3
+    if how == "quoted":
+        return len(value) >= 4 and not (wordy(value) and "passw" in value.lower())
+    if how in ("line", "variable") and value.isalpha():
+        return (
+            len(value) >= (8 if how == "line" else 4)
+            and value.islower()
+            and not compiled(_PROSE_END).search(value)
+        )
+    return (len(value) >= 5 and mixed) or (value.isdigit() and len(value) >= 6)

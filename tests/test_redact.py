@@ -1,0 +1,563 @@
+"""Redaction: no secret gets through, nothing else is touched.
+
+Every secret here is made at run time from parts, so that no scanner of a git host mistakes this
+file for a leak.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from ralph.text.redact import redact, redact_tree
+
+LOWER, UPPER, DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
+ALNUM = LOWER + UPPER + DIGITS
+URL64 = ALNUM + "-_"
+BASE64 = ALNUM + "+/"
+HEX = DIGITS + "abcdef"
+
+
+def made(alphabet: str, length: int, *, seed: int = 7) -> str:
+    """A random string that is the same in every run, with a letter or digit at both ends."""
+    chosen = random.Random(f"{alphabet}{length}{seed}").choices(alphabet, k=length)
+    return "7" + "".join(chosen[1:-1]) + ("d" if "d" in alphabet else "D")
+
+
+def jwt() -> str:
+    return "ey" + "J" + made(URL64, 33) + ".ey" + "J" + made(URL64, 60) + "." + made(URL64, 43)
+
+
+# kind and secret, for every shape that is known by its looks alone.
+KNOWN: dict[str, tuple[str, str]] = {
+    "aws access key": ("aws-key", "AK" + "IA" + made(UPPER + "234567", 16)),
+    "aws session key": ("aws-key", "AS" + "IA" + made(UPPER + "234567", 16)),
+    **{
+        f"github {a}": ("github-token", a + "_" + made(ALNUM, 36))
+        for a in ("ghp", "gho", "ghu", "ghs", "ghr")
+    },
+    "github fine-grained": (
+        "github-token",
+        "github_" + "pat_" + made(ALNUM, 22) + "_" + made(ALNUM, 59),
+    ),
+    "gitlab personal": ("gitlab-token", "glp" + "at-" + made(URL64, 20)),
+    "gitlab deploy": ("gitlab-token", "gld" + "t-" + made(URL64, 20)),
+    "slack bot": ("slack-token", "xox" + "b-" + made(DIGITS, 12) + "-" + made(ALNUM, 24)),
+    "slack user": ("slack-token", "xox" + "p-" + made(DIGITS, 12) + "-" + made(HEX, 32)),
+    "slack app": ("slack-token", "xap" + "p-1-A" + made(UPPER, 9) + "-" + made(HEX, 64)),
+    "slack webhook": (
+        "slack-webhook",
+        "hooks.slack"
+        + ".com/services/T"
+        + made(UPPER, 8)
+        + "/B"
+        + made(UPPER, 8)
+        + "/"
+        + made(ALNUM, 24),
+    ),
+    "discord webhook": (
+        "discord-webhook",
+        "discord" + ".com/api/webhooks/" + made(DIGITS, 18) + "/" + made(URL64, 68),
+    ),
+    "discord bot": (
+        "discord-token",
+        "M" + made(ALNUM, 23) + "." + made(ALNUM, 6) + "." + made(URL64, 38),
+    ),
+    "telegram bot": (
+        "telegram-token",
+        made(DIGITS, 9).replace("D", "1") + ":A" + "A" + made(URL64, 33),
+    ),
+    "stripe live": ("stripe-key", "sk_" + "live_" + made(ALNUM, 24)),
+    "stripe restricted": ("stripe-key", "rk_" + "live_" + made(ALNUM, 24)),
+    "stripe test": ("stripe-key", "sk_" + "test_" + made(ALNUM, 24)),
+    "openai": ("openai-key", "sk" + "-" + made(ALNUM, 48)),
+    "openai project": ("openai-key", "sk-" + "proj-" + made(URL64, 120)),
+    "anthropic": ("anthropic-key", "sk-" + "ant-api03-" + made(URL64, 93) + "AA"),
+    "google api": ("google-key", "AI" + "za" + made(URL64, 35)),
+    "google oauth": ("google-token", "ya" + "29." + made(URL64, 60)),
+    "npm": ("npm-token", "np" + "m_" + made(ALNUM, 36)),
+    "pypi": ("pypi-token", "py" + "pi-AgE" + "IcHlwaS5vcmc" + made(URL64, 80)),
+    "hugging face": ("huggingface-token", "h" + "f_" + made(LOWER + UPPER, 34).replace("7", "Q")),
+    "digitalocean": ("digitalocean-token", "dop" + "_v1_" + made(HEX, 64)),
+    "sendgrid": ("sendgrid-key", "S" + "G." + made(URL64, 22) + "." + made(URL64, 43)),
+    "twilio": ("twilio-key", "S" + "K" + made(HEX, 32)),
+    "mailgun": ("mailgun-key", "ke" + "y-" + made(HEX, 32)),
+    "mailgun new": ("mailgun-key", made(HEX, 32) + "-" + made(HEX, 8) + "-" + made(HEX, 8)),
+    "mailchimp": ("mailchimp-key", made(HEX, 32) + "-u" + "s12"),
+    "databricks": ("databricks-token", "da" + "pi" + made(HEX, 32)),
+    "shopify": ("shopify-token", "shp" + "at_" + made(HEX, 32)),
+    "square": ("square-token", "sq0" + "atp-" + made(URL64, 22)),
+    "square access": ("square-token", "EA" + "AA" + made(URL64, 60)),
+    "doppler": ("doppler-token", "dp" + ".pt." + made(ALNUM, 43)),
+    "vault": ("vault-token", "hv" + "s." + made(URL64, 90)),
+    "linear": ("linear-key", "lin" + "_api_" + made(ALNUM, 40)),
+    "notion": ("notion-token", "nt" + "n_" + made(ALNUM, 46)),
+    "notion old": ("notion-token", "secr" + "et_" + made(ALNUM, 43)),
+    "sentry": ("sentry-token", "sntr" + "yu_" + made(HEX, 64)),
+    "age": ("age-key", "AGE-SEC" + "RET-KEY-1" + made(UPPER + DIGITS, 58)),
+    "azure secret": ("azure-secret", "aB1" + "8Q" + "~" + made(ALNUM, 34)),
+    "terraform": ("terraform-token", made(ALNUM, 14) + ".atlas" + "v1." + made(URL64, 60)),
+    "grafana": ("grafana-token", "gl" + "sa_" + made(ALNUM, 32) + "_" + made(HEX, 8)),
+    "docker": ("docker-token", "dckr" + "_pat_" + made(URL64, 27)),
+    "planetscale": ("planetscale-token", "pscale" + "_pw_" + made(URL64, 43)),
+    "supabase": ("supabase-key", "sb" + "p_" + made(HEX, 40)),
+    "atlassian": ("atlassian-token", "ATA" + "TT3x" + made(URL64, 180)),
+    "groq": ("groq-key", "gs" + "k_" + made(ALNUM, 52)),
+    "replicate": ("replicate-token", "r" + "8_" + made(ALNUM, 37)),
+    "tailscale": ("tailscale-key", "tsk" + "ey-auth-" + made(ALNUM, 30)),
+    "heroku new": ("heroku-key", "HR" + "KU-" + made(URL64, 60)),
+    "bcrypt hash": ("password-hash", "$2" + "b$12$" + made(ALNUM + "./", 53)),
+    "jwt": ("jwt", jwt()),
+}
+
+SURROUNDINGS = {
+    "alone": ("", ""),
+    "end of text": ("the value was ", ""),
+    "python": ('client = connect("', '", retries=3)\n'),
+    "named in code": ("token = '", "'"),
+    "json": ('{"name": "ci", "value": "', '", "scopes": ["read"]}'),
+    "json in json": ('{"body": "{\\"api_key\\": \\"', '\\"}"}'),
+    "escaped newline": ("first line\\n", "\\nlast line"),
+    "yaml": ("env:\n  deploy_token: ", "\n  region: eu\n"),
+    "shell": ("export DEPLOY_TOKEN=", "\nmake deploy"),
+    "log line": ("2024-05-01 12:00:00 ERROR rejected (", ") after 3 attempts"),
+    "url query": ("GET https://api.example.com/v1/things?apikey=", "&page=2 HTTP/1.1"),
+    "markdown": ("Use `", "` for now."),
+    "in colour": ("\x1b[31m", "\x1b[0m done"),
+    "other letters": ("密钥是", "。"),
+}
+
+
+@pytest.mark.parametrize("place", SURROUNDINGS)
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_shape_is_replaced_wherever_it_stands(name: str, place: str) -> None:
+    kind, secret = KNOWN[name]
+    before, after = SURROUNDINGS[place]
+    assert redact(before + secret + after) == f"{before}[redacted:{kind}]{after}"
+
+
+PASSWORD, LONG = "Tr0ub4" + "dor&3", made(ALNUM, 32)
+FORTY = made(BASE64, 40)
+BASIC = "dXNlcjpo" + "dW50ZXIy"
+
+# text with the secret as {}, the secret, the kind.
+ANNOUNCED: list[tuple[str, str, str]] = [
+    ('password = "{}"', PASSWORD, "password"),
+    ("password='{}'", "hunt" + "er2", "password"),
+    ('password = "{}"', "sword" + "fish", "password"),
+    ('def connect(password: str = "{}") -> None:', PASSWORD, "password"),
+    ('const dbPassword: string = "{}";', PASSWORD, "password"),
+    ('password := "{}"', PASSWORD, "password"),
+    ("'password' => '{}',", PASSWORD, "password"),
+    ('{{"user": "bob", "password": "{}"}}', PASSWORD, "password"),
+    ('{{\\"password\\": \\"{}\\"}}', PASSWORD, "password"),
+    ('os.environ["DB_PASSWORD"] = "{}"', PASSWORD, "password"),
+    ('if password == "{}":', PASSWORD, "password"),
+    ('setPassword("{}")', PASSWORD, "password"),
+    ("define('DB_PASSWORD', '{}');", PASSWORD, "password"),
+    ("password: {}\n", "hunt" + "er2", "password"),
+    ("password: {}\n", "sword" + "fish", "password"),
+    ("  db_password: {}  # rotate", PASSWORD, "password"),
+    ("PASSWORD: {}", PASSWORD, "password"),
+    ("password = {}\nhost = h", "hunt" + "er2", "password"),
+    ("DB_PASSWORD={}\nDB_HOST=h", "sword" + "fish", "password"),
+    ("PGPASSWORD={} psql -h db", "sword" + "fish", "password"),
+    ("POSTGRES_PASSWORD={}", "p@ss,w0rd;1&x", "password"),
+    ("ENV ADMIN_PASSWORD {}", "hunt" + "er2", "password"),
+    ("docker run -e MYSQL_ROOT_PASSWORD={} mysql", "hunt" + "er2", "password"),
+    ("- name: DB_PASSWORD\n  value: {}\n", "hunt" + "er2", "password"),
+    ('{{"name": "DB_PASSWORD", "value": "{}"}}', PASSWORD, "password"),
+    ('<input name="password" value="{}">', PASSWORD, "password"),
+    ("<password>{}</password>", "hunt" + "er2", "password"),
+    ("mytool --password {} --verbose", "sword" + "fish", "password"),
+    ("mytool --password={}", "hunt" + "er2", "password"),
+    ('mytool --db-password "{}"', PASSWORD, "password"),
+    ("Server=db;User Id=sa;Password={};Encrypt=yes", "hunt" + "er2", "password"),
+    ("jdbc:mysql://db/app?user=app&password={}&ssl=true", "hunt" + "er2", "password"),
+    ("login failed (user=bob, password={})", "hunt" + "er2", "password"),
+    ("The password is {}.", "hunt" + "er2", "password"),
+    ('the password "{}" was refused', "hunt" + "er2", "password"),
+    ("CREATE USER bob IDENTIFIED BY '{}';", "sword" + "fish", "password"),
+    ("CREATE ROLE bob WITH PASSWORD '{}';", "hunt" + "er2", "password"),
+    ("machine example.com login bob password {}", "sword" + "fish", "password"),
+    ("machine example.com\n  login bob\n  password {}\n", "sword" + "fish", "password"),
+    ("curl -u bob:{} https://example.com", "sword" + "fish", "password"),
+    ('curl -sS --user "bob:{}" https://example.com', PASSWORD, "password"),
+    ("sshpass -p {} ssh bob@host", "sword" + "fish", "password"),
+    ("mysql -uroot -p{} app", "sword" + "fish", "password"),
+    ("docker login -u bob -p {} registry", "sword" + "fish", "password"),
+    ("smtp_pass = '{}'", "hunt" + "er2", "password"),
+    ('{{"user": "bob", "pass": "{}"}}', "hunt" + "er2", "password"),
+    ("passphrase: '{}'", "correct horse b4ttery staple", "password"),
+    ("api_key={}", LONG, "api-key"),
+    ("API_KEY={}", LONG, "api-key"),
+    ('apiKey: "{}",', LONG, "api-key"),
+    ("X-Api-Key: {}", LONG, "api-key"),
+    ("client.api_key = '{}'", "abc123" + "def456", "api-key"),
+    ("SECRET_KEY = '{}'", "django-inse" + "cure-4x!k2", "api-key"),
+    ("DefaultEndpointsProtocol=https;AccountKey={};", made(BASE64, 86) + "==", "api-key"),
+    ("Endpoint=sb://x/;SharedAccessKey={}", made(BASE64, 43) + "=", "api-key"),
+    ("PrivateKey = {}", made(BASE64, 43) + "=", "api-key"),
+    ("HEROKU_API_KEY={}", "0dd1cbb4-45fe-4f5a-9a5b-" + made(HEX, 12), "api-key"),
+    ("client_secret: {}", made(URL64, 24), "secret"),
+    ('"clientSecret": "{}"', made(ALNUM, 24), "secret"),
+    ("JWT_SECRET={}", "keepit" + "safe", "secret"),
+    ("export FOO_TOKEN={}", "abc123" + "def456", "token"),
+    ("//registry.example.com/:_authToken={}", made(HEX, 36), "token"),
+    ("https://example.com/cb?access_token={}&state=1", made(ALNUM, 30), "token"),
+    ("PRIVATE-TOKEN: {}", made(ALNUM, 20), "token"),
+    ("aws_secret_access_key = {}", FORTY, "aws-secret-key"),
+    ("AWS_SECRET_ACCESS_KEY={}", FORTY, "aws-secret-key"),
+    ('"SecretAccessKey": "{}"', FORTY, "api-key"),
+    ("STRIPE_KEY = '{}'", made(ALNUM, 26), "high-entropy"),
+    ('{{"auths": {{"r": {{"auth": "{}"}}}}}}', BASIC, "high-entropy"),
+    ("Authorization: Bearer {}", "abcdef" + "123456", "bearer-token"),
+    ('headers = {{"Authorization": "Bearer {}"}}', made(URL64, 40), "bearer-token"),
+    ("curl -H 'Authorization: token {}' x", made(HEX, 40), "bearer-token"),
+    ("authorization: Basic {}", BASIC, "basic-auth"),
+    ("sent Basic {} again", BASIC, "basic-auth"),
+    ("got Bearer {} from the cache", made(URL64, 40), "bearer-token"),
+    ("Cookie: session={}; theme=dark", "abc123" + "def456", "cookie"),
+    ("Set-Cookie: sid={}; Path=/; HttpOnly", made(URL64, 32), "cookie"),
+    ("postgres://bob:{}@db.example.com:5432/app", "pw", "connection-string"),
+    ("postgresql+psycopg://bob:{}@db/app", "hunt" + "er2", "connection-string"),
+    ("DATABASE_URL=mysql://bob:{}@db/app", "sword" + "fish", "connection-string"),
+    ("mongodb+srv://bob:{}@c.example.net/?w=majority", "p%40ss", "connection-string"),
+    ("redis://:{}@cache:6379/0", "s3c" + "ret", "connection-string"),
+    ("amqps://bob:{}@mq/vhost", "hunt" + "er2", "connection-string"),
+    ("postgres://bob:{}@db/app", "p@ss/w#rd", "connection-string"),
+    ("https://bob:{}@example.com/x.git", "hunt" + "er2", "url-password"),
+    ("git clone https://oauth2:{}@example.com/x", made(ALNUM, 20), "url-password"),
+    ("https://{}@o1.ingest.sentry.io/42", made(HEX, 32), "sentry-dsn"),
+    ("https://{}@example.com/x.git", made(ALNUM, 40), "url-token"),
+    ("https://s.blob.core.example/c?se=1&sig={}", made(ALNUM, 43) + "%3D", "azure-sas"),
+    ("it printed {} and stopped", made(ALNUM, 40, seed=3), "high-entropy"),
+    ("{}", made(URL64, 43, seed=3), "high-entropy"),
+    ('{{"kty": "RSA", "n": "abc", "d": "{}"}}', made(ALNUM, 86), "private-key"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret", "kind"), ANNOUNCED)
+def test_what_a_name_a_header_or_a_url_announces_is_replaced(
+    text: str, secret: str, kind: str
+) -> None:
+    assert redact(text.format(secret)) == text.format(f"[redacted:{kind}]")
+
+
+BODY = "\n".join(made(BASE64, 64, seed=line) for line in range(8)) + "\n" + made(BASE64, 20) + "=="
+TYPES = ("", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ")
+
+
+def block(kind: str, body: str = BODY) -> str:
+    return f"-----BEGIN {kind}PRIVATE" + f" KEY-----\n{body}\n-----END {kind}PRIVATE" + " KEY-----"
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_private_key_block_is_replaced_whole(kind: str) -> None:
+    assert redact(f"key:\n{block(kind)}\ndone") == "key:\n[redacted:private-key]\ndone"
+
+
+def test_a_private_key_is_found_however_it_is_quoted() -> None:
+    pgp = block("PGP ").replace("KEY-----", "KEY BLOCK-----")
+    headed = block(
+        "RSA ", f"Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,{made(HEX, 32)}\n\n{BODY}"
+    )
+    numbered = "\n".join(f"  {n}\u2192{line}" for n, line in enumerate(block("").split("\n"), 1))
+    indented = block("EC ").replace("\n", "\n    ")
+    quoted = '"' + block("").replace("\n", '\\n"\n"') + '"'
+    for text in (pgp, headed, numbered, indented, quoted, json.dumps({"private_key": block("")})):
+        clean = redact(text)
+        assert "[redacted:private-key]" in clean
+        assert not any(line in clean for line in BODY.split("\n"))
+        assert "END" not in clean
+
+
+def test_a_private_key_that_was_cut_off_is_replaced_as_far_as_it_goes() -> None:
+    whole = block("RSA ")
+    assert redact("x " + whole[:300]) == "x [redacted:private-key]"
+    assert redact(whole[:300] + "\nand the log goes on") == (
+        "[redacted:private-key]\nand the log goes on"
+    )
+    assert redact(whole[300:] + "\ndone") == "[redacted:private-key]\ndone"
+    assert redact(whole[300:] + "\n" + whole) == "[redacted:private-key]\n[redacted:private-key]"
+
+
+UUID, SHA1, SHA256 = "0dd1cbb4-45fe-4f5a-9a5b-7c1d2e3f4a5b", made(HEX, 40), made(HEX, 64)
+HARMLESS = [
+    f"commit {SHA1}",
+    f"Merge {SHA1[:12]} into {SHA1}",
+    f"sha256:{SHA256}",
+    f"image: registry.example.com/app@sha256:{SHA256}",
+    f"{made(HEX, 32)}  archive.tar.gz",
+    f'"session_id": "{UUID}"',
+    f"request {UUID} failed",
+    f"run-{UUID}-step-2",
+    f"![logo](data:image/png;base64,iVBORw0KGgo{made(BASE64, 400)}==)",
+    f"src=data:image/gif;base64,{made(BASE64, 80)}",
+    f'"integrity": "sha512-{made(BASE64, 86)}=="',
+    f"golang.org/x/net v0.17.0 h1:{made(BASE64, 43)}=",
+    f'checksum = "{SHA256}"',
+    f"SHA256:{made(BASE64, 43)} bob@host (ED25519)",
+    f'"CodeSha256": "{made(BASE64, 43)}="',
+    f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{made(BASE64, 43)} bob@host",
+    "-----BEGIN CERTIFICATE-----\n" + BODY + "\n-----END CERTIFICATE-----",
+    "-----BEGIN PUBLIC KEY-----\n" + BODY + "\n-----END PUBLIC KEY-----",
+    'if "-----BEGIN RSA PRIVATE' + ' KEY-----" in text:\n    return parse(text)',
+    "-----BEGIN PRIVATE" + " KEY-----\n...\n-----END PRIVATE" + " KEY-----",
+    "id 01ARZ3NDEKTSV4RRFFQ69G5FAV and V1StGXR8_Z5jdHi6B-myT",
+    "toolu_01A09q90qw90lq917835lq9 msg_01XFDUDYJgAACzvnptvVoYEL",
+    "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",
+    "/work/main/src/ralph/text/redact.py:120",
+    "node_modules/@babel/plugin-transform-modules-commonjs/lib/index.js",
+    "C:\\Users\\bob\\AppData\\Local\\Programs\\Python\\Python311\\python.exe",
+    "test_a_torn_last_line_is_reported_and_stepped_over_2",
+    "AbstractSingletonProxyFactoryBeanHTTP2ConnectionPoolIPv6Support",
+    "getUserByEmailAndPasswordResetTokenExpiryDateV2",
+    "TestIntegration_AgentResurrectionWorkflow2_WithSQLiteAndHTTP2",
+    "_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE",
+    "https://example.com/docs/a/very/long/path/to/Some-Page_2024?page=2#section-3",
+    f"https://docs.example.com/document/d/{made(URL64, 44)}/edit",
+    "git@github.com:owner/repo.git ssh://git@github.com/owner/repo",
+    "http://localhost:8080/path@2 redis://localhost:6379/0 http://[::1]:80/",
+    '"resolved": "https://registry.npmjs.org/left-pad/-/left-pad-1.3.0.tgz"',
+    "numpy==2.1.3 pytest>=8.0,<9 v20.11.1-alpine3.19",
+    "!function(e,t){var n=t.createElement('a'),r=e+1/2-n*3;return r?n:e}(window,document);",
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+    "=?utf-8?b?44KB44Gn44GZ44CC5a6f6Zqb44Gr44Gv44CMV2VubiBpc3QgZGFz?=",
+    "password = None",
+    "password=None, token=None",
+    "password: str",
+    "password: str | None = None",
+    "token: Token",
+    "password: string;",
+    "secret: true",
+    "password: required",
+    "password: ${DB_PASSWORD}",
+    "password: $DB_PASSWORD",
+    'password = "${DB_PASSWORD}"',
+    "PASSWORD=$(pass show db)",
+    "PASSWORD=`pass show db`",
+    "token: ${{ secrets.DEPLOY_TOKEN }}",
+    "token: {{ vault_token }}",
+    "api_key = os.environ['API_KEY']",
+    'os.environ["API_KEY"]',
+    'os.getenv("API_KEY", "")',
+    "apiKey: process.env.API_KEY,",
+    "password = settings.DATABASE_PASSWORD",
+    "password = getpass.getpass('Password: ')",
+    "password=password, token=token",
+    "connect(user=user1, password=password1)",
+    "self.password = password",
+    "password = input2(prompt)",
+    "token = tokens[0]",
+    "token, value = get_token(value)",
+    "getPassword() setPassword(password)",
+    "x.password.length < 8",
+    "api_key: your-api-key-here",
+    'API_KEY="<your key>"',
+    "--token <token> --password PASSWORD --secret [SECRET]",
+    "use the --password option or the --token flag",
+    "API_KEY=xxxxxxxxxxxxxxxx",
+    "password: ********",
+    "PASSWORD=changeme",
+    'password = ""',
+    '"password": "Enter your password"',
+    '"password": "Password"',
+    '{"password": {"type": "string"}}',
+    '"password": "[redacted:password]"',
+    "postgres://user:${PGPASSWORD}@host/db",
+    "postgres://user:<password>@host/db",
+    "https://user:{token}@host/x",
+    "Authorization: Bearer <token>",
+    "Authorization: Bearer ${TOKEN}",
+    'f"Bearer {token}"',
+    "bearer tokens are checked, basic authentication is not",
+    "Set-Cookie: theme=dark; Path=/; SameSite=Lax",
+    "token_count = 45000",
+    "max_tokens=4096 input_tokens: 12345",
+    '"total_tokens": 123456789',
+    "next_token = 'eyJ2IjoiMSIsInMiOjEsImMiOiJhYmMifQ'",
+    "eos_token = '<|endoftext|>'",
+    "def test_password_reset(self):",
+    "the password is wrong",
+    "The token was refused, the secret is out, the key is under the mat.",
+    "password is base64 encoded, then sha256 hashed",
+    "12 passed, 3 failed; pass: 12, fail: 3",
+    "--- PASS: TestAgentTreeNode_DeepNesting2 (0.00s)",
+    "pass `check_0d=True` to bypass: 2nd",
+    "bypass=abc12345 compass: north42",
+    "PWD=/work/main OLDPWD=/work",
+    "primary_key=True, foreign_key='user.id2'",
+    "cache_key = 'user:42:profile:v2'",
+    "public_key = '" + made(BASE64, 44) + "'",
+    "sort(key=lambda x: x[1])",
+    "KeyError: 'user_id42'",
+    "arn:aws:secretsmanager:us-west-2:123456789012:secret:MySecret-a1b2c3",
+    "curl -u $USER:$TOKEN https://example.com; docker run -u 1000:1000 x",
+    "risk-assessment-framework-2024 task-scheduler-implementation2",
+    "Czechoslovakia SLOVAKIA",
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_only_looks_like_a_secret_is_left_alone(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_text_that_grows_when_lower_cased_keeps_its_places() -> None:
+    assert redact("İİİ password = 'hunt" + "er2' İ") == "İİİ password = '[redacted:password]' İ"
+
+
+def test_the_surest_kind_names_a_secret_that_several_rules_find() -> None:
+    kind, secret = KNOWN["github ghp"]
+    assert redact(f"Authorization: Bearer {secret}") == f"Authorization: Bearer [redacted:{kind}]"
+    assert redact(f'password = "{secret}"') == f'password = "[redacted:{kind}]"'
+
+
+def test_a_tree_is_redacted_by_its_keys_and_in_its_strings() -> None:
+    secret = KNOWN["stripe live"][1]
+    tree = {
+        "password": "sword" + "fish",
+        "apiKey": LONG,
+        "note": f"uses {secret}",
+        "deep": [{"token": "abc123" + "def456"}, ("x", secret)],
+        "max_tokens": 4096,
+        "token_type": "bearer",
+        "next_token": LONG,
+        "ok": None,
+    }
+    assert redact_tree(tree) == {
+        "password": "[redacted:password]",
+        "apiKey": "[redacted:api-key]",
+        "note": "uses [redacted:stripe-key]",
+        "deep": [{"token": "[redacted:token]"}, ("x", "[redacted:stripe-key]")],
+        "max_tokens": 4096,
+        "token_type": "bearer",
+        "next_token": LONG,
+        "ok": None,
+    }
+    assert redact_tree(redact_tree(tree)) == redact_tree(tree)
+
+
+pieces = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        [text for text, _, _ in ANNOUNCED]
+        + [secret for _, secret in KNOWN.values()]
+        + HARMLESS
+        + [PASSWORD, LONG, block(""), "[redacted:", "[redacted:token]", "password", "token=", ": "]
+        + ["'", '"', "`", "\\", "\\n", "\n", "=", "--", "://", "@", "Bearer ", "Cookie: ", "<", ">"]
+    ),
+)
+mixtures = st.lists(pieces, max_size=10).map("".join)
+
+
+@given(st.one_of(st.text(), mixtures))
+@example("password=\u0130" * 3)
+def test_redacting_twice_is_redacting_once(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | mixtures,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["password", "apiKey", "x"]) | st.text(max_size=5), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_a_tree_keeps_its_form_and_is_clean_after_one_pass(value: object) -> None:
+    once = redact_tree(value)
+    assert redact_tree(once) == once
+    assert type(once) is type(value)
+
+
+# Shapes with a left edge need one: "disk-" must not begin a key.
+ends = st.sampled_from(["", " ", "\n", '"', "'", "(", ",", "=", ":", "\\n", "\x1b[0m", "密"])
+secrets_known = st.sampled_from([secret for _, secret in KNOWN.values()])
+
+
+@given(mixtures, ends, secrets_known, ends, mixtures)
+def test_a_planted_secret_never_survives_whatever_surrounds_it(
+    before: str, left: str, secret: str, right: str, after: str
+) -> None:
+    assume(secret not in before + after)
+    edge = left or ("" if not before else " ")
+    assert secret not in redact(before + edge + secret + right + after)
+
+
+words = st.sampled_from(
+    "the loop reads 42 lines, then (docs/x.md) - ok; x = f(y) # why? “so” naïve 日本".split()
+)
+prose = st.lists(words, max_size=20).map(" ".join)
+
+
+@given(prose, st.sampled_from(list(KNOWN.values())), prose)
+def test_the_text_around_a_secret_is_unchanged(
+    before: str, known: tuple[str, str], after: str
+) -> None:
+    kind, secret = known
+    assert redact(f"{before} {secret} {after}") == f"{before} [redacted:{kind}] {after}"
+
+
+@given(prose, st.text(ALNUM + "!@#%^*+?~", min_size=8, max_size=40), prose)
+def test_a_quoted_password_is_replaced_whole_and_alone(before: str, value: str, after: str) -> None:
+    clean = redact(f'{before}\n"password": "{value}7a!",\n{after}')
+    assert re.fullmatch(r'"password": "\[redacted:[a-z-]+\]",', clean.split("\n")[1])
+    assert (clean.split("\n")[0], clean.split("\n")[2]) == (before, after)
+
+
+HOSTILE = [
+    *"aA0=-\"'\\ \n/@_.",
+    *("eyJ", "sk-", "ghp_", "glpat-.", "SG.aaaaaaaaaaaaaaaaaaaa.", "$6$", "a.", "aB3", "0123abcd-"),
+    *(
+        "password",
+        "password=",
+        'password="',
+        "password='\\\"",
+        "password: ",
+        "--password ",
+        "token,",
+    ),
+    *("-----BEGIN PRIVATE" + " KEY-----", "-----END PRIVATE" + " KEY-----", "A" * 64 + "\n"),
+    *("://", "postgres://u:", "://a:b@", "authorization: ", "bearer ", "cookie: ", "cookie: a=b;"),
+    *(
+        "curl -u a:b ",
+        "login a password ",
+        "\"'",
+        '\\"',
+        "[redacted:",
+        "password=hunter2 ",
+        "\u0130",
+    ),
+]
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_a_megabyte_made_to_be_slow_takes_seconds_at_most(unit: str) -> None:
+    text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000]
+    started = time.process_time()
+    redact(text)
+    # All of these take about a second on a slow machine; quadratic time would be hours.
+    assert time.process_time() - started < 20
+
+
+def test_importing_compiles_no_pattern() -> None:
+    code = (
+        "from ralph.text import redact, secrets\n"
+        "assert secrets.compiled.cache_info().currsize == 0\n"
+        "assert redact._table.cache_info().currsize == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
