@@ -241,7 +241,7 @@ def test_a_stream_that_powershell_redirected_is_refused_with_what_to_do(
     assert ran.code == 1
     assert ran.complaint == (
         "ralph: out.jsonl: is UTF-16, as Windows PowerShell redirects it, and an agent prints "
-        "UTF-8. Convert it: Get-Content out.jsonl | Set-Content -Encoding utf8 run.jsonl"
+        "UTF-8. Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl"
     )
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ralph.errors import BadPlan
 from ralph.plan import features, learnings, tasks
 from ralph.plan.blame import AgentEdit
-from ralph.plan.document import BadPlan, Document
+from ralph.plan.document import Document
 from ralph.plan.emit import emit_document
 from ralph.plan.entities import Kind, find
 from ralph.plan.guard import Guard

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, LearningsFull, NotFound
 from ralph.kinds.learning import Learning, read_learning, to_plain
 from ralph.plan import features, learnings
 from ralph.plan.extract import Draft
-from ralph.plan.learnings import LearningsFull
 from ralph.plan.shown import prompt_lines
 from ralph.plan.store import Plan
 

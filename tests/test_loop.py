@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looping import BEGUN, DONE, FIXTURES, Loop, command, planned, replay, scripted, shell
+from looping import BEGUN, DONE, FIXTURES, Late, Loop, command, planned, replay, scripted, shell
 
 from ralph.capture import Captured
 from ralph.loop.outcome import judge
@@ -58,11 +58,13 @@ def test_an_unchanged_task_is_a_failure(loop: Loop, tmp_path: Path) -> None:
 
 
 def test_an_agent_over_its_time_is_a_timeout_and_its_words_are_kept(
-    loop: Loop, tmp_path: Path
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ralph.agents.process.time", Late(loop.root / "thinking"))
     saying = {"say": "I will now think about this for a very long time, longer than allowed."}
-    agent = scripted(tmp_path, {"steps": [saying, {"sleep": 600}]})
-    loop(agent, max_iterations=1, timeout_s=4.0)
+    thinking = {"write": "thinking", "content": ""}
+    agent = scripted(tmp_path, {"steps": [saying, thinking, {"sleep": 600}]})
+    loop(agent, max_iterations=1, timeout_s=1800)
     assert loop.outcomes == ["timeout"]
     assert loop.facts("ended")[0]["timed_out"]
     assert loop.told()[0].summary == saying["say"]
@@ -184,6 +186,17 @@ def test_a_line_without_an_end_does_not_fill_the_memory(
     script = "head -c 3000000 /dev/zero | tr '\\0' x; echo; cat " + str(FIXTURES / "success.jsonl")
     loop(shell(tmp_path, script), max_iterations=1)
     assert loop.told()[0].session_id
+    assert loop.told()[0].summary
+
+
+def test_what_was_stepped_over_in_the_output_is_told_with_its_line(
+    loop: Loop, tmp_path: Path
+) -> None:
+    stream = FIXTURES / "success.jsonl"
+    script = f"head -n 1 {stream}; echo 'not {{ JSON'; tail -n +2 {stream}"
+    loop(shell(tmp_path, script), max_iterations=1)
+    [complaint] = loop.facts("ended")[0]["complaints"]
+    assert complaint.startswith("output.jsonl:2: ")
     assert loop.told()[0].summary
 
 

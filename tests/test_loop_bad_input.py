@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from looping import FEATURES, TASKS, Loop, planned, shell
 
-from ralph.errors import BadInput, NotFound
-from ralph.plan.document import BadPlan
+from ralph.errors import BadInput, BadPlan, NotFound
 
 
 @pytest.fixture

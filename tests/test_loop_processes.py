@@ -20,6 +20,7 @@ import pytest
 from looping import (
     DONE,
     MARK,
+    Late,
     Loop,
     eventually,
     lines,
@@ -196,9 +197,10 @@ while True:
 
 
 def test_an_iteration_that_was_recorded_before_the_kill_is_not_recorded_again(
-    loop: Loop, tmp_path: Path
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when its record cannot be made the same again: this one had run out of time."""
+    monkeypatch.setattr("ralph.agents.process.time", Late(loop.root / "a.py"))
     agent = scripted(tmp_path, {"steps": [{"write": "a.py", "content": "x\n"}, {"sleep": 600}]})
     saved = tmp_path / "saved"
 
@@ -209,7 +211,7 @@ def test_an_iteration_that_was_recorded_before_the_kill_is_not_recorded_again(
             saved.rename(folder.with_name("again"))
 
     loop.on_event = save
-    loop(agent, max_iterations=1, timeout_s=3.0)
+    loop(agent, max_iterations=1, timeout_s=1800)
     [before] = loop.told()
     [again] = loop.unfinished
     (again / "ended.json").unlink()  # as if it had been lost with the machine

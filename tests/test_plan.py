@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, BadPlan, NotFound, PlanBusy
 from ralph.plan import features, tasks
 from ralph.plan.check import check
-from ralph.plan.document import BadPlan
 from ralph.plan.learnings import add
-from ralph.plan.store import Plan, PlanBusy
+from ralph.plan.store import Plan
 from ralph.plan.values import ContextFile, Status, Task
 from ralph.plan.writes import digest
 

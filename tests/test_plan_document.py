@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.plan.document import BadPlan, Document
+from ralph.errors import BadPlan
+from ralph.plan.document import Document
 from ralph.plan.emit import emit_document
 from ralph.plan.splice import render
 

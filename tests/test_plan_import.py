@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.errors import BadInput
-from ralph.plan.document import BadPlan
+from ralph.errors import BadInput, BadPlan
 from ralph.plan.intake import import_plan
 from ralph.plan.store import Plan
 

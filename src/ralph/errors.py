@@ -6,7 +6,10 @@ RalphError                 everything Ralph raises on purpose
 │   ├── BadSetting         a setting that does not exist or does not fit
 │   ├── NotFound           a record, feature or file that is not there
 │   ├── NotAProject        no project here or above
-│   └── RecordForgotten    the record was forgotten on purpose and stays so
+│   ├── RecordForgotten    the record was forgotten on purpose and stays so
+│   ├── BadPlan            a file of the plan that cannot be read, with its place
+│   └── LearningsFull      no learning may be evicted: a person or a review must choose
+├── PlanBusy               another process holds the plan's lock for too long
 ├── JournalError           the journal could not be read or written; nothing was acknowledged
 │   └── JournalBusy        another process holds the journal's lock for too long
 └── MemoryOff              memory cannot serve now; everything else goes on
@@ -57,6 +60,18 @@ class NotAProject(BadInput):
 
 class RecordForgotten(BadInput):
     """The record was forgotten on purpose and stays so."""
+
+
+class BadPlan(BadInput):
+    """A file of the plan that cannot be read, with its place."""
+
+
+class LearningsFull(BadInput):
+    """No learning may be evicted: a person or a review must choose."""
+
+
+class PlanBusy(RalphError):
+    """Another process holds the plan's lock for too long."""
 
 
 class JournalError(RalphError):

@@ -38,6 +38,7 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 # Beyond the agent's own grace, what its keeper may need to end everyone.
 _ENDING_S = 30.0
+_COMPLAINTS = 5
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -251,6 +252,7 @@ class Iterating:
             left_behind=ended.left_behind,
             denied=list(captured.permission_denials),
             mcp_failed=list(captured.mcp_failed),
+            complaints=[str(one) for one in output.capture.complaints[:_COMPLAINTS]],
         )
         self._learn(work, iteration)
         return Told(iteration, captured, plan_changed, ended.interrupted)

@@ -13,9 +13,8 @@ import msgspec
 
 from ralph import disk
 from ralph.agents.process import LOCK, Ended
-from ralph.errors import RalphError
+from ralph.errors import BadPlan, RalphError
 from ralph.kinds.iteration import ModelTier
-from ralph.plan.document import BadPlan
 from ralph.plan.guard import Snapshot
 from ralph.plan.store import Plan
 from ralph.plan.values import Task

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from ralph.plan.document import BadPlan, Data, Document
+from ralph.errors import BadPlan
+from ralph.plan.document import Data, Document
 from ralph.plan.entities import Kind, entities, find
 from ralph.plan.splice import same
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ralph.errors import BadPlan
 from ralph.plan.context_files import stale_note
-from ralph.plan.document import BadPlan, Document, Path
+from ralph.plan.document import Document, Path
 from ralph.plan.entities import KINDS, Kind, path_of
 from ralph.plan.read import view
 from ralph.plan.shown import conflicts

@@ -15,7 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from ralph.errors import BadInput
+from ralph.errors import BadPlan
 
 MAX_BYTES = 8 * 1024 * 1024
 # More than any plan needs; aliases inside aliases would otherwise grow without end.
@@ -27,10 +27,6 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)
 
 Data = dict[str, Any]
 Path = tuple[str | int, ...]
-
-
-class BadPlan(BadInput):
-    """A file of the plan that cannot be read, or a part of it that is not what it should be."""
 
 
 class Place:

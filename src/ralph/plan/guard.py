@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from ralph import disk
+from ralph.errors import BadPlan
 from ralph.plan.blame import AgentEdit, Blame, for_file, landed
-from ralph.plan.document import BadPlan, Data, Document
+from ralph.plan.document import Data, Document
 from ralph.plan.entities import KINDS, Kind, entities
 from ralph.plan.judge import Judge, Restored, Scope
 from ralph.plan.merge import Everything, bring

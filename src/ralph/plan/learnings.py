@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ralph.errors import BadInput, NotFound
+from ralph.errors import BadInput, LearningsFull, NotFound
 from ralph.kinds.iteration import cut
 from ralph.kinds.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.plan.document import Data, Document
@@ -21,10 +21,6 @@ from ralph.text.similar import compare, from_signature, gist
 
 FULL = "Learnings full - review needed"
 _OWN_KEYS = frozenset({*FIELDS, "verified"})
-
-
-class LearningsFull(BadInput):
-    """Fifty learnings that may not be evicted: a person or a review must choose."""
 
 
 class Added(msgspec.Struct, frozen=True):

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from ralph.plan.document import BadPlan, Data, Document
+from ralph.errors import BadPlan
+from ralph.plan.document import Data, Document
 from ralph.plan.emit import STEP, after_dash, after_key, emit_document, flow, key_text
 
 _GAP = r"(?:[ \t\r\n]+|\#[^\n]*)*"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ralph import disk
-from ralph.errors import NotFound, RalphError
-from ralph.plan.document import BadPlan, Data, Document
+from ralph.errors import BadPlan, NotFound, PlanBusy
+from ralph.plan.document import Data, Document
 from ralph.plan.entities import KINDS, ONE, Kind, entities, find
 from ralph.plan.read import view
 from ralph.plan.splice import rendered, same
@@ -18,10 +18,6 @@ from ralph.plan.writes import WriteLog, digest
 from ralph.record import now
 
 LOCK_TIMEOUT_S = 30.0
-
-
-class PlanBusy(RalphError):
-    """Another process holds the plan's lock for too long."""
 
 
 class Plan:

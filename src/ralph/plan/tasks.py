@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ralph.errors import BadInput
+from ralph.errors import BadInput, BadPlan
 from ralph.plan import patch as p
-from ralph.plan.document import BadPlan, Data
+from ralph.plan.document import Data
 from ralph.plan.entities import add, entities, find, path_of, remove
 from ralph.plan.patch import Patch
 from ralph.plan.store import Plan

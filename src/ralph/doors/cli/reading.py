@@ -81,7 +81,7 @@ def _refuse_utf16_events(line: bytes, name: str) -> None:
         raise BadRecord(
             "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8",
             where=name,
-            todo=f"Convert it: Get-Content {name} | Set-Content -Encoding utf8 run.jsonl",
+            todo="Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl",
         )
 
 
