@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from looping import DONE, FEATURES, TASKS, Loop, planned, scripted, shell
 
+from ralph.loop.edits import plan_edits
+from ralph.plan.blame import kind_of
 from ralph.plan.learnings import add
 from ralph.plan.tasks import update_task
 
@@ -181,3 +184,27 @@ def test_the_projects_identity_is_put_back(loop: Loop, tmp_path: Path) -> None:
          max_iterations=1)  # fmt: skip
     assert (loop.root / DB / "metadata.yaml").read_bytes() == before
     assert "metadata.yaml" in loop.repairs
+
+
+@pytest.mark.parametrize(
+    ("event", "kinds"),
+    [
+        ({"item": {"command": f"sed -i s/a/b/ {DB}/tasks.yaml"}}, ["tasks"]),
+        (
+            {"item": {"changes": [{"path": f"/p/{DB}/features.yaml"}, {"path": "a.py"}]}},
+            ["features"],
+        ),
+        ({"item": {"command": f"cat {DB}/tasks.yaml"}}, []),
+        ({"item": "rm .ralph"}, []),
+        ({"message": {"content": "see .ralph/db/tasks.yaml"}}, []),
+        (["rm .ralph"], []),
+    ],
+)
+def test_the_direct_edits_that_another_dialect_tells_of(event: Any, kinds: list[str]) -> None:
+    found = plan_edits(json.dumps(event).encode())
+    assert [kind_of(edit.path) for edit in found] == kinds
+
+
+@pytest.mark.parametrize("line", [b"rm .ralph {", b"\xff .yaml", b"", b"{}"])
+def test_a_line_that_is_no_event_tells_of_no_edit(line: bytes) -> None:
+    assert plan_edits(line) == []

@@ -9,6 +9,7 @@ RalphError                 everything Ralph raises on purpose
 │   ├── RecordForgotten    the record was forgotten on purpose and stays so
 │   ├── BadPlan            a file of the plan that cannot be read, with its place
 │   └── LearningsFull      no learning may be evicted: a person or a review must choose
+├── LoopBusy               another run, or the end of its agent, is in the way for too long
 ├── PlanBusy               another process holds the plan's lock for too long
 ├── JournalError           the journal could not be read or written; nothing was acknowledged
 │   └── JournalBusy        another process holds the journal's lock for too long
@@ -68,6 +69,10 @@ class BadPlan(BadInput):
 
 class LearningsFull(BadInput):
     """No learning may be evicted: a person or a review must choose."""
+
+
+class LoopBusy(RalphError):
+    """Another run, or the end of its agent, is in the way for too long."""
 
 
 class PlanBusy(RalphError):

@@ -13,7 +13,7 @@ from ralph.config import Settings
 from ralph.errors import BadRecord
 from ralph.kinds.iteration import KIND, Iteration, from_record
 from ralph.memories.ralph import Ralph
-from ralph.plan.context_files import drop_vanished
+from ralph.plan.context_files import without_vanished
 from ralph.plan.shown import prompt_lines
 from ralph.plan.store import Plan
 from ralph.plan.values import Feature, Task, View
@@ -47,12 +47,11 @@ def gather(
     memory_on: bool,
     history: History | None = None,
 ) -> Facts:
-    """Everything known about a task now; files that vanished are taken out of the plan (F4)."""
+    """Everything known about a task now; files that vanished are noted (F4). Nothing changes."""
     view = plan.load()
-    vanished = drop_vanished(plan, task.feature) if feature_view(view, task.feature) else []
-    view = plan.load() if vanished else view
     # A task may name a feature that nobody described yet.
     feature = feature_view(view, task.feature) or Feature(name=task.feature)
+    feature, vanished = without_vanished(plan, feature)
     told = (history or History(ralph)).of(task.feature)
     settings = ralph.config.settings
     return Facts(

@@ -22,7 +22,7 @@ from ralph.loop.outcome import judge
 from ralph.loop.output import Output
 from ralph.loop.work import Runs, Work, plan_hash
 from ralph.memories.ralph import Ralph
-from ralph.plan.context_files import enrich
+from ralph.plan.context_files import drop_vanished, enrich
 from ralph.plan.extract import extract
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import learn
@@ -38,7 +38,6 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 # Beyond the agent's own grace, what its keeper may need to end everyone.
 _ENDING_S = 30.0
-_COMPLAINTS = 5
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -95,13 +94,16 @@ class Iterating:
         return self._run(task, prompt, review=True)
 
     def _gather(self, task: Task) -> Facts:
-        return gather(
+        facts = gather(
             self.ralph,
             self.plan,
             task,
             memory_on=self._memory_on,
             history=self.history,
         )
+        if facts.vanished:
+            drop_vanished(self.plan, task.feature)
+        return facts
 
     def recover(self, claim: Callable[[str], bool]) -> list[Iteration]:
         """Finish what a loop that was killed left behind; nothing is lost or doubled."""
@@ -252,7 +254,6 @@ class Iterating:
             left_behind=ended.left_behind,
             denied=list(captured.permission_denials),
             mcp_failed=list(captured.mcp_failed),
-            complaints=[str(one) for one in output.capture.complaints[:_COMPLAINTS]],
         )
         self._learn(work, iteration)
         return Told(iteration, captured, plan_changed, ended.interrupted)

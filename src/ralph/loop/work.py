@@ -13,7 +13,7 @@ import msgspec
 
 from ralph import disk
 from ralph.agents.process import LOCK, Ended
-from ralph.errors import BadPlan, RalphError
+from ralph.errors import BadPlan, LoopBusy
 from ralph.kinds.iteration import ModelTier
 from ralph.plan.guard import Snapshot
 from ralph.plan.store import Plan
@@ -28,10 +28,6 @@ _FOLDER_TIMEOUT_S = 30.0
 _KILLED = Ended(
     exit_code=None, timed_out=False, interrupted=True, duration_ms=0, stderr="", left_behind=0
 )
-
-
-class StillEnding(RalphError):
-    """An agent of a loop that was killed is being ended, and takes too long."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +89,7 @@ class Runs:
             with disk.locked(folder / LOCK, timeout_s=timeout_s):
                 pass
         except disk.Busy:
-            raise StillEnding(
+            raise LoopBusy(
                 f"the agent of an earlier run on {work.feature!r} is still being ended",
                 where=str(folder),
                 todo="Try again in a minute.",
@@ -131,7 +127,7 @@ class Runs:
             with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S):
                 yield
         except disk.Busy:
-            raise RalphError(
+            raise LoopBusy(
                 f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
                 where=str(lock),
                 todo="Try again; if it stays so, end the process that hangs.",

@@ -14,7 +14,7 @@ from ralph.kinds.iteration import Iteration
 from ralph.plan import patch as p
 from ralph.plan.document import Data
 from ralph.plan.store import Plan
-from ralph.plan.values import ContextFile, Limits
+from ralph.plan.values import ContextFile, Feature, Limits
 
 # fmt: off
 _NOISE_FILES = frozenset("""
@@ -127,11 +127,29 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> Enriche
     )
 
 
+def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
+    """The feature without files that are gone, and a note for each; the plan is left alone."""
+    there = {
+        path: _is_there(plan.project, path)
+        for path in [*(file.path for file in feature.context_files), *feature.knowledge_paths]
+    }
+    if all(there.values()):
+        return feature, []
+    notes = [stale_note(f.path) for f in feature.context_files if not there[f.path]]
+    notes += [
+        stale_note(path, "knowledge_paths") for path in feature.knowledge_paths if not there[path]
+    ]
+    kept = msgspec.structs.replace(
+        feature,
+        context_files=tuple(file for file in feature.context_files if there[file.path]),
+        knowledge_paths=tuple(path for path in feature.knowledge_paths if there[path]),
+    )
+    return kept, notes
+
+
 def drop_vanished(plan: Plan, feature: str) -> list[str]:
     """Take files that are gone out of context and knowledge files; a note for each (F4)."""
-    found = plan.feature(feature)
-    listed = [*(file.path for file in found.context_files), *found.knowledge_paths]
-    if all(_is_there(plan.project, path) for path in listed):
+    if not without_vanished(plan, plan.feature(feature))[1]:
         return []
     with plan.edit("features", f"vanished files of {feature} removed") as data:
         return _drop_vanished(plan.find(data, "features", feature), plan)

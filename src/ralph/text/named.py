@@ -20,6 +20,7 @@ Span = tuple[int, int, str]
 # How much a value must look like a secret before it is taken for one: after "password" little,
 # after "key" very much.
 _PASSWORD, _SECRET, _TOKEN, _KEY = range(4)
+_REFUSALS = 32
 
 _STRONG_KEY = (
     r"(?:api|access|secret|private|auth|account|encrypt|encryption|signing|master|shared|storage|app"
@@ -63,7 +64,7 @@ _AFTER_FLAG = (
 
 def named(text: str, lowered: str) -> Iterator[Span]:
     """The values of telling names, as far as they are plausible secrets."""
-    done = 0
+    done = run_end = refused = 0
     for match in compiled(_NAME).finditer(lowered):
         first, at = match.start(), match.end()
         if first < done or at == len(text) or text[at] in "${([<,;)}]":
@@ -75,9 +76,14 @@ def named(text: str, lowered: str) -> Iterator[Span]:
             name = lowered[max(0, first - 40) : first]
             if "--" not in name and "env " not in name and not compiled(_LONG).match(text, at):
                 continue
-        if span := _value(text, match):
+        # One run of characters holds few names; one made of names alone must not cost a square.
+        if at >= run_end:
+            run_end, refused = _run_end(text, at, wide=True), 0
+        if refused < _REFUSALS and (span := _value(text, match)):
             done = span[1]
             yield span
+        else:
+            refused += 1
 
 
 def commands(text: str, lowered: str) -> Iterator[Span]:

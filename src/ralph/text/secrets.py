@@ -218,7 +218,8 @@ def camel(part: str) -> bool:
 
 def random_looking(value: str, least: int) -> bool:
     """Whether a string has the length, the mixture and the restlessness of a random one."""
-    body = compiled(r"(?:[a-z]{2,12}[-_]){0,3}(?=[\w+/-]*\Z)").sub("", value.rstrip("="), count=1)
+    prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
+    body = value[prefix.end() if prefix else 0 :].rstrip("=")
     if not least <= len(body) <= 128:
         return False
     digits = sum(map(str.isdigit, body))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, opened, the_project
+from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.page import is_terminal, one_span, print_json
-from ralph.doors.cli.planning import completing, plain
+from ralph.doors.cli.planning import completing, plain, the_plan
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.plan.store import Plan
     from ralph.prompt.budget import Prompt
 
 
@@ -32,7 +29,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     from ralph.memories.status import status
     from ralph.prompt.build import review_prompt, task_prompt
 
-    plan = _unchanging_plan()
+    plan = the_plan()
     task = plan.task(task_id)
     with opened() as ralph:
         settings = ralph.config.settings
@@ -66,26 +63,3 @@ def _show_tokens(built: Prompt) -> None:
         lines.append(f"{name:{width}}  {tokens:6}  {why}".rstrip())
     gap = "\n" if is_terminal(sys.stderr) else ""
     sys.stderr.write(gap + "".join(f"{line}\n" for line in lines))
-
-
-def _unchanging_plan() -> Plan:
-    """The plan, with whatever gathering changes kept in memory: looking must not change it."""
-    from ralph.plan.entities import Kind
-    from ralph.plan.store import Plan
-
-    class Unchanging(Plan):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            self._changed: dict[Kind, bytes] = {}
-
-        def raw(self, kind: Kind) -> bytes | None:
-            return self._changed.get(kind) or super().raw(kind)
-
-        def put(self, kind: Kind, raw: bytes, *_: Any, **__: Any) -> None:
-            self._changed[kind] = raw
-
-        @contextlib.contextmanager
-        def locked(self) -> Iterator[None]:
-            yield
-
-    return Unchanging(the_project().root)
