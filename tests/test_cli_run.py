@@ -22,6 +22,9 @@ from ralph.doors.cli.live import json_listener, shown
 from ralph.loop.events import Event, Name
 from ralph.loop.run import Options
 
+STOPPING = [signal.SIGINT, signal.SIGTERM]
+if sys.platform != "win32":
+    STOPPING.append(signal.SIGHUP)
 FEATURES = "features: [{name: auth, description: Sign-in for customers.}]\n"
 TASKS = """\
 tasks:
@@ -229,7 +232,7 @@ def is_alive(pid: int) -> bool:
 
 
 @posix
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", STOPPING)
 def test_a_signal_ends_the_agent_and_records_the_iteration(
     ralph: Line, planned: Path, number: signal.Signals
 ) -> None:
@@ -293,6 +296,8 @@ def screen(data: bytes) -> list[str]:
 
 def on_terminal(project: Path, columns: int, **environ: str) -> tuple[int, bytes]:
     """The run with a terminal on all three sides: its exit code, and all that was written."""
+    if sys.platform == "win32":
+        pytest.skip("Windows has no pseudo-terminals")
     import fcntl
     import pty
     import struct

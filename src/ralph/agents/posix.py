@@ -17,6 +17,8 @@ from typing import IO, Any
 
 from ralph.agents.watch import Started
 
+assert sys.platform != "win32"  # which has jobs for this: see windows.py
+
 _KEEPER = Path(__file__).with_name("keeper.py")
 _KEEPER_PATIENCE_S = 30.0
 _POLL_S = 0.05

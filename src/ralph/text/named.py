@@ -78,7 +78,7 @@ def named(text: str, lowered: str) -> Iterator[Span]:
                 continue
         # One run of characters holds few names; one made of names alone must not cost a square.
         if at >= run_end:
-            run_end, refused = _run_end(text, at, wide=True), 0
+            run_end, refused = _run_end(text, at, wide=True, limit=""), 0
         if refused < _REFUSALS and (span := _value(text, match)):
             done = span[1]
             yield span
@@ -173,7 +173,11 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
             return None
         how = "loose"
     phrase = match["word"] == "passphrase" and how == "quoted" and compiled(_PHRASE).match(value)
-    return (at, at + len(value), kind) if phrase or _plausible(tier, value, how) else None
+    if not phrase and not _plausible(tier, value[:512], how):
+        return None
+    # What was too long to be looked at whole goes whole.
+    end = at + len(value) if len(value) != 512 else _run_end(text, at, wide=False, limit="")
+    return at, max(end, at + len(value)), kind
 
 
 def _closing(text: str, quote: re.Match[str]) -> int:
@@ -187,9 +191,9 @@ def _closing(text: str, quote: re.Match[str]) -> int:
     return end if end >= 0 else _run_end(text, at, wide=True)
 
 
-def _run_end(text: str, at: int, *, wide: bool) -> int:
+def _run_end(text: str, at: int, *, wide: bool, limit: str = "512") -> int:
     stop = r"\s\"'`\\" if wide else r"\s\"'`\\,;&|<>()\[\]{}"
-    run = compiled(rf"(?:[^{stop}]|\\(?![nrt\"'u]))*").match(text, at)
+    run = compiled(rf"(?:[^{stop}]|\\(?![nrt\"'u])){{0,{limit}}}").match(text, at)
     return run.end() if run else at
 
 
