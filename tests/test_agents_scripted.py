@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ def played(
     folder: Path, run: dict[str, Any], prompt: str = "Do it."
 ) -> tuple[Captured, list[Complaint]]:
     """One run of the agent in the folder, as capture reads it."""
-    words = scripted(folder.parent, run).split()
+    words = shlex.split(scripted(folder.parent, run))
     done = subprocess.run(
         words, cwd=folder, input=prompt.encode(), capture_output=True, check=True, timeout=120
     )

@@ -205,7 +205,7 @@ def test_a_journal_of_another_user_is_read_and_its_writers_are_told(
 AS_NOBODY = """
 path = Path(sys.argv[1])
 os.chdir(path.parent)
-if IS_ROOT:
+if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def test_a_line_without_an_end_does_not_fill_the_memory(
 
 
 def test_garbage_between_the_lines_is_stepped_over(loop: Loop, tmp_path: Path) -> None:
-    stream = FIXTURES / "success.jsonl"
+    stream = shlex.quote(str(FIXTURES / "success.jsonl"))
     script = f"head -n 1 {stream}; echo 'not {{ JSON'; tail -n +2 {stream}"
     loop(shell(tmp_path, script), max_iterations=1)
     with_garbage = loop.told()[0]

@@ -116,6 +116,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "heroku new": ("heroku-key", "HR" + "KU-" + made(URL64, 60)),
     "bcrypt hash": ("password-hash", "$2" + "b$12$" + made(ALNUM + "./", 53)),
     "jwt": ("jwt", jwt()),
+    "jwt cut off": ("jwt", jwt()[:70]),
 }
 
 SURROUNDINGS = {
@@ -197,6 +198,21 @@ ANNOUNCED: list[tuple[str, str, str]] = [
     ("smtp_pass = '{}'", "hunt" + "er2", "password"),
     ('{{"user": "bob", "pass": "{}"}}', "hunt" + "er2", "password"),
     ("passphrase: '{}'", "correct horse b4ttery staple", "password"),
+    ("passphrase = '{}'", "correct horse battery staple", "password"),
+    ("**Password:** {}", "hunt" + "er2", "password"),
+    ("| password | {} |", "hunt" + "er2", "password"),
+    ("[sudo] password for bob: {}", "hunt" + "er2", "password"),
+    ("the password was changed to {}", "hunt" + "er2", "password"),
+    ("body: user%3Dbob%26password%3D{}", "hunt" + "er2", "password"),
+    ("password = SecretStr('{}')", "hunt" + "er2", "password"),
+    ('["--password", "{}"]', "sword" + "fish", "password"),
+    ("    MYSQL_PASSWORD: {}", "post" + "gres", "password"),
+    ('<property name="password">{}</property>', "hunt" + "er2", "password"),
+    ("setenv DB_PASSWORD {}", "sword" + "fish", "password"),
+    ("HMAC_KEY={}", made(HEX, 32), "high-entropy"),
+    ("token {} has expired", made(ALNUM, 24), "token"),
+    ("AWS_SESSION_TOKEN={}", made(BASE64, 900), "token"),
+    ("curl -b 'sid={}' https://example.com", made(HEX, 32), "cookie"),
     ("api_key={}", LONG, "api-key"),
     ("API_KEY={}", LONG, "api-key"),
     ('apiKey: "{}",', LONG, "api-key"),
@@ -273,7 +289,9 @@ def test_a_private_key_is_found_however_it_is_quoted() -> None:
     numbered = "\n".join(f"  {n}\u2192{line}" for n, line in enumerate(block("").split("\n"), 1))
     indented = block("EC ").replace("\n", "\n    ")
     quoted = '"' + block("").replace("\n", '\\n"\n"') + '"'
-    for text in (pgp, headed, numbered, indented, quoted, json.dumps({"private_key": block("")})):
+    putty = f"Public-Lines: 1\nAAAA\nPrivate-Lines: 9\n{BODY}\nPrivate-MAC: x"
+    as_json = json.dumps({"private_key": block("")})
+    for text in (pgp, headed, numbered, indented, quoted, putty, as_json):
         clean = redact(text)
         assert "[redacted:private-key]" in clean
         assert not any(line in clean for line in BODY.split("\n"))
@@ -362,6 +380,7 @@ HARMLESS = [
     "getPassword() setPassword(password)",
     "x.password.length < 8",
     "api_key: your-api-key-here",
+    "api_key: put-the-key-here",
     'API_KEY="<your key>"',
     "--token <token> --password PASSWORD --secret [SECRET]",
     "use the --password option or the --token flag",
@@ -380,7 +399,7 @@ HARMLESS = [
     "Authorization: Bearer ${TOKEN}",
     'f"Bearer {token}"',
     "bearer tokens are checked, basic authentication is not",
-    "Set-Cookie: theme=dark; Path=/; SameSite=Lax",
+    "Set-Cookie: theme=dark; Path=/home; SameSite=Strict; Max-Age=3600",
     "token_count = 45000",
     "max_tokens=4096 input_tokens: 12345",
     '"total_tokens": 123456789',

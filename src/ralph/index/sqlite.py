@@ -219,8 +219,9 @@ class SqliteStore:
         self.close()
         target = self.path.with_name(f"{self.path.name}.{suffix}")
         for side in SIDE_FILES:
-            old = self.path.with_name(self.path.name + side)
-            if old.exists():
+            # SQLite itself takes the log away with the last connection.
+            with contextlib.suppress(FileNotFoundError):
+                old = self.path.with_name(self.path.name + side)
                 old.replace(target.with_name(target.name + side))
         return target
 

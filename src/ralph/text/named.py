@@ -5,22 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ralph.text.secrets import (
-    COMMANDS,
-    compiled,
-    decoded,
-    filler,
-    lower,
-    random_looking,
-    wordy,
-)
+from ralph.text.plausible import KEY, PASSWORD, SECRET, TOKEN, filler, plausible, random_looking
+from ralph.text.secrets import COMMANDS, compiled, lower
 
 Span = tuple[int, int, str]
 
-# How much a value must look like a secret before it is taken for one: after "password" little,
-# after "key" very much.
-_PASSWORD, _SECRET, _TOKEN, _KEY = range(4)
+# How many refused values in one run of characters, and how much of a value, are looked at.
 _REFUSALS = 32
+_LOOKED_AT = 512
 
 _STRONG_KEY = (
     r"(?:api|access|secret|private|auth|account|encrypt|encryption|signing|master|shared|storage|app"
@@ -51,11 +43,7 @@ _HARMLESS = (
     r"|cancel\w*|eos|bos|pad|unk|stop|last|prev\w*|current|public|primary|foreign|partition|sort"
     r"|lock|sequence|pagination|publickey|next\w{0,12})[_-]?(?:token|key)\Z|ask_?pass\Z"
 )
-_REFERENCE = r"\*?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z|[A-Za-z_][\w.]*[\[(]"
-_OWN_NAME = r"(?i)\w*(?:pass|passwd|password|passphrase|pwd|pw|token|secret|key|auth|cred)s?\d?\Z"
-_PROSE_END = r"(?:ed|ing|ion|nal|ect|able|ible|less|ive|ent|ure|ry|ty|ly|words?|ters?|tials?)\Z"
 _LONG = r"(?=[^\s/]{0,19}\d)[^\s/]{20}"
-_PHRASE = r"(?!.*\b(?:the|an?|your|is|must|be|for|to|of|enter)\b)[a-z]+(?: [a-z]+){3,9}\Z"
 _AFTER_FLAG = (
     r"(?:[A-Z_]+|option|flag|argument|param\w*|is|was|and|or|to|in|for|from|with|on|if|when|as|by"
     r"|via|the|an?|are|can|will|must|should|instead|value|file|prompt)(?![\w-])"
@@ -104,19 +92,20 @@ def member(name: str, value: str) -> str | None:
     if match is None or not _own_word(name, match) or compiled(_HARMLESS).match(name):
         return None
     tier, kind = _tier(match["word"], name, name)
-    return kind if _plausible(tier, value, "quoted") else None
+    how = "phrase" if match["word"] == "passphrase" else "quoted"
+    return kind if plausible(tier, value, how) else None
 
 
 def _tier(word: str, name: str, before: str) -> tuple[int, str]:
     if word.startswith(("pass", "pw", "psk")):
-        return _PASSWORD, "password"
+        return PASSWORD, "password"
     if word == "secret":
-        return _SECRET, "secret"
+        return SECRET, "secret"
     if word not in ("key", "auth"):
-        return _TOKEN, "token"
+        return TOKEN, "token"
     if word == "key" and compiled(_STRONG_KEY).search(before.lower()):
-        return _SECRET, "aws-secret-key" if "aws" in name.lower() else "api-key"
-    return _KEY, "high-entropy"
+        return SECRET, "aws-secret-key" if "aws" in name.lower() else "api-key"
+    return KEY, "high-entropy"
 
 
 def _own_word(text: str, match: re.Match[str]) -> bool:
@@ -132,52 +121,64 @@ def _own_word(text: str, match: re.Match[str]) -> bool:
 
 
 def _value(text: str, match: re.Match[str]) -> Span | None:
-    first, sep, at = match.start(), match["sep"], match.end()
+    first, sep = match.start(), match["sep"]
     start = first
     while start and first - start < 64 and (text[start - 1].isalnum() or text[start - 1] in "_-."):
         start -= 1
-    name, shown = text[start : match.end("word")], sep.strip()
+    name = text[start : match.end("word")]
     if not _own_word(text, match) or compiled(_HARMLESS).search(name):
         return None
     if text.endswith(":", 0, start) and (sep == ":" or match["close"]):
         return None  # part of a longer name, of a resource or a type
+    at, end, how = _written(text, match, start, name)
+    value = text[at:end]
+    bare = at == match.end()
+    if bare and not name.startswith("--"):
+        value = value.rstrip(",;" if how == "literal" else ".,;:")
+    tier, kind = _tier(match["word"], name, text[max(0, first - 20) : match.end("word")])
+    doubtful = how == "loose" and (sep.isspace() or ("|" in sep and tier != PASSWORD))
+    if "\n" in value or (doubtful and bare and not random_looking(value, 20)):
+        return None
+    if name.lower() == "pass" and how != "literal":  # "pass" also counts and names tests
+        if bare and how != "line" and sep not in ("=", ":"):
+            return None
+        how = "loose"
+    if match["word"] == "passphrase" and how == "quoted":
+        how = "phrase"
+    if not plausible(tier, value[:_LOOKED_AT], how):
+        return None
+    # What was too long to be looked at whole goes whole.
+    whole = _run_end(text, at, wide=False, limit="") if len(value) == _LOOKED_AT else at
+    return at, max(whole, at + len(value)), kind
+
+
+def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[int, int, str]:
+    """Where the value begins and ends, and how it is written down (see `plausible`)."""
+    sep, at = match["sep"], match.end()
+    shown = sep.strip()
     flag = name.startswith("--") or text.endswith(("ENV ", "setenv "), 0, start)
     env = shown == sep == "=" and name.isupper()
     quote = compiled(r"([\w.]{3,40}\()?[rbuRBU]{0,2}(\\{0,3})(\"\"\"|'''|[\"'`])").match(text, at)
-    if quote and not (env and quote[3] == "`"):
+    if quote and not (env and quote[3] == "`"):  # which runs a command
         sure = shown.endswith(("=", ":", "=>", ":**")) and not quote[1]
         how = "literal" if flag else "quoted" if sure else "loose"
-        at, end = quote.end(), _closing(text, quote)
-    elif flag or env or "value" in shown:
-        how, end = "literal", _run_end(text, at, wide=flag or not start or text[start - 1] in "\n ")
-        if flag and compiled(_AFTER_FLAG).match(text, at):
-            return None
-    elif shown == ">":
+        return quote.end(), _closing(text, quote), how
+    if flag or env or "value" in shown:
+        prose = flag and compiled(_AFTER_FLAG).match(text, at)
+        wide = flag or not start or text[start - 1] in "\n "
+        return at, at if prose else _run_end(text, at, wide=wide), "literal"
+    if shown == ">":
         tag = text.endswith(("<", ":", 'name="', 'key="'), 0, start)
-        how, end = "literal", max(at, text.find("<", at, at + 200)) if tag else at
-    elif shown.endswith(("=", ":", ":**", "%3d", "%3a", "%20")) and shown[0] not in "iwt":
-        how, end = _bare(text, start, at)
-        if how == "line" and shown == ":" and "_" in name and name.isupper():
-            how = "variable"
-    else:
-        how, end = "loose", _run_end(text, at, wide=False)
-    value = text[at:end]
-    if not quote and not flag:
-        value = value.rstrip(",;" if how == "literal" else ".,;:")
-    tier, kind = _tier(match["word"], name, text[max(0, first - 20) : match.end("word")])
-    doubtful = (sep.isspace() and not flag) or (shown == "|" and tier != _PASSWORD)
-    if "\n" in value or (doubtful and not quote and not random_looking(value, 20)):
-        return None
-    if name.lower() == "pass" and how != "literal":  # "pass" also counts and names tests
-        if not quote and how != "line" and sep not in ("=", ":"):
-            return None
-        how = "loose"
-    phrase = match["word"] == "passphrase" and how == "quoted" and compiled(_PHRASE).match(value)
-    if not phrase and not _plausible(tier, value[:512], how):
-        return None
-    # What was too long to be looked at whole goes whole.
-    end = at + len(value) if len(value) != 512 else _run_end(text, at, wide=False, limit="")
-    return at, max(end, at + len(value)), kind
+        return at, max(at, text.find("<", at, at + 200)) if tag else at, "literal"
+    if not shown.endswith(("=", ":", ":**", "%3d", "%3a", "%20")) or shown[0] in "iwt":
+        return at, _run_end(text, at, wide=False), "loose"
+    end = _run_end(text, at, wide=True)
+    begins = text[max(0, start - 40) : start].rpartition("\n")[2].strip(" \t-+>\"'")
+    if not begins and compiled(r"[ \t]*(?:#.*)?(?:\r?\n|\\n|\Z)").match(text, end):
+        variable = shown == ":" and "_" in name and name.isupper()
+        return at, end, "variable" if variable else "line"
+    end = _run_end(text, at, wide=False)
+    return at, at if text[end : end + 1] in ("(", "[", "{") else end, "bare"
 
 
 def _closing(text: str, quote: re.Match[str]) -> int:
@@ -191,67 +192,7 @@ def _closing(text: str, quote: re.Match[str]) -> int:
     return end if end >= 0 else _run_end(text, at, wide=True)
 
 
-def _run_end(text: str, at: int, *, wide: bool, limit: str = "512") -> int:
+def _run_end(text: str, at: int, *, wide: bool, limit: str = str(_LOOKED_AT)) -> int:
     stop = r"\s\"'`\\" if wide else r"\s\"'`\\,;&|<>()\[\]{}"
     run = compiled(rf"(?:[^{stop}]|\\(?![nrt\"'u])){{0,{limit}}}").match(text, at)
     return run.end() if run else at
-
-
-def _bare(text: str, start: int, at: int) -> tuple[str, int]:
-    """How an unquoted value is written down: alone on its line with its name, or amid code."""
-    wide = _run_end(text, at, wide=True)
-    begins = text[max(0, start - 40) : start].rpartition("\n")[2].strip(" \t-+>\"'")
-    if not begins and compiled(r"[ \t]*(?:#.*)?(?:\r?\n|\\n|\Z)").match(text, wide):
-        return "line", wide
-    end = _run_end(text, at, wide=False)
-    return "bare", (at if text[end : end + 1] in ("(", "[", "{") else end)
-
-
-def _plausible(tier: int, value: str, how: str) -> bool:
-    """Whether the value after a telling name is a secret, given how it was written down.
-
-    quoted: a string literal. literal: surely the value itself (environment file, flag, tag).
-    line: bare, alone on its line with its name; variable: so, and the name is UPPER_CASE.
-    bare: maybe code. loose: a string somewhere near.
-    """
-    if filler(value):
-        return False
-    if how in ("bare", "line", "variable") and (
-        compiled(_REFERENCE).match(value) or compiled(_OWN_NAME).match(value)
-    ):
-        return False
-    one, letters = " " not in value, value.isalpha()
-    strong = one and not wordy(value)
-    mixed = strong and not letters and any(map(str.isalpha, value))
-    if how == "loose" and ("/" in value or not (mixed and any(map(str.isdigit, value)))):
-        return False
-    if tier == _PASSWORD:
-        return _plausible_password(value, how, mixed)
-    if tier == _SECRET:
-        if how == "literal":
-            return len(value) >= 8 and one
-        return len(value) >= 6 and (mixed or (how == "quoted" and len(value) >= 12 and letters))
-    if tier == _TOKEN:
-        least = 8 if how in ("literal", "quoted") else 16
-        return len(value) >= least and (mixed or (strong and len(value) >= 24))
-    if how == "literal" and compiled(r"[0-9A-Fa-f]{32,}\Z").match(value):
-        return True
-    return random_looking(value.removeprefix("base64:"), 20) or (
-        how == "quoted" and len(value) >= 8 and ":" in (decoded(value) or "")
-    )
-
-
-def _plausible_password(value: str, how: str, mixed: bool) -> bool:
-    if " " in value:
-        return how != "loose" and any(len(w) >= 6 and not wordy(w) for w in value.split())
-    if how == "literal":
-        return len(value) >= 3
-    if how == "quoted":
-        return len(value) >= 4 and not (wordy(value) and "passw" in value.lower())
-    if how in ("line", "variable") and value.isalpha():
-        return (
-            len(value) >= (8 if how == "line" else 4)
-            and value.islower()
-            and not compiled(_PROSE_END).search(value)
-        )
-    return (len(value) >= 5 and mixed) or (value.isdigit() and len(value) >= 6)

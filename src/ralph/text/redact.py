@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from ralph.text import secrets
+from ralph.text import plausible, secrets
 from ralph.text.named import Span, commands, member, named
 from ralph.text.secrets import compiled
 
@@ -33,7 +33,8 @@ def redact_tree(value: object) -> object:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, (list, tuple)):
-        return type(value)([redact_tree(item) for item in value])
+        items = [redact_tree(item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
     if not isinstance(value, dict):
         return value
     return {key: _member(key, item) for key, item in value.items()}
@@ -174,9 +175,9 @@ def _urls(text: str) -> Iterator[Span]:
         if not match:
             continue
         if match["pw"]:
-            if not secrets.filler(match["pw"]) or match["pw"].isalnum():
+            if not plausible.filler(match["pw"]) or match["pw"].isalnum():
                 yield *match.span("pw"), "connection-string" if store else "url-password"
-        elif len(match["user"]) >= 20 and not secrets.wordy(match["user"]):
+        elif len(match["user"]) >= 20 and not plausible.wordy(match["user"]):
             sentry = "sentry" in text[match.end() : match.end() + 80]
             yield *match.span("user"), "sentry-dsn" if sentry else "url-token"
 
@@ -200,7 +201,7 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
             if value := credential.match(text, match.end()):
                 if match[1] == "bearer" and _sent(value[0], 16):
                     yield *value.span(), "bearer-token"
-                elif match[1] == "basic" and ":" in (secrets.decoded(value[0]) or ""):
+                elif match[1] == "basic" and ":" in (plausible.decoded(value[0]) or ""):
                     yield *value.span(), "basic-auth"
     if "cookie" in lowered:
         line = compiled(r"cookie\\{0,3}[\"']?[ \t]{0,4}[:=,]?[ \t]{1,4}[\"']?([^\n\"'\\]{1,4096})")
@@ -209,9 +210,9 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
 
 
 def _sent(value: str, least: int) -> bool:
-    if len(value) < least or secrets.filler(value):
+    if len(value) < least or plausible.filler(value):
         return False
-    return not secrets.wordy(value) or (least < 16 <= len(value) and value.isalpha())
+    return not plausible.wordy(value) or (least < 16 <= len(value) and value.isalpha())
 
 
 def _cookies(text: str, start: int, end: int) -> Iterator[Span]:
@@ -220,7 +221,7 @@ def _cookies(text: str, start: int, end: int) -> Iterator[Span]:
         if pair[1].lower() in ("path", "domain", "expires", "max-age", "samesite", "priority"):
             continue
         telling = compiled(session).search(pair[1]) or len(pair[2]) >= 16
-        if telling and not secrets.filler(pair[2]) and not secrets.wordy(pair[2]):
+        if telling and not plausible.filler(pair[2]) and not plausible.wordy(pair[2]):
             yield *pair.span(2), "cookie"
 
 
@@ -232,14 +233,14 @@ def _alone(text: str) -> Iterator[Span]:
         start = lead.end() if lead else match.start()
         value = text[start : match.end()]
         parts = re.split(r"[/_-]", value)
-        if any(len(part) > 3 and part.isalpha() and secrets.camel(part) for part in parts):
+        if any(len(part) > 3 and part.isalpha() and plausible.camel(part) for part in parts):
             value = max(parts, key=len)  # a path or a name, which may still hold a token
             start += text[start : match.end()].index(value)
-        if not secrets.random_looking(value, 32) or compiled(secrets.PUBLIC).match(match[0]):
+        if not plausible.random_looking(value, 32) or compiled(secrets.PUBLIC).match(match[0]):
             continue
         before = text[max(0, start - 300) : start]
         link = re.split(r"[\s\"'<>`]", before)[-1]
         if ("://" in link and "?" not in link) or compiled(secrets.PUBLISHED).search(before[-60:]):
             continue
-        if not secrets.wrapped(text, *match.span()) and secrets.decoded(value) is None:
+        if not plausible.wrapped(text, *match.span()) and plausible.decoded(value) is None:
             yield start, start + len(value), "high-entropy"

@@ -1,9 +1,8 @@
-"""What a secret looks like: the shapes of known credentials, and tests on single values."""
+"""What secrets look like: the shapes of known credentials, and what is random but public."""
 
 from __future__ import annotations
 
 import re
-from binascii import a2b_base64
 from functools import cache
 from typing import Final
 
@@ -87,7 +86,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
 # The same for beginnings that ordinary words and data contain: these need a left edge.
 EDGED: Final[tuple[Shape, ...]] = (
     ("aws-key", "ASIA ABIA ACCA", r"[A-Z0-9]{16,}"),
-    ("jwt", "eyJ", r"[\w-]{8,}\.[\w-]{2,}\.[\w-]{2,}(?:\.[\w-]*){0,2}"),
+    ("jwt", "eyJ", r"[\w-]{8,}\.(?:eyJ[\w-]{6,}(?:\.[\w-]*)?|[\w-]*\.[\w-]{2,}(?:\.[\w-]+){0,2})"),
     ("openai-key", "sk-", r"[A-Za-z0-9]{20,}"),
     ("huggingface-token", "hf_ api_org_", r"[A-Za-z0-9]{30,}"),
     ("sendgrid-key", "SG.", r"[\w-]{16,24}\.[\w-]{20,}"),
@@ -95,8 +94,7 @@ EDGED: Final[tuple[Shape, ...]] = (
     ("mailgun-key", "key-", r"[0-9a-z]{32,}"),
     ("databricks-token", "dapi", r"[0-9a-f]{32}(?:-\d)?"),
     ("vault-token", "hvs. hvb. hvr.", r"[\w-]{20,}"),
-    ("notion-token", "ntn_", r"[A-Za-z0-9]{40,}"),
-    ("notion-token", "secret_", r"[A-Za-z0-9]{40,}"),
+    ("notion-token", "ntn_ secret_", r"[A-Za-z0-9]{40,}"),
     ("google-token", "1//0", r"[\w-]{38,}"),
     ("groq-key", "gsk_", r"[A-Za-z0-9]{40,}"),
     ("xai-key", "xai-", r"[A-Za-z0-9]{40,}"),
@@ -166,84 +164,3 @@ PUBLISHED: Final = (
     r"|etag|signature|revision|version|marker|cursor|pub(?:lic)?_?key|next_?token)\d{0,4}"
     r"\\?[\"']?[ \t]{0,4}[:= ][ \t]{0,4}\\?[\"']?)\Z"
 )
-
-_FILLER = (
-    r"(?i)(?:[<\[{(].*[>\]})]\Z|\{\{|\$[{($]|\$[a-z_]+\d{0,2}\Z|\$\d\Z|[%@:*&!][a-z_.]+[%!]?\Z|%\("
-    r"|#\{|\\[sdw.]|\.{3}|…|(?:[x*.•?#_\-]|0(?=0))+0?\Z|x{4}[x-]"
-    r"|your(?:[-_ ]|\w*(?:key|token|pass|secret|here))|(?:replace|change)[-_ ]?(?:me|it|this|with)"
-    r"|(?:insert|enter|placeholder|redacted|dummy|example)(?:[-_. ]|\Z)|process\.env"
-    r"|import\.meta\.env|os\.(?:environ|getenv)|(?:env|secrets|vars?|config|settings|self|this)\.|[au]rn:"
-    r"|[a-z][a-z0-9+.-]*://|~?\.{0,2}/(?:[a-z_.]+/)|[a-z]:\\|\d{4}-\d\d-\d\d|v?\d+(?:\.\d+)+\w{0,4}\Z"
-    r"|(?:none|null|nil|undefined|true|false|yes|no|str|string|bytes|bool|int|any|object|text|hidden"
-    r"|password|passwd|passphrase|pass|pwd|token|api[-_]?key|credentials?|empty|required|optional"
-    r"|n/a|todo|tbd)\Z)"
-)
-_TEMPLATE = r"\$\{|\{\{|#\{|\{\w*\}|%\(\w+\)s|%s(?!\w)|<[a-z _-]+>|\\[wWdDsS]"
-_KNOWN = (
-    r"(?i)(?:(?:sha|md|base|utf|aes|rsa|ed|[hrep]s|oauth|argon|pbkdf|hmac|http|ipv|ec|web|python|py"
-    r"|iso|latin|int|str|pkcs|aws)\d{1,5}[a-z]{0,20}|[bhiklpsuvx]\d{1,3})\Z"
-)
-_CLASSES: Final = str.maketrans(
-    {c: "a" for c in "abcdefghijklmnopqrstuvwxyz"}
-    | {c: "A" for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-    | {c: "0" for c in "0123456789"}
-)
-
-
-def filler(value: str) -> bool:
-    """Whether a value only stands for a secret: a placeholder, a reference, a template, a path."""
-    if not any(map(str.isalnum, value)) or compiled(_FILLER).match(value):
-        return True
-    if value.lower().endswith(("here", "example")) and wordy(value):
-        return True
-    return bool(compiled(_TEMPLATE).search(value))
-
-
-def wordy(value: str) -> bool:
-    """Whether a value is made of words, small numbers and names of algorithms."""
-    return all(
-        (part.isalpha() and camel(part))
-        or (part.isdigit() and len(part) <= 4)
-        or compiled(_KNOWN).match(part)
-        for part in compiled(r"[\s\-_./:,;()\[\]{}|'\"<>\\]+").split(value)
-        if part
-    )
-
-
-def camel(part: str) -> bool:
-    """Whether letters read as a word or as words run together, not as a random mixture."""
-    humps = compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)
-    return len(part) >= 3 * (len(humps) - 1) and max(map(len, humps)) <= 24
-
-
-def random_looking(value: str, least: int) -> bool:
-    """Whether a string has the length, the mixture and the restlessness of a random one."""
-    prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
-    body = value[prefix.end() if prefix else 0 :].rstrip("=")
-    if not least <= len(body) <= 128:
-        return False
-    digits = sum(map(str.isdigit, body))
-    upper, lower = sum(map(str.isupper, body)), sum(map(str.islower, body))
-    marks = len(body) - digits - upper - lower
-    if digits < 2 or upper < 3 or lower < 3 or marks * 6 > len(body):
-        return False
-    # Words keep to one class of character for a while; random strings change it all the time.
-    changes = len(compiled(r"a+|A+|0+|[^aA0]+").findall(body.translate(_CLASSES))) - 1
-    return len(set(body)) * 2 >= min(len(body), 48) and changes * 20 >= len(body) * 9
-
-
-def decoded(value: str) -> str | None:
-    """The plain text that a base64 string stands for, if it stands for any."""
-    try:
-        text = a2b_base64(value + "=" * (-len(value) % 4)).decode()
-    except ValueError:
-        return None
-    return text if " ".join(text.split()).isprintable() else None
-
-
-def wrapped(text: str, start: int, end: int) -> bool:
-    """Whether this is one line of longer base64 data, such as a certificate."""
-    gap = r"={0,2}(?:\\[nr]|[^A-Za-z0-9+/]){1,60}(?:\bb[\"'])?"
-    after = end - start >= 60 and compiled(gap + "[A-Za-z0-9+/]{16}").match(text, end)
-    before = compiled("[A-Za-z0-9+/]{60}" + gap + r"\Z").search(text[max(0, start - 125) : start])
-    return bool(after or before)
