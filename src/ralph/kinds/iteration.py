@@ -50,19 +50,13 @@ class FileTouched(msgspec.Struct, frozen=True):
     action: FileAction
 
 
-class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One iteration of an agent on one task of one feature.
-
-    `iteration_number` and `timestamp` may be left out: the journal gives the number, the clock
-    the time. `session_id` is the agent's own name for the run.
-    """
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The iteration as the journal keeps it: number, time and run stand in the envelope."""
 
     feature: str = ""
-    iteration_number: int | None = None
     task_id: int | str | None = None
     task_title: str = ""
     discipline: str = ""
-    timestamp: str | None = None
     outcome: Outcome = "unknown"
     summary: str = ""
     errors: tuple[ErrorSeen, ...] = ()
@@ -73,6 +67,17 @@ class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     duration_ms: int | None = None
     model: str | None = None
     model_tier: ModelTier | None = None
+
+
+class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
+    """One iteration of an agent on one task of one feature.
+
+    `iteration_number` and `timestamp` may be left out: the journal gives the number, the clock
+    the time. `session_id` is the agent's own name for the run.
+    """
+
+    iteration_number: int | None = None
+    timestamp: str | None = None
     session_id: str | None = None
 
     @property
@@ -101,25 +106,6 @@ class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 FIELDS: tuple[str, ...] = Iteration.__struct_fields__
-
-
-class _Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The iteration as the journal keeps it: number, time and run stand in the envelope."""
-
-    feature: str
-    task_id: int | str | None = None
-    task_title: str = ""
-    discipline: str = ""
-    outcome: Outcome = "unknown"
-    summary: str = ""
-    errors: tuple[ErrorSeen, ...] = ()
-    decisions: tuple[Decision, ...] = ()
-    files_touched: tuple[FileTouched, ...] = ()
-    tokens_used: int | None = None
-    cost_usd: float | None = None
-    duration_ms: int | None = None
-    model: str | None = None
-    model_tier: ModelTier | None = None
 
 
 _BODY_FIELDS = _Body.__struct_fields__
