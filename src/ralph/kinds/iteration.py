@@ -184,6 +184,8 @@ def from_record(record: Record) -> Iteration:
         body = _decode_body(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"record {record.id} is not a readable iteration: {error}") from None
+    if not body.feature:
+        raise BadRecord(f"record {record.id} is not a readable iteration: it names no feature")
     return Iteration(
         iteration_number=record.number,
         timestamp=record.at,

@@ -142,7 +142,7 @@ def _private_keys(text: str) -> Iterator[Span]:
         at = begin.end()
         while at > done and (more := chunk.match(text, at)):
             at = more.end()
-        if at > begin.end():
+        if at - begin.end() >= 20:  # an empty frame, or one around dots and crosses, is no key
             last = end.match(text, at)
             done = last.end() if last else at
             closed.add(done)
