@@ -53,7 +53,7 @@ class FileTouched(msgspec.Struct, frozen=True):
 class _Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The iteration as the journal keeps it: number, time and run stand in the envelope."""
 
-    feature: str = ""
+    feature: str
     task_id: int | str | None = None
     task_title: str = ""
     discipline: str = ""
@@ -76,6 +76,7 @@ class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
     the time. `session_id` is the agent's own name for the run.
     """
 
+    feature: str = ""
     iteration_number: int | None = None
     timestamp: str | None = None
     session_id: str | None = None
@@ -184,8 +185,6 @@ def from_record(record: Record) -> Iteration:
         body = _decode_body(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"record {record.id} is not a readable iteration: {error}") from None
-    if not body.feature:
-        raise BadRecord(f"record {record.id} is not a readable iteration: it names no feature")
     return Iteration(
         iteration_number=record.number,
         timestamp=record.at,
