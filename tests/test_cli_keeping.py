@@ -302,3 +302,13 @@ def test_an_import_tells_of_every_line_it_cannot_read(ralph: Line) -> None:
 
 def test_an_import_says_what_stayed_forgotten(ralph: Line) -> None:
     assert import_with_damage(ralph).out == "Brought in 0 records, 1 stay forgotten.\n"
+
+
+def test_a_secret_in_an_import_reaches_no_disk(ralph: Line, project: Path) -> None:
+    ralph.well("record", "--feature", "auth", "-", stdin=json.dumps(LOGIN))
+    token = "ghp_" + "a1B2c3D4" * 4 + "Zz9y"
+    export = ralph.well("export", "-").out.replace(str(LOGIN["summary"]), f"Signed in with {token}")
+    (project / ".ralph" / "db" / "memory" / "auth.jsonl").unlink()
+    ralph.well("import", "-", stdin=export)
+    assert files_holding(project, token.encode()) == []
+    assert "[redacted:github-token]" in ralph.well("recent", "--json").out

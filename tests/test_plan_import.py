@@ -8,6 +8,7 @@ import pytest
 
 from ralph.errors import BadInput, BadPlan
 from ralph.plan.intake import import_plan
+from ralph.plan.learnings import remove
 from ralph.plan.store import Plan
 
 CHECKLIST = """\
@@ -121,6 +122,57 @@ disciplines:
         (3, "Charge", ()),
     ]
     assert import_plan(plan, text, name="plan.yaml").tasks == ()
+
+
+def test_a_task_keeps_its_id_where_it_is_free_and_its_blockers_follow_where_it_is_not(
+    plan: Plan,
+) -> None:
+    import_plan(plan, "# Billing\n- [ ] Invoice\n", name="first.md")
+    text = """\
+features: [{name: search}]
+tasks:
+  - {id: 1, feature: search, title: Build the index}
+  - {id: 40, feature: search, title: Ask it, blocked_by: [1]}
+  - {feature: search, title: Show it, blocked_by: [40, Build the index]}
+"""
+    assert import_plan(plan, text, name="plan.yaml").tasks == (2, 40, 41)
+    assert [(t.id, t.title, t.blocked_by) for t in plan.load().tasks] == [
+        (1, "Invoice", ()),
+        (2, "Build the index", ()),
+        (40, "Ask it", (2,)),
+        (41, "Show it", (40, 2)),
+    ]
+    again = import_plan(plan, text, name="plan.yaml")
+    assert (again.tasks, again.known_tasks) == ((), 3)
+
+
+def test_learnings_in_the_document_are_imported_once_and_stay_removed(plan: Plan) -> None:
+    text = """\
+features:
+  - name: search
+    learnings:
+      - FTS5 needs its own table.
+      - {text: Rank by bm25., source: human, reason: measured, task_id: 7}
+    tasks: [{id: 7, title: Rank}]
+"""
+    import_plan(plan, text, name="plan.yaml")
+    import_plan(plan, text, name="plan.yaml")
+    (feature,) = plan.load().features
+    assert [(x.text, x.source, x.reason, x.task_id) for x in feature.learnings] == [
+        ("FTS5 needs its own table.", "agent", None, None),
+        ("Rank by bm25.", "human", "measured", 7),
+    ]
+    remove(plan, "search", "Rank by bm25.")
+    import_plan(plan, text, name="plan.yaml")
+    (feature,) = plan.load().features
+    assert [x.text for x in feature.learnings] == ["FTS5 needs its own table."]
+
+
+def test_a_box_without_a_title_is_neither_a_task_nor_prose(plan: Plan) -> None:
+    import_plan(plan, "# Billing\nBills.\n- [ ] Invoice\n- [ ]\n* [x] \n", name="todo.md")
+    view = plan.load()
+    assert [t.title for t in view.tasks] == ["Invoice"]
+    assert view.features[0].description == "Bills."
 
 
 def test_tasks_under_no_heading_need_a_feature(plan: Plan) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -107,23 +106,52 @@ class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
 
 
 FIELDS: tuple[str, ...] = Iteration.__struct_fields__
-
-
+_TODO = f"The fields are {', '.join(FIELDS)}."
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "outcome": get_args(Outcome),
+    "error_type": get_args(ErrorType),
+    "action": get_args(FileAction),
+    "model_tier": get_args(ModelTier),
+}
 _BODY_FIELDS = _Body.__struct_fields__
 _encode = msgspec.json.Encoder().encode
 _decode_body = msgspec.json.Decoder(_Body).decode
 
 
 def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Iteration:
-    """An iteration from JSON-like data; a field that does not fit is named, with its place."""
-    try:
-        return msgspec.convert(dict(plain), Iteration)
-    except msgspec.ValidationError as error:
+    """An iteration from JSON-like data; a field that does not fit is named, with its place.
+
+    A field that is null is one that was left out.
+    """
+    if not isinstance(plain, Mapping):
         raise BadRecord(
-            f"not an iteration: {error}",
-            where=where,
-            todo=f"The fields are {', '.join(FIELDS)}.",
-        ) from None
+            f"not an iteration: it is {type(plain).__name__}, not an object", where=where, todo=_TODO
+        )
+    try:
+        return msgspec.convert(_said(plain), Iteration)
+    except msgspec.ValidationError as error:
+        raise _misfit(error, where) from None
+
+
+def checked(iteration: Iteration) -> Iteration:
+    """The same iteration, its fields looked at: Python itself lets any value into them."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(iteration), Iteration)
+    except (msgspec.ValidationError, TypeError) as error:  # the latter: a value JSON cannot tell
+        raise _misfit(error, None) from None
+
+
+def _said(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _said(one) for key, one in value.items() if one is not None}
+    return [_said(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _misfit(error: Exception, where: str | None) -> BadRecord:
+    _, _, field = str(error).rstrip("`").rpartition(".")
+    choices = _CHOICES.get(field) if "enum" in str(error) else None
+    todo = f"It is one of {', '.join(choices)}." if choices else _TODO
+    return BadRecord(f"not an iteration: {error}", where=where, todo=todo)
 
 
 def to_record(
@@ -165,9 +193,6 @@ def iteration_id(
 
 
 def _body(iteration: Iteration) -> bytes:
-    cost = iteration.cost_usd
-    if cost is not None and not math.isfinite(cost):  # JSON would keep it as null
-        raise BadRecord(f"not an iteration: cost_usd {cost} is not an amount")
     try:
         return _encode(_Body(**{name: getattr(iteration, name) for name in _BODY_FIELDS}))
     except UnicodeEncodeError as error:
@@ -183,11 +208,12 @@ def from_record(record: Record) -> Iteration:
     """The iteration inside a record."""
     try:
         body = _decode_body(record.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        at = utc(record.at, field="at")
+    except (BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"record {record.id} is not a readable iteration: {error}") from None
     return Iteration(
         iteration_number=record.number,
-        timestamp=record.at,
+        timestamp=at,
         session_id=record.source.run,
         **{name: getattr(body, name) for name in _BODY_FIELDS},
     )

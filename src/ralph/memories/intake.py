@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import msgspec
 
@@ -33,6 +34,12 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
             f"iteration_number goes from 1 to {_LAST_NUMBER}, not {number}",
             todo="Leave it out to get the next one.",
         )
+    for field in ("tokens_used", "cost_usd", "duration_ms"):
+        amount = getattr(iteration, field)
+        if amount is not None and not 0 <= amount < math.inf:
+            raise BadRecord(
+                f"{field} {amount} is not an amount", todo="Leave it out if it is not known."
+            )
     ready = msgspec.structs.replace(
         iteration,
         task_id=_task_id(iteration.task_id),

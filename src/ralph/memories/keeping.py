@@ -12,6 +12,7 @@ from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.kinds.iteration import from_record
 from ralph.record import Complaint, Record, Tombstone, utc
+from ralph.text.redact import redact_tree
 
 if TYPE_CHECKING:
     from ralph.memories.ralph import Ralph
@@ -72,7 +73,7 @@ def choose(
                 found_ids.add(prefix)
             if (
                 (not wanted or prefix is not None)
-                and (limit is None or datetime.fromisoformat(record.at) < limit)
+                and (limit is None or _is_before(record, limit))
                 and (not match or match.casefold() in _text(record))
             ):
                 chosen.setdefault(memory.name, []).append(record.id)
@@ -120,7 +121,7 @@ def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str) -> Imported
         if isinstance(entry, Tombstone):
             stones.setdefault(stream, []).append(entry)
         else:
-            records.setdefault(stream, []).append(entry)
+            records.setdefault(stream, []).append(_redacted(entry))
     ralph.place.ensure()
     for stream, some in stones.items():
         ralph.feature(stream).forget((), stones=some)
@@ -143,6 +144,18 @@ def _read(raw: bytes) -> tuple[str, Record | Tombstone]:
     return exported.stream, entry
 
 
+def _redacted(record: Record) -> Record:
+    """The record without secrets, wherever its line was written."""
+    try:
+        body = msgspec.json.decode(record.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return record  # whoever reads it complains
+    clean = redact_tree(body)
+    if clean == body:
+        return record
+    return msgspec.structs.replace(record, body=_encode(clean))
+
+
 def _stream_of(entry: Record | Tombstone) -> str:
     if isinstance(entry, Record):
         try:
@@ -160,6 +173,13 @@ def _line(name: str, line: bytes) -> bytes:
 
 def _standing(ralph: Ralph, name: str) -> list[Record]:
     return [located.record for located in ralph.place.journals.journal(name).read().records]
+
+
+def _is_before(record: Record, limit: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(utc(record.at)) < limit
+    except BadRecord:  # nobody knows when it was, and `journal verify` says so
+        return False
 
 
 def _begins(record_id: str, wanted: list[str]) -> str | None:

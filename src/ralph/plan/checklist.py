@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 _HEADING = re.compile(r"(#{1,6})\s+(?:feature\s*:\s*)?(.+?)\s*#*$", re.IGNORECASE)
 _ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d+[.)])\s+(?:\[([ xX~/-])\]\s+)?(.+)$")
+_EMPTY_BOX = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+\[[ xX~/-]?\]\s*")
 _OPTION = re.compile(r"\s*\((discipline|priority|tags)\s*:\s*([^()]*)\)", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PROSE = {
@@ -88,6 +89,8 @@ class _Checklist:
                 continue
             if heading := _HEADING.match(line):
                 self._heading(heading.group(2))
+            elif _EMPTY_BOX.fullmatch(line):
+                continue
             elif item := _ITEM.match(line):
                 indent = len(item.group(1).expandtabs(4))
                 self._item(indent, item.group(2), item.group(3).strip())

@@ -13,8 +13,12 @@ Markdown: see `checklist`. YAML has the plan's own shape, and may nest and short
     tasks: [{feature: ..., title: ...}]
     disciplines: [{name: ..., system_prompt: ...}]
 
+A task keeps its `id` where the plan has none of that number, else it gets the next free one; what
+waits for it in the document follows. Comments and times are not imported.
+
 Importing again adds nothing: a feature is known by its name, a task by its feature and title.
-What is there is never changed, except that empty prose of a known feature is filled.
+What is there is never changed, except that empty prose of a known feature is filled and learnings
+that are new to it are appended.
 """
 
 from __future__ import annotations
@@ -24,11 +28,14 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
+from ralph.kinds.learning import Learning, read_learning
 from ralph.plan import patch as p
 from ralph.plan.checklist import ListedTask, read_checklist, slug
 from ralph.plan.document import Data, Document
 from ralph.plan.entities import Kind, add, entities, find
+from ralph.plan.extract import Draft
 from ralph.plan.features import patch_discipline, patch_feature
+from ralph.plan.learnings import append
 from ralph.plan.store import Plan
 from ralph.plan.tasks import next_id, patch_task
 from ralph.plan.values import TaskId
@@ -131,7 +138,9 @@ class _Intake:
         self._added: dict[Kind, list[Any]] = {"features": [], "tasks": [], "disciplines": []}
         self._filled: list[str] = []
         self._known = 0
-        self._later: list[tuple[Data, Any]] = []
+        self._later: list[tuple[Data, list[TaskId], list[Any]]] = []
+        self._ids: dict[str, TaskId] = {}  # of the document -> of the plan
+        self._learnings: list[tuple[str, Learning]] = []
 
     def take(self, wanted: Data) -> Imported:
         for entity in entities(wanted, "disciplines"):
@@ -145,6 +154,7 @@ class _Intake:
         for task in wanted.get("tasks") or []:
             self._task(dict(task), None)
         self._block()
+        self._learn()
         return Imported(
             tuple(self._added["features"]),
             tuple(self._added["tasks"]),
@@ -157,7 +167,10 @@ class _Intake:
         name = str(given.pop("name", "") or "").strip()
         if not name or "/" in name:
             raise BadInput("a feature without a name", todo="Give it a `name`.")
-        given = {k: v for k, v in given.items() if k not in ("learnings", "created")}
+        learnings = given.pop("learnings", None) or []
+        for one in learnings if isinstance(learnings, list) else [learnings]:
+            self._learnings.append((name, read_learning(one, where=f"the feature {name}")))
+        given.pop("created", None)
         entry = find(self._data["features"], "features", name)
         if entry is None:
             entry = {"name": name}
@@ -193,14 +206,18 @@ class _Intake:
             )
         if find(self._data["features"], "features", feature) is None:
             self._feature({"name": feature})
+        wanted = given.pop("id", None)
         known = self._find(feature, title)
         if known is not None:
             self._known += 1
+            self._ids.setdefault(str(wanted), known)
             return known
         waits = given.pop("blocked_by", None)
-        for name in ("id", "comments", "created", "updated", "completed"):
+        for name in ("comments", "created", "updated", "completed"):
             given.pop(name, None)
-        entry: Data = {"id": next_id(self._data["tasks"])}
+        entry: Data = {"id": self._free_id(wanted)}
+        if wanted is not None:
+            self._ids.setdefault(str(wanted), entry["id"])
         patch = {"feature": feature, "title": title}
         patch |= {k: v for k, v in given.items() if v is not None}
         patch_task(self._data["tasks"], entry, patch, self._plan)
@@ -210,10 +227,18 @@ class _Intake:
             entry["completed"] = entry["created"]
         add(self._data["tasks"], "tasks", entry)
         self._added["tasks"].append(entry["id"])
-        waits = [*first, *(waits if isinstance(waits, list) else [waits] if waits else [])]
-        if waits:
-            self._later.append((entry, waits))
-        return int(entry["id"])
+        waits = waits if isinstance(waits, list) else [waits] if waits else []
+        if first or waits:
+            self._later.append((entry, first, waits))
+        found: TaskId = entry["id"]
+        return found
+
+    def _free_id(self, wanted: object) -> TaskId:
+        """The id that the document gives, unless the plan uses it already."""
+        usable = isinstance(wanted, int | str) and not isinstance(wanted, bool)
+        if usable and str(wanted).strip() and find(self._data["tasks"], "tasks", wanted) is None:
+            return wanted if isinstance(wanted, int) else str(wanted).strip()
+        return next_id(self._data["tasks"])
 
     def _find(self, feature: str, title: object) -> TaskId | None:
         for entity in entities(self._data["tasks"], "tasks"):
@@ -226,6 +251,23 @@ class _Intake:
 
     def _block(self) -> None:
         """Blockers come last: a task may wait for one that is listed below it."""
-        for entry, waits in self._later:
-            ids = [self._find(entry["feature"], wait) or wait for wait in waits]
+        for entry, first, waits in self._later:
+            ids = first + [
+                self._ids.get(str(wait)) or self._find(entry["feature"], wait) or wait
+                for wait in waits
+            ]
             patch_task(self._data["tasks"], entry, {"blocked_by": ids}, self._plan)
+
+    def _learn(self) -> None:
+        """Learnings come last too: one may be about a task, which may have another id here."""
+        for feature, one in self._learnings:
+            draft = Draft(
+                text=one.text,
+                reason=one.reason,
+                iteration=one.iteration,
+                task_id=self._ids.get(str(one.task_id), one.task_id),
+            )
+            # In a known feature somebody may have removed it: only a person's own call takes
+            # that back, not a document that still has it.
+            source = one.source if feature in self._added["features"] else "agent"
+            append(self._plan, self._data["features"], feature, draft, source)

@@ -57,7 +57,7 @@ def add(
     """Append one learning; a near-duplicate is not added, a contradiction is, and is named."""
     draft = Draft(text=text, reason=reason, iteration=iteration, task_id=task_id)
     with plan.edit("features", f"learning added to {feature}") as data:
-        return _append(plan, data, feature, draft, source)
+        return append(plan, data, feature, draft, source)
 
 
 def learn(plan: Plan, feature: str, drafts: Sequence[Draft], *, current_iteration: int) -> Learned:
@@ -68,7 +68,7 @@ def learn(plan: Plan, feature: str, drafts: Sequence[Draft], *, current_iteratio
         dropped = _drop_old(plan, data, feature, current_iteration)
         for draft in drafts:
             try:
-                added.append(_append(plan, data, feature, draft, "auto"))
+                added.append(append(plan, data, feature, draft, "auto"))
             except LearningsFull:
                 refused += 1
     return Learned(tuple(added), refused, tuple(dropped))
@@ -163,7 +163,8 @@ def _where(plan: Plan, feature: str, *steps: int) -> str:
     return document.where((*path_of(document.data, "features", feature), "learnings", *steps))
 
 
-def _append(plan: Plan, data: Data, feature: str, draft: Draft, source: LearningSource) -> Added:
+def append(plan: Plan, data: Data, feature: str, draft: Draft, source: LearningSource) -> Added:
+    """As `add`, in the features' data of an edit that is under way."""
     entry, items, learnings = _opened(plan, data, feature)
     new = Learning(
         text=_clean(draft.text, plan.limits),

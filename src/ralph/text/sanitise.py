@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable
 
 REMOVED = "[instruction removed]"
-FENCE = "ralph-memory"
 # What stands in for angle brackets: read as such, and no tag.
 _OPENING, _CLOSING = "\u2039", "\u203a"
 
@@ -91,7 +90,7 @@ _TAGS = (
     "|function[-_]results?|function[-_]response|tool[-_]use|tool[-_]calls?|tool[-_]results?"
     "|tool[-_]response|tool[-_]code|tool[-_]outputs?|invoke|start_of_turn|end_of_turn|thinking"
     "|antml:[a-z_]+|user[-_]prompt[-_]submit[-_]hook|command[-_]name|command[-_]message"
-    f"|local[-_]command[-_]stdout|{FENCE}"
+    "|local[-_]command[-_]stdout|ralph-memory"
 )
 # Bare, or with the attributes that tool calls have. `<System .../>` in JSX and `<system.web>`
 # in a configuration are code.
@@ -105,8 +104,6 @@ _LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһӏԛԝАВЕКМНОРСТХІЈЅαορνικΑΒΕΗΙΚΜΝΟΡΤΧ",
     "aeopcyxijsdhlqwABEKMHOPCTXIJSaopvikABEHIKMNOPTX",
 )
-_FENCED = re.compile(rf"<{FENCE}(?: [^<>\n]*)?>.*?(?:</{FENCE}>|\Z)", re.DOTALL)
-_FENCE_TAG = re.compile(rf"<(\s*/?\s*{FENCE})", re.IGNORECASE)
 
 
 def visible(text: str) -> str:
@@ -137,18 +134,6 @@ def sanitise(text: str) -> str:
         text = _TOOL_JSON.sub(r"\1type\1 is \2\3\2", text)
         text = _roles(text)
     return text
-
-
-def fence(text: str, what: str = "memory") -> str:
-    """The text between marks that it cannot close itself, so that it reads as data."""
-    label = re.sub(r"[^\w .,:()-]", "", what)
-    inert = _FENCE_TAG.sub(_OPENING + r"\1", text)
-    return f'<{FENCE} what="{label}">\n{inert}\n</{FENCE}>'
-
-
-def without_fenced(text: str) -> str:
-    """The text without what `fence` put there; an end that was cut off ends it all."""
-    return _FENCED.sub("", text)
 
 
 def _shadow(text: str) -> str:

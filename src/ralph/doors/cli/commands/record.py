@@ -90,7 +90,8 @@ def record(
     page = Page()
     fresh = sum(one.fresh for one in kept)
     features = ", ".join(dict.fromkeys(one.record.feature for one in kept))
-    known = f" ({len(kept) - fresh} were known already)" if fresh < len(kept) else ""
+    old = len(kept) - fresh
+    known = f" ({old} {'was' if old == 1 else 'were'} known already)" if old else ""
     page.line(f"Remembered {count(fresh, 'iteration')} of {features}{known}.")
     if is_run:
         page.line(_told(kept[0].record), indent=2)
