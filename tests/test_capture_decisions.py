@@ -29,6 +29,10 @@ DECISIONS: dict[str, tuple[str, str | None]] = {
         ("I opted for a tagged switch rather than if/else", "to keep the linter quiet"),
     "I decided to inline the helper as it is used once.":
         ("I decided to inline the helper", "as it is used once"),
+    "I decided to keep the API because clients depend on it.":
+        ("I decided to keep the API", "clients depend on it"),
+    "We have decided to avoid globals since tests share them.":
+        ("We have decided to avoid globals", "tests share them"),
     "We chose optimistic locking because conflicts are rare.":
         ("We chose optimistic locking", "conflicts are rare"),
     "After measuring both, I decided to drop the index since it was never used.":

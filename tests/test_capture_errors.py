@@ -259,7 +259,7 @@ HOSTILE += ["Error" * 20_000, "at (" * 20_000, "fatal: " * 10_000, "a/" * 40_000
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_hostile_output_takes_no_time(hostile: str) -> None:
     errors_in(f"{hostile}\nfatal: {hostile}", resolve, failed=True)
-    errors_said(f"{hostile} failed with ValueError: {hostile}")
+    errors_said(f"{hostile} failed with ValueError: {hostile}", resolve)
 
 
 # fmt: off
@@ -269,6 +269,8 @@ SAID = {
     "I hit a KeyError: 'name' in the loader.": "KeyError: 'name' in the loader",
     "ModuleNotFoundError: No module named 'foo'": "ModuleNotFoundError: No module named 'foo'",
     "Running it crashed: ValueError: bad input": "ValueError: bad input",
+    "It printed:\nError: Cannot find module 'express'": "Error: Cannot find module 'express'",
+    "The push was refused:\n\nerror: failed to push some refs\n": "failed to push some refs",
 }
 NOT_SAID = [
     "This would raise ValueError: bad input when the file is missing.",
@@ -280,15 +282,31 @@ NOT_SAID = [
     "Added error handling for the login form.",
     "I see no errors.",
     "It throws NotFoundError: gone to the caller.",
+    "- **Error:** shown in red under the field",
+    "Error: handling is better now. I also renamed the form.",
+    "> Error: Cannot find module 'express'",
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize("text", SAID)
 def test_an_error_the_agent_reports_in_its_own_words_counts(text: str) -> None:
-    assert [e.message for e in errors_said(text)] == [SAID[text]]
+    assert [e.message for e in errors_said(text, resolve)] == [SAID[text]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It failed with TypeError: x is not a function at src/a.js:10.",
+        "I got ValueError: bad input (src/a.js:10)",
+        "Error: Cannot find module 'express' in src/a.js:10:3",
+    ],
+)
+def test_an_error_the_agent_reports_is_placed_where_it_says_so(text: str) -> None:
+    [error] = errors_said(text, resolve)
+    assert (error.file_path, error.line) == ("src/a.js", 10)
 
 
 @pytest.mark.parametrize("text", NOT_SAID)
 def test_an_error_the_agent_only_supposes_or_quotes_does_not(text: str) -> None:
-    assert errors_said(text) == []
+    assert errors_said(text, resolve) == []

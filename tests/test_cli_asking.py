@@ -265,3 +265,22 @@ def test_what_was_remembered_cannot_steer_a_terminal(
         assert "\x1b]" not in seen
     assert "\x9b" not in ralph.well("show", record_id, "--json").out
     assert ralph.well("show", record_id, "--json").json["record"]["summary"] == evil
+
+
+def test_a_line_of_no_time_is_stepped_over_and_reported(
+    ralph: Line, words: None, project: Path
+) -> None:
+    [good] = ralph.record("auth", LOGIN)
+    ralph.record("web", COOKIE)
+    file = project / ".ralph/db/memory/auth.jsonl"
+    line = file.read_text(encoding="utf-8").replace(good, good[::-1])
+    file.write_text(
+        file.read_text(encoding="utf-8") + line.replace('"at":"', '"at":"about '), encoding="utf-8"
+    )
+
+    assert len(ralph.well("recent", "--json").json) == 2
+    ralph.well("forget", "--before", "2020-01-01", "--yes")
+    ran = ralph("journal", "verify")
+    assert ran.code == 1
+    assert "auth.jsonl:2 " in ran.out
+    assert "is not a time" in ran.out

@@ -548,7 +548,7 @@ def test_tasks_under_no_heading_go_to_the_feature_that_is_named(ralph: Line) -> 
         ("gone.md", None, "gone.md: No such file or directory"),
         ("empty.md", b"", "empty.md: no task was found."),
         ("bad.yaml", b"features:\n\t- x\n", "bad.yaml:2:1: "),
-        ("noise.md", b"- [ ] \xff\xff\n", "noise.md:1: is not utf-8-sig text"),
+        ("noise.md", b"- [ ] \xff\xff\n", "noise.md:1: is not UTF-8 text"),
     ],
 )
 def test_what_cannot_be_imported_is_told_with_its_place(

@@ -147,7 +147,7 @@ def test_bytes_that_are_no_text_are_told_with_their_line(ralph: Line) -> None:
     ran = ralph("record", "--feature", "auth", "-", stdin=A.encode() + b'\n{"summary": "\xff"}')
 
     assert ran.code == 1
-    assert ran.complaint == "ralph: <stdin>:2: is not utf-8-sig text"
+    assert ran.complaint == "ralph: <stdin>:2: is not UTF-8 text"
 
 
 def test_flags_fill_only_what_a_record_does_not_say(ralph: Line) -> None:
@@ -178,12 +178,14 @@ def test_records_may_name_their_features_themselves(ralph: Line) -> None:
     assert told == [("b", 1), ("a", 1), ("b", 2)]
 
 
-def test_one_bad_record_keeps_every_feature_unwritten(ralph: Line, project: Path) -> None:
-    records = [{"feature": "a", "summary": "fine"}, {"feature": "b", "timestamp": "never"}]
+@pytest.mark.parametrize("bad", ['"timestamp": "never"', '"cost_usd": 1e999', '"tokens_used": -1'])
+def test_one_bad_record_keeps_every_feature_unwritten(ralph: Line, project: Path, bad: str) -> None:
+    lines = ['{"feature": "a", "summary": "fine"}', f'{{"feature": "b", "summary": "x", {bad}}}']
 
-    ran = ralph("record", "-", stdin=json.dumps(records))
+    ran = ralph("record", "-", stdin="\n".join(lines))
 
     assert ran.code == 1
+    assert ran.complaint.startswith("ralph: <stdin>:2: ")
     assert list((project / ".ralph/db/memory").glob("*.jsonl")) == []
 
 
@@ -209,5 +211,5 @@ def test_the_same_record_twice_is_one(ralph: Line) -> None:
 
     assert ralph.record("auth", LOGIN) == ids
     ran = ralph.well("record", "--feature", "auth", "-", stdin=json.dumps(LOGIN))
-    assert ran.out == "Remembered 0 iterations of auth (1 were known already).\n"
+    assert ran.out == "Remembered 0 iterations of auth (1 was known already).\n"
     assert len(ralph.well("recent", "--json").json) == 1

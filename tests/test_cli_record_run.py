@@ -87,7 +87,7 @@ def test_every_dialect_comes_by_file_and_by_stdin_and_twice_is_one(
 
     assert again == first
     ran = ralph.well("record", "--feature", "auth", "-", stdin=data)
-    assert ran.out.startswith("Remembered 0 iterations of auth (1 were known already).")
+    assert ran.out.startswith("Remembered 0 iterations of auth (1 was known already).")
     assert len(ralph.well("recent", "--json").json) == 1
     assert ralph.well("journal", "verify", "--json").json["ok"] is True
 

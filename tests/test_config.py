@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ralph import open_ralph
+from ralph import disk, open_ralph
 from ralph.config import KEYS, Config, Settings, clear, home_folder, load, store
-from ralph.errors import BadSetting
+from ralph.errors import BadSetting, JournalBusy
 
 
 @pytest.fixture
@@ -239,3 +239,12 @@ def test_a_memory_is_opened_with_all_of_them(
         auth.remember_all([{"summary": f"login form {n}"} for n in range(9)])
         assert len(auth.search("login form")) == 3
         assert len(auth.recent()) == 2
+
+
+def test_the_journal_is_waited_for_as_long_as_the_setting_says(project: Path) -> None:
+    with open_ralph(project, embedder="none", journal_lock_timeout_s=0.01) as memory:
+        auth = memory.feature("auth")
+        auth.remember({"summary": "login form"})
+        file = project / ".ralph" / "db" / "memory" / "auth.jsonl"
+        with disk.locked(file, timeout_s=5), pytest.raises(JournalBusy, match=r"over 0\.01 s"):
+            auth.remember({"summary": "logout link"})

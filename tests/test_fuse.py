@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ralph.recall.calibration import FLOOR, RELEVANT, Evidence, rarity, score, weigh, why
 from ralph.recall.fuse import Fused, fuse
+from ralph.recall.search import relevance
 from ralph.text.tokens import query_tokens, tokens
 
 STATIC = "static:table"
@@ -212,3 +213,9 @@ def test_why_says_in_one_line_what_matched() -> None:
     assert why(evidence("kubernetes", 0)) == "words: none"
     long = evidence("client validation login form email password zod", 0)
     assert why(long) == "words: client, valid, login, form, email, password, ... (7 of 7)"
+
+
+def test_a_score_under_the_floor_is_not_called_relevant_in_any_way() -> None:
+    scores = (0.0, FLOOR - 0.01, FLOOR, RELEVANT - 0.01, RELEVANT, 1.0)
+    words = [relevance(value) for value in scores]
+    assert words == [None, None, "possibly", "possibly", "relevant", "relevant"]

@@ -271,7 +271,10 @@ def test_the_agent_may_add_tasks_to_its_own_feature_and_to_no_other(
 def test_a_feature_written_twice_is_one_again(plan: Plan, guard: Guard, before: Snapshot) -> None:
     with plan.path("features").open("a") as file:
         file.write("  - name: auth\n    description: other\n")
-    after(guard, before)
+    report = after(guard, before)
+    assert "feature auth restored: the edit added a second one; the first stands" in str(
+        report.lines()
+    )
     assert [f.name for f in plan.load().features] == ["auth", "payments"]
     assert plan.feature("auth").description == "Users log in with e-mail."
 

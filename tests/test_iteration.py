@@ -230,7 +230,7 @@ def test_a_cost_that_json_cannot_keep_is_refused(cost: float) -> None:
         ({"errors": [{"error_type": "test"}]}, "message"),
         ({"files_touched": [{"path": "a.py", "action": "sniffed"}]}, "action"),
         ({"iteration_number": 1.5}, "iteration_number"),
-        ({"summary": None}, "summary"),
+        ({"summary": []}, "summary"),
     ],
 )
 def test_a_field_that_does_not_fit_is_named_with_its_place(
@@ -255,13 +255,54 @@ def test_a_field_that_does_not_fit_is_named_with_its_place(
     ],
 )
 def test_a_record_without_an_iteration_inside_is_refused_with_its_id(body: bytes) -> None:
-    record = Record(id="r1", kind="iteration", number=1, at="", body=body)
+    record = Record(id="r1", kind="iteration", number=1, at="2026-02-07T14:30:00Z", body=body)
     with pytest.raises(BadRecord, match="record r1 is not a readable iteration"):
         from_record(record)
 
 
+@pytest.mark.parametrize("at", ["", "not a time", "2026-13-01T00:00:00Z"])
+def test_a_record_of_no_time_is_refused_with_its_id(at: str) -> None:
+    record = Record(id="r1", kind="iteration", number=1, at=at, body=b'{"feature":"auth"}')
+    with pytest.raises(BadRecord, match=f"r1 is not a readable iteration: at {at!r} is not a time"):
+        from_record(record)
+
+
+def test_a_field_that_is_null_is_one_that_was_left_out() -> None:
+    plain = {
+        "summary": "s",
+        "discipline": None,
+        "decisions": None,
+        "errors": [{"message": "m", "error_type": None, "file_path": None, "line": None}],
+    }
+    assert read_iteration(plain) == Iteration(summary="s", errors=(ErrorSeen("m"),))
+
+
+@pytest.mark.parametrize(
+    ("plain", "choices"),
+    [
+        ({"outcome": "done"}, "one of success, failure, partial, timeout, rate_limited, unknown"),
+        ({"errors": [{"message": "m", "error_type": "odd"}]}, "one of runtime, compile, test"),
+        ({"files_touched": [{"path": "a", "action": "seen"}]}, "one of read, modified, created"),
+        ({"model_tier": "sonnet"}, "one of haiku, opus"),
+    ],
+)
+def test_a_word_that_does_not_fit_is_told_with_those_that_do(
+    plain: dict[str, Any], choices: str
+) -> None:
+    with pytest.raises(BadRecord, match=choices):
+        read_iteration(plain)
+
+
+@pytest.mark.parametrize("other", [None, "text", [1], 7])
+def test_what_is_no_object_is_no_iteration(other: Any) -> None:
+    with pytest.raises(BadRecord, match="not an object"):
+        read_iteration(other)
+
+
 def test_fields_of_a_later_version_are_no_hindrance() -> None:
-    record = Record("r1", "iteration", 1, "", b'{"feature":"auth","mood":"calm"}')
+    record = Record(
+        "r1", "iteration", 1, "2026-02-07T14:30:00Z", b'{"feature":"auth","mood":"calm"}'
+    )
     assert from_record(record).feature == "auth"
 
 

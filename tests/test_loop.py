@@ -138,6 +138,25 @@ def test_an_agent_that_fails_before_it_speaks_is_recorded_with_what_it_said_on_s
     assert [error.message for error in told.errors] == ["Error: not signed in"]
 
 
+def test_a_plain_program_that_fails_is_recorded_with_what_it_printed_last(
+    loop: Loop, tmp_path: Path
+) -> None:
+    script = "echo one; echo 'fatal: no space left'; echo; exit 3"
+    loop(shell(tmp_path, script), max_iterations=1)
+    [told] = loop.told()
+    assert told.summary == "The agent ended with exit code 3: fatal: no space left"
+    assert [error.message for error in told.errors] == ["fatal: no space left"]
+
+
+def test_an_agent_that_fails_without_a_word_leaves_no_error_to_warn_of(
+    loop: Loop, tmp_path: Path
+) -> None:
+    loop(shell(tmp_path, "exit 4"), max_iterations=1)
+    [told] = loop.told()
+    assert told.summary == "The agent ended with exit code 4: it said nothing"
+    assert told.errors == ()
+
+
 def test_so_is_one_whose_dialect_is_known(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

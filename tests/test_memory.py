@@ -90,6 +90,11 @@ def test_json_like_data_is_as_good_as_an_iteration(auth: FeatureMemory) -> None:
         ({"summary": "x", "iteration_number": -3}, "iteration_number"),
         ({"summary": "x", "iteration_number": 2**53}, "iteration_number"),
         ({"summary": "x", "iteration_number": 2**80}, "iteration_number"),
+        ({"summary": "x", "tokens_used": -1}, "tokens_used"),
+        ({"summary": "x", "duration_ms": -1}, "duration_ms"),
+        ({"summary": "x", "cost_usd": -0.5}, "cost_usd"),
+        ({"summary": "x", "cost_usd": float("inf")}, "cost_usd"),
+        ({"summary": "x", "cost_usd": float("nan")}, "cost_usd"),
     ],
 )
 def test_a_field_that_does_not_fit_is_named_and_nothing_is_written(
@@ -97,6 +102,23 @@ def test_a_field_that_does_not_fit_is_named_and_nothing_is_written(
 ) -> None:
     with pytest.raises(BadRecord, match=named):
         auth.remember(plain)
+    assert list((project / ".ralph" / "db" / "memory").glob("*.jsonl")) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"task_title": 5}, "task_title"),
+        ({"outcome": "great"}, "outcome"),
+        ({"files_touched": ["a.py"]}, "files_touched"),
+        ({"errors": [object()]}, "object"),
+    ],
+)
+def test_an_iteration_made_with_wrong_types_is_refused_before_it_is_written(
+    auth: FeatureMemory, project: Path, fields: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(BadRecord, match=named):
+        auth.remember(Iteration(**({"summary": "x"} | fields)))
     assert list((project / ".ralph" / "db" / "memory").glob("*.jsonl")) == []
 
 
@@ -119,6 +141,22 @@ def test_a_number_far_ahead_does_not_use_up_all_numbers(auth: FeatureMemory) -> 
 def test_an_iteration_that_says_nothing_is_refused(auth: FeatureMemory, nothing: Iteration) -> None:
     with pytest.raises(BadRecord, match="nothing in this iteration to remember"):
         auth.remember(nothing)
+
+
+def test_the_same_error_is_kept_once(auth: FeatureMemory) -> None:
+    errors = [{"message": "it broke"}] * 60 + [{"message": "it broke", "line": 3}]
+    kept = auth.remember({"summary": "x", "errors": errors})
+    assert kept.record.errors == (ErrorSeen("it broke"), ErrorSeen("it broke", line=3))
+
+
+def test_a_project_keeps_json_like_data_under_the_features_it_names(memory: Ralph) -> None:
+    kept = memory.remember_all(
+        [{"feature": "b", "summary": "one"}, Iteration(feature="a", summary="two")]
+    )
+    assert [(one.record.feature, one.record.summary) for one in kept] == [
+        ("b", "one"),
+        ("a", "two"),
+    ]
 
 
 def test_many_are_kept_or_none(auth: FeatureMemory) -> None:

@@ -94,6 +94,17 @@ def test_f2_a_text_over_its_limit_in_the_file_is_cut_when_it_is_read(plan: Plan)
     assert "3500 characters" in str(check(plan)[0])
 
 
+def test_a_secret_is_redacted_before_it_reaches_the_plan(plan: Plan) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    features.create_feature(plan, "auth", {"description": f"Signs in with {secret} to GitHub."})
+    task = tasks.create_task(plan, "auth", "Log in", {"acceptance_criteria": [f"{secret} works"]})
+    tasks.update_task(plan, task.id, comment=f"It works with {secret}.")
+    add(plan, "auth", f"The token {secret} works.", reason=f"tried {secret}")
+    assert "ghp_" not in text_of(plan, "features") + text_of(plan, "tasks")
+    assert plan.task(task.id).comments[0].text == "It works with [redacted:github-token]."
+    assert plan.feature("auth").learnings[0].text == "The token [redacted:github-token] works."
+
+
 def test_f2_a_full_list_refuses(plan: Plan) -> None:
     features.create_feature(plan, "auth")
     with pytest.raises(BadInput, match="holds 20 items and 21 were given"):

@@ -68,6 +68,11 @@ PAIRS: list[tuple[Verdict, str, str]] = [
     ("conflict", "use X", "avoid using X"),
     ("conflict", "use X", "stop using X"),
     ("conflict", "use X", "use Y instead of X"),
+    (
+        "unique",
+        "Don't use sqlx for database queries",
+        "Use diesel instead of sqlx for database queries",
+    ),
     ("conflict", "Use axios", "Use fetch rather than axios"),
     ("conflict", "We use moment", "We no longer use moment"),
     ("conflict", "Use Redis for sessions", "Don't use Redis for sessions"),

@@ -13,8 +13,6 @@ from typing import Any
 from ralph.capture import Captured, TerminalReason
 from ralph.capture.gather import Gathered, clip, session_name, summary_of
 from ralph.capture.lines import (
-    BOM,
-    Unreadable,
     content_text,
     count,
     items,
@@ -55,17 +53,7 @@ class Codex:
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.line += 1
-        if self._found.line == 1:
-            line = line.removeprefix(BOM)
-        line = line.strip()
-        if not line:
-            return
-        try:
-            for event in objects(line):
-                self._take(event)
-        except Unreadable as error:
-            self._found.complain(f"{error}; stepped over")
+        self._found.feed(line, objects, self._take)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")

@@ -62,6 +62,8 @@ _ABOUT_TOOLS = re.compile(
     re.I,
 )
 _SPLIT = re.compile(rf",?\s+(?:\u2014 |- )?(?P<why>{_WHY}(?= ).*)$", re.S)
+# "decided to keep X because": what was decided, though it looks like a reason.
+_CHOSEN = re.compile(rf"\b{_CHOSE}(?: not)?(?: to \w+)?")
 _PLAIN_WHY = re.compile(r"^(?:because|since|due to|given that|so that)\s+", re.I)
 _CHOICE = re.compile(
     rf"[Dd]ecision|{_CHOSE}|{_WILL} |[Gg]oing with|[Ss]ticking with|[Uu]s(?:ed|ing) |[Kk]ept "
@@ -111,8 +113,9 @@ def _decision(sentence: str) -> Decision | None:
 
 def _apart(said: str) -> tuple[str, str]:
     said = said.strip().rstrip(".*_ ")
-    split = _SPLIT.search(said)
-    if split is None or split.start() < 12:
+    chosen = _CHOSEN.search(said)
+    split = _SPLIT.search(said, max(12, chosen.end() if chosen else 0))
+    if split is None:
         return _cut(said), ""
     why = _PLAIN_WHY.sub("", split["why"]).strip()
     return _cut(said[: split.start()].rstrip(" ,")), _cut(why)

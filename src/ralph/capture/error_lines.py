@@ -268,6 +268,9 @@ _SAID = re.compile(
     r"(?P<m>\b(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: [^\n`]{3,300})"
     r"|(?P<r>error\[E\d{4}\]: [^\n`]{3,300})"
 )
+# A line that is nothing but an error, as a terminal prints it: repeated, not told.
+_ALONE = re.compile(r"(?P<m>(?:Error|ERROR|error|fatal|panic): [^\n`*]{8,300})")
+_STATED = re.compile(r"(?:\b(?:at|in)|\() ?`?(?P<f>[\w@./-]+\.[a-z]\w{0,4})(?::|, line )(?P<l>\d+)")
 _MET = re.compile(
     r"\b(?:fail(?:s|ed|ing|ure)?|got|gets|getting|hit|hitting|saw|see|seeing|encounter(?:ed|ing)?"
     r"|ran into|running into|crash(?:es|ed|ing)?|threw|raised|error (?:is|was|says)|broke|breaks"
@@ -284,22 +287,35 @@ _SUPPOSED = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])|\n+")
 
 
-def errors_said(text: str) -> list[ErrorSeen]:
+def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
     """Errors the agent reports in its own words, with class and message; never supposed ones."""
-    if "Error" not in text and "Exception" not in text and "error[" not in text:
+    if not any(part in text for part in ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")):
         return []
     found: list[ErrorSeen] = []
-    for sentence in _SENTENCE.split(_FENCED.sub("\n", text[:_HEAD])):
+    plain = _FENCED.sub("\n", text[:_HEAD])
+    lines = {line.strip() for line in plain.split("\n")}
+    for sentence in _SENTENCE.split(plain):
         if len(sentence) > _LONGEST_LINE:
+            continue
+        alone = _ALONE.fullmatch(sentence.strip())
+        if alone and alone["m"] in lines:
+            message = alone["m"].removeprefix("error: ").removeprefix("fatal: ")
+            found.append(ErrorSeen(message, _typed("runtime", message), *_stated(message, resolve)))
             continue
         said = _SAID.search(sentence)
         if not said or sentence.lstrip().startswith(">"):
             continue
         around = sentence[: said.start()] + sentence[said.end() :]
-        alone = not around.strip(" `*-\t")
-        if (not alone and not _MET.search(around)) or _SUPPOSED.search(around):
+        bare = not around.strip(" `*-\t")
+        if (not bare and not _MET.search(around)) or _SUPPOSED.search(around):
             continue
         message = (said["m"] or said["r"]).rstrip(" .*")
         error_type: ErrorType = "compile" if said["r"] else "runtime"
-        found.append(ErrorSeen(message, _typed(error_type, message)))
+        place = _stated(sentence[said.start() :], resolve)
+        found.append(ErrorSeen(message, _typed(error_type, message), *place))
     return found[:MOST_PER_OUTPUT]
+
+
+def _stated(sentence: str, resolve: Resolve) -> Place:
+    place = _STATED.search(sentence)
+    return _placed(place["f"], place["l"], resolve) if place else (None, None)

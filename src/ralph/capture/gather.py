@@ -9,17 +9,22 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeVar
 
 from ralph.capture import Live
 from ralph.capture.decisions import decisions_in
 from ralph.capture.error_lines import errors_in, errors_said
+from ralph.capture.lines import BOM, Unreadable
 from ralph.capture.shell import file_effects, merely_asked, origin
 from ralph.kinds.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.record import Complaint
 from ralph.text.marks import marked, strip_marked
 from ralph.text.redact import redact
 from ralph.text.signature import signature
+
+Part = TypeVar("Part")
 
 MOST_ERRORS = 50
 MOST_DECISIONS = 30
@@ -64,7 +69,26 @@ class Gathered:
         self._echoes: set[str] = set()
         self.remember_injected(injected)
 
-    # Complaints
+    # Lines and complaints
+
+    def feed(
+        self,
+        line: bytes,
+        parts: Callable[[bytes], Iterable[Part]],
+        take: Callable[[Part], None],
+    ) -> None:
+        """Take what stands on one line, and complain about what cannot be read."""
+        self.line += 1
+        if self.line == 1:
+            line = line.removeprefix(BOM)
+        line = line.strip()
+        if not line:
+            return
+        try:
+            for part in parts(line):
+                take(part)
+        except Unreadable as error:
+            self.complain(f"{error}; stepped over")
 
     def complain(self, what: str) -> None:
         """Note what was stepped over on this line; beyond a hundred they are only counted."""
@@ -140,7 +164,7 @@ class Gathered:
             self.last_text = text
         if self._again(text):
             return
-        for error in errors_said(text):
+        for error in errors_said(text, self.place):
             if not self._echoed(error.message):
                 self.add_error(error)
         for decision in decisions_in(text):

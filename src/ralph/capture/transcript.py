@@ -16,9 +16,7 @@ import msgspec
 from ralph.capture import Captured, TerminalReason
 from ralph.capture.gather import Gathered, clip, session_name, summary_of
 from ralph.capture.lines import (
-    BOM,
     NOTHING,
-    Unreadable,
     count,
     items,
     loose_objects,
@@ -89,17 +87,7 @@ class Transcript:
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.line += 1
-        if self._found.line == 1:
-            line = line.removeprefix(BOM)
-        line = line.strip()
-        if not line:
-            return
-        try:
-            for each in _lines(line):
-                self._take(each)
-        except Unreadable as error:
-            self._found.complain(f"{error}; stepped over")
+        self._found.feed(line, _lines, self._take)
 
     def _take(self, line: Line) -> None:
         kind = line.type

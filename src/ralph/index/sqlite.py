@@ -35,8 +35,8 @@ from ralph.text.tokens import tokens
 SCHEMA = 1
 FILE_NAME = f"index-v{SCHEMA}.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
-# In the file itself, so that whoever comes after a crash still cleans up.
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
+# In the file itself, so that whoever comes after a crash still cleans up.
 _SOILED, _CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
 _encode = msgspec.json.Encoder().encode
 

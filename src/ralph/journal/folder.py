@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from ralph.errors import BadInput
-from ralph.journal.jsonl import JsonlJournal
+from ralph.journal.jsonl import LOCK_TIMEOUT_S, JsonlJournal
 
 _SUFFIX = ".jsonl"
 _MAX_NAME_CHARS = 100
@@ -21,9 +21,12 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE
 class JournalFolder:
     """The journals of one memory, each in a file named after it."""
 
-    def __init__(self, path: Path, *, shown_as: str = "") -> None:
+    def __init__(
+        self, path: Path, *, shown_as: str = "", lock_timeout_s: float = LOCK_TIMEOUT_S
+    ) -> None:
         self.path = path
         self._shown_as = shown_as
+        self._lock_timeout_s = lock_timeout_s
         self._open: dict[str, JsonlJournal] = {}
 
     def journal(self, name: str) -> JsonlJournal:
@@ -32,7 +35,7 @@ class JournalFolder:
             file = self.path / file_name(name)
             self._refuse_twin(name, file)
             shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
-            self._open[name] = JsonlJournal(file, name=shown)
+            self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
         return self._open[name]
 
     def names(self) -> list[str]:

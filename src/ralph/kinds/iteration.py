@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import uuid
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
@@ -125,7 +128,9 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
     """
     if not isinstance(plain, Mapping):
         raise BadRecord(
-            f"not an iteration: it is {type(plain).__name__}, not an object", where=where, todo=_TODO
+            f"not an iteration: it is {type(plain).__name__}, not an object",
+            where=where,
+            todo=_TODO,
         )
     try:
         return msgspec.convert(_said(plain), Iteration)
@@ -193,6 +198,9 @@ def iteration_id(
 
 
 def _body(iteration: Iteration) -> bytes:
+    cost = iteration.cost_usd
+    if cost is not None and not math.isfinite(cost):  # JSON would keep it as null
+        raise BadRecord(f"not an iteration: cost_usd {cost} is not an amount")
     try:
         return _encode(_Body(**{name: getattr(iteration, name) for name in _BODY_FIELDS}))
     except UnicodeEncodeError as error:
@@ -208,7 +216,7 @@ def from_record(record: Record) -> Iteration:
     """The iteration inside a record."""
     try:
         body = _decode_body(record.body)
-        at = utc(record.at, field="at")
+        at = _moment(record.at)
     except (BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"record {record.id} is not a readable iteration: {error}") from None
     return Iteration(
@@ -217,6 +225,15 @@ def from_record(record: Record) -> Iteration:
         session_id=record.source.run,
         **{name: getattr(body, name) for name in _BODY_FIELDS},
     )
+
+
+def _moment(at: str) -> str:
+    # Ralph's own lines are in UTC already, and every question reads them all.
+    if at.endswith("Z"):
+        with contextlib.suppress(ValueError):  # told below
+            datetime.fromisoformat(at)
+            return at
+    return utc(at, field="at")
 
 
 def embedding_text(iteration: Iteration, *, max_chars: int) -> str:

@@ -12,11 +12,13 @@ from ralph.errors import BadInput
 from ralph.kinds.iteration import ErrorSeen
 from ralph.loop.edits import plan_edits
 from ralph.plan.blame import AgentEdit
+from ralph.text.redact import redact
 
 _DIALECTS: dict[str, Dialect] = {"claude": "stream-json", "codex": "codex"}
 _CHUNK_BYTES = 1024 * 1024
 # No agent's line is as long; what is longer is garbage that must not fill our memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
+_LAST_WORDS_BYTES = 2000
 
 
 class Output:
@@ -35,6 +37,7 @@ class Output:
         else:
             self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
         self._foreign: BadInput | None = None
+        self._last = b""
 
     def follow(self) -> bool:
         """Take in what is new; False when there was nothing."""
@@ -71,12 +74,13 @@ class Output:
             else:
                 return _with_last_words(captured, stderr, exit_code)
         well = exit_code == 0
-        said = _last_line(stderr) or str(self._foreign)
-        ending = f"The agent {_how_it_ended(exit_code)}: {said}"
+        # What it said last tells more than that nobody understands it.
+        last = self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+        said = redact(_last_line(stderr) or last)
         return Captured(
             dialect="stream-json",
-            summary="" if well else ending,
-            errors=() if well else (ErrorSeen(said, "runtime"),),
+            summary="" if well else _ending(exit_code, said),
+            errors=() if well else _errors(said),
             is_error=not well,
             terminal_reason="ok" if well else "error",
         )
@@ -93,6 +97,7 @@ class Output:
 
     def _take(self, line: bytes) -> None:
         self._edits += plan_edits(line)
+        self._last = line if line.strip() else self._last
         if self._foreign is None:
             try:
                 self.capture.feed(line)
@@ -104,12 +109,17 @@ def _with_last_words(captured: Captured, stderr: str, exit_code: int | None) -> 
     """An agent that fails before it says anything says why on stderr, and only there."""
     if exit_code in (0, None) or captured.summary or captured.errors:
         return captured
-    said = _last_line(stderr) or "it said nothing"
-    return msgspec.structs.replace(
-        captured,
-        summary=f"The agent {_how_it_ended(exit_code)}: {said}",
-        errors=(ErrorSeen(said, "runtime"),),
-    )
+    said = redact(_last_line(stderr))
+    return msgspec.structs.replace(captured, summary=_ending(exit_code, said), errors=_errors(said))
+
+
+def _ending(exit_code: int | None, said: str) -> str:
+    return f"The agent {_how_it_ended(exit_code)}: {said or 'it said nothing'}"
+
+
+def _errors(said: str) -> tuple[ErrorSeen, ...]:
+    """Silence is no error that could come back and be warned of."""
+    return (ErrorSeen(said, "runtime"),) if said else ()
 
 
 def _last_line(text: str) -> str:

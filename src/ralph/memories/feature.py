@@ -116,8 +116,7 @@ class FeatureMemory:
             raise BadRecord(error.what, where=where, todo=error.todo) from None
 
     def _prepared(self, iteration: Iteration | Mapping[str, Any]) -> Iteration:
-        is_value = isinstance(iteration, Iteration)
-        one = checked(iteration) if is_value else read_iteration(iteration)
+        one = checked(iteration) if isinstance(iteration, Iteration) else read_iteration(iteration)
         if one.feature and one.feature != self.name:
             raise BadRecord(
                 f"this iteration is of feature {one.feature!r}, not {self.name!r}",

@@ -40,13 +40,14 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
             raise BadRecord(
                 f"{field} {amount} is not an amount", todo="Leave it out if it is not known."
             )
+    errors = list(dict.fromkeys(iteration.errors))  # the same error is kept once
     ready = msgspec.structs.replace(
         iteration,
         task_id=_task_id(iteration.task_id),
         task_title=_clean(iteration.task_title, _SHORT_FIELD_CHARS),
         discipline=_clean(iteration.discipline, _SHORT_FIELD_CHARS),
         summary=_clean(iteration.summary, settings.summary_max_chars),
-        errors=tuple(_error(e, settings, root) for e in iteration.errors[: settings.errors_max]),
+        errors=tuple(_error(e, settings, root) for e in errors[: settings.errors_max]),
         decisions=tuple(
             _decision(d, settings) for d in iteration.decisions[: settings.decisions_max]
         ),

@@ -39,7 +39,11 @@ class Place:
         self.settings = settings
         self.home = home
         self.progress = progress
-        self.journals = JournalFolder(project.journals, shown_as=".ralph/db/memory")
+        self.journals = JournalFolder(
+            project.journals,
+            shown_as=".ralph/db/memory",
+            lock_timeout_s=settings.journal_lock_timeout_s,
+        )
         self.embedder = _embedder(settings, home)
         # Clones share an id but not their journals, so the path counts here.
         here = f"{project.id}-{_short_hash(str(project.root))}"

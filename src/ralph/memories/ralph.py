@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +12,7 @@ from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
 from ralph.index.tables import Collection
-from ralph.kinds.iteration import Iteration
+from ralph.kinds.iteration import Iteration, read_iteration
 from ralph.memories.feature import FeatureMemory, Remembered
 from ralph.memories.place import Place
 from ralph.memories.project import Project, find_project, need_project
@@ -47,14 +47,15 @@ class Ralph:
 
     def remember_all(
         self,
-        iterations: Sequence[Iteration],
+        iterations: Sequence[Iteration | Mapping[str, Any]],
         *,
         sources: Sequence[Source | None] | None = None,
     ) -> list[Remembered]:
         """Keep many, each under the feature it names; nothing is written unless all of them fit."""
         given = sources or [None] * len(iterations)
         ready: dict[str, list[tuple[int, Iteration]]] = {}
-        for place, (one, source) in enumerate(zip(iterations, given, strict=True)):
+        for place, (told, source) in enumerate(zip(iterations, given, strict=True)):
+            one = told if isinstance(told, Iteration) else read_iteration(told)
             fit = self.feature(one.feature).prepare(one, source)
             ready.setdefault(fit.feature, []).append((place, fit))
         kept: dict[int, Remembered] = {}

@@ -20,7 +20,7 @@ from ralph import disk
 from ralph.errors import BadPlan
 from ralph.plan.blame import AgentEdit, Blame, for_file, landed
 from ralph.plan.document import Data, Document
-from ralph.plan.entities import KINDS, Kind, entities
+from ralph.plan.entities import KINDS, ONE, Kind, entities
 from ralph.plan.judge import Judge, Restored, Scope
 from ralph.plan.merge import Everything, bring
 from ralph.plan.splice import render, same
@@ -67,7 +67,7 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def clean(self) -> bool:
         """Whether there was nothing to do."""
-        return not self.restored and not self.unreadable
+        return not self.restored and not self.unreadable and not self.copies
 
     def lines(self) -> list[str]:
         """The report as a person reads it."""
@@ -308,8 +308,17 @@ class _Mending:
         if last.data is not None and same(last.data, kept):
             return
         source = last.raw if last.data is not None and (others or start.raw is None) else start.raw
+        for key in _doubled(last.data, self._kind) - _doubled(start.data, self._kind):
+            what, why = f"{ONE[self._kind]} {key}", "the edit added a second one; the first stands"
+            self.restored.append(Restored(f"{self._kind}.yaml", what, why))
         document = Document.read(source or b"", name=self._plan.shown(self._kind))
         self.result = render(document, kept).encode()
+
+
+def _doubled(data: Data | None, kind: Kind) -> set[str]:
+    """The keys that more than one entry has."""
+    keys = [entity.key for entity in entities(data or {}, kind)]
+    return {key for key in keys if key is not None and keys.count(key) > 1}
 
 
 @lru_cache(maxsize=16)

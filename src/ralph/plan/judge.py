@@ -21,6 +21,7 @@ from ralph.plan.learnings import FULL, was_removed
 from ralph.plan.merge import Everything
 from ralph.plan.splice import identity, same
 from ralph.plan.values import PRIORITIES, STATUS_ALIASES, STATUSES, Limits, TaskId
+from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
 from ralph.text.similar import compare, gist
 
@@ -219,7 +220,7 @@ class Judge:
         except BadInput as error:
             self._note(name, f"dropped what is no learning ({error.what})")
             return
-        text = cut(sanitise(given.text), limits.learning)
+        text = cut(sanitise(redact(given.text)), limits.learning)
         learning = msgspec.structs.replace(
             given, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
         )
@@ -249,7 +250,7 @@ class Judge:
             if not isinstance(plain, str) or not plain.strip() or identity(item) in texts:
                 continue
             if not any(_cut_short(plain, text) for text in texts):
-                clean = cut(sanitise(plain).strip(), self._scope.limits.comment)
+                clean = cut(sanitise(redact(plain)).strip(), self._scope.limits.comment)
                 items.append({**item, "text": clean} if isinstance(item, dict) else clean)
         return items or None
 

@@ -16,6 +16,7 @@ from ralph.plan.extract import Draft
 from ralph.plan.shown import age, is_auto
 from ralph.plan.store import Plan
 from ralph.plan.values import Limits, TaskId
+from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
 from ralph.text.similar import compare, from_signature, gist
 
@@ -83,7 +84,7 @@ def remove(
         i = index_of(learnings, ref)
         stone: Data = {"words": gist(learnings[i].text).signature(), "at": plan.now(), "by": by}
         if reason:
-            stone["reason"] = cut(sanitise(reason), plan.limits.learning)
+            stone["reason"] = _reason(reason, plan.limits)
         stones = entry.get("removed_learnings")
         stones = stones if isinstance(stones, list) else []
         entry["removed_learnings"] = [*stones, stone][-plan.limits.removed_learnings :]
@@ -107,7 +108,7 @@ def review(
         if text is not None:
             changed["text"] = _clean(text, plan.limits)
         if reason is not None:
-            changed["reason"] = cut(sanitise(reason), plan.limits.learning)
+            changed["reason"] = _reason(reason, plan.limits)
         new = msgspec.structs.replace(old, **changed)
         items[i] = _merged(items[i], new)
         _keep(entry, items)
@@ -171,7 +172,7 @@ def append(plan: Plan, data: Data, feature: str, draft: Draft, source: LearningS
         source=source,
         iteration=draft.iteration,
         created=plan.now(),
-        reason=cut(sanitise(draft.reason), plan.limits.learning) if draft.reason else None,
+        reason=_reason(draft.reason, plan.limits) if draft.reason else None,
         task_id=draft.task_id,
         reviewed=source == "reviewed",
     )
@@ -275,7 +276,11 @@ def _merged(item: Any, learning: Learning) -> Data:
 
 
 def _clean(text: str, limits: Limits) -> str:
-    plain = cut(sanitise(text).strip(), limits.learning)
+    plain = cut(sanitise(redact(text)).strip(), limits.learning)
     if not plain:
         raise BadInput("a learning without text", todo="Say what was learned.")
     return plain
+
+
+def _reason(text: str, limits: Limits) -> str:
+    return cut(sanitise(redact(text)), limits.learning)

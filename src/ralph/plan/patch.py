@@ -12,6 +12,7 @@ from ralph.errors import BadInput
 from ralph.kinds.iteration import cut
 from ralph.plan.document import Data
 from ralph.plan.fields import clean_path
+from ralph.text.redact import redact
 from ralph.text.sanitise import visible
 
 Patch = Mapping[str, Any]
@@ -36,12 +37,13 @@ def apply(entry: Data, name: str, value: Any) -> None:
 
 
 def text(name: str, value: Any, max_chars: int) -> str | None:
-    """A text without hidden characters, cut to its limit (F2): an agent cannot fix its output."""
+    """A text without hidden characters and secrets, cut to its limit (F2): an agent cannot fix
+    its output, and the plan is committed to git."""
     if value is None:
         return None
     if not isinstance(value, str):
         raise BadInput(f"`{name}` must be a text", todo="Give a text, or nothing to clear it.")
-    return cut(visible(value).strip(), max_chars) or None
+    return cut(redact(visible(value)).strip(), max_chars) or None
 
 
 def texts(name: str, value: Any, *, most: int, each: int) -> list[str] | None:

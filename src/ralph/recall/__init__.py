@@ -34,13 +34,16 @@ class Found(msgspec.Struct, frozen=True):
     record: Record
     stream: str
     score: float
-    relevance: Relevance
+    relevance: Relevance | None
     why: str
     parts: Parts
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """An answer as every door shows it; score and why are None where nothing was asked."""
+    """An answer as every door shows it; score and why are None where nothing was asked.
+
+    Relevance is None there too, and under 0.40, where only a lower `min_score` lets a hit through.
+    """
 
     id: str
     kind: str

@@ -11,7 +11,7 @@ import msgspec
 from ralph.index.tables import Collection
 from ralph.index.view import View
 from ralph.recall import Found, Parts, Relevance
-from ralph.recall.calibration import RELEVANT, Evidence, score, weigh, why
+from ralph.recall.calibration import FLOOR, RELEVANT, Evidence, score, weigh, why
 from ralph.recall.fuse import Fused, fuse
 from ralph.record import Record
 from ralph.text.tokens import query_tokens
@@ -33,8 +33,10 @@ class Question(msgspec.Struct, frozen=True):
     min_score: float
 
 
-def relevance(value: float) -> Relevance:
-    """What a score means in words."""
+def relevance(value: float) -> Relevance | None:
+    """What a score means in words; nothing when only a lower floor let it through."""
+    if value < FLOOR:
+        return None
     return "relevant" if value >= RELEVANT else "possibly"
 
 

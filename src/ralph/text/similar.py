@@ -148,6 +148,10 @@ def compare(one: str | Gist, other: str | Gist, *, threshold: float = THRESHOLD)
     if jaccard(a, b) > threshold:
         if contradict:
             return "conflict"
+        # What to do instead is news to a text that only denies, or that offers something else.
+        new = (_alternative(a) - b.words) | (_alternative(b) - a.words)
+        if new and not _alternative(a) & _alternative(b):
+            return "unique"
         # The same sentence about another number is another fact.
         return "unique" if _has_number(only_a) and _has_number(only_b) else "duplicate"
     circumstances = (only_a - _offered(a) - _LIGHT, only_b - _offered(b) - _LIGHT)
@@ -162,6 +166,12 @@ def _point(g: Gist) -> frozenset[str]:
 def _offered(g: Gist) -> frozenset[str]:
     """What a text asks for in place of what it denies."""
     return g.asked_for if g.denied_first else frozenset()
+
+
+def _alternative(g: Gist) -> frozenset[str]:
+    """What is offered and does not follow from the denial, as `serially` from `not in parallel`."""
+    follows = {pair[not i] for pair in _PAIRS for i in (0, 1) if pair[i] in g.denied}
+    return _offered(g) - follows - _LIGHT
 
 
 class _Reader:

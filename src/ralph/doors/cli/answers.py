@@ -97,7 +97,7 @@ def _headline(hit: Hit) -> list[Span]:
     spans: list[Span] = [(hit.id[:SHORT_ID], "cyan"), "  "]
     if hit.score is not None:
         style = _STYLES.get(hit.relevance or "", "")
-        spans += [(f"{hit.score:.2f} {hit.relevance}", style), "  "]
+        spans += [(f"{hit.score:.2f} {hit.relevance or 'doubtful'}", style), "  "]
     return [*spans, (excerpt(iteration.task_title, 120) or "(no title)", "bold")]
 
 

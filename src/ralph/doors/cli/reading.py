@@ -87,9 +87,9 @@ def _refuse_utf16_events(line: bytes, name: str) -> None:
 
 def text_of(data: bytes, name: str) -> str:
     """The text in these bytes: UTF-8, or what Windows PowerShell writes."""
-    encoding = "utf-16" if data.startswith(_UTF16) else "utf-8-sig"
+    encoding = "UTF-16" if data.startswith(_UTF16) else "UTF-8"
     try:
-        return data.decode(encoding)
+        return data.removeprefix(codecs.BOM_UTF8).decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadRecord(f"is not {encoding} text", where=f"{name}:{line}") from None

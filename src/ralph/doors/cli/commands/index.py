@@ -90,7 +90,8 @@ def verify(as_json: bool) -> int:
         for fault in checked.faults:
             where = f"{fault.feature}: " if fault.feature else ""
             page.line((where, "yellow"), fault.what)
-        page.line(f"{count(checked.records, 'record')} of the journal are indexed.")
+        verb = "is" if checked.records == 1 else "are"
+        page.line(f"{count(checked.records, 'record')} of the journal {verb} indexed.")
     if checked.faults:
         todo = " ".join(dict.fromkeys(fault.todo for fault in checked.faults))
         note(f"{count(len(checked.faults), 'fault')} in the index; the journal is whole. {todo}")

@@ -122,9 +122,8 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
             todo="Give --feature NAME, or write it into the record.",
         )
     # What a record leaves out, or leaves empty, is not said.
-    said = {key: value for key, value in plain.items() if value is not None}
-    fills = {key: value for key, value in flags.items() if value and said.get(key) in (None, "")}
-    return said | fills
+    fills = {key: value for key, value in flags.items() if value and plain.get(key) in (None, "")}
+    return plain | fills
 
 
 def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
