@@ -216,6 +216,19 @@ def test_f6_another_feature_the_agent_edited_is_restored_and_reported(
     assert len(report.restored) == 2
 
 
+def test_a_secret_the_agent_wrote_into_the_file_is_redacted(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    replace_in(plan, "features", "Users log in with e-mail.", f"Users log in with {secret}.")
+    replace_in(plan, "tasks", "author: ana\n", f"author: ana\n      - text: {secret} works\n")
+    assert secret in plan.path("features").read_text() + plan.path("tasks").read_text()
+    after(guard, before)
+    assert plan.feature("auth").description == "Users log in with [redacted:github-token]."
+    assert plan.task(1).comments[-1].text == "[redacted:github-token] works"
+    assert secret not in plan.path("features").read_text() + plan.path("tasks").read_text()
+
+
 def test_f15_the_tasks_own_changes_are_kept(plan: Plan, guard: Guard, before: Snapshot) -> None:
     replace_in(
         plan, "tasks", "    status: pending\n    comments:", "    status: done\n    comments:"

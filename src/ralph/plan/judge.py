@@ -172,6 +172,8 @@ class Judge:
             return kept
         if field == "context_files":
             return self._context_files(name, now, kept)
+        if field in _TEXTS[self._kind] and self._scope.certain:
+            return redact(now)
         return now
 
     def _fits(self, key: str, field: str, value: Any) -> bool:

@@ -17,7 +17,8 @@ PASSWORD, SECRET, TOKEN, KEY = range(4)
 _FILLER = (
     r"(?i)(?:[<\[{(].*[>\]})]\Z|\{\{|\$[{($]|\$[a-z_]+\d{0,2}\Z|\$\d\Z|[%@:*&!][a-z_.]+[%!]?\Z|%\("
     r"|#\{|\\[sdw.]|\.{3}|…|(?:[x*.•?#_\-]|0(?=0))+0?\Z|x{4}[x-]"
-    r"|your(?:[-_ ]|\w*(?:key|token|pass|secret|here))|(?:replace|change)[-_ ]?(?:me|it|this|with)"
+    r"|your(?:[-_ ]|\w*(?:key|token|pass|secret|here))"
+    r"|(?:replace|change)[-_ ]?(?:me|it|this|with)(?!\d)"
     r"|(?:insert|enter|placeholder|redacted|dummy|example)(?:[-_. ]|\Z)"
     r"|process\.env|import\.meta\.env|os\.(?:environ|getenv)"
     r"|(?:env|secrets|vars?|config|settings|self|this)\.|[au]rn:"
@@ -35,7 +36,9 @@ _KNOWN = (
 )
 # Code: an attribute, a call, an item; a variable named like what it holds.
 _REFERENCE = r"\*?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z|[A-Za-z_][\w.]*[\[(]"
-_OWN_NAME = r"(?i)\w*(?:pass|passwd|password|passphrase|pwd|pw|token|secret|key|auth|cred)s?\d?\Z"
+_OWN_NAME = (
+    r"(?i)[a-z_]*(?:pass|passwd|password|passphrase|pwd|pw|token|secret|key|auth|cred)s?\d?\Z"
+)
 _PROSE_END = r"(?:ed|ing|ion|nal|ect|able|ible|less|ive|ent|ure|ry|ty|ly|words?|ters?|tials?)\Z"
 _PHRASE = r"(?!.*\b(?:the|an?|your|is|must|be|for|to|of|enter)\b)[a-z]+(?: [a-z]+){3,9}\Z"
 _CLASSES: Final = str.maketrans(
@@ -118,9 +121,11 @@ def plausible(tier: int, value: str, how: str) -> bool:
         how = "quoted"
     if filler(value):
         return False
-    if how in ("bare", "line", "variable") and (
-        compiled(_REFERENCE).match(value) or compiled(_OWN_NAME).match(value)
-    ):
+    if how in ("bare", "line", "variable") and compiled(_REFERENCE).match(value):
+        return False
+    # A number makes it a variable only where there is code around it: `login(password=pass2)`.
+    numbered = how != "bare" and any(map(str.isdigit, value))
+    if how in ("bare", "line", "variable") and not numbered and compiled(_OWN_NAME).match(value):
         return False
     one, letters = " " not in value, value.isalpha()
     strong = one and not wordy(value)
