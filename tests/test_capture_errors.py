@@ -256,6 +256,22 @@ HOSTILE = ["a." * 40_000, "A" * 80_000, "FAILED a.py::t" + " x" * 900 + "-", " "
 HOSTILE += ["Error" * 20_000, "at (" * 20_000, "fatal: " * 10_000, "a/" * 40_000 + "Error: x"]
 
 
+@pytest.mark.parametrize(
+    ("line", "error_type"),
+    [
+        ("error: failed to push some refs to 'origin'", "runtime"),
+        ("error: externally-managed-environment", "runtime"),
+        ("error: linking with `cc` failed: exit status: 1", "compile"),
+        ("error: cannot find symbol", "compile"),
+    ],
+)
+def test_an_error_without_a_place_is_a_compilers_only_by_its_words(
+    line: str, error_type: str
+) -> None:
+    [error] = errors_in(line, resolve, failed=True)
+    assert error.error_type == error_type
+
+
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_hostile_output_takes_no_time(hostile: str) -> None:
     errors_in(f"{hostile}\nfatal: {hostile}", resolve, failed=True)

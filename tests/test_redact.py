@@ -151,10 +151,10 @@ BASIC = "dXNlcjpo" + "dW50ZXIy"
 
 # text with the secret as {}, the secret, the kind.
 ANNOUNCED: list[tuple[str, str, str]] = [
-    ("password=hunter2secret", "hunter2secret", "password"),
-    ("PASSWORD: s3cr3tpass", "s3cr3tpass", "password"),
-    ("password=mysecretpw1", "mysecretpw1", "password"),
-    ("PASSWORD=changeme99", "changeme99", "password"),
+    ("password={}", "hunter2" + "secret", "password"),
+    ("PASSWORD: {}", "s3cr3t" + "pass", "password"),
+    ("password={}", "mysecret" + "pw1", "password"),
+    ("PASSWORD={}", "changeme" + "99", "password"),
     ('password = "{}"', PASSWORD, "password"),
     ("password='{}'", "hunt" + "er2", "password"),
     ('password = "{}"', "sword" + "fish", "password"),

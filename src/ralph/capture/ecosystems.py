@@ -115,7 +115,14 @@ STRONG: tuple[Wording, ...] = (
 
 # Only believed when the command failed and nothing better was said.
 WEAK: tuple[Wording, ...] = (
-    _w("compile", r"error: (?P<m>(?!aborting due to|could not compile|test failed).+)$", "arrow"),
+    # Without a place it is a compiler's only by its words: git, pip and cargo itself say it too.
+    _w(
+        "compile",
+        r"error: (?P<m>(?:linking with|ld returned|cannot find (?:symbol|module|crate|type)"
+        r"|expected |undefined |unknown type|use of undeclared|no member named).*)$",
+        "arrow",
+    ),
+    _w("runtime", r"error: (?P<m>(?!aborting due to|could not compile|test failed).+)$", "arrow"),
     _w("runtime", r"npm (?:ERR!|error) (?P<m>(?!code |errno |syscall |path |A complete log).+)$"),
     _w(
         "runtime",
