@@ -32,7 +32,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     min_score: float = 0.40
     recent_count: int = 10
     summary_max_chars: int = 2000
-    learning_max_chars: int = 500
     embedding_max_chars: int = 4000
     error_max_chars: int = 1000
     decision_max_chars: int = 500
