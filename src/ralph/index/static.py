@@ -35,7 +35,7 @@ _DIMS = 256
 # The first tokens of a long text say what it is about; they count twice.
 _LEAD_TOKENS = 32
 _BATCH = 512
-_MANY = 256
+_MANY = 64
 _REINSTALL = "Run: pip install --force-reinstall wordllama"
 
 
@@ -47,6 +47,7 @@ class StaticEmbedder:
         self._package = package
         self._loaded: tuple[Any, NDArray[np.float16]] | None = None
         self._widened: Vectors | None = None
+        self._embedded = 0
 
     @property
     def identity(self) -> str:
@@ -62,12 +63,12 @@ class StaticEmbedder:
 
         vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
         tokeniser, table = self._load()
-        rows: NDArray[np.float16] | Vectors = table
-        if len(texts) >= _MANY:
-            if self._widened is None:
-                # Once for all texts: turning half into single precision is most of the work.
-                self._widened = table.astype(np.float32)
-            rows = self._widened
+        self._embedded += len(texts)
+        if self._widened is None and self._embedded >= _MANY:
+            # Turning half into single precision is most of the work: once for a process that
+            # embeds many texts, never for one that only asks.
+            self._widened = table.astype(np.float32)
+        rows = table if self._widened is None else self._widened
         for start in range(0, len(texts), _BATCH):
             part = list(texts[start : start + _BATCH])
             encoded = tokeniser.encode_batch_fast(part, add_special_tokens=False)

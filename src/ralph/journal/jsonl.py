@@ -223,6 +223,8 @@ class JsonlJournal:
 
     def _catch_up(self) -> Known:
         """What the file holds by now, read on from where this process last looked."""
+        if self.unchanged(self._known.position):
+            return self._known
         batch = self.read(self._known.position)
         if batch.restarted:
             self._known = Known()

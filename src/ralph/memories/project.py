@@ -36,6 +36,8 @@ class Project:
         self.settings_file = self.folder / PROJECT_FILE
         self._metadata = self.db / "metadata.yaml"
         self._id: str | None = None
+        # The id as it was last read, and the state of the file then: it is asked for often.
+        self._read: tuple[tuple[int, int, int], str | None] | None = None
 
     @property
     def exists(self) -> bool:
@@ -85,11 +87,15 @@ class Project:
 
     def _read_id(self) -> str | None:
         try:
-            text = self._metadata.read_text(encoding="utf-8", errors="replace")
+            stat = self._metadata.stat()
+            state = stat.st_ino, stat.st_size, stat.st_mtime_ns
+            if self._read is None or self._read[0] != state:
+                text = self._metadata.read_text(encoding="utf-8", errors="replace")
+                found = _ID_LINE.search(text)
+                self._read = state, found[1].lower() if found else None
         except FileNotFoundError:
             return None
-        found = _ID_LINE.search(text)
-        return found[1].lower() if found else None
+        return self._read[1]
 
     def _give_id(self) -> None:
         """The file is there but its id was lost: add one line, keep the rest."""
