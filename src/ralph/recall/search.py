@@ -23,6 +23,10 @@ _CANDIDATES = 100
 # How many fused rows are weighed for each hit wanted: some fall under the floor, and a record
 # may be there with several passages.
 _SPARE = 3
+# From so many passages on, a word that so large a share of them holds is not ranked by: it weighs
+# next to nothing, and ranking by it is most of the time a search takes.
+_LARGE = 1000
+_COMMON_SHARE = 0.3
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -59,11 +63,12 @@ def search(
     A collection built with another embedder than the question's vector is searched by words.
     """
     asked = query_tokens(question.text)
+    facts = _Facts(view, asked)
     candidates: list[_Candidate] = []
     words: dict[int, float] = {}
     meaning: dict[int, float] = {}
     for collection in collections:
-        by_words = view.words(collection, asked, _CANDIDATES)
+        by_words = view.words(collection, facts.telling(collection), _CANDIDATES)
         near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
             near = view.nearest(collection, vector, _CANDIDATES, list(by_words))
@@ -77,7 +82,7 @@ def search(
     fused = fuse(words, meaning if vector is not None else None)
     order = _settled(view, candidates, fused, question.limit * _SPARE)
     ranks = _ranks(words), _ranks(meaning)
-    return _weighed(view, candidates, order, ranks, asked, question, embedder)
+    return _weighed(facts, candidates, order, ranks, question, embedder)
 
 
 def _settled(
@@ -100,15 +105,13 @@ def _settled(
 
 
 def _weighed(
-    view: View,
+    facts: _Facts,
     candidates: Sequence[_Candidate],
     order: Sequence[Fused],
     ranks: tuple[dict[int, int], dict[int, int]],
-    asked: Sequence[str],
     question: Question,
     embedder: str,
 ) -> list[Found]:
-    facts = _Facts(view, asked)
     found: list[Found] = []
     seen: set[tuple[int, str, str]] = set()
     for fused in order:
@@ -148,19 +151,24 @@ def _weighed(
 
 
 class _Facts:
-    """What weighing a candidate needs to know of its collection, asked for once."""
+    """What is known of the question's words in each collection, asked for once."""
 
     def __init__(self, view: View, asked: Sequence[str]) -> None:
         self._view = view
         self._asked = asked
         self._of: dict[int, tuple[dict[str, int], int]] = {}
 
+    def telling(self, collection: Collection) -> list[str]:
+        """The words to rank by: in a large collection those that a third of it holds only cost."""
+        frequencies, count = self._known(collection)
+        if count < _LARGE:
+            return list(self._asked)
+        rare = [token for token in self._asked if frequencies[token] <= count * _COMMON_SHARE]
+        return rare or list(self._asked)
+
     def evidence(self, candidate: _Candidate) -> Evidence:
         collection = candidate.collection
-        if collection.id not in self._of:
-            frequencies = self._view.frequencies(collection, self._asked)
-            self._of[collection.id] = frequencies, self._view.passages(collection)
-        frequencies, count = self._of[collection.id]
+        frequencies, count = self._known(collection)
         passage = self._view.tokens(collection, [candidate.row])[candidate.row]
         return weigh(
             self._asked,
@@ -169,6 +177,12 @@ class _Facts:
             count=count,
             cosine=candidate.cosine,
         )
+
+    def _known(self, collection: Collection) -> tuple[dict[str, int], int]:
+        if collection.id not in self._of:
+            frequencies = self._view.frequencies(collection, self._asked)
+            self._of[collection.id] = frequencies, self._view.passages(collection)
+        return self._of[collection.id]
 
     def record(self, candidate: _Candidate) -> Record:
         return self._view.records(candidate.collection, [candidate.row])[candidate.row][1]
