@@ -14,8 +14,11 @@ from ralph.kinds.iteration import Iteration
 from ralph.memories.project import Project
 from ralph.memories.ralph import Ralph
 
-# Machines differ in speed; a slow one is no failure. Failing examples are printed, not kept.
-hypothesis_settings.register_profile("ralph", deadline=None, database=None)
+# Machines differ in speed; a slow one is no failure. Failing examples are printed, not kept. What
+# lands is judged by the same examples every time; everybody else's runs go on looking.
+hypothesis_settings.register_profile(
+    "ralph", deadline=None, database=None, derandomize=bool(os.environ.get("CI"))
+)
 hypothesis_settings.load_profile("ralph")
 
 

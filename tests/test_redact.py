@@ -535,6 +535,7 @@ def test_the_text_around_a_secret_is_unchanged(
     assert redact(f"{before} {secret} {after}") == f"{before} [redacted:{kind}] {after}"
 
 
+@example("", "00000%s?", "")
 @given(prose, st.text(ALNUM + "!@#%^*+?~", min_size=8, max_size=40), prose)
 def test_a_quoted_password_is_replaced_whole_and_alone(before: str, value: str, after: str) -> None:
     clean = redact(f'{before}\n"password": "{value}7a!",\n{after}')

@@ -28,7 +28,7 @@ _FILLER = (
     r"|password|passwd|passphrase|pass|pwd|token|api[-_]?key|credentials?|empty|required|optional"
     r"|n/a|todo|tbd)\Z)"
 )
-_TEMPLATE = r"\$\{|\{\{|#\{|\{\w*\}|%\(\w+\)s|%s(?!\w)|<[a-z _-]+>|\\[wWdDsS]"
+_TEMPLATE = r"\$\{|\{\{|#\{|\{\w*\}|%\(\w+\)s|<[a-z _-]+>|\\[wWdDsS]"
 # Words with a number in them: algorithms, encodings, types.
 _KNOWN = (
     r"(?i)(?:(?:sha|md|base|utf|aes|rsa|ed|[hrep]s|oauth|argon|pbkdf|hmac|http|ipv|ec|web|python|py"
@@ -54,7 +54,10 @@ def filler(value: str) -> bool:
         return True
     if value.lower().endswith(("here", "example")) and wordy(value):
         return True
-    return bool(compiled(_TEMPLATE).search(value))
+    if compiled(_TEMPLATE).search(value):
+        return True
+    # "%s" may stand in a password too; between words it is a template.
+    return "%s" in value and wordy(value.replace("%s", " "))
 
 
 def wordy(value: str) -> bool:
