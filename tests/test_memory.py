@@ -605,3 +605,16 @@ def test_whatever_is_remembered_can_be_read_back_and_searched(
         auth.search(f"{odd} login form")
         auth.files()
         auth.stats()
+
+
+def test_a_forgotten_record_is_named_as_such_when_it_is_asked_for(memory: Ralph) -> None:
+    kept = memory.feature("auth").remember(made("Built the login form"))
+    memory.feature("auth").forget([kept.id])
+    with pytest.raises(NotFound, match="was forgotten, and stays so"):
+        memory.get(kept.id[:8])
+
+
+def test_a_folder_that_is_named_like_a_journal_is_none(memory: Ralph, project: Path) -> None:
+    memory.feature("auth").remember(made("Built the login form"))
+    (project / ".ralph" / "db" / "memory" / "odd.jsonl").mkdir()
+    assert [one.name for one in memory.features()] == ["auth"]

@@ -42,8 +42,8 @@ class JournalFolder:
         """The names of all journals that are there."""
         if not self.path.is_dir():
             return []
-        files = (file for file in self.path.iterdir() if not file.name.startswith("."))
-        return sorted(unquote(f.name[: -len(_SUFFIX)]) for f in files if f.suffix == _SUFFIX)
+        files = (f for f in self.path.iterdir() if f.suffix == _SUFFIX and f.is_file())
+        return sorted(unquote(f.name[: -len(_SUFFIX)]) for f in files if f.name[0] != ".")
 
     def _refuse_twin(self, name: str, file: Path) -> None:
         """Where upper and lower case are one, two names must not become one file."""

@@ -292,6 +292,10 @@ class FeatureMemory:
             self._place.erase_soon(self.target())
         return gone
 
+    def forgotten(self) -> frozenset[str]:
+        """The ids of what was forgotten here."""
+        return self._journal.forgotten()
+
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
         count, complaints = self._journal.verify()

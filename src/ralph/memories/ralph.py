@@ -84,6 +84,9 @@ class Ralph:
         """One record of any feature, by its id or the beginning of it."""
         found = [hit for feature in self.features() for hit in feature.find(record_id)]
         if not found or len(record_id) < _SHORTEST_ID:
+            buried = {i for one in self.features() for i in one.forgotten()}
+            if len(record_id) >= _SHORTEST_ID and any(i.startswith(record_id) for i in buried):
+                raise NotFound(f"record {record_id!r} was forgotten, and stays so")
             raise NotFound(
                 f"there is no record {record_id!r}",
                 todo="`ralph recent` lists records with their ids.",
