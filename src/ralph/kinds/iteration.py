@@ -109,7 +109,7 @@ class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
 
 
 FIELDS: tuple[str, ...] = Iteration.__struct_fields__
-_TODO = f"The fields are {', '.join(FIELDS)}."
+_HINT = f"The fields are {', '.join(FIELDS)}."
 _CHOICES: dict[str, tuple[str, ...]] = {
     "outcome": get_args(Outcome),
     "error_type": get_args(ErrorType),
@@ -130,7 +130,7 @@ def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Ite
         raise BadRecord(
             f"not an iteration: it is {type(plain).__name__}, not an object",
             where=where,
-            todo=_TODO,
+            todo=_HINT,
         )
     try:
         return msgspec.convert(_said(plain), Iteration)
@@ -155,7 +155,7 @@ def _said(value: Any) -> Any:
 def _misfit(error: Exception, where: str | None) -> BadRecord:
     _, _, field = str(error).rstrip("`").rpartition(".")
     choices = _CHOICES.get(field) if "enum" in str(error) else None
-    todo = f"It is one of {', '.join(choices)}." if choices else _TODO
+    todo = f"It is one of {', '.join(choices)}." if choices else _HINT
     return BadRecord(f"not an iteration: {error}", where=where, todo=todo)
 
 

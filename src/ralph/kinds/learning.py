@@ -64,7 +64,7 @@ class Learning(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 FIELDS: tuple[str, ...] = Learning.__struct_fields__
-_TODO = "Write a plain text, or a mapping with `text` and any of " + ", ".join(FIELDS[1:]) + "."
+_HINT = "Write a plain text, or a mapping with `text` and any of " + ", ".join(FIELDS[1:]) + "."
 
 
 def read_learning(
@@ -75,7 +75,7 @@ def read_learning(
         return _filled(Learning(text=cut(plain.strip(), max_chars)), where)
     if not isinstance(plain, Mapping):
         raise BadInput(
-            f"a learning is a text or a mapping, not {_kind(plain)}", where=where, todo=_TODO
+            f"a learning is a text or a mapping, not {_kind(plain)}", where=where, todo=_HINT
         )
     known: dict[str, Any] = {str(k): v for k, v in plain.items() if k in FIELDS and v is not None}
     if "verified" in plain and "reviewed" not in known:
@@ -85,7 +85,7 @@ def read_learning(
     try:
         learning = msgspec.convert(known, Learning)
     except msgspec.ValidationError as error:
-        raise BadInput(f"not a learning: {error}", where=where, todo=_TODO) from None
+        raise BadInput(f"not a learning: {error}", where=where, todo=_HINT) from None
     if learning.hit_count < 1:
         learning = msgspec.structs.replace(learning, hit_count=1)
     return _filled(
