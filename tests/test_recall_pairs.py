@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ PROJECTS: dict[str, dict[str, Any]] = PAIRS["projects"]
 
 
 @pytest.fixture(scope="module")
-def ralph(tmp_path_factory: pytest.TempPathFactory) -> Ralph:
+def ralph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ralph]:
     folder = tmp_path_factory.mktemp("pairs")
-    opened = open_ralph(folder / "project", home=folder / "home")
-    for name, project in PROJECTS.items():
-        opened.feature(name).remember_all(
-            [Iteration(task_title=r["title"], summary=r["summary"]) for r in project["records"]]
-        )
-    return opened
+    with open_ralph(folder / "project", home=folder / "home") as opened:
+        for name, project in PROJECTS.items():
+            opened.feature(name).remember_all(
+                [Iteration(task_title=r["title"], summary=r["summary"]) for r in project["records"]]
+            )
+        yield opened
 
 
 def test_a_question_finds_the_record_it_asks_for(ralph: Ralph) -> None:
