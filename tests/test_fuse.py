@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ralph.recall.calibration import FLOOR, RELEVANT, Evidence, rarity, score, weigh, why
 from ralph.recall.fuse import Fused, fuse
-from ralph.recall.search import relevance
+from ralph.recall.search import relevance, telling
 from ralph.text.tokens import query_tokens, tokens
 
 STATIC = "static:table"
@@ -219,3 +219,10 @@ def test_a_score_under_the_floor_is_not_called_relevant_in_any_way() -> None:
     scores = (0.0, FLOOR - 0.01, FLOOR, RELEVANT - 0.01, RELEVANT, 1.0)
     words = [relevance(value) for value in scores]
     assert words == [None, None, "possibly", "possibly", "relevant", "relevant"]
+
+
+def test_words_that_a_third_of_a_large_collection_holds_are_not_ranked_by() -> None:
+    frequencies = {"error": 900, "login": 40}
+    assert telling(["error", "login"], frequencies, 2000) == ["login"]
+    assert telling(["error", "login"], frequencies, 999) == ["error", "login"]
+    assert telling(["error"], frequencies, 2000) == ["error"]  # better than nothing

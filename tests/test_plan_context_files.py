@@ -9,7 +9,7 @@ import pytest
 from ralph.errors import BadInput
 from ralph.kinds.iteration import FileTouched, Iteration
 from ralph.plan import features
-from ralph.plan.context_files import add_context_file, drop_vanished, enrich, noise
+from ralph.plan.context_files import drop_vanished, enrich, noise
 from ralph.plan.store import Plan
 
 
@@ -68,7 +68,7 @@ def test_f33_what_people_write_is_no_noise(path: str) -> None:
 
 def test_the_least_touched_leaves_and_a_persons_file_never_does(plan: Plan) -> None:
     make(plan, *[f"src/f{i}.py" for i in range(31)], "mine.py")
-    add_context_file(plan, "auth", "mine.py")
+    features.update_feature(plan, "auth", {"context_files": ["mine.py"]})
     history = [
         touching(n, *[f"src/f{i}.py" for i in range(31) if n <= i + 3]) for n in range(1, 40)
     ]
@@ -81,9 +81,10 @@ def test_the_least_touched_leaves_and_a_persons_file_never_does(plan: Plan) -> N
 
 
 def test_when_people_fill_the_list_a_further_file_is_refused(plan: Plan) -> None:
-    features.update_feature(plan, "auth", {"context_files": [f"f{i}.py" for i in range(30)]})
+    thirty = [f"f{i}.py" for i in range(30)]
+    features.update_feature(plan, "auth", {"context_files": thirty})
     with pytest.raises(BadInput, match="all added by people"):
-        add_context_file(plan, "auth", "one_more.py")
+        features.update_feature(plan, "auth", {"context_files": [*thirty, "one_more.py"]})
 
 
 def test_f4_a_vanished_file_is_noted_and_removed(plan: Plan) -> None:

@@ -12,6 +12,7 @@ from ralph.bench.measure import compared
 from ralph.bench.report import NO_TARGET, Row, Target, of_times
 from ralph.errors import RalphError
 from ralph.memories.feature import FeatureMemory
+from ralph.recall.search import telling
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def search(ground: Ground, repeat: int) -> list[Row]:
     rounds = 20 * repeat
     questions = corpus.queries(rounds + _WARM_UP, size=ground.size)
     with ground.opened() as (ralph, memory), closing(_Bare(ralph, memory)) as bare:
-        prepared = [(_match(one), bare.vector(one)) for one in questions]
+        prepared = [(bare.match(one), bare.vector(one)) for one in questions]
         mine, theirs = iter(questions), iter(prepared)
         both = compared(
             lambda: memory.search(next(mine)),
@@ -50,16 +51,26 @@ class _Bare:
         import numpy as np
 
         store, embedder = ralph.place.index.store, ralph.place.embedder
+        self._store = store
         with store.reading() as view:
             live = view.live(memory.target().name)
         if live is None or embedder is None:
             raise RalphError("the bench's memory has no index with vectors to compare with")
         self._embedder = embedder
+        self._live = live
         self._words = f"words_{live.id}"
         self._connection = sqlite3.connect(store.path)
         rows = self._connection.execute(f"SELECT v FROM vector_{live.id} ORDER BY row")
         joined = b"".join(row[0] for row in rows)
         self._matrix = np.frombuffer(joined, dtype=np.float32).reshape(-1, live.manifest.dims)
+
+    def match(self, question: str) -> str:
+        """The query that Ralph itself gives to FTS5: words it does not rank by are not in it."""
+        asked = query_tokens(question)
+        with self._store.reading() as view:
+            frequencies = view.frequencies(self._live, asked)
+            words = telling(asked, frequencies, view.passages(self._live))
+        return " OR ".join(f'"{token}"' for token in words)
 
     def vector(self, question: str) -> Vectors:
         return self._embedder.embed_query(question)
@@ -82,7 +93,3 @@ class _Bare:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _match(question: str) -> str:
-    return " OR ".join(f'"{token}"' for token in query_tokens(question))

@@ -157,11 +157,6 @@ def _moved(paths: list[str], here: str) -> list[tuple[str, FileAction]]:
     return effects
 
 
-def folder_of(line: str, base: str) -> str:
-    """The folder in which the line's last command ran."""
-    return file_effects(line, base)[1]
-
-
 def origin(line: str) -> Origin:
     """Whether the output is the commands' own words, the content of files, or both."""
     kinds: set[str] = set()

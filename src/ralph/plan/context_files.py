@@ -155,17 +155,6 @@ def drop_vanished(plan: Plan, feature: str) -> list[str]:
         return _drop_vanished(plan.find(data, "features", feature), plan)
 
 
-def add_context_file(plan: Plan, feature: str, path: str) -> None:
-    """Add a file in a person's name; it is never evicted."""
-    clean = p.path(path, max_chars=plan.limits.path)
-    with plan.edit("features", f"context file {clean} added to {feature}") as data:
-        entry = plan.find(data, "features", feature)
-        items = [item for item in _list(entry, "context_files") if _path(item) != clean]
-        items.append({"path": clean, "source": "human"})
-        evict(items, plan.limits)
-        p.apply(entry, "context_files", items)
-
-
 def replace_list(old: Any, value: Any, limits: Limits) -> list[Data] | None:
     """A whole new list as a person gives it; what is known of a file that stays is kept."""
     if value is None:

@@ -59,11 +59,6 @@ def delete_feature(plan: Plan, name: str) -> None:
         remove(data["features"], "features", name)
 
 
-def verify_feature(plan: Plan, name: str, *, iteration: int) -> Feature:
-    """Note that a review compared the feature's prose with the code in this iteration."""
-    return update_feature(plan, name, {"last_verified": iteration})
-
-
 def patch_feature(entry: Data, patch: Patch, limits: Limits) -> None:
     """Put the patch into a feature's entry."""
     p.known_only(patch, _FEATURE_FIELDS, of="feature", refused=_REFUSED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,6 +35,14 @@ class Question(msgspec.Struct, frozen=True):
     text: str
     limit: int
     min_score: float
+
+
+def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
+    """The words to rank by: in a large collection those that a third of it holds only cost."""
+    if count < _LARGE:
+        return list(asked)
+    rare = [token for token in asked if frequencies[token] <= count * _COMMON_SHARE]
+    return rare or list(asked)
 
 
 def relevance(value: float) -> Relevance | None:
@@ -159,12 +167,8 @@ class _Facts:
         self._of: dict[int, tuple[dict[str, int], int]] = {}
 
     def telling(self, collection: Collection) -> list[str]:
-        """The words to rank by: in a large collection those that a third of it holds only cost."""
-        frequencies, count = self._known(collection)
-        if count < _LARGE:
-            return list(self._asked)
-        rare = [token for token in self._asked if frequencies[token] <= count * _COMMON_SHARE]
-        return rare or list(self._asked)
+        """The words to rank by in this collection."""
+        return telling(self._asked, *self._known(collection))
 
     def evidence(self, candidate: _Candidate) -> Evidence:
         collection = candidate.collection
