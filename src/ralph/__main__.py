@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+
+# Doors besides the command line. They are opened from here because no door may import another,
+# and because a hook must not pay for loading the command line.
+_DOORS = {"mcp", "hook"}
 
 
 def main() -> None:
-    """Run the command line. Asking for the version loads nothing else."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
+    """Open the door that the first word names. Asking for the version loads nothing else."""
+    argv = sys.argv[1:]
+    if argv in (["--version"], ["-V"]):
         from ralph import __version__
 
         sys.stdout.write(f"ralph {__version__}\n")
         return
+    word, rest = _word(argv)
+    sys.exit(_door(word)(rest if word in _DOORS else argv))
+
+
+def _word(argv: list[str]) -> tuple[str, list[str]]:
+    """The first word that is no `--project`, and everything but that word."""
+    at = 0
+    while at < len(argv):
+        if argv[at] == "--project":
+            at += 2
+        elif argv[at].startswith("--project="):
+            at += 1
+        else:
+            return argv[at], argv[:at] + argv[at + 1 :]
+    return "", argv
+
+
+def _door(word: str) -> Callable[[list[str]], int]:
+    if word == "mcp":
+        from ralph.doors.mcp import run as serve
+
+        return serve
+    if word == "hook":
+        from ralph.doors.hooks import run as hook
+
+        return hook
     from ralph.doors.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    return run
 
 
 if __name__ == "__main__":
