@@ -30,12 +30,14 @@ _STRENGTH: dict[FileAction, int] = {action: i for i, action in enumerate(get_arg
 
 
 class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error the agent met, with its place where it was stated."""
+    """An error the agent met, with its place where it was stated, and how it was solved where the
+    same run shows it."""
 
     message: str
     error_type: ErrorType = "unknown"
     file_path: str | None = None
     line: int | None = None
+    resolution: str | None = None
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,6 +101,7 @@ class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
                 "error_type": e.error_type,
                 "file_path": e.file_path,
                 "line": e.line,
+                **({"resolution": e.resolution} if e.resolution else {}),
             }
             for e in self.errors
         ]
@@ -239,7 +242,8 @@ def _moment(at: str) -> str:
 def embedding_text(iteration: Iteration, *, max_chars: int) -> str:
     """Title, summary, errors and decisions as one text, cut to the limit (F7)."""
     parts = [iteration.task_title, iteration.summary]
-    parts += [error.message for error in iteration.errors]
+    for error in iteration.errors:
+        parts += [error.message, error.resolution or ""]
     parts += [
         f"{d.description}: {d.rationale}" if d.rationale else d.description
         for d in iteration.decisions

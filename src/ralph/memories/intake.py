@@ -77,6 +77,9 @@ def _error(error: ErrorSeen, settings: Settings, root: str) -> ErrorSeen:
     return msgspec.structs.replace(
         error,
         message=_clean(error.message, settings.error_max_chars),
+        resolution=(
+            _clean(error.resolution, settings.decision_max_chars) if error.resolution else None
+        ),
         file_path=_path(error.file_path, root) if error.file_path else None,
     )
 
