@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     knowledge_all_tokens: int = 4000
     attempts_in_prompt: int = 3
     warnings_in_prompt: int = 5
+    exchange_max_chars: int = 20000
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
 from ralph.index.tables import Collection
 from ralph.kinds.iteration import Iteration, read_iteration
+from ralph.memories.conversations import Conversations
 from ralph.memories.feature import FeatureMemory, Remembered
 from ralph.memories.place import Place
 from ralph.memories.project import Project, find_project, need_project
@@ -29,11 +30,27 @@ class Ralph:
         self.place = place
         self.config = config
         self._features: dict[str, FeatureMemory] = {}
+        self._conversations: Conversations | None = None
 
     @property
     def project(self) -> Project:
         """The project this memory belongs to."""
         return self.place.project
+
+    @property
+    def conversations(self) -> Conversations:
+        """The conversations that were held in this project; they are kept in Ralph's home."""
+        if self._conversations is None:
+            place = self.place
+            self._conversations = Conversations(
+                home=place.home,
+                settings=place.settings,
+                embedder=place.embedder,
+                project_id=place.project.id,
+                project=place.project.root.name,
+                progress=place.progress,
+            )
+        return self._conversations
 
     def feature(self, name: str) -> FeatureMemory:
         """The memory of one feature, whether or not a plan names it."""
@@ -114,6 +131,8 @@ class Ralph:
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
         self.place.index.close()
+        if self._conversations is not None:
+            self._conversations.close()
 
     def __enter__(self) -> Self:
         return self

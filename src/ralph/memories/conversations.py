@@ -1,0 +1,365 @@
+"""Conversational memory: what a person and an assistant said, found again by asking."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ralph.config import Settings
+from ralph.errors import BadInput, BadRecord, JournalError, NotFound
+from ralph.index import Embedder, Passage
+from ralph.index.embedded import Index
+from ralph.index.sync import Progress, Synced, Target
+from ralph.journal import Draft
+from ralph.journal.fold import Fold
+from ralph.journal.folder import JournalFolder
+from ralph.kinds.conversation import (
+    CONVERSATION,
+    EXCHANGE,
+    Conversation,
+    Exchange,
+    conversation_from,
+    conversation_id,
+    conversation_record,
+    exchange_from,
+    exchange_id,
+    exchange_record,
+)
+from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
+from ralph.memories.shelf import Shelf, short_hash
+from ralph.recall import Answer, Found, Hit
+from ralph.record import Record, Source, now
+
+# Where conversations go that belong to no project.
+GENERAL = "general"
+_CUT_VERSION = "exchange-1"
+_SHORTEST_ID = 4
+_T = TypeVar("_T")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An exchange as memory has it now, and whether it was new."""
+
+    id: str
+    record: Exchange
+    fresh: bool
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A conversation, how many exchanges it has, and when the last one ended."""
+
+    conversation: Conversation
+    exchanges: int
+    last: str
+
+
+class _Series:
+    """The conversations of one project: a stream of the shelf."""
+
+    def __init__(self, name: str, shelf: Shelf) -> None:
+        self.name = name
+        self._shelf = shelf
+        self.journal = shelf.journals.journal(name)
+        self._fold = Fold(self.journal)
+
+    def target(self) -> Target:
+        """What the index needs to know to follow these conversations."""
+        max_chars = self._shelf.settings.embedding_max_chars
+
+        def cut(record: Record) -> Sequence[Passage]:
+            return _passages(record, max_chars)
+
+        return Target(
+            name=f"{short_hash('conversations')}-{short_hash(self.name)}",
+            stream=self.name,
+            journal=self.journal,
+            cut=cut,
+            cut_version=f"{_CUT_VERSION}-{max_chars}",
+            embedder=self._shelf.embedder,
+        )
+
+    def records(self) -> list[Record]:
+        """Every living record, whatever its kind."""
+        return [located.record for located in self._fold.records()]
+
+    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+        """What recall found, as an answer."""
+        return [
+            Hit(
+                id=one.record.id,
+                kind=one.record.kind,
+                score=one.score,
+                relevance=one.relevance,
+                when=when(one.record.at),
+                why=one.why,
+                record=exchange_from(one.record),
+                parts=one.parts,
+            )
+            for one in found
+        ]
+
+    def conversations(self) -> dict[str, Conversation]:
+        """Every conversation by its id; the first that was written counts."""
+        held: dict[str, Conversation] = {}
+        for record in self.records():
+            if record.kind == CONVERSATION and record.id not in held:
+                held[record.id] = conversation_from(record)
+        return held
+
+    def exchanges(self) -> list[Exchange]:
+        """Every readable exchange in journal order; an id that is there twice counts once."""
+        held: dict[str, Exchange] = {}
+        for record in self.records():
+            if record.kind == EXCHANGE and record.id not in held:
+                try:
+                    held[record.id] = exchange_from(record)
+                except BadRecord:
+                    continue  # left to `verify`
+        return list(held.values())
+
+
+class Conversations:
+    """The conversations of one project, or of none; those of others can be asked for too."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        settings: Settings,
+        embedder: Embedder | None,
+        project_id: str | None = None,
+        project: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        journals = JournalFolder(
+            home / "journal" / "conversations",
+            shown_as="journal/conversations",
+            lock_timeout_s=settings.journal_lock_timeout_s,
+        )
+        index = Index(
+            [home / "cache" / "conversations"], lock_timeout_s=settings.index_lock_timeout_s
+        )
+        self.shelf = Shelf(journals, index, embedder, settings, progress=progress)
+        self._own = project_id or GENERAL
+        self._project = project
+        self._series: dict[str, _Series] = {}
+
+    # -- writing
+
+    def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
+        """Begin a conversation and give its id; a session that is known goes on."""
+        identity = conversation_id(source, session or uuid.uuid4().hex)
+        one = Conversation(id=identity, title=title, source=source, created=now())
+        self.add(one, [])
+        return identity
+
+    def exchange(
+        self,
+        conversation: str,
+        *,
+        user: str,
+        assistant: str,
+        key: str | None = None,
+        **more: Any,
+    ) -> Kept:
+        """Keep one exchange of a conversation that was begun; the same key twice is one."""
+        held = self.conversation(conversation)
+        identity = exchange_id(held.id, key or uuid.uuid4().hex)
+        try:
+            one = Exchange(
+                id=identity, conversation=held.id, user=user, assistant=assistant, **more
+            )
+        except TypeError as error:
+            raise BadInput(f"not an exchange: {error}") from None
+        return self.add(held, [one])[0]
+
+    def add(
+        self,
+        conversation: Conversation,
+        exchanges: Sequence[Exchange],
+        *,
+        sources: Sequence[Source | None] | None = None,
+    ) -> list[Kept]:
+        """Keep a conversation and many of its exchanges with one flush: all of them, or none.
+
+        What is known by its id is not written again, nor is what was forgotten.
+        """
+        settings = self.shelf.settings
+        named = msgspec.structs.replace(
+            prepared_conversation(conversation, settings),
+            project=conversation.project or self._project,
+        )
+        given = sources or [None] * len(exchanges)
+        ready = [
+            (prepared_exchange(one, named.id, settings), source)
+            for one, source in zip(exchanges, given, strict=True)
+        ]
+        series = self._mine()
+        known = {record.id: record for record in series.records()}
+        buried = series.journal.forgotten()
+        drafts: list[Record | Draft] = []
+        if named.id not in known and named.id not in buried:
+            drafts.append(lambda number: conversation_record(named, number=number))
+        fresh: dict[str, Exchange] = {}
+        for one, source in ready:
+            if one.id not in known and one.id not in buried and one.id not in fresh:
+                fresh[one.id] = one
+                drafts.append(_draft(one, source))
+        self._append(series, drafts, title=named.title)
+        return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
+
+    def _append(self, series: _Series, drafts: Sequence[Record | Draft], *, title: str) -> None:
+        if not drafts:
+            return
+        try:
+            self.shelf.journals.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"the conversation {title!r} cannot be kept ({error.strerror or error})",
+                where=str(self.shelf.journals.path),
+                todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
+            ) from error
+        series.journal.append(drafts)
+
+    def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> Kept:
+        return Kept(one.id, exchange_from(known) if known else one, fresh)
+
+    def sync(self, *, budget_s: float | None = None) -> Synced:
+        """Bring the index up to this project's conversations."""
+        return self.shelf.index.sync(
+            self._mine().target(), budget_s=budget_s, progress=self.shelf.progress
+        )
+
+    # -- asking
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        min_score: float | None = None,
+        exclude: str | None = None,
+        everywhere: bool = False,
+        words_only: bool = False,
+        budget_s: float | None = None,
+    ) -> Answer:
+        """The exchanges that answer the question, best first; `exclude` names a conversation."""
+        question = self.shelf.question(query, limit=limit, min_score=min_score)
+        wanted = question.limit
+        if exclude:  # its exchanges may stand anywhere among the best
+            spare = min(wanted * 3, self.shelf.settings.search_max_limit * 3)
+            question = msgspec.structs.replace(question, limit=spare)
+        streams = self._all() if everywhere else [self._mine()]
+        found = self.shelf.ask(streams, question, meaning=not words_only, budget_s=budget_s)
+        fitting = [hit for hit in found if hit.record.conversation != exclude]
+        return Answer(fitting[:wanted], found.notes)
+
+    def conversation(self, wanted: str) -> Conversation:
+        """A conversation by its id or the beginning of it."""
+        held = {
+            one.id: one
+            for series in self._all()
+            for one in series.conversations().values()
+            if one.id.startswith(wanted.lower())
+        }
+        return _the_one(list(held.values()), wanted, "conversation")
+
+    def exchanges(self, conversation: str) -> list[Exchange]:
+        """A conversation's exchanges, in the order they were held."""
+        held = self.conversation(conversation).id
+        return sorted(
+            (
+                one
+                for series in self._all()
+                for one in series.exchanges()
+                if one.conversation == held
+            ),
+            key=lambda one: (one.started or one.completed or "", one.number or 0),
+        )
+
+    def get(self, wanted: str) -> Hit:
+        """One exchange by its id or the beginning of it."""
+        held = {
+            one.id: one
+            for series in self._all()
+            for one in series.exchanges()
+            if one.id.startswith(wanted.lower())
+        }
+        one = _the_one(list(held.values()), wanted, "exchange")
+        return Hit(one.id, EXCHANGE, None, None, when(one.completed or ""), None, one)
+
+    def list(self, limit: int | None = None, *, everywhere: bool = False) -> list[Listed]:
+        """The conversations, those with the newest exchange first."""
+        listed: list[Listed] = []
+        for series in self._all() if everywhere else [self._mine()]:
+            counts: dict[str, int] = {}
+            last: dict[str, str] = {}
+            for one in series.exchanges():
+                counts[one.conversation] = counts.get(one.conversation, 0) + 1
+                last[one.conversation] = max(last.get(one.conversation, ""), one.completed or "")
+            listed += [
+                Listed(one, counts.get(one.id, 0), last.get(one.id, one.created or ""))
+                for one in series.conversations().values()
+            ]
+        return sorted(listed, key=lambda one: one.last, reverse=True)[:limit]
+
+    def close(self) -> None:
+        """Let go of files; nothing is lost without it."""
+        self.shelf.index.close()
+
+    def _mine(self) -> _Series:
+        return self._one(self._own)
+
+    def _all(self) -> Sequence[_Series]:
+        return [self._one(name) for name in self.shelf.journals.names()]
+
+    def _one(self, name: str) -> _Series:
+        if name not in self._series:
+            self._series[name] = _Series(name, self.shelf)
+        return self._series[name]
+
+
+def _draft(exchange: Exchange, source: Source | None) -> Draft:
+    return lambda number: exchange_record(exchange, number=number, source=source)
+
+
+def _the_one(found: Sequence[_T], wanted: str, what: str) -> _T:
+    if not found or len(wanted) < _SHORTEST_ID:
+        raise NotFound(
+            f"there is no {what} {wanted!r}",
+            todo="Searching conversations gives the ids of both.",
+        )
+    if len(found) > 1:
+        raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
+    return found[0]
+
+
+def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
+    if record.kind != EXCHANGE:
+        return ()
+    try:
+        one = exchange_from(record)
+    except BadRecord:
+        return ()
+    parts = [one.user, one.assistant]
+    for error in one.errors:
+        parts += [error.message, error.resolution or ""]
+    whole = "\n".join(part for part in parts if part)[:max_chars]
+    places = "\n".join(file.path for file in one.files_touched)
+    return [Passage(title="", text=whole, places=places, embed=whole)] if whole else ()
+
+
+def when(at: str, *, today: datetime | None = None) -> str:
+    """The day of a moment, and how long ago that is."""
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return "at an unknown time"
+    days = ((today or datetime.now(UTC)).date() - moment.date()).days
+    ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
+    return f"{moment.date().isoformat()}, {ago}"

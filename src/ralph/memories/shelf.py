@@ -1,0 +1,227 @@
+"""What every memory stands on: journals, an index, an embedder, and how a question is answered."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ralph.config import Settings
+from ralph.errors import BadInput, EmbedderOff, IndexOff, MemoryOff
+from ralph.index import Embedder
+from ralph.index.embedded import Index
+from ralph.index.static import StaticEmbedder
+from ralph.index.sync import Progress, Target, is_current_in
+from ralph.journal.folder import JournalFolder
+from ralph.recall import Answer, Found, Hit
+from ralph.recall.plain import search_plainly
+from ralph.recall.search import Question, search
+from ralph.record import Record
+
+if TYPE_CHECKING:
+    from ralph.index import Vectors
+
+_log = logging.getLogger("ralph")
+_SHORTEST_QUERY = 3
+_TRIES = 3
+
+
+class Stream(Protocol):
+    """One journal as its memory understands it."""
+
+    @property
+    def name(self) -> str:
+        """The journal's name."""
+        ...
+
+    def target(self) -> Target:
+        """What the index needs to know to follow the journal."""
+        ...
+
+    def records(self) -> list[Record]:
+        """Every living record."""
+        ...
+
+    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+        """What recall found, as an answer."""
+        ...
+
+
+class Shelf:
+    """Journals in a folder, the index that follows them, and the embedder they share."""
+
+    def __init__(
+        self,
+        journals: JournalFolder,
+        index: Index,
+        embedder: Embedder | None,
+        settings: Settings,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        self.journals = journals
+        self.index = index
+        self.embedder = embedder
+        self.settings = settings
+        self.progress = progress
+        self._told: set[str] = set()
+
+    def sync_soon(self, target: Target) -> None:
+        """Index within the budget. The journal has the record already, so trouble is only told."""
+        try:
+            budget_s = self.settings.remember_budget_s
+            synced = self.index.sync(target, budget_s=budget_s, changed=True)
+        except MemoryOff as error:
+            self._tell(f"not indexed yet: {error}")
+        else:
+            if synced.embedder_off:
+                self._tell(f"indexed by words alone: {synced.embedder_off}")
+
+    def erase_soon(self, target: Target) -> None:
+        """Take what the journal no longer has out of the index's file, its bytes too."""
+        try:
+            self.index.erase(target, lock_timeout_s=self.settings.journal_lock_timeout_s)
+        except MemoryOff as error:
+            # The truth is clean already. An index that cannot be cleaned is thrown away.
+            self._tell(f"the index could not be cleaned, so it is deleted: {error}")
+            try:
+                self.index.delete()
+            except MemoryOff as worse:
+                self._tell(f"forgotten text may still stand in an old index: {worse}")
+
+    def question(self, text: str, *, limit: int | None, min_score: float | None) -> Question:
+        """The question with the defaults filled in, or an error that helps."""
+        # A terminal may hand over bytes that are no text.
+        plain = text.encode(errors="replace").decode().strip()
+        if len(plain) < _SHORTEST_QUERY and plain.isascii():
+            raise BadInput(
+                f"the query {plain!r} is too short to search for",
+                todo='Ask in a few words, for example: "login form validation".',
+            )
+        wanted = self.settings.search_limit if limit is None else limit
+        if wanted < 1:
+            raise BadInput(f"limit must be at least 1, not {wanted}")
+        floor = self.settings.min_score if min_score is None else min_score
+        if not 0.0 <= floor <= 1.0:
+            raise BadInput(f"min_score goes from 0 to 1, not {floor}")
+        return Question(plain, min(wanted, self.settings.search_max_limit), floor)
+
+    def ask(
+        self,
+        streams: Sequence[Stream],
+        question: Question,
+        *,
+        meaning: bool = True,
+        budget_s: float | None = None,
+    ) -> Answer:
+        """Search these streams as one, with what is there: meaning and words, or words alone.
+
+        `budget_s` bounds the catching up with the journals; what it leaves is not found yet.
+        """
+        names = set(self.journals.names())
+        streams = [one for one in streams if one.name in names]
+        notes: list[str] = []
+        if not streams:
+            return Answer()  # and no index is made where there is nothing to find
+        try:
+            found = self.index.healed(
+                lambda: self._by_index(streams, question, notes, meaning=meaning, budget_s=budget_s)
+            )
+        except MemoryOff as error:
+            notes[:] = [f"searched the journal by words alone: {error}"]
+            found = self._by_journal(streams, question)
+        return Answer(found, tuple(dict.fromkeys(notes)))
+
+    def _by_index(
+        self,
+        streams: Sequence[Stream],
+        question: Question,
+        notes: list[str],
+        *,
+        meaning: bool,
+        budget_s: float | None,
+    ) -> list[Hit]:
+        by_stream = {stream.name: stream for stream in streams}
+        targets = {stream.name: stream.target() for stream in streams}
+        for tries_left in reversed(range(_TRIES)):
+            notes.clear()
+            behind, ready = self._caught_up(targets, notes, budget_s)
+            vector = self._vector(question.text, notes) if meaning else None
+            with self.index.store.reading() as view:
+                if tries_left and not all(is_current_in(view, targets[name]) for name in ready):
+                    continue  # it was deleted, replaced or written to in between
+                names = sorted(target.name for target in targets.values())
+                live = [one for name in names if (one := view.live(name)) is not None]
+                identity = self.embedder.identity if self.embedder else "none"
+                found = search(view, live, question, vector=vector, embedder=identity)
+                last = {one.stream: view.last_number(one) for one in live}
+            break
+        if len(live) < len(targets):
+            raise IndexOff("the index is deleted again and again", where=str(self.index.path))
+        for name in behind:  # the index may not know yet what was forgotten
+            living = {record.id for record in by_stream[name].records()}
+            found = [one for one in found if one.stream != name or one.record.id in living]
+        return _shown(found, by_stream, last)
+
+    def _caught_up(
+        self, targets: dict[str, Target], notes: list[str], budget_s: float | None
+    ) -> tuple[set[str], set[str]]:
+        """Sync them all; which are behind because somebody else is at it, and which are ready."""
+        behind: set[str] = set()
+        ready: set[str] = set()
+        for name, target in targets.items():
+            synced = self.index.sync(target, budget_s=budget_s, progress=self.progress)
+            if synced.embedder_off:
+                notes.append(f"searched by words alone: {synced.embedder_off}")
+            elif synced.complete:
+                ready.add(name)
+            else:
+                behind.add(name)
+                notes.append(f"the index of {name!r} is still being built elsewhere")
+        return behind, ready
+
+    def _by_journal(self, streams: Sequence[Stream], question: Question) -> list[Hit]:
+        by_stream = {stream.name: stream for stream in streams}
+        held = [(one.name, record) for one in streams for record in one.records()]
+        last: dict[str, int] = {}
+        for stream, record in held:
+            last[stream] = max(last.get(stream, 0), record.number)
+        found: list[Found] = []
+        if streams:
+            found = search_plainly(held, streams[0].target().cut, question)
+        return _shown(found, by_stream, last)
+
+    def _vector(self, text: str, notes: list[str]) -> Vectors | None:
+        if self.embedder is None:
+            notes.append("searched by words alone: the setting embedder is none")
+            return None
+        try:
+            return self.embedder.embed_query(text)
+        except EmbedderOff as error:
+            notes.append(f"searched by words alone: {error}")
+            return None
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            _log.warning("memory: %s", text)
+
+
+def _shown(found: Sequence[Found], by_stream: dict[str, Stream], last: dict[str, int]) -> list[Hit]:
+    return [hit for one in found for hit in by_stream[one.stream].hits([one], last[one.stream])]
+
+
+def make_embedder(settings: Settings, home: Path) -> Embedder | None:
+    """The embedder that the settings name; it loads its model at first use."""
+    makers: dict[str, Callable[[], Embedder | None]] = {
+        "static": lambda: StaticEmbedder(stamp_folder=home / "cache"),
+        "none": lambda: None,
+    }
+    return makers[settings.embedder]()
+
+
+def short_hash(text: str) -> str:
+    """Eight digits that tell one text from another."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
