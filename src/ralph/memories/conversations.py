@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ from ralph.kinds.conversation import (
 from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
 from ralph.memories.shelf import Shelf, short_hash
 from ralph.recall import Answer, Found, Hit
-from ralph.record import Record, Source, now
+from ralph.record import Complaint, Record, Source, now
 
 # Where conversations go that belong to no project.
 GENERAL = "general"
@@ -111,6 +111,32 @@ class _Series:
                 held[record.id] = conversation_from(record)
         return held
 
+    def bound_to(self, ids: set[str]) -> set[str]:
+        """These records and those that cannot stay without them."""
+        held: dict[str, set[str]] = {}
+        for one in self.exchanges():
+            held.setdefault(one.conversation, set()).add(one.id)
+        for conversation, exchanges in held.items():
+            if conversation in ids:
+                ids |= exchanges
+            elif exchanges <= ids:
+                ids.add(conversation)
+        return ids
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+        count, complaints = self.journal.verify()
+        readers = {CONVERSATION: conversation_from, EXCHANGE: exchange_from}
+        for located in self._fold.records():
+            reader = readers.get(located.record.kind)
+            try:
+                if reader is not None:
+                    reader(located.record)
+            except BadRecord as error:
+                complaints.append(Complaint(located.file, located.line, error.what))
+                count -= 1
+        return count, sorted(complaints, key=lambda complaint: complaint.line)
+
     def exchanges(self) -> list[Exchange]:
         """Every readable exchange in journal order; an id that is there twice counts once."""
         held: dict[str, Exchange] = {}
@@ -148,6 +174,11 @@ class Conversations:
         self._own = project_id or GENERAL
         self._project = project
         self._series: dict[str, _Series] = {}
+
+    @property
+    def exist(self) -> bool:
+        """Whether anything was said in this project yet."""
+        return self._own in self.shelf.journals.names()
 
     # -- writing
 
@@ -229,10 +260,28 @@ class Conversations:
     def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> Kept:
         return Kept(one.id, exchange_from(known) if known else one, fresh)
 
-    def sync(self, *, budget_s: float | None = None) -> Synced:
-        """Bring the index up to this project's conversations."""
+    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
+        """Take conversations and exchanges out of journal and index for good: a conversation goes
+        with its exchanges, and with the last of them."""
+        series = self._mine()
+        gone = series.journal.forget(series.bound_to(set(ids)), reason=reason)
+        if gone:
+            self.shelf.erase_soon(series.target())
+        return gone
+
+    def standing(self) -> list[Record]:
+        """Every record that stands in this project's journal, forgotten ones that a merge brought
+        back too."""
+        return [located.record for located in self._mine().journal.read().records]
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+        return self._mine().verify()
+
+    def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
+        """Bring the index up to this project's conversations, or build it anew."""
         return self.shelf.index.sync(
-            self._mine().target(), budget_s=budget_s, progress=self.shelf.progress
+            self._mine().target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
         )
 
     # -- asking

@@ -21,14 +21,15 @@ _SHORTEST_ID = 4
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Records picked out to be forgotten, by feature."""
+    """Records picked out to be forgotten: by feature, and of the project's conversations."""
 
     ids: dict[str, list[str]]
+    conversations: list[str] = []
 
     @property
     def count(self) -> int:
         """How many records were picked."""
-        return sum(len(ids) for ids in self.ids.values())
+        return sum(len(ids) for ids in self.ids.values()) + len(self.conversations)
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -63,11 +64,11 @@ def choose(
     if not (wanted or feature or before or match or everything):
         raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
     limit = datetime.fromisoformat(utc(before, field="before")) if before else None
-    chosen: dict[str, list[str]] = {}
     found_ids: set[str] = set()
-    for memory in ralph.features() if feature is None else [ralph.feature(feature)]:
-        # One that was forgotten and came back by a merge stands in the file too.
-        for record in _standing(ralph, memory.name):
+
+    def fitting(records: Iterable[Record]) -> list[str]:
+        fit: dict[str, None] = {}
+        for record in records:
             prefix = _begins(record.id, wanted)
             if prefix is not None:
                 found_ids.add(prefix)
@@ -76,20 +77,29 @@ def choose(
                 and (limit is None or _is_before(record, limit))
                 and (not match or match.casefold() in _text(record))
             ):
-                chosen.setdefault(memory.name, []).append(record.id)
+                fit[record.id] = None
+        return list(fit)
+
+    features = ralph.features() if feature is None else [ralph.feature(feature)]
+    # One that was forgotten and came back by a merge stands in the file too.
+    chosen = {one.name: fitting(_standing(ralph, one.name)) for one in features}
+    # What a person said in this project belongs to no feature.
+    said = fitting(ralph.conversations.standing()) if feature is None else []
     missing = [one for one in wanted if one not in found_ids]
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
-    unique = {name: list(dict.fromkeys(some)) for name, some in chosen.items()}
-    _refuse_ambiguous(wanted, unique)
-    return Choice(unique)
+    _refuse_ambiguous(wanted, [*said, *(i for ids in chosen.values() for i in ids)])
+    return Choice({name: some for name, some in chosen.items() if some}, said)
 
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> int:
     """Forget what was chosen, and say how many records are gone."""
-    return sum(
+    gone = sum(
         len(ralph.feature(name).forget(ids, reason=reason)) for name, ids in choice.ids.items()
     )
+    if choice.conversations:
+        gone += len(ralph.conversations.forget(choice.conversations, reason=reason))
+    return gone
 
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:
@@ -189,9 +199,9 @@ def _begins(record_id: str, wanted: list[str]) -> str | None:
     return None
 
 
-def _refuse_ambiguous(wanted: list[str], chosen: dict[str, list[str]]) -> None:
+def _refuse_ambiguous(wanted: list[str], chosen: list[str]) -> None:
     for prefix in wanted:
-        found = {i for ids in chosen.values() for i in ids if i.startswith(prefix.lower())}
+        found = {i for i in chosen if i.startswith(prefix.lower())}
         if len(found) > 1:
             raise BadInput(
                 f"{prefix} is the beginning of {len(found)} ids",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ralph.doors.cli.page import Page, Span, excerpt
 
 if TYPE_CHECKING:
+    from ralph.kinds.conversation import Exchange
     from ralph.kinds.iteration import ErrorSeen, Iteration
     from ralph.recall import Hit, Parts
 
@@ -22,6 +23,8 @@ _STYLES = {
     "failure": "red",
     "timeout": "red",
     "rate_limited": "magenta",
+    "interrupted": "yellow",
+    "failed": "red",
 }
 
 
@@ -53,14 +56,14 @@ def show_hits(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None
 
 def show_card(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """A hit in a few lines: what it is, when, what happened, and why it is here."""
-    iteration: Iteration = hit.record
+    record = hit.record  # an Iteration or an Exchange
     page.line(*_headline(hit))
     page.line(*whereabouts(hit), indent=2)
-    if iteration.summary:
-        page.line(excerpt(iteration.summary, _EXCERPT_CHARS), indent=2)
-    for error in iteration.errors[:_ERRORS_SHOWN]:
+    if told := record.assistant if hit.kind == "exchange" else record.summary:
+        page.line(excerpt(told, _EXCERPT_CHARS), indent=2)
+    for error in record.errors[:_ERRORS_SHOWN]:
         page.line(("error ", "red"), excerpt(error_text(error), _EXCERPT_CHARS), indent=2)
-    if more := iteration.errors[_ERRORS_SHOWN:]:
+    if more := record.errors[_ERRORS_SHOWN:]:
         page.line((f"and {len(more)} more", "dim"), indent=2)
     if hit.why:
         page.line((f"why: {hit.why}", "dim"), indent=2)
@@ -70,6 +73,10 @@ def show_card(page: Page, hit: Hit, *, explain: bool = False) -> None:
 
 def whereabouts(hit: Hit) -> list[Span]:
     """When it was, how it ended, and what it belonged to."""
+    if hit.kind == "exchange":
+        exchange: Exchange = hit.record
+        ended = [] if exchange.status == "complete" else [" | ", styled(exchange.status)]
+        return [hit.when, *ended, " | ", f"conversation {exchange.conversation[:SHORT_ID]}"]
     iteration: Iteration = hit.record
     spans: list[Span] = [hit.when, ", ", (iteration.timestamp or "")[:16].replace("T", " ")]
     spans += [" | ", styled(iteration.outcome)]
@@ -84,7 +91,8 @@ def error_text(error: ErrorSeen) -> str:
     place = error.file_path or ""
     if place and error.line is not None:
         place += f":{error.line}"
-    return f"{kind}{error.message}" + (f" ({place})" if place else "")
+    solved = f" [solved: {error.resolution}]" if error.resolution else ""
+    return f"{kind}{error.message}" + (f" ({place})" if place else "") + solved
 
 
 def styled(word: str) -> Span:
@@ -93,12 +101,12 @@ def styled(word: str) -> Span:
 
 
 def _headline(hit: Hit) -> list[Span]:
-    iteration: Iteration = hit.record
+    title = hit.record.user if hit.kind == "exchange" else hit.record.task_title
     spans: list[Span] = [(hit.id[:SHORT_ID], "cyan"), "  "]
     if hit.score is not None:
         style = _STYLES.get(hit.relevance or "", "")
         spans += [(f"{hit.score:.2f} {hit.relevance or 'doubtful'}", style), "  "]
-    return [*spans, (excerpt(iteration.task_title, 120) or "(no title)", "bold")]
+    return [*spans, (excerpt(title, 120) or "(no title)", "bold")]
 
 
 def _explained(parts: Parts) -> str:

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "files": ("files:files", "List the files that iterations touched."),
     "failures": ("recent:failures", "List the attempts that failed or ran out of time."),
     "show": ("show:show", "Show one record whole."),
+    "conversations": ("conversations:conversations", "Look at past conversations."),
     "journal": ("journal:journal", "Look after the journal, which is the truth."),
     "forget": ("forget:forget", "Take records out of journal and index for good."),
     "export": ("transfer:export", "Write every record to a file."),

@@ -49,8 +49,8 @@ def forget(
 ) -> None:
     """Take records out of journal and index for good.
 
-    What is named in several ways must fit all of them. A forgotten record does not come back by
-    a rebuild, an import or a merge.
+    Iterations, and exchanges of conversations held in this project. What is named in several ways
+    must fit all of them. A forgotten record does not come back by a rebuild, an import or a merge.
     """
     from ralph.memories import keeping
 
@@ -71,7 +71,8 @@ def forget(
                 _confirm(choice.count)
         gone = keeping.forget(ralph, choice, reason=reason)
     if as_json:
-        records = [{"id": i, "feature": name} for name, some in choice.ids.items() for i in some]
+        homes = [*choice.ids.items(), (None, choice.conversations)]
+        records = [{"id": i, "feature": name} for name, some in homes for i in some]
         print_json({"forgotten": gone, "records": records})
         if gone:
             note(_GIT)
@@ -82,8 +83,12 @@ def forget(
 
 
 def _show(page: Page, ralph: Ralph, choice: Choice) -> None:
-    page.line(f"To be forgotten: {count(choice.count, 'record')} of {', '.join(choice.ids)}")
+    homes = [*choice.ids, *(["the conversations"] if choice.conversations else [])]
+    page.line(f"To be forgotten: {count(choice.count, 'record')} of {', '.join(homes)}")
     left = _SHOWN
+    for record_id in choice.conversations[:left]:
+        page.line((record_id[:SHORT_ID], "cyan"), "  ", _said(ralph, record_id), indent=2)
+    left -= len(choice.conversations)
     for name, ids in choice.ids.items():
         told = {located.record.id: one for located, one in ralph.feature(name).iterations()}
         for record_id in ids[: max(0, left)]:
@@ -94,6 +99,19 @@ def _show(page: Page, ralph: Ralph, choice: Choice) -> None:
         left -= len(ids)
     if left < 0:
         page.line((f"and {-left} more", "dim"), indent=2)
+
+
+def _said(ralph: Ralph, record_id: str) -> str:
+    from ralph.errors import NotFound
+
+    try:
+        return f"exchange  {excerpt(ralph.conversations.get(record_id).record.user, 60)}"
+    except NotFound:
+        pass
+    try:
+        return f"conversation  {excerpt(ralph.conversations.conversation(record_id).title, 60)}"
+    except NotFound:
+        return "record"  # one that cannot be read, or came back by a merge
 
 
 def _confirm(number: int) -> None:

@@ -64,6 +64,8 @@ def rebuild(feature: str | None, as_json: bool) -> None:
                 )
             seconds = round(time.monotonic() - began, 3)
             built.append({"feature": memory.name, "records": records, "seconds": seconds})
+        if feature is None and ralph.conversations.exist:
+            ralph.conversations.sync(afresh=True)
     if as_json:
         print_json({"features": built})
         return

@@ -22,6 +22,8 @@ def verify(feature: str | None, as_json: bool) -> int:
     with opened() as ralph:
         memories = ralph.features() if feature is None else [ralph.feature(feature)]
         judged = [memory.verify() for memory in memories]
+        if feature is None and ralph.conversations.exist:
+            judged.append(ralph.conversations.verify())
     records = sum(number for number, _ in judged)
     complaints = [complaint for _, some in judged for complaint in some]
     if as_json:
@@ -31,7 +33,7 @@ def verify(feature: str | None, as_json: bool) -> int:
         page = Page()
         for one in complaints:
             page.line((f"{one.file}:{one.line} ", "yellow"), one.what)
-        page.line(f"{count(records, 'record')} can be read in {count(len(memories), 'journal')}.")
+        page.line(f"{count(records, 'record')} can be read in {count(len(judged), 'journal')}.")
     if complaints:
         note(f"{count(len(complaints), 'complaint')}; what is told of was stepped over or kept")
     return 1 if complaints else 0

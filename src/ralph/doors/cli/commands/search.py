@@ -13,6 +13,10 @@ from ralph.doors.cli.tree import Command
 @click.command(cls=Command)
 @click.argument("query", nargs=-1, required=True)
 @feature_option
+@click.option(
+    "--conversations", is_flag=True, help="What was said in this project, instead of iterations."
+)
+@click.option("--everywhere", is_flag=True, help="With --conversations: in all projects.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many; 20 at most.")
 @click.option(
     "--min-score", type=click.FloatRange(0, 1), metavar="X", help="None less sure than this."
@@ -22,6 +26,8 @@ from ralph.doors.cli.tree import Command
 def search(
     query: tuple[str, ...],
     feature: str | None,
+    conversations: bool,
+    everywhere: bool,
     limit: int | None,
     min_score: float | None,
     explain: bool,
@@ -31,14 +37,20 @@ def search(
 
     Scores go from 0 to 1: from 0.55 on a hit is relevant, from 0.40 on possibly so.
     """
+    if conversations and feature is not None:
+        raise click.UsageError("Conversations belong to no feature; leave one of the two out.")
+    if everywhere and not conversations:
+        raise click.UsageError("--everywhere goes with --conversations.")
+    asked = " ".join(query)
     with opened() as ralph:
         names = [memory.name for memory in ralph.features()]
-        answer = ralph.search(
-            " ".join(query),
-            features=None if feature is None else [feature],
-            limit=limit,
-            min_score=min_score,
-        )
+        if conversations:
+            answer = ralph.conversations.search(
+                asked, limit=limit, min_score=min_score, everywhere=everywhere
+            )
+        else:
+            features = None if feature is None else [feature]
+            answer = ralph.search(asked, features=features, limit=limit, min_score=min_score)
         floor = ralph.place.settings.min_score if min_score is None else min_score
     for text in answer.notes:
         note(text)

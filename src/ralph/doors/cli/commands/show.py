@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.answers import error_text, hit_json, whereabouts
+from ralph.doors.cli.answers import error_text, hit_json, show_card, whereabouts
 from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
     from ralph.kinds.iteration import Iteration
+    from ralph.memories.ralph import Ralph
     from ralph.recall import Hit
     from ralph.record import Located
 
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
 def show(record_id: str, as_json: bool) -> None:
     """Show one record whole.
 
-    ID may be the beginning of it, from four characters on.
+    An iteration, or an exchange of a conversation. ID may be the beginning of it, from four
+    characters on.
     """
     import msgspec
 
+    from ralph.errors import NotFound
+
     with opened() as ralph:
-        hit = ralph.get(record_id)
+        try:
+            hit = ralph.get(record_id)
+        except NotFound:
+            if not _show_exchange(ralph, record_id, as_json=as_json):
+                raise
+            return
         held = [
             located
             for memory in ralph.features()
@@ -44,6 +53,20 @@ def show(record_id: str, as_json: bool) -> None:
         print_json(hit_json(hit) | {"source": source, "journal": journal})
     else:
         _show(Page(), hit, place)
+
+
+def _show_exchange(ralph: Ralph, record_id: str, *, as_json: bool) -> bool:
+    from ralph.errors import NotFound
+
+    try:
+        hit = ralph.conversations.get(record_id)
+    except NotFound:
+        return False
+    if as_json:
+        print_json(hit_json(hit))
+    else:
+        show_card(Page(), hit)
+    return True
 
 
 def _show(page: Page, hit: Hit, place: Located) -> None:
