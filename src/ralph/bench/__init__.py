@@ -12,6 +12,7 @@ from collections.abc import Sequence
 BENCHES = {
     "speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record",
     "loop": "what an iteration costs beside its agent",
+    "start": "how long hooks delay a client, and how soon the MCP server answers",
 }
 
 

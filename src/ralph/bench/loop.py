@@ -77,12 +77,12 @@ def main(args: Sequence[str]) -> int:
     sizes = _sizes(options.sizes)
     rows = [row for size in sizes for row in measured(size, rounds=max(1, options.repeat))]
     if options.out:
-        options.out.write_text(to_markdown(rows), encoding="utf-8")
+        options.out.write_text(to_markdown(rows, name="loop"), encoding="utf-8")
     if options.json:
-        report = {**to_json(rows, sizes=sizes), "bench": "loop"}
+        report = to_json(rows, sizes=sizes, name="loop")
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
     else:
-        write_table(rows, sys.stdout.write)
+        write_table(rows, sys.stdout.write, name="loop")
     return 0
 
 

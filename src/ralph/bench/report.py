@@ -125,27 +125,29 @@ def machine() -> dict[str, Any]:
     }
 
 
-def to_json(rows: Sequence[Row], *, sizes: Sequence[int]) -> dict[str, Any]:
+def to_json(rows: Sequence[Row], *, sizes: Sequence[int], name: str = "speed") -> dict[str, Any]:
     """The whole report as JSON-like data."""
     return {
-        "bench": "speed",
+        "bench": name,
         "machine": machine(),
         "sizes": list(sizes),
         "rows": [row.to_json() for row in rows],
     }
 
 
-def to_markdown(rows: Sequence[Row]) -> str:
+def to_markdown(rows: Sequence[Row], *, name: str = "speed") -> str:
     """The report as a Markdown table."""
     lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"# ralph bench speed\n\n{_heading()}\n\n{body}\n"
+    return f"# ralph bench {name}\n\n{_heading()}\n\n{body}\n"
 
 
-def write_table(rows: Sequence[Row], write: Callable[[str], object]) -> None:
+def write_table(
+    rows: Sequence[Row], write: Callable[[str], object], *, name: str = "speed"
+) -> None:
     """The report for people: drawn on a terminal, plain columns anywhere else."""
     if sys.stdout.isatty():
-        _draw(rows)
+        _draw(rows, name)
         return
     lines = [COLUMNS, *(row.cells() for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
@@ -155,12 +157,12 @@ def write_table(rows: Sequence[Row], write: Callable[[str], object]) -> None:
         write("\n")
 
 
-def _draw(rows: Sequence[Row]) -> None:
+def _draw(rows: Sequence[Row], name: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*COLUMNS, title="ralph bench speed", caption=_heading())
+    table = Table(*COLUMNS, title=f"ralph bench {name}", caption=_heading())
     for row in rows:
         style = {True: "green", False: "bold red", None: ""}[row.ok]
         *most, verdict = row.cells()

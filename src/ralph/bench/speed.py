@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ralph.bench import bulk, reads, starts, writes
+from ralph.bench import bulk, processes, reads, writes
 from ralph.bench.ground import Ground, Tell, build
 from ralph.bench.report import Row, to_json, to_markdown, write_table
 from ralph.errors import BadInput
@@ -21,11 +21,11 @@ Measure = Callable[[Ground, int], list[Row]]
 
 # In this order: what looks at the memory as it was built comes before what adds to it.
 MEASURES: dict[str, Measure] = {
-    "start": starts.version,
+    "start": processes.version,
     "ingest": bulk.ingest,
     "disk": bulk.disk,
-    "memory": starts.memory,
-    "cold": starts.cold,
+    "memory": processes.memory,
+    "cold": processes.cold,
     "search": reads.search,
     "remember": writes.remember,
     "lag": writes.lag,
