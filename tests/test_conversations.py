@@ -17,8 +17,8 @@ from ralph.kinds.conversation import (
     exchange_id,
 )
 from ralph.kinds.iteration import ErrorSeen, FileTouched
-from ralph.memories.conversations import when
 from ralph.memories.ralph import Ralph
+from ralph.memories.series import when
 from ralph.text.marks import mark
 
 

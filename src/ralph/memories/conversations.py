@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, BadRecord, JournalError, NotFound
-from ralph.index import Embedder, Passage
+from ralph.errors import BadInput, JournalError, NotFound
+from ralph.index import Embedder
 from ralph.index.embedded import Index
-from ralph.index.sync import Progress, Synced, Target
+from ralph.index.sync import Progress, Synced
 from ralph.journal import Draft
-from ralph.journal.fold import Fold
 from ralph.journal.folder import JournalFolder
 from ralph.kinds.conversation import (
-    CONVERSATION,
     EXCHANGE,
     Conversation,
     Exchange,
-    conversation_from,
     conversation_id,
     conversation_record,
     exchange_from,
@@ -31,13 +27,13 @@ from ralph.kinds.conversation import (
     exchange_record,
 )
 from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
-from ralph.memories.shelf import Shelf, short_hash
-from ralph.recall import Answer, Found, Hit
+from ralph.memories.series import Series, when
+from ralph.memories.shelf import Shelf
+from ralph.recall import Answer, Hit
 from ralph.record import Complaint, Record, Source, now
 
 # Where conversations go that belong to no project.
 GENERAL = "general"
-_CUT_VERSION = "exchange-1"
 _SHORTEST_ID = 4
 _T = TypeVar("_T")
 
@@ -56,97 +52,6 @@ class Listed(msgspec.Struct, frozen=True):
     conversation: Conversation
     exchanges: int
     last: str
-
-
-class _Series:
-    """The conversations of one project: a stream of the shelf."""
-
-    def __init__(self, name: str, shelf: Shelf) -> None:
-        self.name = name
-        self._shelf = shelf
-        self.journal = shelf.journals.journal(name)
-        self._fold = Fold(self.journal)
-
-    def target(self) -> Target:
-        """What the index needs to know to follow these conversations."""
-        max_chars = self._shelf.settings.embedding_max_chars
-
-        def cut(record: Record) -> Sequence[Passage]:
-            return _passages(record, max_chars)
-
-        return Target(
-            name=f"{short_hash('conversations')}-{short_hash(self.name)}",
-            stream=self.name,
-            journal=self.journal,
-            cut=cut,
-            cut_version=f"{_CUT_VERSION}-{max_chars}",
-            embedder=self._shelf.embedder,
-        )
-
-    def records(self) -> list[Record]:
-        """Every living record, whatever its kind."""
-        return [located.record for located in self._fold.records()]
-
-    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
-        """What recall found, as an answer."""
-        return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=when(one.record.at),
-                why=one.why,
-                record=exchange_from(one.record),
-                parts=one.parts,
-            )
-            for one in found
-        ]
-
-    def conversations(self) -> dict[str, Conversation]:
-        """Every conversation by its id; the first that was written counts."""
-        held: dict[str, Conversation] = {}
-        for record in self.records():
-            if record.kind == CONVERSATION and record.id not in held:
-                held[record.id] = conversation_from(record)
-        return held
-
-    def bound_to(self, ids: set[str]) -> set[str]:
-        """These records and those that cannot stay without them."""
-        held: dict[str, set[str]] = {}
-        for one in self.exchanges():
-            held.setdefault(one.conversation, set()).add(one.id)
-        for conversation, exchanges in held.items():
-            if conversation in ids:
-                ids |= exchanges
-            elif exchanges <= ids:
-                ids.add(conversation)
-        return ids
-
-    def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
-        count, complaints = self.journal.verify()
-        readers = {CONVERSATION: conversation_from, EXCHANGE: exchange_from}
-        for located in self._fold.records():
-            reader = readers.get(located.record.kind)
-            try:
-                if reader is not None:
-                    reader(located.record)
-            except BadRecord as error:
-                complaints.append(Complaint(located.file, located.line, error.what))
-                count -= 1
-        return count, sorted(complaints, key=lambda complaint: complaint.line)
-
-    def exchanges(self) -> list[Exchange]:
-        """Every readable exchange in journal order; an id that is there twice counts once."""
-        held: dict[str, Exchange] = {}
-        for record in self.records():
-            if record.kind == EXCHANGE and record.id not in held:
-                try:
-                    held[record.id] = exchange_from(record)
-                except BadRecord:
-                    continue  # left to `verify`
-        return list(held.values())
 
 
 class Conversations:
@@ -173,7 +78,7 @@ class Conversations:
         self.shelf = Shelf(journals, index, embedder, settings, progress=progress)
         self._own = project_id or GENERAL
         self._project = project
-        self._series: dict[str, _Series] = {}
+        self._series: dict[str, Series] = {}
 
     @property
     def exist(self) -> bool:
@@ -244,7 +149,7 @@ class Conversations:
         self._append(series, drafts, title=named.title)
         return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
 
-    def _append(self, series: _Series, drafts: Sequence[Record | Draft], *, title: str) -> None:
+    def _append(self, series: Series, drafts: Sequence[Record | Draft], *, title: str) -> None:
         if not drafts:
             return
         try:
@@ -361,15 +266,15 @@ class Conversations:
         """Let go of files; nothing is lost without it."""
         self.shelf.index.close()
 
-    def _mine(self) -> _Series:
+    def _mine(self) -> Series:
         return self._one(self._own)
 
-    def _all(self) -> Sequence[_Series]:
+    def _all(self) -> Sequence[Series]:
         return [self._one(name) for name in self.shelf.journals.names()]
 
-    def _one(self, name: str) -> _Series:
+    def _one(self, name: str) -> Series:
         if name not in self._series:
-            self._series[name] = _Series(name, self.shelf)
+            self._series[name] = Series(name, self.shelf)
         return self._series[name]
 
 
@@ -386,29 +291,3 @@ def _the_one(found: Sequence[_T], wanted: str, what: str) -> _T:
     if len(found) > 1:
         raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
     return found[0]
-
-
-def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
-    if record.kind != EXCHANGE:
-        return ()
-    try:
-        one = exchange_from(record)
-    except BadRecord:
-        return ()
-    parts = [one.user, one.assistant]
-    for error in one.errors:
-        parts += [error.message, error.resolution or ""]
-    whole = "\n".join(part for part in parts if part)[:max_chars]
-    places = "\n".join(file.path for file in one.files_touched)
-    return [Passage(title="", text=whole, places=places, embed=whole)] if whole else ()
-
-
-def when(at: str, *, today: datetime | None = None) -> str:
-    """The day of a moment, and how long ago that is."""
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        return "at an unknown time"
-    days = ((today or datetime.now(UTC)).date() - moment.date()).days
-    ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
-    return f"{moment.date().isoformat()}, {ago}"

@@ -15,6 +15,7 @@ import msgspec
 from ralph.errors import EmbedderOff, RalphError
 
 if TYPE_CHECKING:
+    from ralph.config import Settings
     from ralph.memories.project import Project
     from ralph.memories.ralph import Ralph
 
@@ -90,19 +91,20 @@ def settings(folder: Path, project: Project | None) -> Check:
     return Check("settings", "ok", f"{changed} differ from the defaults" if changed else "defaults")
 
 
-def embedder(kind: str) -> Check:
+def embedder(settings: Settings) -> Check:
     """What makes vectors is there, and is exactly what it should be."""
-    from ralph.index.static import StaticEmbedder
+    from ralph.index.choose import choose
 
-    if kind == "none":
+    chosen = choose(settings, None)  # without stamps: its files are hashed now
+    if chosen is None:
         todo = "Run: ralph config embedder static"
         return Check("embedder", "warning", "none: searching by words alone", todo)
-    table = StaticEmbedder()  # without a stamp: its files are hashed now
     try:
-        table.embed_query("ready?")
+        chosen.check()
     except EmbedderOff as error:
-        return Check("embedder", "problem", str(error).partition(". Run")[0], error.todo)
-    return Check("embedder", "ok", f"{table.identity}, {table.dims} dimensions")
+        where = f"{error.where}: " if error.where else ""
+        return Check("embedder", "problem", where + error.what, error.todo)
+    return Check("embedder", "ok", f"{chosen.identity}, {chosen.dims} dimensions")
 
 
 def project_files(project: Project) -> Check:

@@ -10,7 +10,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Each command: where it is defined, and what it does, in the order that help lists them.
+# Each command: where it is defined, and what it does, in the order that help lists them. Those
+# defined nowhere here are doors of their own, opened before the command line is.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init:init", "Make a project's memory here."),
     "status": ("status:status", "Tell whether memory serves, and what it holds."),
@@ -25,6 +26,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Drive an agent over the plan, and learn from each iteration."),
     "prompt": ("prompt:prompt", "Show the prompt for a task as it would be sent."),
     "focus": ("focus:focus", "Say what your own work with an agent belongs to."),
+    "hooks": ("hooks:hooks", "Let Claude Code and Codex use the memory."),
+    "mcp": ("", "Serve memory to an agent over MCP."),
+    "hook": ("", "Answer one event of Claude Code; its hooks call this."),
     "record": ("record:record", "Put iterations into memory."),
     "search": ("search:search", "Find what was remembered, by meaning and by words."),
     "recent": ("recent:recent", "List the newest iterations."),
@@ -101,6 +105,8 @@ class Tree(Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
+        if not name:
+            return Command(cmd_name) if ctx.resilient_parsing else None
         command: click.Command = getattr(import_module(f"{_PACKAGE}.{module}"), name)
         return command
 

@@ -14,6 +14,7 @@ from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.tree import Command, project_given
 
 if TYPE_CHECKING:
+    from ralph.config import Settings
     from ralph.doors.cli.checks import Check
     from ralph.memories.project import Project
     from ralph.memories.ralph import Ralph
@@ -50,7 +51,7 @@ def doctor(as_json: bool) -> int:
 
 def _checks() -> list[Check]:
     from ralph.config import home_folder
-    from ralph.doors.cli import checks
+    from ralph.doors.cli import checks, checks_clients
 
     home = home_folder()
     project = _project(home)
@@ -59,7 +60,8 @@ def _checks() -> list[Check]:
         ("sqlite", checks.sqlite),
         ("home", lambda: checks.home(home)),
         ("settings", lambda: checks.settings(home, project)),
-        ("embedder", lambda: checks.embedder(_embedder(home, project))),
+        ("embedder", lambda: checks.embedder(_settings(home, project))),
+        ("hooks", lambda: checks_clients.hooks(project.root if project else None)),
     ]
     done = [checks.checked(name, look) for name, look in plan]
     if project is None:
@@ -100,12 +102,12 @@ def _project(home: Path) -> Project | None:
     return the_project() if project_given() else find_project(start_folder(), home=home)
 
 
-def _embedder(home: Path, project: Project | None) -> str:
-    from ralph.config import load
+def _settings(home: Path, project: Project | None) -> Settings:
+    from ralph.config import Settings, load
     from ralph.errors import BadSetting
 
     try:
         file = project.settings_file if project else None
-        return load(home=home, project_file=file).settings.embedder
+        return load(home=home, project_file=file).settings
     except BadSetting:
-        return "static"  # `settings` tells of it
+        return Settings()  # `settings` tells of it

@@ -1,0 +1,188 @@
+"""What of Ralph is set up in the clients: hooks, server, plugin, and what is odd about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ralph.doors.cli import client_places as places
+from ralph.doors.cli import codex_settings
+from ralph.doors.cli.client_call import NAMED, Call
+from ralph.doors.cli.client_files import read_json, read_text
+from ralph.doors.cli.client_settings import PLUGIN, hooks_in, server_in, wanted_hooks
+from ralph.errors import RalphError
+
+State = Literal["installed", "partly", "disabled", "none", "unreadable"]
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A command that a client calls, and where it is; None when it is not there."""
+
+    command: str
+    found: str | None
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The hooks or the server in one file."""
+
+    file: str
+    state: State
+    missing: list[str] = []
+    calls: list[Called] = []
+    problem: str | None = None
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One place where a client may be told of Ralph; Codex has no hooks of ours."""
+
+    agent: Literal["claude", "codex"]
+    where: Literal["user", "project", "plugin"]
+    hooks: Part | None
+    mcp: Part
+
+    @property
+    def parts(self) -> list[Part]:
+        """The hooks, where there may be any, and the server."""
+        return [self.mcp] if self.hooks is None else [self.hooks, self.mcp]
+
+
+class ClientStatus(msgspec.Struct, frozen=True):
+    """Everything that is set up, and what a person should know of it."""
+
+    project: str | None
+    places: list[Seen]
+    warnings: list[str]
+
+
+def look(root: Path | None) -> ClientStatus:
+    """What is set up for the person and for the project at this root."""
+    seen = [_claude("user", None)]
+    if root is not None:
+        seen.append(_claude("project", root))
+    seen.append(_plugin(root))
+    seen.append(Seen("codex", "user", None, _codex_server(places.codex_settings(None))))
+    if root is not None:
+        seen.append(Seen("codex", "project", None, _codex_server(places.codex_settings(root))))
+    return ClientStatus(str(root) if root else None, seen, [*_doubled(seen), *_odd(seen)])
+
+
+def _claude(where: Literal["user", "project"], root: Path | None) -> Seen:
+    hooks = _part(places.claude_settings(root), _hooks)
+    return Seen("claude", where, hooks, _part(places.claude_servers(root), _server))
+
+
+def _part(file: Path, judged: Callable[[str, Path], Part]) -> Part:
+    """What is in the file; one that cannot be read is no reason to say nothing of the others."""
+    try:
+        text = read_text(file)
+        return Part(str(file), "none") if text is None else judged(text, file)
+    except RalphError as error:
+        return Part(str(file), "unreadable", problem=f"{error.where}: {error.what}")
+
+
+def _hooks(text: str, file: Path) -> Part:
+    found = hooks_in(read_json(text, file))
+    calls = list(dict.fromkeys(call for some in found.values() for call, _ in some))
+    missing = [event for event in wanted_hooks(Call(NAMED)) if event not in found]
+    if not found:
+        return Part(str(file), "none")
+    state: State = "partly" if missing else "installed"
+    return Part(str(file), state, missing, [_called(call) for call in calls])
+
+
+def _server(text: str, file: Path) -> Part:
+    return _registered(file, server_in(read_json(text, file)))
+
+
+def _codex_server(file: Path) -> Part:
+    return _part(file, lambda text, _: _registered(file, codex_settings.server_in(text, file)))
+
+
+def _registered(file: Path, call: Call | None) -> Part:
+    if call is None:
+        return Part(str(file), "none")
+    return Part(str(file), "installed", calls=[_called(call)])
+
+
+def _called(call: Call) -> Called:
+    return Called(call.shown, call.found())
+
+
+def _plugin(root: Path | None) -> Seen:
+    """The plugin brings hooks and server together, where it is there and not switched off."""
+    file = places.claude_plugins()
+    part = _part(file, lambda text, _: _installed(file, read_json(text, file)))
+    if part.state == "installed" and not _enabled(root):
+        part = msgspec.structs.replace(part, state="disabled", calls=[])
+    return Seen("claude", "plugin", part, part)
+
+
+def _installed(file: Path, noted: dict[str, Any]) -> Part:
+    plugins = noted.get("plugins")
+    there = isinstance(plugins, dict) and bool(plugins.get(PLUGIN))
+    return _registered(file, Call(NAMED) if there else None)
+
+
+def _enabled(root: Path | None) -> bool:
+    """What the settings say of the plugin, the project's before the person's."""
+    files = [places.claude_settings(None)]
+    if root is not None:
+        project = places.claude_settings(root)
+        files += [project, project.with_name("settings.local.json")]
+    said = [answer for file in files if (answer := _switch(file)) is not None]
+    return bool(said) and said[-1]
+
+
+def _switch(file: Path) -> bool | None:
+    try:
+        text = read_text(file)
+        settings = {} if text is None else read_json(text, file)
+    except RalphError:
+        return None  # told of with the hooks
+    match settings.get("enabledPlugins"):
+        case {"ralph@ralph": bool(switched)}:
+            return switched
+    return None
+
+
+def _doubled(seen: list[Seen]) -> list[str]:
+    """What is done twice: Claude Code knows the same command in two settings, not in a plugin."""
+    claude = [one for one in seen if one.agent == "claude"]
+    hooks = {one.where: one.hooks.calls[0] for one in claude if one.hooks and one.hooks.calls}
+    plugin = "plugin" in hooks
+    told = []
+    if len({call for where, call in hooks.items() if where != "plugin"}) + plugin > 1:
+        told.append(f"each event calls Ralph more than once: {_choice(list(hooks))}")
+    servers = [one.where for one in claude if one.mcp.calls]
+    if plugin and len(servers) > 1:
+        told.append(f"the memory's tools are offered twice: {_choice(servers)}")
+    return told
+
+
+def _choice(where: Sequence[str]) -> str:
+    return f"{', '.join(where)}. Run: {' or '.join(map(_removal, where))}"
+
+
+def _removal(where: str) -> str:
+    if where == "plugin":
+        return f"claude plugin uninstall {PLUGIN}"
+    return f"ralph hooks uninstall --{where}"
+
+
+def _odd(seen: list[Seen]) -> list[str]:
+    told: dict[str, None] = {}
+    for one in seen:
+        for part in one.parts:
+            if part.problem:
+                told[part.problem] = None
+            if part.state == "partly":
+                again = f"Run: ralph hooks install --{one.where}"
+                told[f"{part.file}: no hook for {', '.join(part.missing)}. {again}"] = None
+            for call in part.calls:
+                if call.found is None:
+                    todo = "Install it there, or set RALPH_COMMAND."
+                    told[f"{part.file}: {call.command} is not there. {todo}"] = None
+    return list(told)

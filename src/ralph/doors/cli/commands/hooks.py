@@ -1,0 +1,210 @@
+"""`ralph hooks`: memory inside Claude Code and Codex, set up, looked at and taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ralph.doors.cli.opening import as_json, start_folder, the_project
+from ralph.doors.cli.page import Page, Span, note, print_json
+from ralph.doors.cli.tree import Command, Group, keep_project, project_given
+
+if TYPE_CHECKING:
+    from ralph.doors.cli.client_call import Call
+    from ralph.doors.cli.client_files import Edit
+    from ralph.doors.cli.client_setup import Agent
+    from ralph.doors.cli.client_status import Part, Seen
+    from ralph.memories.project import Project
+
+_HERE = ""  # what `--project` without a folder stands for
+_STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
+_WORDS = {"none": "no", "partly": "in part"}
+
+
+def _keep_scope(context: click.Context, _: click.Parameter, value: str | None) -> bool:
+    keep_project(context, value or None)
+    return value is not None
+
+
+_SCOPE: list[Callable[[Any], Any]] = [
+    click.option("--user", is_flag=True, help="Your own settings, for every project."),
+    click.option(
+        "--project",
+        is_flag=False,
+        flag_value=_HERE,
+        metavar="[DIR]",
+        callback=_keep_scope,
+        help="The project's settings, which git shares. This is the default.",
+    ),
+    click.option(
+        "--agent",
+        type=click.Choice(["claude", "codex"]),
+        default="claude",
+        show_default=True,
+        help="The client.",
+    ),
+]
+
+
+def _scoped(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_SCOPE):
+        command = option(command)
+    return command
+
+
+@click.group(cls=Group)
+def hooks() -> None:
+    """Let Claude Code and Codex use the memory.
+
+    Claude Code gets hooks and an MCP server, Codex the server. The plugin brings Claude Code the
+    same; use one of the two.
+    """
+
+
+@hooks.command(cls=Command)
+@_scoped
+@click.option("--no-mcp", is_flag=True, help="The hooks alone, without the MCP server.")
+def install(user: bool, project: bool, agent: Agent, no_mcp: bool) -> None:
+    """Put Ralph into a client's settings.
+
+    All else in them stays as it is. Done again it changes nothing, or brings what an older Ralph
+    wrote up to date.
+    """
+    from ralph.doors.cli.claude_user_server import register, registered
+    from ralph.doors.cli.client_call import best_call
+    from ralph.doors.cli.client_files import apply
+    from ralph.doors.cli.client_setup import installing
+
+    _need_one_scope(user, project)
+    if agent == "codex" and no_mcp:
+        raise click.UsageError("Codex gets the MCP server and nothing else: leave out --no-mcp.")
+    root = None if user else the_project().root
+    by_client = agent == "claude" and user and not no_mcp
+    call = best_call(variables=agent == "claude")
+    edits = installing(agent, root, call, mcp=not no_mcp)
+    if by_client:
+        registered()  # refuses somebody else's server before anything is written
+    _tell_installed(edits, apply(edits))
+    todo = register(call) if by_client else None
+    if todo is not None:
+        note(f"there is no claude here to register the MCP server with. Run: {todo}")
+    _tell_call(call, root)
+
+
+@hooks.command(cls=Command)
+@_scoped
+def uninstall(user: bool, project: bool, agent: Agent) -> None:
+    """Take Ralph out of a client's settings."""
+    from ralph.doors.cli.claude_user_server import registered, unregister
+    from ralph.doors.cli.client_files import apply
+    from ralph.doors.cli.client_setup import uninstalling
+
+    _need_one_scope(user, project)
+    root = None if user else _root_to_clean()
+    done = apply(uninstalling(agent, root))
+    page = Page()
+    for edit in done:
+        page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
+    if agent == "claude" and user and registered() is not None:
+        todo = unregister()
+        if todo is None:
+            page.line("Removed the MCP server from your own servers")
+        else:
+            note(f"there is no claude here to remove the MCP server with. Run: {todo}")
+    elif not done:
+        page.line("Nothing of Ralph's was there.")
+
+
+@hooks.command(cls=Command)
+@as_json
+def status(as_json: bool) -> None:
+    """Tell what of Ralph is set up in which client."""
+    import msgspec
+
+    from ralph.doors.cli.client_status import look
+
+    project = _project()
+    found = look(project.root if project else None)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    page = Page()
+    if found.project:
+        page.line(f"project {found.project}")
+    else:
+        page.line(f"{start_folder()} is in no Ralph project: hooks stay silent. Run: ralph init")
+    page.line()
+    page.table(("client", "where", "hooks", "server", "calls"), [_row(one) for one in found.places])
+    for warning in found.warnings:
+        note(warning)
+
+
+@hooks.command("plugin-path", cls=Command)
+def plugin_path() -> None:
+    """Print the folder of Claude Code's plugin.
+
+    For: claude plugin marketplace add "$(ralph hooks plugin-path)"
+    """
+    from ralph.doors.cli.client_settings import plugin_folder
+
+    click.echo(str(plugin_folder()))
+
+
+def _need_one_scope(user: bool, project: bool) -> None:
+    if user and project:
+        raise click.UsageError("Choose one: --user or --project.")
+
+
+def _project() -> Project | None:
+    from ralph.config import home_folder
+    from ralph.memories.project import find_project
+
+    return the_project() if project_given() else find_project(start_folder(), home=home_folder())
+
+
+def _root_to_clean() -> Path:
+    """The project, or a folder that was one when Ralph was set up in it."""
+    from ralph.doors.cli import client_places as places
+
+    if _project() is None:
+        here = start_folder()
+        files = (places.claude_settings, places.claude_servers, places.codex_settings)
+        if any(file(here).exists() for file in files):
+            return here
+    return the_project().root
+
+
+def _tell_installed(edits: list[Edit], done: list[Edit]) -> None:
+    page = Page()
+    for edit in edits:
+        page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
+
+
+def _tell_call(call: Call, root: Path | None) -> None:
+    """Say whom the client will call, and what that means for others."""
+    from ralph.doors.cli.client_status import look
+
+    page = Page()
+    page.line(f"The client calls: {call.shown}")
+    if root is not None and call.words:
+        note(
+            "these files name a program of this machine, because `ralph` on the PATH is not this "
+            "one; before sharing them, put it there and run this again"
+        )
+    elif root is not None:
+        page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")
+    for warning in look(root).warnings:
+        note(warning)
+
+
+def _row(one: Seen) -> tuple[Span, ...]:
+    calls = [call.command for part in one.parts for call in part.calls]
+    hooks = "" if one.hooks is None else _shown(one.hooks)
+    return one.agent, one.where, hooks, _shown(one.mcp), ", ".join(dict.fromkeys(calls))
+
+
+def _shown(part: Part) -> Span:
+    return _WORDS.get(part.state, part.state), _STYLES.get(part.state, "yellow")

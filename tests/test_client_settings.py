@@ -1,0 +1,289 @@
+"""Ralph's part in other programs' settings: put in once, found again, taken out to the byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ralph.doors.cli.client_call import NAMED, Call, hook_call, server_call
+from ralph.doors.cli.client_settings import (
+    hooks_in,
+    wanted_hooks,
+    with_hooks,
+    with_server,
+    without_hooks,
+    without_server,
+)
+from ralph.doors.cli.codex_settings import server_in, with_block, without_block
+from ralph.errors import BadInput
+
+WHERE = Path("settings.json")
+BY_NAME = Call(NAMED)
+BY_PATH = Call('/opt/it\'s "my" venv/bin/python', ("-m", "ralph"))
+EVENTS = list(wanted_hooks(BY_NAME))
+SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
+
+
+# -- settings of anybody, laid out in any way
+
+keys = st.text(max_size=6) | st.sampled_from(["permissions", "env", "model"])
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    # The sign that a group is ours must not come up by itself.
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=6,
+)
+foreign_hooks = st.fixed_dictionaries(
+    {"type": st.just("command"), "command": st.sampled_from(["./lint.sh", "my-ralph hook stop"])},
+    optional={"timeout": st.integers(1, 60)},
+)
+groups = st.lists(
+    st.fixed_dictionaries(
+        {"hooks": st.lists(foreign_hooks, max_size=2)}, optional={"matcher": st.text(max_size=4)}
+    ),
+    max_size=2,
+)
+hooks_of_others = st.dictionaries(st.sampled_from([*EVENTS, "PreToolUse"]), groups, max_size=4)
+settings = st.builds(
+    lambda all_else, hooks, last: {**all_else, **hooks} if last else {**hooks, **all_else},
+    st.dictionaries(keys, values, max_size=4),
+    st.just({}) | st.builds(lambda hooks: {"hooks": hooks}, hooks_of_others),
+    st.booleans(),
+)
+
+
+@st.composite
+def texts(draw: st.DrawFn, of: st.SearchStrategy[dict[str, Any]] = settings) -> str:
+    """Settings as somebody's editor may have written them."""
+    indent = draw(st.sampled_from([2, 4, 0, "\t", None]))
+    separators = draw(st.sampled_from([None, (",", ":"), (" , ", " : ")]))
+    text = json.dumps(
+        draw(of), indent=indent, separators=separators, ensure_ascii=draw(st.booleans())
+    )
+    newline = draw(st.sampled_from(["\n", "\r\n"]))
+    before = draw(st.sampled_from(["", "\ufeff", " "]))
+    return before + text.replace("\n", newline) + draw(st.sampled_from(["", newline, newline * 2]))
+
+
+def meaning(text: str | None) -> Any:
+    assert text is not None
+    return json.loads(text.removeprefix("\ufeff"))
+
+
+@given(texts(), st.sampled_from([BY_NAME, BY_PATH]))
+@example("{}", BY_NAME)
+@example("{\n}\n", BY_NAME)
+@example('{"hooks": {}}', BY_NAME)
+@example('{"hooks": {"Stop": [ ]}}\n', BY_NAME)
+def test_hooks_that_were_put_in_and_taken_out_leave_every_byte(text: str, call: Call) -> None:
+    assert without_hooks(with_hooks(text, call, WHERE), WHERE) == text
+
+
+@given(texts(), st.sampled_from([BY_NAME, BY_PATH]))
+def test_hooks_come_once_and_nothing_else_moves(text: str, call: Call) -> None:
+    installed = with_hooks(text, call, WHERE)
+
+    before, after = meaning(text), meaning(installed)
+    assert list(after) == [*before, *({"hooks"} - before.keys())]
+    assert {k: v for k, v in after.items() if k != "hooks"} == {
+        k: v for k, v in before.items() if k != "hooks"
+    }
+    others = before.get("hooks", {})
+    wanted = wanted_hooks(call)
+    assert after["hooks"] == {
+        **{event: others[event] + wanted.get(event, []) for event in others},
+        **{event: wanted[event] for event in wanted if event not in others},
+    }
+    assert with_hooks(installed, call, WHERE) == installed
+
+
+@given(texts(), st.sampled_from([2, 4]))
+def test_what_the_client_laid_out_anew_is_still_found(text: str, indent: int) -> None:
+    rewritten = json.dumps(meaning(with_hooks(text, BY_PATH, WHERE)), indent=indent)
+
+    left = without_hooks(rewritten, WHERE)
+
+    def kept(value: dict[str, Any]) -> dict[str, Any]:
+        """Without the empty lists and objects, which say nothing to the client."""
+        hooks = {k: v for k, v in value.get("hooks", {}).items() if v or k not in EVENTS}
+        return {**value, "hooks": hooks} if hooks else {k: value[k] for k in value if k != "hooks"}
+
+    assert kept({} if left is None else meaning(left)) == kept(meaning(text))
+
+
+@given(texts())
+def test_hooks_of_an_older_ralph_are_brought_up_to_date(text: str) -> None:
+    old = meaning(with_hooks(text, Call("/old/bin/ralph"), WHERE))
+    del old["hooks"]["PreCompact"]
+    outdated = json.dumps(old, indent=2)
+
+    now = hooks_in(meaning(with_hooks(outdated, BY_NAME, WHERE)))
+
+    assert {event: [call for call, _ in calls] for event, calls in now.items()} == {
+        event: [BY_NAME] for event in EVENTS
+    }
+
+
+servers = st.dictionaries(
+    st.sampled_from(["github", "Ralph", "memory"]),
+    st.fixed_dictionaries({"command": st.text(max_size=5), "args": st.lists(st.text(max_size=3))}),
+    max_size=2,
+)
+server_files = st.builds(
+    lambda other, own: {**other, **own},
+    st.dictionaries(keys, values, max_size=2),
+    st.just({}) | st.builds(lambda found: {"mcpServers": found}, servers),
+)
+
+
+@given(texts(server_files), st.sampled_from([BY_NAME, BY_PATH]))
+@example('{"mcpServers": {}}', BY_NAME)
+def test_a_server_that_was_put_in_and_taken_out_leaves_every_byte(text: str, call: Call) -> None:
+    installed = with_server(text, call, WHERE)
+    before = meaning(text)
+
+    assert meaning(installed) == {
+        **before,
+        "mcpServers": {**before.get("mcpServers", {}), "ralph-memory": call.server()},
+    }
+    assert with_server(installed, call, WHERE) == installed
+    assert meaning(with_server(installed, Call("ralph"), WHERE))["mcpServers"]["ralph-memory"] == (
+        Call("ralph").server()
+    )
+    assert without_server(installed, WHERE) == text
+
+
+toml_lines = st.lists(
+    st.sampled_from(['model = "x"', "", "# a note", 'text = """', 'more"""', "n = 1"]), max_size=5
+)
+toml_tables = st.lists(
+    st.sampled_from(["[tui]", "theme = 'dark'", "[mcp_servers.other]", 'command = "o"', ""]),
+    unique=True,
+    max_size=5,
+)
+
+
+@given(
+    st.builds(lambda *parts: [*parts[0], *parts[1]], toml_lines, toml_tables),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.sampled_from([Call("ralph"), BY_PATH]),
+)
+@example([], "\n", False, Call("ralph"))
+@example([""], "\n", True, Call("ralph"))
+def test_a_block_that_was_put_in_and_taken_out_leaves_every_byte(
+    lines: list[str], newline: str, ends: bool, call: Call
+) -> None:
+    text = newline.join(lines) + (newline if ends else "")
+    try:
+        before = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        with pytest.raises(BadInput, match="not valid TOML"):
+            with_block(text, call, WHERE)
+        return
+    installed = with_block(text, call, WHERE)
+
+    assert server_in(installed, WHERE) == call
+    assert {k: v for k, v in tomllib.loads(installed).items() if k != "mcp_servers"} == {
+        k: v for k, v in before.items() if k != "mcp_servers"
+    }
+    assert with_block(installed, call, WHERE) == installed
+    assert without_block(installed, WHERE) == text
+    moved = with_block(installed, Call("/new/ralph"), WHERE)
+    assert server_in(moved, WHERE) == Call("/new/ralph")
+    assert without_block(moved, WHERE) == text
+
+
+# -- what is ours
+
+
+@pytest.mark.parametrize(
+    ("command", "call"),
+    [
+        (f'"{NAMED}" hook stop 2>/dev/null || exit 0', BY_NAME),
+        ("ralph hook stop", Call("ralph")),
+        ("/usr/bin/ralph hook session-start", Call("/usr/bin/ralph")),
+        (r"'C:\Tools\ralph.exe' hook stop", Call(r"C:\Tools\ralph.exe")),
+        ("/v/bin/python -m ralph hook stop || exit 0", Call("/v/bin/python", ("-m", "ralph"))),
+        (f"{BY_PATH.shell} hook stop 2>/dev/null || exit 0", BY_PATH),
+        ("my-ralph hook stop", None),
+        ("ralph hook stop && notify-send done", None),
+        ("echo ralph hook stop", None),
+        ("ralph hooks status", None),
+        ("ralph search stop", None),
+        ("'ralph hook stop", None),
+        ("'' hook stop", None),
+        ("ralph\\ hook stop", None),
+        (7, None),
+    ],
+)
+def test_a_hook_is_known_by_what_it_calls(command: object, call: Call | None) -> None:
+    found = hook_call(command)
+
+    assert (found[0] if found else None) == call
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"command": "ralph", "args": ["mcp"]},
+        {"command": "ralph", "args": ["x", "mcp", "--focus"]},
+        {"command": "other", "args": ["mcp", "--focus"]},
+        {"command": "ralph"},
+        {"url": "http://127.0.0.1"},
+        [],
+    ],
+)
+def test_a_server_of_somebody_else_is_not_ours(server: object) -> None:
+    assert server_call(server) is None
+
+
+def test_a_hook_that_a_person_moved_or_tuned_is_taken_out_alone() -> None:
+    mine = {"type": "command", "command": "./mine.sh"}
+    hook = {**wanted_hooks(BY_NAME)["Stop"][0]["hooks"][0], "timeout": 60}
+    text = json.dumps({"hooks": {"Stop": [{"matcher": "x", "hooks": [hook, mine]}]}}, indent=2)
+
+    installed = meaning(with_hooks(text, BY_NAME, WHERE))
+
+    assert installed["hooks"]["Stop"] == [{"matcher": "x", "hooks": [hook, mine]}]
+    left = without_hooks(json.dumps(installed, indent=2), WHERE)
+    assert meaning(left) == {"hooks": {"Stop": [{"matcher": "x", "hooks": [mine]}]}}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_hook_is_silent_and_ends_well_whatever_becomes_of_ralph(
+    tmp_path: Path, shell: str
+) -> None:
+    odd = tmp_path / "it's a ralph"
+    odd.write_text('#!/bin/sh\necho "$@"\necho noise >&2\nexit 2\n', encoding="utf-8")
+    odd.chmod(0o755)
+
+    def run(command: str, environ: dict[str, str]) -> tuple[int, bytes, bytes]:
+        environ = {"PATH": "/usr/bin:/bin", **environ}
+        ran = subprocess.run(
+            [shell, "-c", command], env=environ, capture_output=True, check=False, timeout=30
+        )
+        return ran.returncode, ran.stdout, ran.stderr
+
+    for [group] in wanted_hooks(BY_NAME).values():
+        command = group["hooks"][0]["command"]
+        known = hook_call(command)
+        assert known is not None
+        assert run(command, {}) == (0, b"", b"")
+        assert run(command, {"RALPH_COMMAND": "/nowhere/ralph"}) == (0, b"", b"")
+        said = f"hook {known[1]}\n".encode()
+        assert run(command, {"RALPH_COMMAND": str(odd)}) == (0, said, b"")
