@@ -52,7 +52,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "disk",
     },
     "chat": {"memories", "prompt"},
-    "bench": {"text", "disk", "index", "recall", "memories", "plan", "agents", "loop"},
+    "bench": {
+        "record",
+        "text",
+        "disk",
+        "journal",
+        "index",
+        "recall",
+        "memories",
+        "plan",
+        "agents",
+        "loop",
+    },
 }
 MAY_IMPORT["doors"] = set(MAY_IMPORT)  # everything, but no door imports another
 DOORS = {"cli", "mcp", "hooks", "web"}

@@ -1,7 +1,8 @@
-"""What Ralph costs, measured beside what it is made of.
+"""What Ralph costs, measured beside what it is made of, and how well it finds.
 
 A machine's speed says nothing about a program, so every figure stands beside a reference operation
-that ran in turns with it, and the ratio is what counts.
+that ran in turns with it, and the ratio is what counts. Quality is measured on questions whose
+answers are known, beside plain baselines.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 BENCHES = {
     "speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record",
     "loop": "what an iteration costs beside its agent",
-    "start": "how long hooks delay a client, and how soon the MCP server answers",
+    "quality": "how often the right thing is found: by words, by meaning, by both",
 }
 
 
