@@ -94,6 +94,9 @@ RUNS: dict[str, Expected] = {
     "tool_rpcerror": Expected("ok", DONE, LOGIN, (
         ("unknown", f"{MEMORY_TOOL}: internal: database is locked", None, None),), 7, 0.072, 30900),
     "transcript_success": Expected("ok", DONE, LOGIN, (), 6, 0.072, 30900),
+    # Six exchanges, one of them interrupted and one refused by the provider, then a compaction.
+    "transcript_session": Expected("ok", "Painted blue, and the border green", (("shop.py", "modified"),), (
+        ("test", "AssertionError: total is wrong", "check.py", 2),), 10, 0.0088, 1320),
     # Ended while the hook's output was all there was.
     "run_mp9r3tbb": Expected("killed", is_error=True),
     "run_mp9r3tc5": Expected("killed", is_error=True),
@@ -128,6 +131,16 @@ RUNS: dict[str, Expected] = {
     ), 35, None, 1573222),
     "subagent_compaction": Expected("ok", "<analysis>\nLet me analyze the conversation", (), (), 1, None, 168817),
 }
+# How the errors of a run were solved, for all that were.
+SOLVED = {
+    "transcript_session": {"AssertionError: total is wrong": (
+        'Edited shop.py; then `python3 check.py` passed. "total() returns only the first price, because it never sums them."'
+    )},
+    # The failed command had an expression that grep does not take.
+    "subagent_qa_controls": {'`go test ./... -count=1 2>&1 | grep -E "(FAIL|ok|?)"` failed with exit code 2: grep: repetition-operator operand invalid': (
+        '`go test ./... -count=1 2>&1 | grep -E "(FAIL|^ok|^\\?)"` passed instead.'
+    )},
+}
 # fmt: on
 
 
@@ -158,6 +171,8 @@ def test_a_recorded_run_is_captured_as_a_person_read_it(name: str) -> None:
     ]
     for (_, message, _, _), (_, begins, _, _) in zip(seen, expected.errors, strict=True):
         assert message.startswith(begins)
+    solved = {error.message: error.resolution for error in run.errors if error.resolution}
+    assert solved == SOLVED.get(name, {})
     assert run.num_turns == expected.turns
     assert run.cost_usd == (None if expected.cost is None else pytest.approx(expected.cost))
     assert run.tokens_used == expected.tokens

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ralph.capture import Captured, TerminalReason
-from ralph.capture.gather import Gathered, clip, session_name, summary_of
+from ralph.capture.gather import Gathered, session_name, summary_of
 from ralph.capture.lines import (
+    clip,
     content_text,
     count,
     items,
@@ -20,6 +21,7 @@ from ralph.capture.lines import (
     objects,
     text_of,
 )
+from ralph.capture.retries import ELSEWHERE
 from ralph.kinds.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
@@ -43,7 +45,7 @@ class Codex:
         self.live = self._found.live
         self.complaints = self._found.complaints
         self._thread: str | None = None
-        self._begun: set[str] = set()
+        self._begun: dict[str, int] = {}
         self._last_message = ""
         self._turns = 0
         self._tokens: int | None = None
@@ -53,7 +55,7 @@ class Codex:
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.feed(line, objects, self._take)
+        self._found.read(line, objects, self._take)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
@@ -113,8 +115,9 @@ class Codex:
         identity = text_of(item.get("id"))
         if identity and identity in self._begun:
             return
+        begun = self._found.attempts.begin()
         if len(self._begun) < _MOST_STARTED:
-            self._begun.add(identity)
+            self._begun[identity] = begun
         changes = [text_of(change.get("path")) for change in items(item.get("changes"))]
         target = text_of(item.get("command")) or text_of(item.get("query")) or ", ".join(changes)
         self._found.use_tool(_name(item, kind), target)
@@ -131,9 +134,9 @@ class Codex:
         output = text_of(item.get("aggregated_output"))
         if failed and isinstance(code, int):
             output = f"Exit code {code}\n{output}"
-        errors, _ = self._found.ran(command, output, failed=failed)
-        for error in errors:
-            self._found.add_error(error)
+        begun = self._begun.get(text_of(item.get("id")), 0) or self._found.attempts.begin()
+        ran = self._found.ran(command, output, failed=failed)
+        self._found.tried_command(command, ran, failed=failed, begun=begun)
 
     def _changed(self, item: Mapping[str, Any], *, failed: bool) -> None:
         changes = list(items(item.get("changes")))
@@ -145,7 +148,9 @@ class Codex:
             kind = change.get("kind")
             name = text_of(mapping(kind).get("type")) or text_of(kind)
             if action := _CHANGES.get(name):
-                self._found.touch(text_of(change.get("path")), action)
+                path = text_of(change.get("path"))
+                self._found.touch(path, action)
+                self._found.attempts.do("edited", self._found.place(path) or ELSEWHERE)
 
     def finish(self) -> Captured:
         """What the run left behind."""

@@ -9,27 +9,26 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+
+import msgspec
 
 from ralph.capture import Live
+from ralph.capture.attempts import LONGEST as LONGEST_RESOLUTION
+from ralph.capture.attempts import Attempts
 from ralph.capture.decisions import decisions_in
 from ralph.capture.error_lines import errors_in, errors_said
-from ralph.capture.lines import BOM, Unreadable
+from ralph.capture.lines import Reading, clip
+from ralph.capture.retries import Call, Went, how_it_went, shell_call
 from ralph.capture.shell import file_effects, merely_asked, origin
 from ralph.kinds.iteration import Decision, ErrorSeen, FileAction, FileTouched
-from ralph.record import Complaint
 from ralph.text.marks import marked, strip_marked
 from ralph.text.redact import redact
 from ralph.text.signature import signature
 
-Part = TypeVar("Part")
-
 MOST_ERRORS = 50
 MOST_DECISIONS = 30
 MOST_FILES = 5000
-MOST_COMPLAINTS = 100
 MOST_ECHOES = 5000
 MOST_TOOLS = 500
 MOST_MET = 1000
@@ -47,56 +46,34 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 
 
-class Gathered:
+class Ran(msgspec.Struct, frozen=True):
+    """What a shell command left behind: its errors, the folder it ended in, and its own words
+    (None when what it printed was a file's)."""
+
+    errors: list[ErrorSeen]
+    here: str
+    said: str | None = None
+
+
+class Gathered(Reading):
     """The findings of one run so far."""
 
     def __init__(self, *, file: str, root: str | None, injected: str) -> None:
-        self.file = file
-        self.line = 0
+        super().__init__(file)
         self.live = Live()
-        self.complaints: list[Complaint] = []
         self.used_tools: Counter[str] = Counter()
         self.last_text = ""
-        self._complained = 0
+        self.attempts = Attempts()
         self._roots = [plain_path(root)] if root else []
         self._given_root = bool(root)
         self.cwd = ""
         self._files: dict[str, FileAction] = {}
         self._errors: dict[str, ErrorSeen] = {}
-        self._met: set[ErrorSeen] = set()
+        self._met: dict[ErrorSeen, str] = {}
         self._read: set[int] = set()
         self._decisions: dict[str, Decision] = {}
         self._echoes: set[str] = set()
         self.remember_injected(injected)
-
-    # Lines and complaints
-
-    def feed(
-        self,
-        line: bytes,
-        parts: Callable[[bytes], Iterable[Part]],
-        take: Callable[[Part], None],
-    ) -> None:
-        """Take what stands on one line, and complain about what cannot be read."""
-        self.line += 1
-        if self.line == 1:
-            line = line.removeprefix(BOM)
-        line = line.strip()
-        if not line:
-            return
-        try:
-            for part in parts(line):
-                take(part)
-        except Unreadable as error:
-            self.complain(f"{error}; stepped over")
-
-    def complain(self, what: str) -> None:
-        """Note what was stepped over on this line; beyond a hundred they are only counted."""
-        self._complained += 1
-        if self._complained <= MOST_COMPLAINTS:
-            self.complaints.append(Complaint(self.file, self.line, redact(what)))
-        elif self._complained == MOST_COMPLAINTS + 1:
-            self.complaints.append(Complaint(self.file, self.line, "and more like these"))
 
     # Places
 
@@ -162,6 +139,9 @@ class Gathered:
         text = strip_marked(text[:_READ])
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
+        if self.attempts.listening:
+            for name, told in self.attempts.hear(text, self._echoed):
+                self._solve(name, told)
         if self._again(text):
             return
         for error in errors_said(text, self.place):
@@ -188,10 +168,14 @@ class Gathered:
         self.live.waiting = None
 
     def ran(
-        self, command: str, output: str, *, failed: bool, base: str | None = None
-    ) -> tuple[list[ErrorSeen], str]:
-        """A shell command came back: the files it removed or moved are noted, its errors and the
-        folder it ended in returned."""
+        self,
+        command: str,
+        output: str,
+        *,
+        failed: bool,
+        base: str | None = None,
+    ) -> Ran:
+        """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
         effects, here = file_effects(command, base)
         if effects and not failed and not _FAILED_TO_REMOVE.search(output[:_READ]):
@@ -202,16 +186,16 @@ class Gathered:
         said = strip_marked(output[exit_line.end() :] if exit_line else output)
         source = origin(command)
         if (source == "file" or (source == "mixed" and not failed)) and not (failed and said):
-            return [], here
+            return Ran([], here)
         if failed and source == "file":
             # What a reader prints when it fails is one line; the rest may be a file.
             said = said.strip().rpartition("\n")[2]
         if not failed and self._again(said):
-            return [], here
+            return Ran([], here, said)
         errors = errors_in(said, partial(self.place, base=here), failed=failed)
         if failed and not errors and not (merely_asked(command, code) and not said.strip()):
             errors = [ErrorSeen(_failure(command, code, said))]
-        return errors, here
+        return Ran(errors, here, said)
 
     def _again(self, text: str) -> bool:
         """Whether the very same text was read before; then it tells nothing new."""
@@ -224,33 +208,81 @@ class Gathered:
 
     # Errors
 
-    def add_error(self, error: ErrorSeen) -> None:
-        """Keep an error unless the same, by signature, is there already."""
-        if error in self._met:
-            return
+    def add_error(self, error: ErrorSeen) -> str:
+        """Keep an error unless the same, by signature, is there already; its name here, or
+        nothing when it is not kept."""
+        if (known := self._met.get(error)) is not None:
+            return known
+        name = self._keep(error)
         if len(self._met) < MOST_MET:
-            self._met.add(error)
+            self._met[error] = name
+        return name
+
+    def _keep(self, error: ErrorSeen) -> str:
         message = clip(redact(clip(error.message.strip(), 2000)), LONGEST_MESSAGE)
         key = signature(message)
-        if not key or len(self._errors) >= MOST_ERRORS:
-            return
+        if not key:
+            return ""
         path = redact(error.file_path) if error.file_path else None
-        kept = ErrorSeen(message, error.error_type, path, error.line)
         for known, before in self._errors.items():
             # Told again with a little more or less around it.
             if known == key or (min(len(known), len(key)) > 25 and _starts(known, key)):
                 if before.file_path is None and path:
-                    self._errors[known] = ErrorSeen(
-                        before.message, before.error_type, path, error.line
+                    self._errors[known] = msgspec.structs.replace(
+                        before, file_path=path, line=error.line
                     )
-                return
-        self._errors[key] = kept
+                return known
+        if len(self._errors) >= MOST_ERRORS:
+            return ""
+        self._errors[key] = ErrorSeen(message, error.error_type, path, error.line)
+        return key
+
+    def tried_command(self, command: str, ran: Ran, *, failed: bool, begun: int) -> None:
+        """The main agent's command came back: see whether it shows that something was solved."""
+        if not ran.errors and not self.attempts.open:
+            return
+        if ran.said is not None and (ran.errors or self.attempts.may_be(command)):
+            call = shell_call(command, ran.here)
+            went = how_it_went(call, ran.said, failed=failed, errors=bool(ran.errors))
+            self.tried(call, ran.errors, went, begun=begun)
+        if not failed:
+            self.did(command)
+
+    def did(self, command: str) -> None:
+        """A command came back well: it may be what solves an error."""
+        self.attempts.do("ran", command)
+
+    def tried(self, call: Call, errors: list[ErrorSeen], went: Went, *, begun: int) -> None:
+        """A call came back: its errors are kept, and those that it shows to be gone are solved."""
+        names = [name for error in errors if (name := self.add_error(error))]
+        if went == "badly":
+            for name in names:
+                self._solve(name, None)
+                self.attempts.fail(name, call, self._errors[name].file_path)
+        elif went == "well" and self.attempts.open:
+            for name, told in self.attempts.succeed(call, begun, self._echoed):
+                if name not in names:
+                    self._solve(name, told)
+
+    def _solve(self, name: str, told: str | None) -> None:
+        error = self._errors[name]
+        resolution = clip(redact(told), LONGEST_RESOLUTION) if told else None
+        if error.resolution != resolution:
+            self._errors[name] = msgspec.structs.replace(error, resolution=resolution)
 
     # Results
 
     @property
     def errors(self) -> tuple[ErrorSeen, ...]:
         return tuple(self._errors.values())
+
+    def errors_with(self, *more: ErrorSeen) -> tuple[ErrorSeen, ...]:
+        """The errors and these, which the run may still turn out not to have ended with."""
+        before = dict(self._errors)
+        for error in more:
+            self._keep(error)
+        found, self._errors = self.errors, before
+        return found
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -274,14 +306,6 @@ def session_name(session: str | None) -> str | None:
     if not session:
         return None
     return session if _UUID.fullmatch(session) else clip(redact(session[:200]), 100)
-
-
-def clip(text: str, most: int) -> str:
-    """The text within the limit, cut between words so that no half of a secret stays."""
-    if len(text) <= most:
-        return text
-    cut = text[:most]
-    return (cut.rsplit(None, 1)[0] if " " in cut or "\n" in cut else "") + "\u2026"
 
 
 def plain_path(path: str) -> str:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+from ralph.record import Complaint
+from ralph.text.redact import redact
+
+Part = TypeVar("Part")
+MOST_COMPLAINTS = 100
 
 BOM = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw(b"null")
@@ -25,6 +31,43 @@ _one_after_another = json.JSONDecoder()
 
 class Unreadable(Exception):
     """A line that holds nothing to read; the message says why."""
+
+
+class Reading:
+    """A file being read line by line: where it is, and what was stepped over so far."""
+
+    def __init__(self, file: str, line: int = 0) -> None:
+        self.file = file
+        self.line = line
+        self.complaints: list[Complaint] = []
+        self._complained = 0
+
+    def read(
+        self,
+        line: bytes,
+        parts: Callable[[bytes], Iterable[Part]],
+        take: Callable[[Part], None],
+    ) -> None:
+        """Take what stands on one line, and complain about what cannot be read."""
+        self.line += 1
+        if self.line == 1:
+            line = line.removeprefix(BOM)
+        line = line.strip()
+        if not line:
+            return
+        try:
+            for part in parts(line):
+                take(part)
+        except Unreadable as error:
+            self.complain(f"{error}; stepped over")
+
+    def complain(self, what: str) -> None:
+        """Note what was stepped over on this line; beyond a hundred they are only counted."""
+        self._complained += 1
+        if self._complained <= MOST_COMPLAINTS:
+            self.complaints.append(Complaint(self.file, self.line, redact(what)))
+        elif self._complained == MOST_COMPLAINTS + 1:
+            self.complaints.append(Complaint(self.file, self.line, "and more like these"))
 
 
 def objects(line: bytes) -> list[dict[str, Any]]:
@@ -130,6 +173,14 @@ def moment(value: Any) -> str | None:
     except (ValueError, OverflowError, OSError):
         return None
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clip(text: str, most: int) -> str:
+    """The text within the limit, cut between words so that no half of a secret stays."""
+    if len(text) <= most:
+        return text
+    cut = text[:most]
+    return (cut.rsplit(None, 1)[0] if " " in cut or "\n" in cut else "") + "\u2026"
 
 
 def content_text(content: Any) -> str:

@@ -10,6 +10,8 @@ import msgspec
 
 from ralph.capture.gather import Gathered
 from ralph.capture.lines import content_text, items, mapping, text_of
+from ralph.capture.retries import ELSEWHERE, file_call, file_text
+from ralph.capture.steps import Steps
 from ralph.kinds.iteration import ErrorSeen, ErrorType, FileAction
 
 MOST_OPEN = 5000
@@ -26,6 +28,11 @@ _WRITERS: dict[str, FileAction] = {
 _SEARCHES = {"Glob", "Grep"}
 _SUBAGENTS = {"Task", "Agent"}
 _SHELLS = {"Bash"}
+_CHANGERS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
+_ASKED = ("description", "query", "pattern", "url", "skill", "prompt")
+_BEHIND = "Command running in background"
+# What the client itself says in the model's place when there is nothing to say.
+PLACEHOLDER = "No response requested."
 _HAS_ENDING = re.compile(r"[^/\\]\.\w{1,12}$")
 
 _ADVICE = re.compile(r"\s*Note: your current working directory is .*", re.S)
@@ -49,13 +56,15 @@ class Use(msgspec.Struct):
     path: str = ""
     command: str = ""
     parent: str | None = None
+    begun: int = 0
 
 
 class Messages:
     """The messages of one session: the main agent's, and those of its subagents."""
 
-    def __init__(self, found: Gathered) -> None:
+    def __init__(self, found: Gathered, steps: Steps | None = None) -> None:
         self.found = found
+        self.steps = steps
         self.model: str | None = None
         self.denied: list[str] = []
         self.interrupted = False
@@ -71,7 +80,8 @@ class Messages:
         found = self.found
         model = text_of(message.get("model"))
         if failed or model == _SYNTHETIC:
-            self.api_error = content_text(message.get("content"))[:4000]
+            said = content_text(message.get("content"))[:4000]
+            self.api_error = self.api_error if said == PLACEHOLDER else said
             return
         if parent is None:
             self.api_error = ""
@@ -90,6 +100,8 @@ class Messages:
                 self._call(block, parent)
             elif kind == "text" and parent is None:
                 found.say(text_of(block.get("text")))
+                if self.steps is not None:
+                    self.steps.said(text_of(block.get("text")))
 
     def _call(self, block: Mapping[str, Any], parent: str | None) -> None:
         name = text_of(block.get("name"))
@@ -99,11 +111,15 @@ class Messages:
         identity = text_of(block.get("id"))
         if identity in self._open:
             return
-        target = path or command or text_of(given.get("description") or given.get("query"))
-        self.found.use_tool(name or "unnamed", target)
+        asked = next((text_of(given.get(key)) for key in _ASKED if given.get(key)), "")
+        self.found.use_tool(name or "unnamed", path or command or asked)
         if len(self._open) >= MOST_OPEN:
             self._open.pop(next(iter(self._open)))
-        self._open[identity or f"#{self.found.live.tool_uses}"] = Use(name, path, command, parent)
+        use = Use(name, path, command, parent, self.found.attempts.begin())
+        self._open[identity or f"#{self.found.live.tool_uses}"] = use
+        if self.steps is not None and parent is None:
+            place = self.found.place(path) if path else None
+            self.steps.called(identity, name, command or place or path or asked)
 
     def user(
         self,
@@ -145,6 +161,8 @@ class Messages:
         use = use or Use("", parent=parent)
         parent = parent or use.parent
         output = content_text(block.get("content"))
+        if self.steps is not None:
+            self.steps.answered(identity, output, failed=failed)
         errors: list[ErrorSeen] = []
         if failed:
             errors += below
@@ -153,16 +171,41 @@ class Messages:
         refused = failed and (_WRAPPER.match(output) or _DENIED.search(output[:2000]))
         if use.command and not refused:
             base = cwd or (self._folder if parent is None else None)
-            more, here = self.found.ran(use.command, output, failed=failed, base=base)
-            errors += more
+            ran = self.found.ran(use.command, output, failed=failed, base=base)
+            errors += ran.errors
             if parent is None and not failed and "Shell cwd was reset" not in output[-500:]:
-                self._folder = here
+                self._folder = ran.here
+            if parent is None and not output.startswith(_BEHIND):
+                self.found.tried_command(use.command, ran, failed=failed, begun=use.begun)
+            elif not failed:
+                self.found.did(use.command)
         elif failed:
-            errors.append(self._failure(use, output, detail()))
+            error = self._failure(use, output, detail())
+            errors.append(error)
+            if parent is None and use.name in _CHANGERS and error.error_type != "permission":
+                self._tried_change(use, error)
         else:
             self._done(use, output, detail)
             self.found.see_injected(output)
+            if self.found.attempts.open:
+                self._helped(use, parent)
         self._met(errors, parent)
+
+    def _tried_change(self, use: Use, error: ErrorSeen) -> None:
+        call = file_call(use.name, use.path, self.found.place(use.path))
+        self.found.tried(call, [error], "badly", begun=use.begun)
+
+    def _helped(self, use: Use, parent: str | None) -> None:
+        """A tool came back well while an error waits to be solved."""
+        if use.name in _CHANGERS:
+            place = self.found.place(use.path)
+            if parent is None:
+                call = file_call(use.name, use.path, place)
+                self.found.tried(call, [], "well", begun=use.begun)
+            self.found.attempts.do("edited", place or ELSEWHERE)
+        elif use.name == "Read" and self.found.attempts.awaits(file_text(use.path)):
+            place = self.found.place(use.path)
+            self.found.attempts.do("read", place or ELSEWHERE, only_for=file_text(use.path))
 
     def _met(self, errors: list[ErrorSeen], parent: str | None) -> None:
         if parent is None:

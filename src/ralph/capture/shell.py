@@ -45,7 +45,7 @@ _SILENT = frozenset(
     " [[ whoami hostname uname env".split()
 )
 # Answer a question with exit code 1.
-_ASKING = frozenset("grep egrep fgrep rg ag ack diff cmp test [ [[ which type pgrep".split())
+ASKING = frozenset("grep egrep fgrep rg ag ack diff cmp test [ [[ which type pgrep".split())
 
 
 class Command(msgspec.Struct):
@@ -170,14 +170,15 @@ def origin(line: str) -> Origin:
             written.add(command.silenced)
         elif not into_pipe:
             # A file that the line itself has just written holds a command's own words.
-            kinds.add("own" if written & set(command.words) else _kind(command.words))
+            kinds.add("own" if written & set(command.words) else kind_of(command.words))
     kinds.discard("silent")
     if kinds == {"file"}:
         return "file"
     return "mixed" if "file" in kinds else "own"
 
 
-def _kind(words: list[str]) -> str:
+def kind_of(words: list[str]) -> str:
+    """Whose words a simple command prints: its `own`, a `file`s, or none (`silent`)."""
     plain = [word for word in words if "=" not in word.split("/")[0]] or words
     name = posixpath.basename(plain[0])
     if name == "git":
@@ -199,4 +200,4 @@ def merely_asked(line: str, exit_code: int | None) -> bool:
         return False
     words = found[-1].words
     name = posixpath.basename(words[0])
-    return name in _ASKING or (name == "git" and words[1:2] in (["diff"], ["grep"]))
+    return name in ASKING or (name == "git" and words[1:2] in (["diff"], ["grep"]))

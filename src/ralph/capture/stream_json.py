@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from ralph.capture import Captured, TerminalReason
-from ralph.capture.gather import Gathered, clip, session_name, summary_of
+from ralph.capture.gather import Gathered, session_name, summary_of
 from ralph.capture.lines import (
     NOTHING,
+    clip,
     count,
     items,
     loose_objects,
@@ -99,7 +100,7 @@ class StreamJson:
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.feed(line, _lines, self._take)
+        self._found.read(line, _lines, self._take)
 
     def _take(self, line: Line) -> None:
         kind = line.type

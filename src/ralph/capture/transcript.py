@@ -11,24 +11,23 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from ralph.capture import Captured, TerminalReason
-from ralph.capture.gather import Gathered, clip, session_name, summary_of
+from ralph.capture.gather import Gathered, session_name, summary_of
 from ralph.capture.lines import (
-    NOTHING,
+    clip,
+    content_text,
     count,
     items,
-    loose_objects,
     mapping,
     moment,
     money,
-    raw,
     text_of,
     tokens,
     unraw,
 )
 from ralph.capture.messages import Messages
+from ralph.capture.session_lines import Line, injected, lines_of, sort_of
+from ralph.capture.steps import Steps
 from ralph.kinds.iteration import ErrorSeen
 from ralph.text.redact import redact
 
@@ -41,35 +40,19 @@ _MODEL_TOKENS = (
 )
 
 
-class Line(msgspec.Struct):
-    """The keys that matter, each of any type; the decoder skips the others."""
-
-    type: Any = None
-    subtype: Any = None
-    sessionId: Any = None
-    timestamp: Any = None
-    isSidechain: Any = None
-    agentId: Any = None
-    message: Any = None
-    toolUseResult: msgspec.Raw = NOTHING
-    isApiErrorMessage: Any = None
-    error: Any = None
-    cwd: Any = None
-    totalCostUSD: Any = None
-    totalDuration: Any = None
-    modelUsage: Any = None
-
-
-_KEYS = frozenset(Line.__struct_fields__)
-_decode = msgspec.json.Decoder(Line).decode
-
-
 class Transcript:
     """A transcript being read."""
 
-    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        file: str = "-",
+        root: str | None = None,
+        injected: str = "",
+        steps: Steps | None = None,
+    ) -> None:
         self._found = Gathered(file=file, root=root, injected=injected)
-        self._messages = Messages(self._found)
+        self._messages = Messages(self._found, steps)
         self.live = self._found.live
         self.complaints = self._found.complaints
         self._session: str | None = None
@@ -87,9 +70,10 @@ class Transcript:
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.feed(line, _lines, self._take)
+        self._found.read(line, lines_of, self.take)
 
-    def _take(self, line: Line) -> None:
+    def take(self, line: Line) -> None:
+        """Take a line that was read already."""
         kind = line.type
         if not isinstance(kind, str):
             self._found.complain("has no type; stepped over")
@@ -97,28 +81,34 @@ class Transcript:
         self._session = self._session or text_of(line.sessionId) or None
         if kind == "cost-state":
             self._cost(line)
+        if kind == "attachment":
+            self._found.see_injected(injected(line))
         if kind not in {"user", "assistant"}:
             return
-        if (when := moment(line.timestamp)) is not None:
-            self._started = self._started or when
-            self._ended = when
         cwd = text_of(line.cwd)
         self._found.at_home(cwd)
         message = mapping(line.message)
         parent = self._parent(line)
+        sort = sort_of(line) if kind == "user" and parent is None else None
+        if sort in {"aside", "local"}:
+            # The client's own words begin nothing and end nothing.
+            self._found.see_injected(content_text(message.get("content")))
+            return
+        if (when := moment(line.timestamp)) is not None:
+            self._started = self._started or when
+            self._ended = when
         if kind == "user":
             detail = partial(unraw, line.toolUseResult)
             self._messages.user(message, detail, parent=parent, cwd=cwd or None)
-            self._waits_for_agent = parent is None or self._waits_for_agent
+            if sort in {"prompt", "results", "interrupt"}:
+                self._waits_for_agent = True
             return
         failed = line.isApiErrorMessage is True
         self._messages.assistant(message, parent=parent, failed=failed)
         if parent is None:
             self._stop = message.get("stop_reason")
             self._limited = failed and text_of(line.error) == "rate_limit"
-            self._waits_for_agent = any(
-                block.get("type") == "tool_use" for block in items(message.get("content"))
-            )
+            self._waits_for_agent = self._goes_on(message)
         self._count(message)
 
     def _parent(self, line: Line) -> str | None:
@@ -126,10 +116,20 @@ class Transcript:
 
         A subagent's own transcript holds nobody else, so there the subagent is the main one.
         """
-        speaker = (line.isSidechain is True, text_of(line.agentId))
+        below = line.isSidechain is True
+        # The main agent's lines name an agent, too, when they bring its result.
+        speaker = (below, text_of(line.agentId) if below else "")
         if self._speaker is None:
             self._speaker = speaker
         return None if speaker == self._speaker else f"sidechain {speaker[1]}"
+
+    def _goes_on(self, message: Mapping[str, Any]) -> bool:
+        """Whether the message is not the last of its turn."""
+        content = message.get("content")
+        blocks = {text_of(block.get("type")) for block in items(content)}
+        if "tool_use" in blocks or text_of(self._stop) in {"tool_use", "pause_turn"}:
+            return True
+        return self._stop is None and not isinstance(content, str) and "text" not in blocks
 
     def _count(self, message: Mapping[str, Any]) -> None:
         # Each block of a message repeats the usage of the whole; the last one knows best.
@@ -157,15 +157,15 @@ class Transcript:
         """What the session left behind so far."""
         found, messages = self._found, self._messages
         reason = self._reason()
-        if reason in _FAILED and messages.api_error:
-            found.add_error(ErrorSeen(clip(messages.api_error, 2000), "runtime"))
+        failed = reason in _FAILED and messages.api_error
+        last = [ErrorSeen(clip(messages.api_error, 2000), "runtime")] if failed else []
         spent = self._tokens if self._total_tokens is None else self._total_tokens
         return Captured(
             dialect="transcript",
             session_id=session_name(self._name()),
             model=redact(messages.model or "") or None,
             summary=summary_of(found.last_text or messages.api_error),
-            errors=found.errors,
+            errors=found.errors_with(*last),
             decisions=found.decisions,
             files_touched=found.files,
             tokens_used=spent or None,
@@ -201,16 +201,3 @@ def _between(started: str | None, ended: str | None) -> int | None:
         return None
     span = datetime.fromisoformat(ended) - datetime.fromisoformat(started)
     return max(0, round(span.total_seconds() * 1000))
-
-
-def _lines(line: bytes) -> list[Line]:
-    try:
-        return [_decode(line)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return [_line(plain) for plain in loose_objects(line)]
-
-
-def _line(plain: dict[str, Any]) -> Line:
-    kept = {key: value for key, value in plain.items() if key in _KEYS}
-    kept["toolUseResult"] = raw(kept.get("toolUseResult"))
-    return Line(**kept)

@@ -1,0 +1,107 @@
+"""What happened between a question and its answer, step by step, each cut."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from ralph.capture.lines import clip
+from ralph.kinds.conversation import Message, Role
+from ralph.text.marks import strip_marked
+from ralph.text.redact import redact
+
+LONGEST_TEXT = 2000
+LONGEST_ASKED = 500
+LONGEST_ANSWER = 500
+LONGEST_FINAL = 20_000
+# Of a long exchange, how it began and how it ended.
+MOST_FIRST = 50
+MOST_LAST = 150
+_MOST_OPEN = 1000
+_MOST_AFTER = 50
+
+
+class _Step(msgspec.Struct):
+    role: Role
+    text: str
+    tool: str = ""
+    answer: str = ""
+    failed: bool = False
+
+
+class Steps:
+    """The steps of one exchange so far."""
+
+    def __init__(self) -> None:
+        self._first: list[_Step] = []
+        self._last: deque[_Step] = deque(maxlen=MOST_LAST)
+        self._open: dict[str, _Step] = {}
+        # What was said since the last tool was called.
+        self._after: list[tuple[_Step, str]] = []
+        self._last_said = ""
+
+    def said(self, text: str) -> None:
+        """The assistant's words."""
+        if text.strip():
+            step = self._add(_Step("assistant", _cut(text, LONGEST_TEXT)))
+            self._last_said = text[: 2 * LONGEST_FINAL]
+            if len(self._after) < _MOST_AFTER:
+                self._after.append((step, self._last_said))
+
+    def asked(self, text: str) -> None:
+        """More words of the person's, while the assistant was at work."""
+        self._add(_Step("user", _cut(text, LONGEST_TEXT)))
+
+    def called(self, identity: str, tool: str, target: str) -> None:
+        """The assistant called a tool."""
+        self._after.clear()
+        if len(self._open) >= _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        self._open[identity] = self._add(_Step("tool", _cut(target, LONGEST_ASKED), tool[:100]))
+
+    def answered(self, identity: str, output: str, *, failed: bool) -> None:
+        """A tool answered."""
+        if step := self._open.pop(identity, None):
+            step.answer, step.failed = _cut(output.lstrip(), LONGEST_ANSWER), failed
+
+    def _add(self, step: _Step) -> _Step:
+        if len(self._first) < MOST_FIRST:
+            self._first.append(step)
+        else:
+            self._last.append(step)
+        return step
+
+    @property
+    def final(self) -> str:
+        """The assistant's final words: all since its last tool call, else the last there were."""
+        said = [text for _, text in self._after] or [self._last_said]
+        return kept("\n\n".join(text.strip() for text in said), LONGEST_FINAL)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The steps before the final words."""
+        return tuple(self._messages())
+
+    def _messages(self) -> Iterator[Message]:
+        final = {id(step) for step, _ in self._after}
+        for step in (*self._first, *self._last):
+            if id(step) in final:
+                continue
+            if step.role != "tool":
+                yield Message(step.role, kept(step.text, LONGEST_TEXT))
+                continue
+            asked, answer = kept(step.text, LONGEST_ASKED), kept(step.answer, LONGEST_ANSWER)
+            content = f"{asked}\n{answer}" if answer else asked
+            yield Message("tool", content, redact(step.tool), step.failed)
+
+
+def _cut(text: str, most: int) -> str:
+    # More than will stay, so that what is cut off at the end is cut after redaction.
+    return clip(text, 4 * most)
+
+
+def kept(text: str, most: int) -> str:
+    """A text as it may be kept: without what Ralph injected, redacted, within the limit."""
+    return clip(redact(strip_marked(text).strip()), most)

@@ -1,0 +1,250 @@
+"""How an error was solved: what was done between a call that failed and the same going well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from capturing import INIT, ROOT, SECRET, bash, came, ended, run, said, used
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.capture.retries import again, how_it_went, looks_only, shell_call
+
+TRACE = (
+    'Exit code 1\nTraceback (most recent call last):\n  File "db.py", line 3\nValueError: closed'
+)
+RED = bash("pytest -q", f"{TRACE}\n1 failed", error=True)
+GREEN = bash("pytest -q", "3 passed")
+
+
+def edit(path: str, *, identity: str = "e", error: str = "") -> list[dict[str, Any]]:
+    call = used(identity, "Edit", {"file_path": f"{ROOT}/{path}"})
+    return [call, came(identity, error or "updated", error=bool(error))]
+
+
+def solved(*events: Any) -> str | None:
+    [error] = run(INIT, *events, ended()).errors
+    return error.resolution
+
+
+def test_what_was_edited_and_run_between_and_what_the_agent_said_about_it() -> None:
+    assert (
+        solved(
+            *RED,
+            said("The session was closed too early. Let me fix that."),
+            *edit("src/db.py"),
+            *bash("cat src/db.py", "x"),
+            *bash("alembic upgrade head", "done"),
+            said("Now the tests again."),
+            *GREEN,
+        )
+        == "Edited src/db.py; ran `alembic upgrade head`; then `pytest -q` passed. "
+        '"The session was closed too early."'
+    )
+
+
+def test_what_the_agent_says_right_after_it_worked_counts_when_it_explains() -> None:
+    because = "It failed because the session was closed before the commit."
+    whole = solved(*RED, *edit("db.py"), *GREEN, said(because))
+    assert whole == f'Edited db.py; then `pytest -q` passed. "{because}"'
+    plain = "Edited db.py; then `pytest -q` passed."
+    assert (
+        solved(*RED, *edit("db.py"), *GREEN, said("All tests pass now. On to the form.")) == plain
+    )
+    # Said later, about something else.
+    other = [*GREEN, *bash("ls", ""), said(because)]
+    assert solved(*RED, *edit("db.py"), *other) == plain
+
+
+def test_nothing_is_claimed_without_a_success() -> None:
+    assert solved(*RED) is None
+    assert solved(*RED, *edit("db.py")) is None
+    assert solved(*RED, *edit("db.py"), *RED) is None
+    assert solved(*RED, *edit("db.py"), *bash("pytest -q tests/other.py", "1 passed")) is None
+    assert solved(*RED, *edit("db.py"), *bash("npm test", "3 passed")) is None
+    asleep = bash("pytest -q", "Command running in background with ID: b1")
+    assert solved(*RED, *edit("db.py"), *asleep) is None
+
+
+def test_what_passed_without_any_change_is_said_to_be_so() -> None:
+    told = "`pytest -q` passed when run again; nothing was changed in between."
+    assert solved(*RED, *GREEN) == told
+    assert solved(*RED, *bash("git status", "clean"), *bash("cat db.py", "x"), *GREEN) == told
+
+
+def test_an_error_that_came_back_is_not_solved_until_it_is_gone_again() -> None:
+    first = [*RED, *edit("a.py"), *GREEN]
+    assert solved(*first, *RED) is None
+    assert solved(*first, *RED, *edit("b.py"), *GREEN) == "Edited b.py; then `pytest -q` passed."
+
+
+def test_only_what_was_done_after_the_last_failure_counts() -> None:
+    both = [*RED, *edit("wrong.py"), *RED, *edit("right.py"), *GREEN]
+    assert solved(*both) == "Edited right.py; then `pytest -q` passed."
+    # Nothing after it: then it was what had been done before.
+    late = [*RED, *edit("right.py"), *RED, *GREEN]
+    assert solved(*late) == "Edited right.py; then `pytest -q` passed."
+
+
+def test_two_errors_that_differ_only_in_how_they_were_solved_are_one() -> None:
+    got = run(INIT, *RED, *edit("a.py"), *GREEN, said("I hit ValueError: closed"), ended())
+    [error] = got.errors
+    assert error.resolution == "Edited a.py; then `pytest -q` passed."
+
+
+def test_an_error_that_was_only_mentioned_has_no_solution() -> None:
+    assert solved(said("The build failed with ValueError: closed"), *edit("a.py"), *GREEN) is None
+
+
+def test_a_call_begun_before_the_failure_was_known_is_no_second_try() -> None:
+    once, twice = used("1", "Bash", {"command": "make"}), used("2", "Bash", {"command": "make"})
+    failed, fine = came("1", "Exit code 1\nfatal: bad", error=True), came("2", "ok")
+    assert solved(once, twice, failed, fine) is None
+    assert solved(once, failed, twice, fine) is not None
+
+
+def test_the_same_command_in_another_folder_is_another_call() -> None:
+    red = bash("cd web && npm test", "Exit code 1\nValueError: closed", error=True)
+    assert solved(*red, *edit("a.ts"), *bash("cd api && npm test", "3 passed")) is None
+    back = bash(f"cd {ROOT}/web && npm test", "3 passed")
+    assert solved(*red, *edit("a.ts"), *back) == "Edited a.ts; then `npm test` passed."
+
+
+def test_an_edit_that_failed_is_solved_by_what_let_it_through() -> None:
+    failed = edit("a.py", error="File has not been read yet. Read it first.")
+    read = [used("r", "Read", {"file_path": f"{ROOT}/a.py"}), came("r", "x")]
+    other = [used("o", "Read", {"file_path": f"{ROOT}/o.py"}), came("o", "x")]
+    told = "Read a.py; then Edit of a.py went through."
+    assert solved(*failed, *other, *read, *edit("a.py", identity="f")) == told
+    assert solved(*failed, *read, *edit("b.py", identity="f")) is None
+
+
+def test_a_permission_that_was_given_later_is_no_solution() -> None:
+    denied = "Claude requested permissions to write to a.py, but you haven't granted it yet."
+    assert solved(*edit("a.py", error=denied), *edit("a.py", identity="f")) is None
+
+
+def test_files_outside_the_project_are_not_named_but_the_change_is_told() -> None:
+    outside = [used("x", "Edit", {"file_path": "/etc/hosts"}), came("x", "ok")]
+    told = "Edited a file outside the project; then `pytest -q` passed."
+    assert solved(*RED, *outside, *GREEN) == told
+
+
+def test_a_solution_is_short_redacted_and_no_echo_of_memory() -> None:
+    many = [event for n in range(9) for event in edit(f"src/a_rather_long_name_{n}.py")]
+    long = solved(*RED, *many, said("It was wrong because " + "x" * 90 + "."), *GREEN)
+    assert long is not None
+    assert len(long) <= 300
+    assert "and 6 more" in long
+    secret = solved(*RED, *bash(f"./login --token {SECRET} now", ""), *GREEN)
+    assert secret is not None
+    assert SECRET[:12] not in secret
+    echo = "The session was closed too early."
+    got = run(INIT, *RED, said(echo), *edit("a.py"), *GREEN, ended(), injected=f"- {echo}")
+    assert got.errors[0].resolution == "Edited a.py; then `pytest -q` passed."
+
+
+def test_a_subagents_edits_count_as_done() -> None:
+    task = used("task", "Task", {"prompt": "fix"})
+    inside = used("1", "Edit", {"file_path": f"{ROOT}/a.py"}, parent_tool_use_id="task")
+    done = [came("1", "ok", parent_tool_use_id="task"), came("task", "done")]
+    assert solved(*RED, task, inside, *done, *GREEN) == "Edited a.py; then `pytest -q` passed."
+
+
+def test_codex_tells_it_too() -> None:
+    def command(line: str, code: int, output: str) -> dict[str, Any]:
+        item = {"type": "command_execution", "command": line, "exit_code": code}
+        item |= {"id": f"i{code}{output}", "aggregated_output": output, "status": "completed"}
+        return {"type": "item.completed", "item": item}
+
+    change = {"type": "file_change", "id": "c", "changes": [{"path": "a.py", "kind": "update"}]}
+    got = run(
+        {"type": "thread.started", "thread_id": "t"},
+        command("bash -lc 'pytest -q'", 1, "ValueError: closed"),
+        {"type": "item.completed", "item": change},
+        command("bash -lc 'pytest -q'", 0, "3 passed"),
+        {"type": "turn.completed", "usage": {}},
+    )
+    assert got.errors[0].resolution == "Edited a.py; then `bash -lc 'pytest -q'` passed."
+
+
+# fmt: off
+AGAIN = [
+    ("pytest -q tests/a.py", "pytest -q"), ("pytest -q tests/a.py", "pytest   -q tests/a.py"),
+    ("cd src && make", "make"), ("pytest tests/a.py::test_x", "pytest tests/a.py"),
+    ("python -m pytest tests/a.py -x", "pytest tests/a.py -v"), ("pytest -k slow", "pytest"),
+    ("go test ./pkg/a/... -run TestX", "go test ./..."), ("npm test -- a.test.ts", "npm test"),
+    ("uv run mypy src/a.py", "timeout 60 uv run mypy src"), ("cargo test", "cargo test | tail -5"),
+    ("make all", "PYTHONPATH=src make all"), ("git push origin x", "git push origin x --quiet"),
+]
+NOT_AGAIN = [
+    ("pytest", "pytest tests/a.py"), ("pytest", "pytest -k fast"), ("pytest a.py", "pytest b.py"),
+    ("mypy --strict src", "mypy src"), ("pip install a", "pip install b"), ("make test", "make"),
+    ("python a.py", "python b.py"), ("npm run build", "npm run lint"), ("npm test", "npm install"),
+    ("mkdir a/b", "mkdir -p a/b"), ("python a.py x", "python a.py"), ("cat a", "cat b | sort"),
+    ("go test ./a", "go test ./ab"), ("pytest", "ruff check"), ("a && b", "b"),
+]
+LOOKS = [
+    "ls", "cat x", "git status", "git log | head", "pytest -q", "npm test", "python -c 'x'",
+    "go vet ./...", "docker ps", "pip list", "node --version", "cd x && git diff", "rg x | sort",
+    "ls > /dev/null",
+]
+CHANGES = [
+    "pip install x", "sed -i s/a/b/ f", "mkdir a", "echo x > f", "git stash", "git checkout b",
+    "ruff check --fix", "docker compose up -d", "npm ci", "alembic upgrade head", "export A=1",
+    "cat x | tee f", "./setup.sh",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("failed", "call"), AGAIN)
+def test_the_same_call_or_more_of_it_is_the_call_again(failed: str, call: str) -> None:
+    assert again(shell_call(call), shell_call(failed), None)
+
+
+@pytest.mark.parametrize(("failed", "call"), NOT_AGAIN)
+def test_less_of_it_or_another_call_is_not(failed: str, call: str) -> None:
+    assert not again(shell_call(call), shell_call(failed), None)
+
+
+def test_a_part_of_it_shows_that_the_errors_in_that_part_are_gone() -> None:
+    part, whole = shell_call("pytest tests/a.py"), shell_call("pytest")
+    assert again(part, whole, "tests/a.py")
+    assert not again(part, whole, "tests/b.py")
+
+
+@pytest.mark.parametrize("line", LOOKS)
+def test_looking_changes_nothing(line: str) -> None:
+    assert looks_only(line)
+
+
+@pytest.mark.parametrize("line", CHANGES)
+def test_what_may_change_something_is_told(line: str) -> None:
+    assert not looks_only(line)
+
+
+def test_where_the_exit_code_is_anothers_the_words_must_say_that_it_went_well() -> None:
+    piped = shell_call("pytest 2>&1 | tail -5")
+    for said_, went in {
+        "5 passed in 0.1s": "well",
+        "5 passed, 0 failed": "well",
+        "1 failed, 5 passed": "unclear",
+        "": "unclear",
+        "collected 5 items": "unclear",
+    }.items():
+        assert how_it_went(piped, said_, failed=False, errors=False) == went
+    assert how_it_went(piped, "5 passed", failed=False, errors=True) == "badly"
+    assert how_it_went(shell_call("pytest; echo $?"), "1", failed=False, errors=False) == "unclear"
+    sure = shell_call("set -o pipefail; pytest | tail -5")
+    assert how_it_went(sure, "", failed=False, errors=False) == "well"
+    assert how_it_went(shell_call("cd a && make"), "", failed=False, errors=False) == "well"
+
+
+@given(st.text(alphabet="pytest rm-qk;&|()<>'\"\\\n $`/=.:", max_size=60))
+def test_no_line_raises_and_every_line_is_itself_again(line: str) -> None:
+    call = shell_call(line)
+    assert again(call, call, None)
+    assert call.hint in line
+    looks_only(line)
+    assert len(call.told) < 100
