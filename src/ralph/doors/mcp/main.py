@@ -1,0 +1,82 @@
+"""One run of the server as a process: environment, options, project, exit code."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import signal
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+
+FAILED = 1
+USAGE = 2
+
+# What is needed to find files, homes and projects. The agent's environment holds keys of many
+# services; this process has no use for them and does not keep them for its own children either.
+_KEPT = """
+PATH HOME USERPROFILE HOMEDRIVE HOMEPATH LANG LANGUAGE LC_* TZ TMPDIR TEMP TMP XDG_*
+SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA
+RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
+""".split()
+
+
+def run(argv: list[str]) -> int:
+    """Serve until the client leaves; 1 when there is no project, 2 when the words are wrong."""
+    forget_environment(os.environ)
+    from ralph.doors.mcp.options import read_options
+    from ralph.errors import BadInput, RalphError
+
+    try:
+        options = read_options(argv)
+    except BadInput as error:
+        return _fail(f"mcp: {error}", USAGE)
+    except SystemExit:  # --help has been printed
+        return 0
+    start = start_folder(options.project)
+    try:
+        if options.mode in ("feature", "planning"):
+            from ralph.config import home_folder
+            from ralph.memories.project import need_project
+
+            start = need_project(start, home=home_folder()).root
+        elif options.mode == "conversations" and not start.is_dir():
+            return _fail(f"there is no folder {start}", FAILED)
+    except (RalphError, OSError) as error:
+        return _fail(str(error), FAILED)
+    from ralph.doors.mcp.desk import Desk
+    from ralph.doors.mcp.server import serve
+
+    # Nothing is lost by an end at any moment: every write is atomic. Python's own way would wait
+    # for the thread that reads stdin.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    desk = Desk(options, start)
+    try:
+        serve(desk)
+    except Exception as error:
+        if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
+            raise
+        return _fail(f"mcp: something unforeseen: {type(error).__name__}: {error}", FAILED)
+    if not desk.closed:  # a call is still at work, and nobody waits for its answer any more
+        os._exit(0)
+    return 0
+
+
+def forget_environment(environ: MutableMapping[str, str]) -> None:
+    """Drop every variable that is not needed: the agent's keys are not read."""
+    for name in list(environ):
+        folded = name.upper() if sys.platform == "win32" else name
+        if not any(fnmatch.fnmatchcase(folded, pattern) for pattern in _KEPT):
+            del environ[name]
+
+
+def start_folder(given: str | None) -> Path:
+    """Where to look for the project: what was given, what the client says, else here."""
+    environ = os.environ
+    said = given or environ.get("RALPH_PROJECT") or environ.get("CLAUDE_PROJECT_DIR")
+    return Path(said).expanduser() if said else Path.cwd()
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"ralph: {' '.join(message.split())}\n")
+    return code

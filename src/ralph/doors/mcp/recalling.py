@@ -1,0 +1,313 @@
+"""The tools that ask feature memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from ralph.doors.mcp.answers import (
+    SHORT_ID,
+    WHOLE,
+    fenced,
+    fenced_lines,
+    harmless,
+    iteration_entry,
+)
+from ralph.doors.mcp.tool import Arguments, reading
+from ralph.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from ralph.doors.mcp.desk import Desk
+    from ralph.memories.feature import FeatureMemory
+    from ralph.recall import Hit
+
+_MOST_RECENT = 50
+_MOST_FAILURES = 20
+
+
+class Search(Arguments, frozen=True, kw_only=True):
+    """What search_feature_memory takes."""
+
+    query: Annotated[
+        str,
+        Meta(description="What you want to know, in a few words, or an error message as it is."),
+    ]
+    limit: Annotated[int, Meta(description="At most so many hits; 20 at most.", ge=1)] | None = None
+    min_score: (
+        Annotated[
+            float,
+            Meta(
+                description="None less sure than this; 0.40 by default, lower shows doubtful ones.",
+                ge=0,
+                le=1,
+            ),
+        ]
+        | None
+    ) = None
+
+
+class Recent(Arguments, frozen=True, kw_only=True):
+    """What get_recent_iterations takes."""
+
+    count: Annotated[int, Meta(description="How many; 10 by default, 50 at most.", ge=1)] | None = (
+        None
+    )
+
+
+class Nothing(Arguments, frozen=True, kw_only=True):
+    """No arguments."""
+
+
+class Failures(Arguments, frozen=True, kw_only=True):
+    """What get_failed_attempts takes."""
+
+    task_id: Annotated[
+        int | str | None,
+        Meta(description="Only the attempts at this task; leave it out for all of them."),
+    ] = None
+
+
+class Memory(Arguments, frozen=True, kw_only=True):
+    """What get_memory takes."""
+
+    id: Annotated[
+        str,
+        Meta(
+            description="The record's id as another tool gave it, or at least the first 4 "
+            "characters of it.",
+            min_length=4,
+        ),
+    ]
+
+
+def search_feature_memory(desk: Desk, given: Search) -> str:
+    """What was remembered, by meaning and by words."""
+    feature = desk.scope().feature
+    answer = desk.ralph.search(
+        given.query,
+        features=None if feature is None else [feature],
+        limit=given.limit,
+        min_score=given.min_score,
+    )
+    asked = harmless(given.query, 120)
+    if not answer:
+        return _nothing_found(desk, asked, answer.notes)
+    hits = _count(len(answer), "iteration")
+    return fenced(
+        f'{hits} {_place(desk)} for "{asked}", best first.',
+        [iteration_entry(hit, with_feature=feature is None) for hit in answer],
+        budget_tokens=desk.settings.mcp_answer_tokens,
+        notes=answer.notes,
+    )
+
+
+def get_recent_iterations(desk: Desk, given: Recent) -> str:
+    """The newest iterations, newest first."""
+    wanted = min(given.count or desk.settings.recent_count, _MOST_RECENT)
+    hits = _merged(desk, lambda memory: list(memory.recent(wanted)))[:wanted]
+    if not hits:
+        return f"Nothing is remembered {_place(desk)} yet: there were no iterations before this."
+    return fenced(
+        f"The last {_count(len(hits), 'iteration')} {_place(desk)}, newest first.",
+        [iteration_entry(hit, with_feature=_is_wide(desk)) for hit in hits],
+        budget_tokens=desk.settings.mcp_answer_tokens,
+    )
+
+
+def get_feature_files(desk: Desk, given: Nothing) -> str:
+    """The files that iterations touched, the most touched first."""
+    wide = _is_wide(desk)
+    root = desk.project.root
+    seen = sorted(
+        ((memory.name, file) for memory in desk.memories() for file in memory.files()),
+        key=lambda pair: (-pair[1].count, -pair[1].last_iteration, pair[1].path),
+    )
+    if not seen:
+        return f"No file is remembered {_place(desk)} yet."
+    lines = []
+    for name, file in seen:
+        gone = "" if (root / file.path).exists() else " [no longer there]"
+        where = f", feature {harmless(name)}" if wide else ""
+        lines.append(
+            f"{harmless(file.path, 500)} | {', '.join(file.actions)} | touched in "
+            f"{_count(file.count, 'iteration')}, last in iteration {file.last_iteration}"
+            f"{where}{gone}"
+        )
+    return fenced_lines(
+        f"{_count(len(seen), 'file')} {_place(desk)}, the most touched first.",
+        lines,
+        budget_tokens=desk.settings.mcp_answer_tokens,
+        rest="They were touched least often; search the project itself for those.",
+    )
+
+
+def get_failed_attempts(desk: Desk, given: Failures) -> str:
+    """Attempts that failed or ran out of time, and what became of the same task later."""
+    hits = _merged(desk, lambda memory: list(memory.failed_attempts(given.task_id)))
+    task = "" if given.task_id is None else f" at task {harmless(str(given.task_id), 40)}"
+    if not hits:
+        return f"No failed attempt{task} is remembered {_place(desk)}."
+    solved = _successes(desk)
+    return fenced(
+        f"{_count(len(hits), 'failed attempt')}{task} {_place(desk)}, newest first.",
+        [
+            iteration_entry(hit, with_feature=_is_wide(desk), later=lambda one: _later(one, solved))
+            for hit in hits[:_MOST_FAILURES]
+        ],
+        budget_tokens=desk.settings.mcp_answer_tokens,
+        in_all=len(hits),
+    )
+
+
+def get_memory(desk: Desk, given: Memory) -> str:
+    """One record whole."""
+    wanted = given.id.strip().lower()
+    found = [hit for memory in desk.memories() for hit in memory.find(wanted)]
+    ids = {hit.id for hit in found}
+    if len(wanted) < 4 or not ids:
+        raise NotFound(
+            f"there is no record {given.id!r} {_place(desk)}",
+            todo="Take an id from search_feature_memory or get_recent_iterations.",
+        )
+    if len(ids) > 1:
+        raise BadInput(f"{given.id!r} is the beginning of {len(ids)} ids", todo="Give more of it.")
+    entry = iteration_entry(found[-1], with_feature=True)
+    lines = entry.text(WHOLE).splitlines()
+    return fenced_lines(
+        f"The record {found[-1].id}, whole.",
+        [*lines, *_numbers(found[-1])],
+        budget_tokens=desk.settings.mcp_record_tokens,
+        rest=f"`ralph show {found[-1].id[:SHORT_ID]}` prints all of it.",
+    )
+
+
+def _merged(desk: Desk, ask: Callable[[FeatureMemory], list[Hit]]) -> list[Hit]:
+    memories = desk.memories()
+    if len(memories) == 1:
+        return ask(memories[0])
+    from datetime import datetime
+
+    hits = [hit for memory in memories for hit in ask(memory)]
+    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)
+
+
+def _successes(desk: Desk) -> dict[tuple[str, str], list[Hit]]:
+    """The iterations that ended well, by feature and task, oldest first."""
+    found: dict[tuple[str, str], list[Hit]] = {}
+    for memory in desk.memories():
+        for hit in reversed(memory.recent(1_000_000)):
+            if hit.record.outcome == "success" and hit.record.task_id is not None:
+                found.setdefault((memory.name, str(hit.record.task_id)), []).append(hit)
+    return found
+
+
+def _later(failed: Hit, solved: dict[tuple[str, str], list[Hit]]) -> str:
+    one = failed.record
+    for hit in solved.get((one.feature, str(one.task_id)), []):
+        if (hit.record.iteration_number or 0) > (one.iteration_number or 0):
+            number = hit.record.iteration_number
+            return f"later: the same task ended in success in iteration {number} [{hit.id[:8]}]"
+    return ""
+
+
+def _numbers(hit: Hit) -> list[str]:
+    one = hit.record
+    told = {
+        "discipline": one.discipline,
+        "model": one.model,
+        "tokens": one.tokens_used,
+        "cost in USD": one.cost_usd,
+        "duration in ms": one.duration_ms,
+    }
+    shown = [f"{name} {harmless(str(value))}" for name, value in told.items() if value]
+    return [f"  {', '.join(shown)}"] if shown else []
+
+
+def _nothing_found(desk: Desk, asked: str, notes: tuple[str, ...]) -> str:
+    lines = [
+        f'Nothing {_place(desk)} matches "{asked}" well enough.',
+        "Try other words or a lower min_score, or look at get_recent_iterations; "
+        "if that tells nothing either, go on without memory.",
+    ]
+    return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in notes)])
+
+
+def _is_wide(desk: Desk) -> bool:
+    return desk.scope().feature is None
+
+
+def _place(desk: Desk) -> str:
+    feature = desk.scope().feature
+    return "of this project" if feature is None else f"of the feature {harmless(feature)!r}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+TOOLS = (
+    reading(
+        Search,
+        search_feature_memory,
+        title="Search feature memory",
+        description=(
+            "Search what earlier iterations of work on this feature did, decided and failed at, "
+            "by meaning and by words.\n"
+            "Use it before you try an approach, when an error looks familiar, and when you wonder "
+            "why the code is as it is. Ask in a few words, or paste an error message as it is; "
+            "three characters at least.\n"
+            "Each hit says when it was, how it ended, why it matched and how sure that is "
+            "(relevant from 0.55 on, possibly relevant from 0.40 on). Hits are observations that "
+            "may be outdated. Not for finding code as it is now: search the files for that."
+        ),
+        example={"query": "login form validation", "limit": 5},
+    ),
+    reading(
+        Recent,
+        get_recent_iterations,
+        title="Recent iterations",
+        description=(
+            "List the newest iterations of work on this feature: what was done, how it ended, "
+            "which errors and decisions there were.\n"
+            "Use it at the start of your work, to see where things stand and what the previous "
+            "iteration left unfinished."
+        ),
+        example={"count": 5},
+    ),
+    reading(
+        Nothing,
+        get_feature_files,
+        title="Files of the feature",
+        description=(
+            "List the files that iterations on this feature touched, the most touched first, "
+            "each with what was done to it and when last.\n"
+            "Use it to find where the feature lives in the code before you search for it."
+        ),
+        example={},
+    ),
+    reading(
+        Failures,
+        get_failed_attempts,
+        title="Failed attempts",
+        description=(
+            "List attempts that failed or ran out of time, newest first, with their errors and "
+            "whether the same task succeeded later.\n"
+            "Use it before you start on a task that was tried before, so that you do not repeat "
+            "what has failed, and when you are about to try something a second time."
+        ),
+        example={"task_id": 42},
+    ),
+    reading(
+        Memory,
+        get_memory,
+        title="One record whole",
+        description=(
+            "Give one remembered iteration whole: its summary, all errors, decisions and files.\n"
+            "Use it when another tool's answer was cut (it ends in [...]) and you need the rest. "
+            "Take the id from that answer."
+        ),
+        example={"id": "3f2a9c1e"},
+    ),
+)

@@ -1,0 +1,194 @@
+"""The server itself: the SDK's wire on one side, one working thread on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+from ralph import __version__
+from ralph.doors.mcp.desk import Desk
+from ralph.doors.mcp.instructions import instructions
+from ralph.errors import RalphError
+
+if TYPE_CHECKING:
+    from ralph.doors.mcp.tool import Tool
+
+# Clients wait two seconds for a server whose stdin they closed, then kill it.
+_GRACE_S = 1.5
+_ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
+_T = TypeVar("_T")
+_Context = ServerRequestContext[ThreadPoolExecutor]
+
+
+def serve(desk: Desk) -> None:
+    """Speak MCP on stdin and stdout until the client leaves."""
+
+    async def speak() -> None:
+        server = make_server(desk)
+        async with stdio_server() as (reads, writes):
+            await server.run(reads, writes, server.create_initialization_options())
+
+    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
+        try:
+            anyio.run(speak)
+        except BaseExceptionGroup as group:
+            others = group.split(BrokenPipeError)[1]
+            if others is not None:
+                raise others from None
+
+
+def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
+    """The server for this desk; nothing is opened before a call needs it."""
+
+    async def list_tools(
+        ctx: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_told(tool) for tool in _tools(desk).values()])
+
+    async def call_tool(ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tools = _tools(desk)
+        tool = tools.get(params.name)
+        if tool is None:
+            there = f"there are {', '.join(tools)}" if tools else "there are none here"
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}; {there}")
+        text, failed = await _worked(ctx, lambda: perform(desk, tool, params.arguments or {}))
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=failed)
+
+    async def list_resources(
+        ctx: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        from ralph.doors.mcp.resources import listed
+
+        files = await _refusing(ctx, lambda: listed(desk))
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=file.uri,
+                    name=file.path,
+                    description=f"Knowledge file of the feature {file.feature}.",
+                    mime_type=file.mime_type,
+                    size=file.size,
+                )
+                for file in files
+            ]
+        )
+
+    async def read_resource(
+        ctx: _Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        from ralph.doors.mcp.resources import read
+
+        file, text = await _refusing(ctx, lambda: read(desk, params.uri))
+        contents = types.TextResourceContents(uri=params.uri, mime_type=file.mime_type, text=text)
+        return types.ReadResourceResult(contents=[contents])
+
+    async def list_templates(
+        ctx: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=[])
+
+    @contextlib.asynccontextmanager
+    async def working(_: Server[ThreadPoolExecutor]) -> AsyncIterator[ThreadPoolExecutor]:
+        worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ralph-mcp")
+        try:
+            yield worker
+        finally:
+            closing = worker.submit(desk.close)
+            worker.shutdown(wait=False)
+            with anyio.move_on_after(_GRACE_S, shield=True):
+                await asyncio.wrap_future(closing)
+
+    has_files = desk.options.mode in ("feature", "focus")
+    return Server(
+        "ralph",
+        version=__version__,
+        title="Ralph: memory and plan",
+        instructions=instructions(desk),
+        lifespan=working,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources if has_files else None,
+        on_list_resource_templates=list_templates if has_files else None,
+        on_read_resource=read_resource if has_files else None,
+    )
+
+
+def perform(desk: Desk, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+    """The tool's answer and whether it is an error: the one place where errors become text."""
+    from ralph.doors.mcp.tool import read_arguments
+
+    if tool.recalls:
+        desk.count_call()
+    try:
+        text = tool.does(desk, read_arguments(tool, arguments))
+        return text + (desk.hint() if tool.recalls else ""), False
+    except Exception as error:  # noqa: BLE001 - whatever happens in a call, the server lives on
+        if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
+            import traceback
+
+            traceback.print_exc(file=sys.stderr)
+        return _message(error), True
+
+
+def _message(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, RalphError):
+        text = str(error)
+    elif isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        text = f"{where}{error.strerror or error}"
+    else:
+        text = f"something unforeseen in the server: {type(error).__name__}: {error}"
+    return " ".join(text.split())
+
+
+async def _worked(ctx: _Context, call: Callable[[], _T]) -> _T:
+    """The call, made in the thread that works; the loop goes on answering meanwhile."""
+    return await asyncio.get_running_loop().run_in_executor(ctx.lifespan_context, call)
+
+
+async def _refusing(ctx: _Context, call: Callable[[], _T]) -> _T:
+    """As `_worked`; what is refused becomes an error of the protocol, as resources have them."""
+    try:
+        return await _worked(ctx, call)
+    except RalphError as error:
+        raise MCPError(types.INVALID_PARAMS, _message(error)) from None
+    except OSError as error:
+        raise MCPError(types.INTERNAL_ERROR, _message(error)) from None
+
+
+def _tools(desk: Desk) -> dict[str, Tool]:
+    from ralph.doors.mcp.toolbox import tools_for
+
+    return {tool.name: tool for tool in tools_for(desk)}
+
+
+def _told(tool: Tool) -> types.Tool:
+    from ralph.doors.mcp.tool import input_schema
+
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=input_schema(tool.takes),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.reads,
+            destructive_hint=tool.destroys,
+            idempotent_hint=tool.repeatable,
+            open_world_hint=False,
+        ),
+        _meta=dict(_ALWAYS_LOAD),
+    )
