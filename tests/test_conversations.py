@@ -89,7 +89,12 @@ def test_another_projects_conversations_are_found_only_when_everywhere_is_asked(
         assert blog.conversations.search("which payment provider") == []
         [hit] = blog.conversations.search("which payment provider", everywhere=True)
         assert hit.record.assistant == "Stripe, in test mode."
-        assert blog.conversations.conversation(one).title == "Payment"
+        assert blog.conversations.conversation(one, everywhere=True).title == "Payment"
+        for ask in (blog.conversations.conversation, blog.conversations.exchanges):
+            with pytest.raises(NotFound):
+                ask(one)
+        with pytest.raises(NotFound):
+            blog.conversations.get(hit.id)
         assert blog.conversations.list() == []
         assert len(blog.conversations.list(everywhere=True)) == 1
 

@@ -208,39 +208,39 @@ class Conversations:
         if exclude:  # its exchanges may stand anywhere among the best
             spare = min(wanted * 3, self.shelf.settings.search_max_limit * 3)
             question = msgspec.structs.replace(question, limit=spare)
-        streams = self._all() if everywhere else [self._mine()]
+        streams = self._within(everywhere)
         found = self.shelf.ask(streams, question, meaning=not words_only, budget_s=budget_s)
         fitting = [hit for hit in found if hit.record.conversation != exclude]
         return Answer(fitting[:wanted], found.notes)
 
-    def conversation(self, wanted: str) -> Conversation:
+    def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
         """A conversation by its id or the beginning of it."""
         held = {
             one.id: one
-            for series in self._all()
+            for series in self._within(everywhere)
             for one in series.conversations().values()
             if one.id.startswith(wanted.lower())
         }
         return _the_one(list(held.values()), wanted, "conversation")
 
-    def exchanges(self, conversation: str) -> list[Exchange]:
+    def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
         """A conversation's exchanges, in the order they were held."""
-        held = self.conversation(conversation).id
+        held = self.conversation(conversation, everywhere=everywhere).id
         return sorted(
             (
                 one
-                for series in self._all()
+                for series in self._within(everywhere)
                 for one in series.exchanges()
                 if one.conversation == held
             ),
             key=lambda one: (one.started or one.completed or "", one.number or 0),
         )
 
-    def get(self, wanted: str) -> Hit:
+    def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
         """One exchange by its id or the beginning of it."""
         held = {
             one.id: one
-            for series in self._all()
+            for series in self._within(everywhere)
             for one in series.exchanges()
             if one.id.startswith(wanted.lower())
         }
@@ -250,7 +250,7 @@ class Conversations:
     def list(self, limit: int | None = None, *, everywhere: bool = False) -> list[Listed]:
         """The conversations, those with the newest exchange first."""
         listed: list[Listed] = []
-        for series in self._all() if everywhere else [self._mine()]:
+        for series in self._within(everywhere):
             counts: dict[str, int] = {}
             last: dict[str, str] = {}
             for one in series.exchanges():
@@ -260,7 +260,8 @@ class Conversations:
                 Listed(one, counts.get(one.id, 0), last.get(one.id, one.created or ""))
                 for one in series.conversations().values()
             ]
-        return sorted(listed, key=lambda one: one.last, reverse=True)[:limit]
+        # Of those that ended in the same moment, the one begun later.
+        return sorted(reversed(listed), key=lambda one: one.last, reverse=True)[:limit]
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
@@ -269,7 +270,9 @@ class Conversations:
     def _mine(self) -> Series:
         return self._one(self._own)
 
-    def _all(self) -> Sequence[Series]:
+    def _within(self, everywhere: bool) -> Sequence[Series]:
+        if not everywhere:
+            return [self._mine()]
         return [self._one(name) for name in self.shelf.journals.names()]
 
     def _one(self, name: str) -> Series:

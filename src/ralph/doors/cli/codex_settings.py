@@ -37,6 +37,8 @@ def with_block(text: str | None, call: Call, where: Path) -> str:
         f"[mcp_servers.{SERVER}]",
         f"command = {json.dumps(call.program, ensure_ascii=False)}",
         f"args = {json.dumps(call.server_words, ensure_ascii=False)}",
+        # Without it `codex exec` refuses every tool that writes, even reporting on a task.
+        'default_tools_approval_mode = "approve"',
         _END,
         "",
     ]

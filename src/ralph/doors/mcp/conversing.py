@@ -114,21 +114,18 @@ def fetch_conversation_details(desk: Desk, given: Details) -> str:
 def _wanted(desk: Desk, given: Details) -> tuple[Conversation, list[Exchange]]:
     memory = desk.conversations
     wanted = _long_enough(given.exchange_id or given.conversation_id or "")
+    # Another project's conversations do not exist here, unless the server was started for all.
+    everywhere = desk.options.everywhere
     try:
         if given.exchange_id is not None:
-            one: Exchange = memory.get(wanted).record
-            conversation, exchanges = memory.conversation(one.conversation), [one]
-        else:
-            conversation = memory.conversation(wanted)
-            exchanges = memory.exchanges(conversation.id)
+            one: Exchange = memory.get(wanted, everywhere=everywhere).record
+            return memory.conversation(one.conversation, everywhere=everywhere), [one]
+        conversation = memory.conversation(wanted, everywhere=everywhere)
+        return conversation, memory.exchanges(conversation.id, everywhere=everywhere)
     except NotFound:
-        raise _not_here(wanted) from None
-    # Another project's conversations do not exist here, unless the server was started for all.
-    if not desk.options.everywhere:
-        own = {listed.conversation.id for listed in memory.list()}
-        if conversation.id not in own:
-            raise _not_here(wanted)
-    return conversation, exchanges
+        raise NotFound(
+            f"there is no {wanted!r} here", todo="Take an id from search_conversations."
+        ) from None
 
 
 def _long_enough(wanted: str) -> str:
@@ -136,10 +133,6 @@ def _long_enough(wanted: str) -> str:
     if len(plain) < 4:
         raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
     return plain
-
-
-def _not_here(said: str) -> NotFound:
-    return NotFound(f"there is no {said!r} here", todo="Take an id from search_conversations.")
 
 
 def _hit_text(hit: Hit, detail: Detail) -> str:

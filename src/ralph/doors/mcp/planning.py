@@ -102,6 +102,7 @@ class PlannedFeature(FeaturePatch, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(description="The feature to change.")]
     display_name: Annotated[Text, Meta(description=f"The name people read. {_KEEPS}")] = UNSET
+    acronym: Annotated[Text, Meta(description=f"A short form of the name. {_KEEPS}")] = UNSET
 
 
 class PlannedTask(Arguments, frozen=True, kw_only=True):

@@ -61,8 +61,9 @@ def list_(limit: int, everywhere: bool, as_json: bool) -> None:
 
 @conversations.command()
 @click.argument("wanted", metavar="ID")
+@click.option("--everywhere", is_flag=True, help="Of all projects.")
 @as_json
-def show(wanted: str, as_json: bool) -> None:
+def show(wanted: str, everywhere: bool, as_json: bool) -> None:
     """Show a conversation, or one exchange, whole.
 
     ID may be the beginning of it, from four characters on.
@@ -70,12 +71,13 @@ def show(wanted: str, as_json: bool) -> None:
     from ralph.errors import NotFound
 
     with opened() as ralph:
+        memory = ralph.conversations
         try:
-            told = ralph.conversations.exchanges(wanted)
-            conversation = ralph.conversations.conversation(wanted)
+            conversation = memory.conversation(wanted, everywhere=everywhere)
+            told = memory.exchanges(conversation.id, everywhere=everywhere)
         except NotFound:
-            told = [ralph.conversations.get(wanted).record]
-            conversation = ralph.conversations.conversation(told[0].conversation)
+            told = [memory.get(wanted, everywhere=everywhere).record]
+            conversation = memory.conversation(told[0].conversation, everywhere=everywhere)
     if as_json:
         exchanges = [one.to_json() for one in told]
         print_json(_conversation_json(conversation) | {"exchanges": exchanges})
