@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from remembering import ToyEmbedder
 
 from ralph.kinds.iteration import Iteration
@@ -114,6 +115,39 @@ def replay(fixture: str, folder: Path = FIXTURES) -> str:
     return command("cat", str(folder / fixture))
 
 
+STAND_IN = """\
+#!{python} -S
+import json, os, sys
+from pathlib import Path
+
+config = Path(os.environ["RALPH_MCP_CONFIG"])
+kept = {{
+    "argv": sys.argv[1:],
+    "prompt": sys.stdin.read(),
+    "config": json.loads(config.read_text()),
+    "mode": oct(config.stat().st_mode & 0o777),
+    "path": str(config),
+    "environ": dict(os.environ),
+}}
+with open("../calls.jsonl", "a") as file:
+    file.write(json.dumps(kept) + "\\n")
+"""
+
+
+def stand_in(name: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """A program of this name on the path, which does nothing but keep how it was called."""
+    program = folder / "bin" / name
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(STAND_IN.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o755)
+    patch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+
+
+def calls(folder: Path) -> list[dict[str, Any]]:
+    """How stand-ins were called, in order."""
+    return [json.loads(line) for line in lines(folder / "calls.jsonl")]
+
+
 def command(*words: str) -> str:
     """The words as one would type them."""
     return shlex.join(words)
@@ -177,6 +211,16 @@ class Loop:
         """What is left of runs in the cache."""
         runs = self.root / ".ralph" / "cache" / "runs"
         return [folder for folder in runs.glob("*") if folder.is_dir()]
+
+
+def block_index(loop: Loop, home: Path) -> None:
+    """Put something in the way wherever an index could be made."""
+    with loop.opened() as ralph:
+        name = ralph.place.index.path.name
+        others = [*(home / "cache" / "projects").glob("*")]
+    for cache in (loop.root / ".ralph" / "cache", *others):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "in the way").touch()
 
 
 class Late:

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from looping import lines
 from snapshotting import same_as_snapshot
 
+from ralph.agents import serving
 from ralph.agents.environment import agent_environment, own_command
-from ralph.agents.known import Call, agent_command, found_command
+from ralph.agents.known import Call, agent_command, agent_variables, found_command
 from ralph.agents.process import AgentProcess, Ended
 from ralph.errors import BadInput
 
 OURS = str(Path(sys.executable).parent)
+SERVERS: dict[str, dict[str, Any]] = {
+    "own": {
+        "command": "${BROWSER}",
+        "args": ["--key", "s3cret", "${PROFILE:-none}"],
+        "env": {"KEY": "s3cret"},
+    },
+    "far": {
+        "type": "http",
+        "url": "http://127.0.0.1:1/mcp",
+        "headers": {"Authorization": "Bearer s3cret", "X-Token": "${TOKEN}"},
+    },
+}
 
 
 @pytest.fixture
@@ -100,13 +117,51 @@ def test_a_program_that_cannot_be_executed_is_refused_with_the_reason(folder: Pa
 
 
 def test_the_commands_of_the_agents_we_know() -> None:
-    full = Call(model="strong", mcp_config=Path("/run/mcp.json"), mcp_servers=("memory", "plan"))
+    full = Call(model="strong", mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
     shown = [
-        shlex.join(agent_command(agent, call))
+        _here(shlex.join(agent_command(agent, call)))
         for agent in ("claude", "codex", "my-agent --fast 'two words'")
         for call in (Call(), full)
     ]
     assert same_as_snapshot("agent_commands", "\n".join(shown) + "\n")
+
+
+def _here(command: str) -> str:
+    """The command as it would be on any machine."""
+    return command.replace(sys.executable, "PYTHON").replace(serving.__file__, "serving.py")
+
+
+def test_nothing_secret_of_a_server_is_on_the_command_line_of_codex() -> None:
+    call = Call(mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
+    words = " ".join(agent_command("codex", call))
+    assert "s3cret" not in words
+    assert agent_variables("codex", call, {"TOKEN": "from outside"}) == {
+        "RALPH_MCP_CONFIG": "/run/mcp.json",
+        "MCP_HEADER_1": "Bearer s3cret",
+        "MCP_HEADER_2": "from outside",
+    }
+
+
+def test_what_codex_is_told_is_toml() -> None:
+    odd = {"url": 'http://host/"\\\t', "headers": {"X-Odd \u00e9": "1", "X-2": "2"}}
+    call = Call(mcp_config=Path("/run/it's.json"), mcp_servers={"odd": odd, **SERVERS})
+    words = agent_command("codex", call)
+    told = [word for before, word in itertools.pairwise(words) if before == "-c"]
+    plain = tomllib.loads("\n".join(told))
+    assert plain["mcp_servers"]["odd"] == {
+        "url": odd["url"],
+        "env_http_headers": {"X-Odd \u00e9": "MCP_HEADER_1", "X-2": "MCP_HEADER_2"},
+        "enabled": True,
+        "default_tools_approval_mode": "approve",
+    }
+    assert plain["mcp_servers"]["own"]["args"][-2:] == ["/run/it's.json", "own"]
+    assert plain["mcp_servers"]["own"]["env_vars"] == ["BROWSER", "PROFILE"]
+
+
+def test_a_header_whose_variable_is_not_there_is_refused_with_what_to_do() -> None:
+    call = Call(mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
+    with pytest.raises(BadInput, match=r"X-Token of the MCP server far needs TOKEN.*agent_env"):
+        agent_variables("codex", call, {})
 
 
 @pytest.mark.parametrize("text", ["", "   "])
@@ -141,6 +196,51 @@ def test_a_relative_command_is_the_one_seen_from_where_ralph_was_started(
     monkeypatch.chdir(tmp_path)
     found = found_command(["./agent.sh", "--x"], {"PATH": os.defpath})
     assert found == [str(tmp_path / "agent.sh"), "--x"]
+
+
+# -- a server of the config file
+
+
+def served(folder: Path, entry: dict[str, Any], **environ: str) -> subprocess.CompletedProcess[str]:
+    """What comes of starting this server as Codex would."""
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-I", "-S", serving.__file__, str(config), "one"],
+        input="asked\n",
+        capture_output=True,
+        text=True,
+        env={"PATH": os.defpath, **environ},
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_server_gets_its_words_its_environment_and_the_pipes(tmp_path: Path) -> None:
+    entry = {
+        "command": "sh",
+        "args": ["-c", 'read line; echo "$line $0 $KEY $FROM"', "${WORD:-a word}"],
+        "env": {"KEY": "s3cret", "FROM": "${OUTSIDE}"},
+    }
+    ran = served(tmp_path, entry, OUTSIDE="from outside")
+    assert (ran.returncode, ran.stdout) == (0, "asked a word s3cret from outside\n")
+    assert served(tmp_path, entry, OUTSIDE="", WORD="mine").stdout == "asked mine s3cret \n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"command": "no-such-server"}, "the command 'no-such-server' of the MCP server one"),
+        ({"command": "sh", "args": ["${NOWHERE}"]}, "the MCP server one lacks NOWHERE"),
+        ({"args": []}, "the MCP server one lacks command"),
+    ],
+)
+def test_a_server_that_cannot_be_started_says_why(
+    tmp_path: Path, entry: dict[str, Any], said: str
+) -> None:
+    ran = served(tmp_path, entry)
+    assert ran.returncode == 1
+    assert said in ran.stderr
 
 
 # -- the environment
@@ -178,12 +278,14 @@ def test_another_ralph_on_the_path_does_not_come_before_ours(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "ours" / "python"))
     passed = agent_environment(environ={"PATH": str(tmp_path / "other")})
     assert passed["PATH"].split(os.pathsep)[0] == str(tmp_path / "ours")
-    assert own_command(passed) == "ralph"
+    assert own_command(passed) == own_command(passed, agent="claude") == "ralph"
+    # A login shell, in which Codex runs commands, may not find it by its name.
+    assert own_command(passed, agent="codex") == str(tmp_path / "ours" / "ralph")
 
 
 def test_where_there_is_no_command_ralph_the_module_is_called_instead() -> None:
     python = shlex.quote(sys.executable)
-    assert own_command({"PATH": "/nowhere"}) == f"{python} -m ralph"
+    assert own_command({"PATH": "/nowhere"}) == f"{python} -P -m ralph"
 
 
 def test_without_a_path_ours_is_the_path() -> None:

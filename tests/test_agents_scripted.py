@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from looping import scripted
 
 from ralph.capture import Captured
@@ -83,6 +84,50 @@ def test_a_command_that_does_not_say_what_is_expected_ends_the_run(tmp_path: Pat
     steps = [{"bash": "echo red", "expect": "green", "otherwise": "It is red."}, {"say": "never"}]
     captured, _ = played(tmp_path, {"steps": steps, "result": "It is green."})
     assert captured.summary == "It is red."
+
+
+ECHO = """
+import json, os, sys
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    given = asked["params"].get("arguments", {})
+    if given.get("text") == "die":
+        sys.exit(1)
+    text = f"{os.environ['VOICE']}: {given.get('text')}"
+    result = {"content": [{"type": "text", "text": text}], "isError": given.get("text") == "bad"}
+    noise = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
+    for said in (noise, {"jsonrpc": "2.0", "id": asked["id"], "result": result}):
+        print(json.dumps(said), flush=True)
+"""
+
+
+def test_it_calls_the_tools_of_the_servers_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "mcp.json"
+    echo = {"command": sys.executable, "args": ["-c", ECHO], "env": {"VOICE": "echo"}}
+    broken = {"command": sys.executable, "args": ["-c", ""]}
+    config.write_text(json.dumps({"mcpServers": {"echo": echo, "broken": broken}}))
+    monkeypatch.setenv("RALPH_MCP_CONFIG", str(config))
+    steps: list[dict[str, Any]] = [
+        {"mcp": "say", "args": {"text": "hello"}, "expect": "echo: hello"},
+        {"mcp": "say", "args": {"text": "bad"}},
+        {"mcp": "say", "server": "broken"},
+        {"mcp": "say", "args": {"text": "die"}, "expect": "closed", "otherwise": "It lives."},
+    ]
+    captured, complaints = played(tmp_path, {"steps": steps, "result": "All said."})
+    assert complaints == []
+    assert captured.summary == "All said."
+    assert captured.used_tools == {"mcp__echo__say": 3, "mcp__broken__say": 1}
+    assert captured.mcp_failed == ("broken",)
+    assert [error.message for error in captured.errors] == [
+        "mcp__echo__say: echo: bad",
+        "mcp__broken__say: No such tool available: mcp__broken__say",
+        "mcp__echo__say: Connection closed",
+    ]
 
 
 def test_a_file_that_is_not_there_is_a_failed_tool_and_not_a_crash(tmp_path: Path) -> None:

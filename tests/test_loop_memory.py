@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
-from looping import DONE, FEATURES, TASKS, Loop, planned, python, scripted
+from looping import DONE, FEATURES, Loop, block_index, planned, python, scripted
 from remembering import made
 
 from ralph.config import Settings
@@ -312,12 +311,7 @@ def test_prose_that_nobody_verified_for_long_is_flagged_to_the_reviewer() -> Non
 def without_index(tmp_path: Path, home: Path) -> Loop:
     """A project where something is in the way wherever an index could be made."""
     loop = Loop(planned(tmp_path / "project"))
-    with loop.opened() as ralph:
-        name = ralph.place.index.path.name
-        others = [*(home / "cache" / "projects").glob("*")]
-    for cache in (loop.root / ".ralph" / "cache", *others):
-        (cache / name).mkdir(parents=True)
-        (cache / name / "in the way").touch()
+    block_index(loop, home)
     return loop
 
 
@@ -387,25 +381,3 @@ def test_the_agent_works_on_this_project_whatever_the_environment_says(
     assert "s3cret" not in environ
     Loop(loop.root, agent_env=("FAKE_SERVICE_*",))(agent, max_iterations=1)
     assert "s3cret" in (tmp_path / "environ").read_text()
-
-
-def test_the_servers_of_the_discipline_are_written_for_the_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks = TASKS.replace("feature: auth\n", "feature: auth\n  discipline: web\n", 1)
-    root = planned(tmp_path / "project", tasks=tasks)
-    (root / ".ralph" / "db" / "disciplines.yaml").write_text(
-        "disciplines:\n- name: web\n  mcp_servers: {browser: {command: browse, args: [-x]}}\n"
-    )
-    claude = tmp_path / "bin" / "claude"
-    claude.parent.mkdir()
-    claude.write_text(
-        '#!/bin/sh\necho "$@" > ../calls\n'
-        'while [ "$1" != --mcp-config ]; do shift; done; cat "$2" > ../mcp.json\n'
-    )
-    claude.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
-    Loop(root)("claude", max_iterations=1)
-    assert '"command": "browse"' in (tmp_path / "mcp.json").read_text()
-    assert "--allowedTools mcp__browser" in (tmp_path / "calls").read_text()
-    assert "--strict-mcp-config" in shlex.split((tmp_path / "calls").read_text())

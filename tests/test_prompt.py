@@ -11,10 +11,11 @@ from snapshotting import same_as_snapshot
 from ralph.kinds.iteration import ErrorSeen, Iteration
 from ralph.kinds.learning import Learning
 from ralph.plan.shown import prompt_lines
-from ralph.plan.values import Comment, ContextFile, Discipline, Feature, Task
+from ralph.plan.values import Comment, ContextFile, Discipline, Feature, Task, View
 from ralph.prompt.budget import Section, fit
 from ralph.prompt.build import review_prompt, task_prompt
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
+from ralph.prompt.planning import braindump_prompt
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens
 from ralph.text.marks import CLOSE, OPEN, strip_marked
@@ -94,6 +95,10 @@ def test_the_prompt_of_a_task_without_memory_as_it_was_looked_at() -> None:
     assert same_as_snapshot("prompt_task_bare", bare)
 
 
+def test_the_prompt_of_a_task_for_an_agent_with_tools_as_it_was_looked_at() -> None:
+    assert same_as_snapshot("prompt_task_tools", prompt(server="feature-memory"))
+
+
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_prompt_of_a_review_as_it_was_looked_at(everything: bool) -> None:
     review = ReviewFacts(
@@ -103,6 +108,8 @@ def test_the_prompt_of_a_review_as_it_was_looked_at(everything: bool) -> None:
     )
     text = review_prompt(facts(), review, Limits()).text
     assert same_as_snapshot(f"prompt_review_{'all' if everything else 'new'}", text)
+    by_tools = review_prompt(facts(server="feature-memory"), review, Limits()).text
+    assert same_as_snapshot(f"prompt_review_{'all' if everything else 'new'}_tools", by_tools)
 
 
 # -- templates
@@ -160,6 +167,39 @@ def test_the_parts_stand_in_the_order_a_reader_needs_whatever_their_worth() -> N
     headings = [line for line in text.splitlines() if line.startswith("# ")]
     assert headings[0].startswith("# How you work")
     assert headings[-1] == "# Knowledge files"
+
+
+# -- planning
+
+VIEW = View(
+    features=(Feature(name="auth", display_name="Signing in"), Feature(name="search")),
+    tasks=(
+        Task(id=1, feature="auth", title="Add the login form", status="done"),
+        Task(id="x-2", feature="lost", title="Belongs to nobody"),
+    ),
+    disciplines=(Discipline(name="web"), Discipline(name="backend")),
+)
+REQUIREMENTS = "We need invoices as PDF.\n\nAnd {{ ralph }} must not be filled in.\n"
+
+
+@pytest.mark.parametrize("server", ["plan", None])
+def test_the_prompt_of_a_planning_run_as_it_was_looked_at(server: str | None) -> None:
+    text = braindump_prompt(REQUIREMENTS, VIEW, Limits(), server=server).text
+    name = "prompt_braindump_tools" if server else "prompt_braindump"
+    assert same_as_snapshot(name, text)
+
+
+def test_a_planning_run_for_an_empty_plan_is_told_so() -> None:
+    text = braindump_prompt(REQUIREMENTS, View(), Limits(), server="plan").text
+    assert "# The plan so far\n(empty)\n" in text
+    assert "The plan has no disciplines" in text
+
+
+def test_a_plan_of_many_tasks_is_listed_by_its_first_two_hundred() -> None:
+    tasks = tuple(Task(id=n, feature="auth", title=f"Task {n}") for n in range(250))
+    text = braindump_prompt("More.", View(tasks=tasks), Limits(), server="plan").text
+    assert text.count("  - task ") == 200
+    assert "  - and 50 more tasks" in text
 
 
 # -- knowledge files (F12)
@@ -223,6 +263,24 @@ def test_with_memory_off_there_is_no_word_of_its_tools() -> None:
     for word in ("ralph search", "ralph failures", "ralph recent", "# Memory"):
         assert word not in text
         assert word in prompt()
+
+
+@pytest.mark.parametrize("server", ["plan", None])
+def test_with_memory_off_an_agent_with_tools_reads_no_word_of_memory_either(
+    server: str | None,
+) -> None:
+    text = prompt(memory_on=False, server=server)
+    for word in ("search_feature_memory", "get_failed_attempts", "get_recent", "# Memory"):
+        assert word not in text
+    assert ("update_task(" in text) == (server is not None)
+
+
+def test_an_agent_with_tools_reads_of_tools_and_of_one_command_should_they_be_missing() -> None:
+    text = prompt(server="feature-memory", feature=Feature(name="auth", description="Sign in."))
+    for tool in ("search_feature_memory", "get_failed_attempts", "update_task", "append_learning"):
+        assert tool in text
+    assert 'Enrich it: `update_feature(description="...")`' in text
+    assert re.findall(r"`(ralph \w+ \w+)", text) == ["ralph task update"]
 
 
 def test_a_thin_description_asks_to_be_enriched() -> None:

@@ -59,11 +59,13 @@ def _with_ralph(path: str) -> str:
     return os.pathsep.join(folders)
 
 
-def own_command(environ: Mapping[str, str]) -> str:
+def own_command(environ: Mapping[str, str], *, agent: str = "") -> str:
     """How a program in this environment calls Ralph: by its name where that is found."""
-    if shutil.which("ralph", path=environ.get("PATH")):
-        return "ralph"
-    return f"{shlex.quote(sys.executable)} -m ralph"
+    if found := shutil.which("ralph", path=environ.get("PATH")):
+        # Codex runs commands in login shells, which may set their path anew.
+        return shlex.quote(found) if agent == "codex" else "ralph"
+    # -P: a module of the project that is called like one of ours must not come first.
+    return f"{shlex.quote(sys.executable)} -P -m ralph"
 
 
 def _folded(name: str) -> str:

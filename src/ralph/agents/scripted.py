@@ -11,15 +11,19 @@ The first run whose `when` fits is played (one without `when` always fits). A st
     {"say": "text"}                          {"read": "path"}
     {"bash": "command", "expect": "regex"}   {"write": "path", "content": "text"}
     {"sleep": seconds}                       {"edit": "path", "old": "text", "new": "text"}
+    {"mcp": "tool", "args": {...}, "server": "feature-memory", "expect": "regex"}
 
-A command whose output lacks what its step expects ends the run there with `otherwise`, or with the
-output. `{{prompt}}`, `{{python}}` and `{{ralph}}` in commands stand for the prompt, this
+The servers of `mcp` steps are those of the file that RALPH_MCP_CONFIG names, by default its first.
+A command or tool whose output lacks what its step expects ends the run there with `otherwise`, or
+with the output. `{{prompt}}`, `{{python}}` and `{{ralph}}` in commands stand for the prompt, this
 interpreter and the command that calls Ralph.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -28,6 +32,8 @@ import time
 import uuid
 from pathlib import Path
 from typing import Any
+
+from ralph.agents.asking import Asked, Gone, entries
 
 _BASH_TIMEOUT_S = 60
 
@@ -45,9 +51,18 @@ class ScriptedAgent:
         self._session = str(uuid.uuid4())
         self._started = time.monotonic()
         self._turns = 0
+        self._entries = entries(os.environ.get("RALPH_MCP_CONFIG"))
+        self._servers: dict[str, Asked] = {}
 
     def play(self) -> int:
         """Play the run to its end; the exit code is the real client's."""
+        try:
+            return self._play()
+        finally:
+            for server in self._servers.values():
+                server.close()
+
+    def _play(self) -> int:
         self._emit(
             {
                 "type": "system",
@@ -55,7 +70,7 @@ class ScriptedAgent:
                 "cwd": str(Path.cwd()),
                 "session_id": self._session,
                 "tools": ["Bash", "Read", "Write", "Edit"],
-                "mcp_servers": [],
+                "mcp_servers": self._connected(),
                 "model": "scripted",
                 "permissionMode": "acceptEdits",
             }
@@ -98,6 +113,8 @@ class ScriptedAgent:
             self._write(step)
         elif "edit" in step:
             self._edit(step)
+        elif "mcp" in step:
+            self._mcp(step)
 
     def _read(self, step: dict[str, Any]) -> None:
         given = {"file_path": _whole(step["read"])}
@@ -149,9 +166,31 @@ class ScriptedAgent:
         told = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
         text = output if done.returncode == 0 else f"Exit code {done.returncode}\n{output}"
         self._tool("Bash", {"command": command}, text, told, is_error=done.returncode != 0)
-        expected = step.get("expect")
-        if expected is not None and not re.search(expected, output):
-            raise _Stopped(step.get("otherwise", output))
+        _expect(step, output)
+
+    def _mcp(self, step: dict[str, Any]) -> None:
+        server, tool, given = self._server_of(step), step["mcp"], step.get("args", {})
+        if server in self._servers:
+            text, failed = self._servers[server].call(tool, given)
+        else:
+            text, failed = f"No such tool available: mcp__{server}__{tool}", True
+        self._tool(f"mcp__{server}__{tool}", given, text, text, is_error=failed)
+        _expect(step, text)
+
+    def _server_of(self, step: dict[str, Any]) -> str:
+        return str(step.get("server") or next(iter(self._entries), ""))
+
+    def _connected(self) -> list[dict[str, str]]:
+        """The servers that the run will ask, started, each with how that went."""
+        told = []
+        asked = [self._server_of(step) for step in self._run.get("steps", []) if "mcp" in step]
+        for name in dict.fromkeys(asked):
+            if name in self._entries:
+                with contextlib.suppress(Gone):
+                    self._servers[name] = Asked(self._entries[name])
+            status = "connected" if name in self._servers else "failed"
+            told.append({"name": name, "status": status})
+        return told
 
     def _filled(self, command: str) -> str:
         python = shlex.quote(sys.executable)
@@ -204,6 +243,12 @@ def _chosen(script: dict[str, Any], prompt: str) -> dict[str, Any]:
             chosen: dict[str, Any] = run
             return chosen
     return {"result": "The script has no run for this prompt."}
+
+
+def _expect(step: dict[str, Any], output: str) -> None:
+    expected = step.get("expect")
+    if expected is not None and not re.search(expected, output):
+        raise _Stopped(step.get("otherwise", output))
 
 
 def _whole(path: str) -> str:

@@ -1,25 +1,107 @@
-"""The configuration an agent is started with: which MCP servers it may use."""
+"""The MCP servers an agent is started with: Ralph's own, and those of the task's discipline."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from ralph.memories.ralph import Ralph
 from ralph.plan.store import Plan
 from ralph.plan.values import Task
 
+MEMORY = "feature-memory"
+PLAN = "plan"
+_FILE = "mcp.json"
+# What the clients take as a name; it becomes a part of the names of the tools.
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 
-def mcp_servers(plan: Plan, task: Task) -> dict[str, Any]:
-    """The MCP servers of the task's discipline, by name."""
-    for discipline in plan.read().disciplines:
-        if discipline.name == task.discipline:
-            return dict(discipline.mcp_servers)
-    return {}
+Entry = dict[str, Any]
 
 
-def write_mcp_config(folder: Path, servers: dict[str, Any]) -> Path:
-    """The servers as the file that Claude Code reads."""
-    file = folder / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": servers}, indent=2), encoding="utf-8")
+class Servers(msgspec.Struct, frozen=True):
+    """Servers by name, each as Claude Code's config file has it, and what was left out and why."""
+
+    entries: dict[str, Entry]
+    notes: tuple[str, ...] = ()
+
+
+def loop_servers(ralph: Ralph, plan: Plan, task: Task, *, review: bool, memory_on: bool) -> Servers:
+    """What one iteration gets: memory and plan in one server (the plan alone when memory is off),
+    and the discipline's servers beside it."""
+    words = [f"--feature={task.feature}"]
+    words += ["--review"] if review else [f"--task={task.id}"]
+    words += [] if memory_on else ["--no-memory"]
+    own = {own_server(memory_on=memory_on): _own(ralph, plan.project, *words)}
+    theirs, notes = _of_discipline(plan, task)
+    return Servers(own | theirs, tuple(notes))
+
+
+def planning_servers(ralph: Ralph, project: Path) -> Servers:
+    """What a planning run gets: the tools that make a plan, for the project in this folder."""
+    return Servers({PLAN: _own(ralph, project, "--planning")})
+
+
+def own_server(*, memory_on: bool) -> str:
+    """The name of Ralph's own server in an iteration."""
+    return MEMORY if memory_on else PLAN
+
+
+def write_mcp_config(folder: Path, servers: Servers) -> Path:
+    """The servers as the file that Claude Code reads, for our eyes alone: it may hold keys."""
+    file = folder / _FILE
+    text = json.dumps({"mcpServers": servers.entries}, indent=2, ensure_ascii=False)
+    with open(file, "w", encoding="utf-8", opener=_ours_alone) as opened:
+        opened.write(text)
     return file
+
+
+def _ours_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _own(ralph: Ralph, project: Path, *words: str) -> Entry:
+    return {
+        "type": "stdio",
+        "command": sys.executable,
+        # -P: a module of the project that is called like one of ours must not come first.
+        "args": ["-P", "-m", "ralph", "mcp", *words],
+        "env": _environment(ralph, project),
+        # Otherwise only the names of the tools reach the model.
+        "alwaysLoad": True,
+    }
+
+
+def _environment(ralph: Ralph, project: Path) -> dict[str, str]:
+    """Where things are, and the settings in force that no file says."""
+    found = {"RALPH_HOME": str(ralph.place.home), "RALPH_PROJECT": str(project)}
+    for one in ralph.config.origins:
+        if one.origin == "given" or one.origin.startswith("RALPH_"):
+            found[f"RALPH_{one.key.upper()}"] = json.dumps(one.value)
+    if debug := os.environ.get("RALPH_DEBUG"):
+        found["RALPH_DEBUG"] = debug
+    return found
+
+
+def _of_discipline(plan: Plan, task: Task) -> tuple[dict[str, Entry], list[str]]:
+    named = [one for one in plan.read("disciplines").disciplines if one.name == task.discipline]
+    entries: dict[str, Entry] = {}
+    notes: list[str] = []
+    for discipline in named[:1]:
+        for given, entry in discipline.mcp_servers.items():
+            name = _UNUSABLE.sub("_", str(given))
+            whose = f"disciplines.yaml: the MCP server {given!r} of {discipline.name} is left out"
+            if name in (MEMORY, PLAN):
+                notes.append(f"{whose}: Ralph's own is called so; give it another name")
+            elif name in entries:
+                notes.append(f"{whose}: another is called {name} too")
+            elif not isinstance(entry, dict) or not (entry.get("command") or entry.get("url")):
+                notes.append(f"{whose}: it has no `command` and no `url`")
+            else:
+                entries[name] = entry
+    return entries, notes

@@ -9,9 +9,11 @@ from pathlib import Path
 import msgspec
 
 from ralph.agents.environment import agent_environment, own_command
+from ralph.agents.known import takes_servers
 from ralph.config import Settings
 from ralph.errors import BadRecord
 from ralph.kinds.iteration import KIND, Iteration, from_record
+from ralph.loop.config_files import own_server
 from ralph.memories.ralph import Ralph
 from ralph.plan.context_files import without_vanished
 from ralph.plan.shown import prompt_lines
@@ -45,15 +47,20 @@ def gather(
     task: Task,
     *,
     memory_on: bool,
+    agent: str | None = None,
     history: History | None = None,
 ) -> Facts:
-    """Everything known about a task now; files that vanished are noted (F4). Nothing changes."""
+    """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
+
+    The prompt names MCP tools to the agents that take them, by default the one in the settings.
+    """
     view = plan.load()
     # A task may name a feature that nobody described yet.
     feature = feature_view(view, task.feature) or Feature(name=task.feature)
     feature, vanished = without_vanished(plan, feature)
     told = (history or History(ralph)).of(task.feature)
     settings = ralph.config.settings
+    agent = agent or settings.agent
     return Facts(
         feature=feature,
         task=task,
@@ -72,7 +79,8 @@ def gather(
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
-        ralph=own_command(agent_environment(also=settings.agent_env)),
+        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
     )
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from copy import copy
 from pathlib import Path
 
 import msgspec
 
-from ralph.agents.environment import agent_environment
-from ralph.agents.known import Call, agent_command, found_command
-from ralph.agents.process import AgentProcess, Ended
-from ralph.capture import Captured, Live
+from ralph.agents.process import Ended
+from ralph.capture import Captured
 from ralph.errors import BadInput, NotFound
 from ralph.kinds.iteration import Iteration, Outcome
-from ralph.loop.config_files import mcp_servers, write_mcp_config
+from ralph.loop.config_files import loop_servers
+from ralph.loop.driver import Driver, Start
 from ralph.loop.events import Event, Listener, Name
 from ralph.loop.gather import History, gather, gather_review, prompt_limits
 from ralph.loop.outcome import judge
@@ -33,9 +30,6 @@ from ralph.prompt.build import review_prompt, task_prompt
 from ralph.prompt.facts import Facts
 from ralph.record import now
 
-_OBSERVE_EVERY_S = 0.5
-# How much is read before the clock and the stop are looked at again: an agent may never pause.
-_CHUNKS_A_TICK = 16
 # Beyond the agent's own grace, what its keeper may need to end everyone.
 _ENDING_S = 30.0
 
@@ -67,12 +61,18 @@ class Iterating:
         self.plan = plan
         self.settings = ralph.config.settings
         self.runs = Runs(ralph.project.cache / "runs")
-        self._agent = agent
-        self._timeout_s = timeout_s
+        self._driver = Driver(
+            agent,
+            self.settings,
+            root=plan.project,
+            timeout_s=timeout_s,
+            listener=listener,
+            stopping=stopping,
+        )
         self._memory_on = memory_on
         self._listener = listener
-        self._stopping = stopping
         self._guard = Guard(plan)
+        self._noted: set[str] = set()
         self.history = History(ralph)
 
     def tell(self, event: Name, **facts: object) -> None:
@@ -99,6 +99,7 @@ class Iterating:
             self.plan,
             task,
             memory_on=self._memory_on,
+            agent=self._driver.agent,
             history=self.history,
         )
         if facts.vanished:
@@ -115,7 +116,8 @@ class Iterating:
             if prompt.exists():  # else no agent had been started
                 patience_s = self.settings.agent_grace_s + _ENDING_S
                 ended = self.runs.how_it_ended(work, timeout_s=patience_s)
-                output = self._output(folder, work.agent, prompt.read_text("utf-8", "replace"))
+                text = prompt.read_text("utf-8", "replace")
+                output = self._driver.output(folder, text, agent=work.agent)
                 finished.append(self._finish(work, output, ended).iteration)
             self.runs.finish(work)
         return finished
@@ -131,7 +133,7 @@ class Iterating:
             tier="opus" if review else "haiku",
             review=review,
             started_at=now(),
-            agent=self._agent,
+            agent=self._driver.agent,
             plan_before=plan_hash(self.plan, task.feature),
             task_before=None if review else task,
         )
@@ -145,8 +147,10 @@ class Iterating:
             prompt_tokens=prompt.tokens,
         )
         try:
-            command, env = self._command(task, folder, review=review)
-            output, ended = self._watch(command, env, folder, prompt, snapshot)
+            start = self._prepare(task, folder, review=review)
+            output, ended = self._driver.run(
+                start, folder, prompt.text, observe=lambda: self._guard.observe(snapshot)
+            )
         except BadInput:
             self.runs.finish(work)  # no agent was started, so there is nothing to record
             raise
@@ -157,67 +161,25 @@ class Iterating:
 
     def check_agent(self) -> None:
         """Refuse to begin with an agent that is not there."""
-        found_command(agent_command(self._agent, Call()), self._environment())
+        self._driver.check()
 
-    def _command(
-        self, task: Task, folder: Path, *, review: bool
-    ) -> tuple[list[str], dict[str, str]]:
-        env = self._environment(
-            RALPH_PROJECT=str(self.plan.project),
-            RALPH_FEATURE=task.feature,
-            RALPH_TASK="" if review else str(task.id),
+    def _prepare(self, task: Task, folder: Path, *, review: bool) -> Start:
+        servers = loop_servers(
+            self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
-        servers = mcp_servers(self.plan, task)
-        call = Call(
+        if new := [note for note in servers.notes if note not in self._noted]:
+            self._noted.update(new)
+            self.tell("repaired", lines=new)
+        return self._driver.prepare(
+            folder,
+            servers,
             model=self.settings.model_review if review else self.settings.model_work,
-            mcp_config=write_mcp_config(folder, servers) if servers else None,
-            mcp_servers=tuple(servers),
+            given={
+                "RALPH_PROJECT": str(self.plan.project),
+                "RALPH_FEATURE": task.feature,
+                "RALPH_TASK": "" if review else str(task.id),
+            },
         )
-        return found_command(agent_command(self._agent, call), env), env
-
-    def _environment(self, **given: str) -> dict[str, str]:
-        return agent_environment(also=self.settings.agent_env, given=given)
-
-    def _watch(
-        self,
-        command: list[str],
-        env: dict[str, str],
-        folder: Path,
-        prompt: Prompt,
-        snapshot: Snapshot,
-    ) -> tuple[Output, Ended]:
-        output = self._output(folder, self._agent, prompt.text)
-        shown = Live()
-        observed = time.monotonic()
-
-        def tick() -> bool:
-            nonlocal shown, observed
-            for _ in range(_CHUNKS_A_TICK):
-                if not output.follow():
-                    break
-            if time.monotonic() - observed >= _OBSERVE_EVERY_S:
-                observed = time.monotonic()
-                self._guard.observe(snapshot)
-            if output.capture.live != shown:
-                shown = copy(output.capture.live)
-                self.tell("doing", **msgspec.structs.asdict(shown))
-            return not self._stopping()
-
-        with AgentProcess(
-            command,
-            prompt=prompt.text.encode(),
-            folder=folder,
-            cwd=self.plan.project,
-            env=env,
-            grace_s=self.settings.agent_grace_s,
-        ) as process:
-            ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
-        return output, ended
-
-    def _output(self, folder: Path, agent: str, injected: str) -> Output:
-        file = folder / "output.jsonl"
-        file.touch()
-        return Output(file, agent=agent, root=str(self.plan.project), injected=injected)
 
     def _finish(
         self, work: Work, output: Output, ended: Ended, snapshot: Snapshot | None = None

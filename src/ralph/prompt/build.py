@@ -21,7 +21,7 @@ _COMMENTS = 5
 _SAMPLE_CHARS = 50_000
 _THIN = (
     "Note: the description of this feature is too short to work from (insufficient_context). "
-    'Enrich it: `{ralph} feature update {name} --description "..."`.\n'
+    "Enrich it: `{how}`.\n"
 )
 
 
@@ -30,9 +30,9 @@ def task_prompt(facts: Facts, limits: Limits) -> Prompt:
     return fit(
         [
             Section("discipline", _discipline(facts.discipline)),
-            Section("feature", _feature(facts.feature, facts.current_state, facts.ralph)),
+            Section("feature", _feature(facts)),
             Section("task", _task(facts.task)),
-            Section("report", render("report", ralph=facts.ralph, id=quote(str(facts.task.id)))),
+            Section("report", _report(facts)),
             Section("warnings", _warnings(facts.repeated)),
             Section("memory", _memory(facts), worth=1),
             Section("attempts", _attempts(facts.attempts), worth=2),
@@ -47,17 +47,18 @@ def task_prompt(facts: Facts, limits: Limits) -> Prompt:
 def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
     """The prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
+    by_tools = {"name": facts.feature.name, "server": facts.server or ""}
+    by_commands = {"name": quote(facts.feature.name), "ralph": facts.ralph}
     text = render(
-        "review",
-        name=quote(facts.feature.name),
-        ralph=facts.ralph,
+        "review_tools" if facts.server else "review",
+        **(by_tools if facts.server else by_commands),
         which=" (all of them)" if review.all_learnings else " (those not reviewed yet)",
         flags="\n".join(f"- {flag}" for flag in review.flags),
         learnings=learnings,
     )
     return fit(
         [
-            Section("feature", _feature(facts.feature, facts.current_state, facts.ralph)),
+            Section("feature", _feature(facts)),
             Section("review", text),
             Section("warnings", _warnings(facts.repeated)),
             Section("files", _files(facts.feature, facts.vanished), worth=1),
@@ -80,17 +81,28 @@ def _discipline(discipline: Discipline | None) -> str:
     )
 
 
-def _feature(feature: Feature, current_state: str, ralph: str) -> str:
+def _feature(facts: Facts) -> str:
+    feature = facts.feature
+    command = f'{facts.ralph} feature update {quote(feature.name)} --description "..."'
+    enrich = 'update_feature(description="...")' if facts.server else command
     return render(
         "feature",
         name=feature.display_name or feature.name,
-        note=_THIN.format(ralph=ralph, name=quote(feature.name)) if feature.is_thin() else "",
+        note=_THIN.format(how=enrich) if feature.is_thin() else "",
         description=feature.description or _NOTHING,
         architecture=feature.architecture or _NOTHING,
         boundaries=feature.boundaries or _NOTHING,
         dependencies="\n".join(f"- {one}" for one in feature.dependencies) or "(none)",
-        current_state=current_state,
+        current_state=facts.current_state,
     )
+
+
+def _report(facts: Facts) -> str:
+    """How to report: by the tool of the server, or by a command where there is none."""
+    task = {"ralph": facts.ralph, "id": quote(str(facts.task.id))}
+    if facts.server:
+        return render("report_tools", server=facts.server, **task)
+    return render("report", **task)
 
 
 def _task(task: Task) -> str:
@@ -125,6 +137,8 @@ def _memory(facts: Facts) -> str:
     """How to use memory, or not a word of it."""
     if not facts.memory_on:
         return ""
+    if facts.server:
+        return render("memory_tools", server=facts.server)
     return render(
         "memory",
         ralph=facts.ralph,

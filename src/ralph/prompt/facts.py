@@ -26,13 +26,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The budget of a prompt, in tokens."""
 
     prompt: int = 12000
+    requirements: int = 40000
     knowledge_file: int = 2000
     knowledge_excerpt: int = 500
     knowledge_all: int = 4000
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known when a prompt for one task is built. `vanished`: a note for each lost file."""
+    """What is known when a prompt for one task is built. `vanished`: a note for each lost file.
+
+    `server` is the MCP server whose tools the agent has; without one it is told commands.
+    """
 
     feature: Feature
     task: Task
@@ -44,6 +48,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     knowledge: tuple[KnowledgeFile, ...] = ()
     vanished: tuple[str, ...] = ()
     memory_on: bool = True
+    server: str | None = None
     ralph: str = "ralph"
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ralph.doors.cli.answers import styled
@@ -24,6 +25,7 @@ _SUMMARY_CHARS = 160
 _LEARNING_CHARS = 300
 _ERRORS_SHOWN = 3
 _REFRESHES_A_SECOND = 5
+_OWN_SERVERS = ("feature-memory", "plan")
 
 
 def json_listener(event: Event) -> None:
@@ -45,6 +47,17 @@ def shown(stopping: Callable[[], bool] = lambda: False, *, root: str = "") -> It
     Once `stopping`, it says that instead. Paths are shown relative to the `root`.
     """
     screen = _Screen(stopping, root)
+    try:
+        yield screen.hear
+    finally:
+        screen.rest()
+
+
+@contextlib.contextmanager
+def watching(text: str, stopping: Callable[[], bool], *, root: str) -> Iterator[Listener]:
+    """A listener that shows, on a terminal, what a single run of an agent does now."""
+    screen = _Screen(stopping, root)
+    screen.move(_Moving(text, stopping))
     try:
         yield screen.hear
     finally:
@@ -73,7 +86,8 @@ class _Screen:
             self._live.stop()
             self._live = self._moving = None
 
-    def _move(self, moving: _Moving) -> None:
+    def move(self, moving: _Moving) -> None:
+        """Show a line that moves, where there is a terminal."""
         if not is_terminal(sys.stderr):
             return
         from rich.console import Console
@@ -102,16 +116,16 @@ class _Screen:
         title = f"{facts['feature']}, {task}: {excerpt(facts['title'], _TITLE_CHARS)}"
         tokens = f"  ({facts['prompt_tokens']} tokens)"
         self._page.line(("> ", "bold"), (title, "bold"), (tokens, "dim"))
-        self._move(_Moving("the agent starts", self._stopping))
+        self.move(_Moving("the agent starts", self._stopping))
 
     def _doing(self, facts: dict[str, Any]) -> None:
         if self._moving is not None:
             self._moving.text = _doing_line(facts, self._root)
 
     def _ended(self, facts: dict[str, Any]) -> None:
-        parts = [f"iteration {facts['iteration']}", _seconds((facts["duration_ms"] or 0) / 1000)]
+        parts = [f"iteration {facts['iteration']}", duration((facts["duration_ms"] or 0) / 1000)]
         if facts["cost_usd"]:
-            parts.append(_usd(facts["cost_usd"]))
+            parts.append(usd(facts["cost_usd"]))
         self._page.line(styled(facts["outcome"]), f"  {', '.join(parts)}", indent=2)
         if facts["summary"]:
             self._page.line(excerpt(facts["summary"], _SUMMARY_CHARS), indent=2)
@@ -120,7 +134,8 @@ class _Screen:
             self._page.line(("error: ", "red"), excerpt(message, _SUMMARY_CHARS), indent=2)
         if more := len(errors[_ERRORS_SHOWN:]):
             self._page.line((f"and {count(more, 'more error')}", "dim"), indent=2)
-        for what, names in (("denied", facts["denied"]), ("MCP failed", facts["mcp_failed"])):
+        failed = [_failed_server(name, facts["feature"]) for name in facts["mcp_failed"]]
+        for what, names in (("denied", facts["denied"]), ("MCP failed", failed)):
             if names:
                 told = ", ".join(dict.fromkeys(names))
                 self._page.line((f"{what}: ", "yellow"), told, indent=2)
@@ -142,16 +157,16 @@ class _Screen:
 
     def _waiting(self, facts: dict[str, Any]) -> None:
         until = f", until {facts['until']}" if facts["until"] else ""
-        told = f"rate limit: waiting {_seconds(facts['seconds'])}{until}"
+        told = f"rate limit: waiting {duration(facts['seconds'])}{until}"
         self._page.line((told, "yellow"), indent=2)
-        self._move(_Moving("the provider's limit", self._stopping))
+        self.move(_Moving("the provider's limit", self._stopping))
 
     def _stopped(self, facts: dict[str, Any]) -> None:
         counts = [f"{n} {name}" for name, n in sorted(facts["outcomes"].items())]
         if facts["tokens_used"]:
             counts.append(f"{facts['tokens_used']} tokens")
         if facts["cost_usd"]:
-            counts.append(_usd(facts["cost_usd"]))
+            counts.append(usd(facts["cost_usd"]))
         told = f" ({', '.join(counts)})" if counts else ""
         self._page.line(("Stopped: ", "bold"), facts["detail"] + told)
 
@@ -167,7 +182,7 @@ class _Moving:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        took = _seconds(int(time.monotonic() - self._began))
+        took = duration(int(time.monotonic() - self._began))
         text = "stopping: ending the agent, then recording" if self._stopping() else self.text
         yield Text(f"  {took:>4}  {one_span(text)}", style="dim", no_wrap=True, overflow="ellipsis")
 
@@ -177,7 +192,7 @@ def _doing_line(facts: dict[str, Any], root: str) -> str:
     if facts["waiting"]:
         parts.append(str(facts["waiting"]))
     if facts["cost_usd"]:
-        parts.append(_usd(facts["cost_usd"]))
+        parts.append(usd(facts["cost_usd"]))
     if facts["tool_uses"]:
         parts.append(count(facts["tool_uses"], "tool use"))
     if facts["last_tool"]:
@@ -187,7 +202,15 @@ def _doing_line(facts: dict[str, Any], root: str) -> str:
     return one_line(", ".join(parts)) or "the agent thinks"
 
 
-def _seconds(seconds: float) -> str:
+def _failed_server(name: str, feature: str) -> str:
+    """A server that did not come up; for one of ours, how to see why."""
+    if name not in _OWN_SERVERS:
+        return name
+    return f"{name} (to see why, run: ralph mcp {quote(f'--feature={feature}')})"
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time as people say it."""
     if seconds >= 60:
         minutes, rest = divmod(int(seconds), 60)
         hours, minutes = divmod(minutes, 60)
@@ -195,5 +218,6 @@ def _seconds(seconds: float) -> str:
     return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
 
 
-def _usd(amount: float) -> str:
+def usd(amount: float) -> str:
+    """An amount of money, small ones with more digits."""
     return f"{amount:.4f} USD" if amount < 1 else f"{amount:.2f} USD"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ralph.doors.cli.commands.braindump import braindump
 from ralph.doors.cli.opening import as_json, read_bytes, shown_name
 from ralph.doors.cli.page import Page, count, print_json
 from ralph.doors.cli.planning import answer, plain, plan_feature, the_plan
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 @click.group(cls=Group)
 def plan() -> None:
     """Bring in a plan, and check it."""
+
+
+plan.add_command(braindump)
 
 
 @plan.command("import")

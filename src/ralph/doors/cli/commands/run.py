@@ -72,7 +72,7 @@ def run(
         timeout_s=timeout_s,
         budget_usd=budget_usd,
     )
-    with opened() as ralph, _stop_on_signals() as stop, contextlib.ExitStack() as stack:
+    with opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         screen = shown(stop.is_set, root=root)
         listener = json_listener if as_json else stack.enter_context(screen)
@@ -81,7 +81,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
+def stop_on_signals() -> Iterator[threading.Event]:
     """Ctrl-C, TERM and a closed terminal ask the run to stop; asked twice it stops at once."""
     stop = threading.Event()
 

@@ -1,0 +1,242 @@
+"""A planning run: an agent turns requirements into features and tasks, in a copy of the plan.
+
+The agent works in the project's folder and its tools write to the copy, so nothing of the plan
+changes until somebody accepts what came out. It belongs to no feature and is not remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ralph import disk
+from ralph.agents.environment import agent_environment, own_command
+from ralph.agents.known import takes_servers
+from ralph.agents.process import Ended
+from ralph.capture import Captured
+from ralph.errors import BadInput, LoopBusy, NotFound, RalphError
+from ralph.loop.config_files import PLAN, planning_servers
+from ralph.loop.driver import Driver
+from ralph.loop.events import Listener
+from ralph.loop.gather import prompt_limits
+from ralph.loop.proposal import Proposal, errors, refuse_errors
+from ralph.loop.work import Work
+from ralph.memories.project import Project
+from ralph.memories.ralph import Ralph
+from ralph.plan.blame import PLAN_FILES, AgentEdit, for_file
+from ralph.plan.entities import KINDS
+from ralph.plan.guard import Guard, Snapshot
+from ralph.plan.store import Plan, read_bytes
+from ralph.prompt.budget import Prompt
+from ralph.prompt.planning import braindump_prompt
+from ralph.record import now
+from ralph.text.estimate import estimate_tokens
+
+_FOLDER = "braindump"
+_LOCK = "lock"
+_PROPOSAL = "proposal.bin"
+_DIFF = "proposal.diff"
+_RUNS = "run-"
+_LAST_WORDS_CHARS = 300
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """What a planning run came to: the proposal, what the agent said, and what it took."""
+
+    proposal: Proposal
+    summary: str
+    repaired: list[str]
+    cost_usd: float | None
+    tokens_used: int | None
+    duration_ms: int
+
+
+def braindump(
+    ralph: Ralph,
+    requirements: str,
+    *,
+    source: str,
+    agent: str | None = None,
+    timeout_s: float | None = None,
+    listener: Listener,
+    stop: threading.Event,
+) -> Planned:
+    """Let an agent propose a plan for these requirements, and keep the proposal until the next."""
+    plan = Plan(ralph.project.root)
+    plan.load()
+    settings = ralph.config.settings
+    prompt = _prompt(ralph, plan, requirements, source, agent or settings.agent)
+    driver = Driver(
+        agent or settings.agent,
+        settings,
+        root=plan.project,
+        timeout_s=timeout_s or settings.iteration_timeout_s,
+        listener=listener,
+        stopping=stop.is_set,
+    )
+    driver.check()
+    with _run_folder(_home(ralph)) as folder:
+        copy = _copied(ralph.project, plan, folder / "project")
+        before = {kind: copy.raw(kind) for kind in KINDS}
+        guard = Guard(plan)
+        snapshot = guard.snapshot()
+        start = driver.prepare(
+            folder,
+            planning_servers(ralph, copy.project),
+            model=settings.model_review,
+            given={"RALPH_PROJECT": str(copy.project), "RALPH_FEATURE": "", "RALPH_TASK": ""},
+        )
+        output, ended = driver.run(
+            start, folder, prompt.text, observe=lambda: guard.observe(snapshot)
+        )
+        captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
+        repaired = _put_back(plan, guard, snapshot, output.edits)
+        _refuse_failed(captured, ended, repaired)
+        after = {kind: copy.raw(kind) for kind in KINDS}
+        if after == before:
+            raise RalphError(
+                f"the agent planned nothing{_said(captured, repaired)}",
+                todo="Say more in the requirements, or try another agent. Nothing was changed.",
+            )
+        refuse_errors(errors(copy))
+        proposal = Proposal(source, now(), before, after)
+    _keep(_home(ralph), proposal)
+    return Planned(
+        proposal=proposal,
+        summary=captured.summary,
+        repaired=repaired,
+        cost_usd=captured.cost_usd,
+        tokens_used=captured.tokens_used,
+        duration_ms=captured.duration_ms or ended.duration_ms,
+    )
+
+
+def kept_proposal(ralph: Ralph) -> Proposal:
+    """The newest proposal that nobody has accepted yet."""
+    file = _home(ralph) / _PROPOSAL
+    try:
+        return msgspec.msgpack.decode(file.read_bytes(), type=Proposal)
+    except FileNotFoundError:
+        raise NotFound(
+            "there is no proposal to accept", todo="Run: ralph plan braindump FILE"
+        ) from None
+    except msgspec.DecodeError:
+        raise BadInput(
+            "the proposal cannot be read", where=str(file), todo="Run the braindump again."
+        ) from None
+
+
+def drop_proposal(ralph: Ralph) -> None:
+    """Forget the proposal: it is in the plan now."""
+    for name in (_PROPOSAL, _DIFF):
+        (_home(ralph) / name).unlink(missing_ok=True)
+
+
+def _home(ralph: Ralph) -> Path:
+    return ralph.project.cache / _FOLDER
+
+
+def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str) -> Prompt:
+    limits = prompt_limits(ralph.config.settings)
+    if not requirements.strip():
+        raise BadInput("there are no requirements in it", where=source, todo="Write some.")
+    tokens = estimate_tokens(requirements)
+    if tokens > limits.requirements:
+        raise BadInput(
+            f"the requirements are too long: {tokens} tokens, {limits.requirements} at most",
+            where=source,
+            todo="Split them, and plan one part after the other.",
+        )
+    return braindump_prompt(
+        requirements,
+        plan.read(),
+        limits,
+        server=PLAN if takes_servers(agent) else None,
+        ralph=own_command(agent_environment(also=ralph.config.settings.agent_env), agent=agent),
+    )
+
+
+@contextlib.contextmanager
+def _run_folder(home: Path) -> Iterator[Path]:
+    """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with disk.locked(home / _LOCK, timeout_s=0.0):
+            for ruin in home.glob(f"{_RUNS}*"):
+                shutil.rmtree(ruin, ignore_errors=True)
+            folder = home / f"{_RUNS}{Work.new_run()}"
+            folder.mkdir(mode=0o700)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    except disk.Busy:
+        raise LoopBusy(
+            "another braindump is under way in this project",
+            where=str(home / _LOCK),
+            todo="Wait for its end.",
+        ) from None
+
+
+def _copied(project: Project, plan: Plan, root: Path) -> Plan:
+    """The plan's files and the project's settings in a folder of their own."""
+    copy = Project(root)
+    copy.db.mkdir(parents=True)
+    with plan.locked():
+        for file in project.db.glob("*.yaml"):
+            shutil.copyfile(file, copy.db / file.name)
+    if project.settings_file.exists():
+        shutil.copyfile(project.settings_file, copy.settings_file)
+    return Plan(root, limits=plan.limits)
+
+
+def _put_back(
+    plan: Plan, guard: Guard, snapshot: Snapshot, edits: list[AgentEdit] | None
+) -> list[str]:
+    """Undo what the agent did to the plan itself: a planning run changes the copy only.
+
+    Where somebody else has written meanwhile, or nobody knows what the agent edited, the guard
+    tells them apart as well as it does in the loop.
+    """
+    if edits is None or plan.log.last() != snapshot.writes:
+        return guard.check(snapshot, feature="", agent_edits=edits).lines()
+    told: list[str] = []
+    with plan.locked():
+        for name in PLAN_FILES:
+            file, raw = plan.folder / f"{name}.yaml", snapshot.files[name].raw
+            if not for_file(edits, name) or read_bytes(file) == raw:
+                continue
+            if raw is None:
+                file.unlink()
+            else:
+                disk.replace(file, raw)
+            told.append(f"{file.name}: the agent edited the plan itself, which was undone")
+    return told
+
+
+def _refuse_failed(captured: Captured, ended: Ended, repaired: list[str]) -> None:
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    if ended.timed_out:
+        what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"
+        raise RalphError(what, todo="Give it more with --timeout. Nothing was changed.")
+    if captured.is_error or ended.exit_code not in (0, None):
+        raise RalphError(
+            f"the agent failed{_said(captured, repaired)}", todo="Nothing was changed."
+        )
+
+
+def _said(captured: Captured, repaired: list[str]) -> str:
+    last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
+    words = " ".join(" ".join([*last, *repaired]).split())
+    return f": {words[:_LAST_WORDS_CHARS]}" if words else ""
+
+
+def _keep(home: Path, proposal: Proposal) -> None:
+    disk.replace(home / _PROPOSAL, msgspec.msgpack.encode(proposal))
+    disk.replace(home / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
