@@ -132,7 +132,7 @@ def test_a_view_of_one_thread_is_not_disturbed_by_what_another_thread_loads(
         thread.join()
         near = view.nearest(live, vector, 100, [])
         assert len(near) == 20
-        assert len(view.tokens(live, near)) == 20
+        assert len(view.fields(live, near)) == 20
     with memory.place.index.store.reading() as view:
         live = view.live(name)
         assert live is not None
@@ -354,10 +354,10 @@ def test_a_rebuild_killed_in_another_process_goes_on(memory: Ralph, project: Pat
     from ralph.index import sync as sync_module
     sync_module._BATCH = 10
     class Deadly(ToyEmbedder):
-        def embed_passages(self, texts):
+        def embed_passages(self, texts, **more):
             if self.batches == 4:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return super().embed_passages(texts)
+            return super().embed_passages(texts, **more)
     with open_toy(sys.argv[1], Deadly("toy:2")) as memory:
         memory.feature("auth").sync()
     """

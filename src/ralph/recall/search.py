@@ -12,7 +12,8 @@ from ralph.index.tables import Collection
 from ralph.index.view import View
 from ralph.recall import Found, Parts, Relevance
 from ralph.recall.calibration import FLOOR, RELEVANT, Evidence, score, weigh, why
-from ralph.recall.fuse import Fused, fuse
+from ralph.recall.fuse import Fused, fuse, meaning_share
+from ralph.recall.words import Fields, weigh_words, words_of
 from ralph.record import Record
 from ralph.text.tokens import query_tokens
 
@@ -76,7 +77,7 @@ def search(
     words: dict[int, float] = {}
     meaning: dict[int, float] = {}
     for collection in collections:
-        by_words = view.words(collection, facts.telling(collection), _CANDIDATES)
+        by_words = facts.by_words(collection)
         near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
             near = view.nearest(collection, vector, _CANDIDATES, list(by_words))
@@ -87,7 +88,11 @@ def search(
                 words[place] = by_words[row]
             if row in near:
                 meaning[place] = near[row]
-    fused = fuse(words, meaning if vector is not None else None)
+    fused = fuse(
+        words,
+        meaning if vector is not None else None,
+        weight=meaning_share(facts.average_words()),
+    )
     order = _settled(view, candidates, fused, question.limit * _SPARE)
     ranks = _ranks(words), _ranks(meaning)
     return _weighed(facts, candidates, order, ranks, question, embedder)
@@ -165,18 +170,31 @@ class _Facts:
         self._view = view
         self._asked = asked
         self._of: dict[int, tuple[dict[str, int], int]] = {}
+        self._fields: dict[tuple[int, int], Fields] = {}
 
-    def telling(self, collection: Collection) -> list[str]:
-        """The words to rank by in this collection."""
-        return telling(self._asked, *self._known(collection))
+    def by_words(self, collection: Collection) -> dict[int, float]:
+        """The passages of this collection that fit best by their words, and how well."""
+        frequencies, count = self._known(collection)
+        ranked = telling(self._asked, frequencies, count)
+        rows = self._view.words(collection, ranked, _CANDIDATES)
+        fields = self._view.fields(collection, rows)
+        self._fields.update(((collection.id, row), held) for row, held in fields.items())
+        return weigh_words(self._asked, fields, frequencies=frequencies, count=count)
+
+    def average_words(self) -> float:
+        """How long the passages are that the words found."""
+        lengths = [words_of(held) for held in self._fields.values()]
+        return sum(lengths) / len(lengths) if lengths else 0.0
 
     def evidence(self, candidate: _Candidate) -> Evidence:
         collection = candidate.collection
         frequencies, count = self._known(collection)
-        passage = self._view.tokens(collection, [candidate.row])[candidate.row]
+        place = collection.id, candidate.row
+        if place not in self._fields:
+            self._fields[place] = self._view.fields(collection, [candidate.row])[candidate.row]
         return weigh(
             self._asked,
-            passage,
+            frozenset(" ".join(self._fields[place]).split()),
             frequencies=frequencies,
             count=count,
             cosine=candidate.cosine,
