@@ -20,13 +20,19 @@ USER_FILE = "config.json"
 PROJECT_FILE = "rag_config.json"
 _PREFIX = "RALPH_"
 # Names in the environment that say where things are, not how they behave.
-_PLACES = frozenset({"RALPH_HOME", "RALPH_DEBUG", "RALPH_PROJECT"})
+_PLACES = frozenset(
+    {
+        *("RALPH_HOME", "RALPH_DEBUG", "RALPH_PROJECT", "RALPH_COMMAND"),
+        # What the loop tells the agents it starts.
+        *("RALPH_FEATURE", "RALPH_TASK", "RALPH_MCP_CONFIG"),
+    }
+)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every number and choice there is."""
 
-    embedder: Literal["static", "none"] = "static"
+    embedder: Literal["static", "minilm", "ollama", "openai", "none"] = "static"
     search_limit: int = 10
     search_max_limit: int = 20
     min_score: float = 0.40
@@ -60,6 +66,41 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attempts_in_prompt: int = 3
     warnings_in_prompt: int = 5
     exchange_max_chars: int = 20000
+    hook_capture: bool = True
+    hook_inject: bool = True
+    hook_min_score: float = 0.55
+    hook_prompt_hits: int = 3
+    hook_prompt_tokens: int = 800
+    hook_session_tokens: int = 1500
+    hook_session_start_s: float = 2.0
+    hook_user_prompt_submit_s: float = 2.0
+    hook_post_tool_use_failure_s: float = 2.0
+    hook_stop_s: float = 10.0
+    hook_session_end_s: float = 1.2
+    hook_pre_compact_s: float = 5.0
+    mcp_answer_tokens: int = 2000
+    mcp_record_tokens: int = 8000
+    mcp_resource_bytes: int = 100_000
+    mcp_calls_hint: int = 10
+    embed_timeout_s: float = 60.0
+    embed_query_timeout_s: float = 2.0
+    embed_batch: int = 64
+    ollama_url: str = "http://127.0.0.1:11434"
+    ollama_model: str = "nomic-embed-text"
+    openai_base_url: str = "https://api.openai.com/v1"
+    openai_model: str = "text-embedding-3-small"
+    openai_dimensions: int | None = None
+    openai_api_key: str | None = None
+
+    def __repr__(self) -> str:
+        pairs = ((key, shown(key, getattr(self, key))) for key in self.__struct_fields__)
+        return f"Settings({', '.join(f'{key}={value!r}' for key, value in pairs)})"
+
+
+# What is never shown, and what a project's file may not decide: it comes with a clone, and could
+# send a person's key and memories to whoever wrote it.
+_SECRETS = frozenset({"openai_api_key"})
+_PERSONAL = _SECRETS | {"ollama_url", "openai_base_url"}
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -75,6 +116,10 @@ _RANGES: dict[str, tuple[float, float]] = {
     "min_score": (0.0, 1.0),
     "search_limit": (1, 20),
     "search_max_limit": (1, 20),
+    "embed_timeout_s": (0.1, 3600),
+    "embed_query_timeout_s": (0.1, 60),
+    "embed_batch": (1, 2048),
+    "openai_dimensions": (1, 65536),
 }
 
 
@@ -104,18 +149,21 @@ def load(
     for file in (home / USER_FILE, project_file):
         if file is not None:
             for key, value in _read(file).items():
+                _check_place(file, key)
                 values[key] = _fitting(key, value, where=str(file))
                 origins[key] = str(file)
     for name, value in (os.environ if environ is None else environ).items():
         key = name.removeprefix(_PREFIX).lower()
         if name.startswith(_PREFIX) and name not in _PLACES and key in KEYS:
-            values[key] = _fitting(key, _parsed(value), where=name)
+            values[key] = _fitting(key, _parsed(key, value), where=name)
             origins[key] = name
     for key, value in (given or {}).items():
         values[key] = _fitting(key, value, where="given")
         origins[key] = "given"
     settings = Settings(**values)
-    explained = tuple(Setting(key, getattr(settings, key), origins[key]) for key in KEYS)
+    explained = tuple(
+        Setting(key, shown(key, getattr(settings, key)), origins[key]) for key in KEYS
+    )
     return Config(settings, explained)
 
 
@@ -131,13 +179,21 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     )
 
 
+def shown(key: str, value: Any) -> Any:
+    """The value as it may be shown: of a secret only whether there is one."""
+    if key in _SECRETS:
+        return "set" if value else "not set"
+    return value
+
+
 def store(file: Path, key: str, text: str) -> Any:
-    """Write one setting into a file, keeping the others, and give the value it became."""
-    value = _fitting(key, _parsed(text), where="config")
+    """Write one setting into a file, keeping the others, and give the value as it is shown."""
+    value = _fitting(key, _parsed(key, text), where="config")
+    _check_place(file, key)
     plain = _read(file)
     plain[key] = value
     _write(file, plain)
-    return value
+    return shown(key, value)
 
 
 def clear(file: Path, key: str) -> bool:
@@ -153,6 +209,9 @@ def clear(file: Path, key: str) -> bool:
 
 def _write(file: Path, plain: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
+    if _SECRETS & plain.keys():
+        file.touch(mode=0o600)
+        file.chmod(0o600)  # it was readable by others until now
     disk.replace(file, (json.dumps(plain, indent=2, ensure_ascii=False) + "\n").encode())
 
 
@@ -178,7 +237,7 @@ def _fitting(key: str, value: Any, *, where: str) -> Any:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise BadSetting(
-            f"{key} cannot be {value!r}: {str(error).partition(' - ')[0]}",
+            f"{key} cannot be {shown(key, value)!r}: {str(error).partition(' - ')[0]}",
             where=where,
             todo="`ralph config` shows every setting and its value.",
         ) from None
@@ -191,6 +250,15 @@ def _fitting(key: str, value: Any, *, where: str) -> Any:
     return result
 
 
+def _check_place(file: Path, key: str) -> None:
+    if key in _PERSONAL and file.name == PROJECT_FILE:
+        raise BadSetting(
+            f"{key} may not stand in a project's file, which travels with clones",
+            where=str(file),
+            todo=f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}",
+        )
+
+
 def _known(key: str, *, where: str) -> None:
     if key not in KEYS:
         raise BadSetting(
@@ -200,7 +268,9 @@ def _known(key: str, *, where: str) -> None:
         )
 
 
-def _parsed(text: str) -> Any:
+def _parsed(key: str, text: str) -> Any:
+    if key in _SECRETS:
+        return text
     try:
         return json.loads(text)
     except ValueError:

@@ -1,0 +1,275 @@
+"""One call of a hook: from the words and the JSON to what serves the event, and out again."""
+
+# Without pathlib, which would take a tenth of a hook's time.
+# ruff: noqa: PTH111, PTH112, PTH118, PTH119, PTH120, PTH122
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ralph.doors.hooks.log import fault, note
+from ralph.doors.hooks.watch import Watch
+
+if TYPE_CHECKING:
+    from ralph.doors.hooks.sessions import Sessions
+
+EVENTS = {
+    "session-start": "SessionStart",
+    "user-prompt-submit": "UserPromptSubmit",
+    "post-tool-use-failure": "PostToolUseFailure",
+    "stop": "Stop",
+    "stop-failure": "StopFailure",
+    "session-end": "SessionEnd",
+    "pre-compact": "PreCompact",
+}
+_BY_CLIENT_NAME = {client: ours for ours, client in EVENTS.items()}
+USAGE = f"""\
+Usage: ralph hook EVENT < JSON
+
+One hook of Claude Code: {", ".join(EVENTS)}.
+Its own names (SessionStart, ...) are understood too. It always ends with 0; what went wrong stands
+in .ralph/cache/hooks.log of the project, or in cache/hooks.log of Ralph's home.
+`ralph hooks install` puts these calls into the client's settings.
+"""
+# Until the settings are known, and they say how long the event may take.
+_FIRST_LIMIT_S = 2.0
+_MOST_INPUT_BYTES = 16 * 1024 * 1024
+# What the client shows a model whole; longer text it only gets a glimpse of.
+MOST_CHARS = 10_000
+
+
+class Call:
+    """What a hook was called with, where its project is, and the clock it works against."""
+
+    def __init__(
+        self, event: str, given: dict[str, Any], root: str, home: str, watch: Watch
+    ) -> None:
+        self.event = event
+        self.given = given
+        self.root = root
+        self.home = home
+        self.watch = watch
+
+    def text(self, name: str) -> str:
+        """A field of the input, or nothing where it is no text."""
+        value = self.given.get(name)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def session(self) -> str:
+        """The client's name for the session; its transcript is called the same."""
+        stem, _ = os.path.splitext(os.path.basename(self.transcript))
+        return self.text("session_id").strip() or stem
+
+    @property
+    def transcript(self) -> str:
+        """The file the client writes the session to."""
+        given = self.text("transcript_path")
+        return "" if "\0" in given else os.path.expanduser(given)
+
+    @property
+    def sessions(self) -> Sessions:
+        """The notes on the sessions under way in this project."""
+        from ralph.doors.hooks.sessions import Sessions
+
+        return Sessions(self.own_folder)
+
+    @property
+    def own_folder(self) -> str:
+        """What hooks keep of this project between two calls.
+
+        In the home of whoever works here: it may hold pieces of his conversations, and the project
+        may be another's, and read-only.
+        """
+        import zlib
+
+        name = "".join(c if c.isalnum() else "-" for c in os.path.basename(self.root))[:60]
+        return os.path.join(
+            self.home, "cache", "hooks", f"{name}-{zlib.crc32(os.fsencode(self.root)):08x}"
+        )
+
+    def note(self, what: str, where: str = "") -> None:
+        """One line in the log."""
+        note(log_folders(self.root, self.home), self.event, what, where)
+
+    def fault(self, error: BaseException, where: str = "") -> None:
+        """One line in the log for something that was raised."""
+        fault(log_folders(self.root, self.home), self.event, error, where)
+
+
+def serve(argv: list[str]) -> int:
+    """Serve one event; whatever goes wrong is a line in the log, and the end is 0."""
+    if "--help" in argv or "-h" in argv:
+        sys.stdout.write(USAGE)
+        return 0
+    if sys.stdin is not None and sys.stdin.isatty():
+        sys.stderr.write(USAGE)
+        return 0
+    project, words = _words(argv)
+    home = home_folder()
+    event, root = " ".join(words[:1]) or "hook", ""
+
+    def late(limit_s: float) -> None:
+        known = root or find_root(_starts(project, {}), home)
+        if known:
+            what = f"ended after {limit_s:g} s, with its work undone"
+            note(log_folders(known, home), event, what, known)
+
+    watch = Watch(_FIRST_LIMIT_S, late)
+    try:
+        data = _stdin()
+        given, trouble = _read(data)
+        root = find_root(_starts(project, given), home)
+        if root:
+            call = Call(_event(event, given) or event, given, root, home, watch)
+            event = call.event
+            if trouble:
+                call.note(trouble, "stdin")
+            elif event not in EVENTS:
+                call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
+            else:
+                _say(call, _served(call))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
+        if root:
+            fault(log_folders(root, home), event, error, root)
+    finally:
+        watch.stop()
+    return 0
+
+
+def _event(word: str, given: dict[str, Any]) -> str:
+    """The event by our name or the client's, or where no word was given by the input's."""
+    if word == "hook":
+        word = str(given.get("hook_event_name"))
+    return _BY_CLIENT_NAME.get(word, word if word in EVENTS else "")
+
+
+def _served(call: Call) -> str:
+    """What the event comes to: the text for the model, or nothing."""
+    inside_loop = bool(os.environ.get("RALPH_FEATURE"))
+    if call.event == "post-tool-use-failure":
+        from ralph.doors.hooks.failing import answer as answer_failure
+
+        return answer_failure(call, inside_loop=inside_loop)
+    if inside_loop:
+        return ""  # the loop prompts and records by itself
+    if call.event == "session-start":
+        from ralph.doors.hooks.starting import answer as answer_start
+
+        return answer_start(call)
+    if call.event == "user-prompt-submit":
+        from ralph.doors.hooks.prompted import answer as answer_prompt
+
+        return answer_prompt(call)
+    from ralph.doors.hooks.ending import keep
+
+    keep(call)
+    return ""
+
+
+def _say(call: Call, text: str) -> None:
+    if not text:
+        return
+    import json
+
+    if len(text) > MOST_CHARS:
+        text = text[: MOST_CHARS - 1] + "\u2026"
+    told = {"hookEventName": EVENTS[call.event], "additionalContext": text}
+    data = json.dumps({"hookSpecificOutput": told}, ensure_ascii=False) + "\n"
+    # A closed stdout's number may belong to another file by now.
+    if sys.stdout is not None:
+        sys.stdout.flush()
+        _write_all(sys.stdout.fileno(), data.encode("utf-8", "replace"))
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _words(argv: list[str]) -> tuple[str, list[str]]:
+    """The project that was given, and the other words."""
+    project, words, at = "", list[str](), 0
+    while at < len(argv):
+        if argv[at] == "--project":
+            project = argv[at + 1] if at + 1 < len(argv) else ""
+            at += 1
+        elif argv[at].startswith("--project="):
+            project = argv[at].partition("=")[2]
+        else:
+            words.append(argv[at])
+        at += 1
+    return project, words
+
+
+def _stdin() -> bytes | None:
+    """Everything on stdin, or None when it is more than any event needs."""
+    if sys.stdin is None:  # closed: its number may belong to another file by now
+        return b""
+    parts, size, fd = list[bytes](), 0, sys.stdin.fileno()
+    while part := os.read(fd, 1 << 16):
+        size += len(part)
+        # Read to its end in any case: a client must not fail because nobody reads.
+        if size <= _MOST_INPUT_BYTES:
+            parts.append(part)
+    return None if size > _MOST_INPUT_BYTES else b"".join(parts)
+
+
+def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
+    """The input, and what is wrong with it."""
+    import json
+
+    if data is None:
+        return {}, f"the input is longer than {_MOST_INPUT_BYTES} bytes"
+    if not data.strip():
+        return {}, "there is no input"
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return {}, f"the input is not JSON ({error})"
+    if not isinstance(given, dict):
+        return {}, f"the input is not a JSON object but {type(given).__name__}"
+    return given, ""
+
+
+def _starts(project: str, given: dict[str, Any]) -> list[Any]:
+    """Where to look for the project: what was named, else the folder of the session.
+
+    That comes before the input's `cwd`, because it stays the same when the agent goes elsewhere.
+    """
+    if project:
+        return [project]
+    return [os.environ.get("CLAUDE_PROJECT_DIR", ""), given.get("cwd") or "."]
+
+
+def find_root(starts: list[Any], home: str) -> str:
+    """The nearest folder upwards of the first of these that is in a project, or "".
+
+    The same answer as `find_project` gives, without what that has to load.
+    """
+    own = os.path.realpath(home)
+    for start in starts:
+        if not isinstance(start, str) or not start or "\0" in start:
+            continue
+        folder = os.path.realpath(os.path.expanduser(start))
+        while True:
+            kept = os.path.join(folder, ".ralph")
+            if os.path.isdir(os.path.join(kept, "db")) and os.path.realpath(kept) != own:
+                return folder
+            above = os.path.dirname(folder)
+            if above == folder:
+                break
+            folder = above
+    return ""
+
+
+def home_folder() -> str:
+    """Where what belongs to no project is kept; the same as `ralph.config` says."""
+    given = os.environ.get("RALPH_HOME")
+    return os.path.expanduser(given) if given else os.path.join(os.path.expanduser("~"), ".ralph")
+
+
+def log_folders(root: str, home: str) -> list[str]:
+    """Where the log may stand, the best place first."""
+    return [os.path.join(root, ".ralph", "cache"), os.path.join(home, "cache")]

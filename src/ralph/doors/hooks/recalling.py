@@ -1,0 +1,121 @@
+"""Asking memory about a prompt: by words first, and by meaning only if words find nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph.agents.environment import agent_environment, own_command
+from ralph.doors.hooks.call import MOST_CHARS
+from ralph.doors.hooks.opening import focus_of, opened, settings_of
+from ralph.kinds.conversation import conversation_id
+from ralph.kinds.iteration import Iteration
+from ralph.memories.runs import CLAUDE_CODE, exchange_of, session_of
+from ralph.memories.solved import later_success
+from ralph.prompt.recalled import recalled_text
+from ralph.recall import Hit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph.config import Settings
+    from ralph.doors.hooks.call import Call
+    from ralph.memories.ralph import Ralph
+
+# A long prompt says what it wants at its beginning or at its end.
+_WHOLE_CHARS = 600
+_PART_CHARS = 400
+_FOR_INDEX = 0.25
+# Reading a longer journal takes more time than knowing how a failure ended is worth here.
+_SHORT_JOURNAL_BYTES = 1_000_000
+
+
+def recalled(call: Call, prompt: str) -> str:
+    """The few things memory has on the prompt, or nothing when nothing is relevant."""
+    settings = settings_of(call)
+    if not settings.hook_inject or not settings.hook_prompt_hits:
+        return ""
+    told = frozenset(call.sessions.read(call.session).told)
+    with opened(call) as ralph:
+        hits = _relevant(call, ralph, prompt, settings)
+        # What was said once in a session the model knows.
+        chosen = [hit for hit in hits if hit.id not in told][: settings.hook_prompt_hits]
+        ended = {hit.id: how for hit in chosen if (how := _how_it_ended(ralph, hit))}
+    text = recalled_text(
+        chosen,
+        ended=ended,
+        command=own_command(agent_environment()),
+        budget_tokens=settings.hook_prompt_tokens,
+        max_chars=MOST_CHARS,
+    )
+    if text:
+        call.sessions.tell(call.session, [hit.id for hit in chosen])
+    return text
+
+
+def _relevant(call: Call, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
+    """What is relevant by words; only if that is nothing, what is by meaning."""
+    questions = _questions(prompt)
+    hits = _found(call, ralph, questions, settings, meaning=False)
+    if not hits and settings.embedder != "none":
+        hits = _found(call, ralph, questions, settings, meaning=True)
+    focus = focus_of(call, ralph)
+    first = focus.feature if focus else None
+
+    def order(hit: Hit) -> tuple[bool, float]:
+        return getattr(hit.record, "feature", None) != first or first is None, -(hit.score or 0.0)
+
+    return sorted(hits, key=order)
+
+
+def _questions(prompt: str) -> list[str]:
+    if len(prompt) <= _WHOLE_CHARS:
+        return [prompt]
+    return [prompt[:_PART_CHARS], prompt[-_PART_CHARS:]]
+
+
+def _found(
+    call: Call, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
+) -> list[Hit]:
+    """Every relevant iteration and exchange of earlier sessions, each event once."""
+    own = conversation_id(CLAUDE_CODE, call.session)
+    wanted = min(settings.hook_prompt_hits * 4, settings.search_max_limit)
+    features = ralph.features()
+    found: dict[str, Hit] = {}
+    for text in questions:
+        question = ralph.place.question(text, limit=wanted, min_score=settings.hook_min_score)
+        budget_s = call.watch.left_s() * _FOR_INDEX
+        hits = [
+            *ralph.place.ask(features, question, meaning=meaning, budget_s=budget_s),
+            *ralph.conversations.search(
+                text,
+                limit=wanted,
+                min_score=settings.hook_min_score,
+                exclude=own,
+                words_only=not meaning,
+                budget_s=budget_s,
+            ),
+        ]
+        for hit in hits:
+            record = hit.record
+            if isinstance(record, Iteration) and session_of(record) == call.session:
+                continue
+            event = (exchange_of(record) if isinstance(record, Iteration) else None) or hit.id
+            before = found.get(event)
+            if before is None or (hit.score or 0.0) > (before.score or 0.0):
+                found[event] = hit
+    return list(found.values())
+
+
+def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
+    """How what failed here was done later, where the journal is short enough to look."""
+    record = hit.record
+    if not isinstance(record, Iteration):
+        return ""
+    journal = ralph.place.journals.journal(record.feature).path
+    if journal.stat().st_size > _SHORT_JOURNAL_BYTES:
+        return ""
+    later = later_success(ralph, record)
+    if later is None:
+        return ""
+    _, success = later
+    return f"iteration {success.iteration_number}: {success.summary or success.task_title}"

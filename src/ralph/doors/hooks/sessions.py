@@ -1,0 +1,246 @@
+"""Notes on the sessions under way, until what happened in them is in the journal.
+
+A note says where the client writes the session's transcript, how far that was captured, whether a
+prompt is being worked on, which errors were met meanwhile and what the model was already told. The
+transcript is the durable source of an exchange, and Stop or SessionEnd capture it. A client that is
+killed calls no hook; its note stays, and a later hook of another session finds that the client is
+gone and captures what the transcript (and the errors noted here) tell.
+
+A note is a file of lines that are only appended: hooks of one session may run side by side.
+"""
+
+# Without pathlib, which would take a tenth of a hook's time.
+# ruff: noqa: PTH108, PTH110, PTH112, PTH116, PTH118, PTH123
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from ralph.doors.hooks import own_files
+
+_MOST_ERRORS = 50
+_MOST_TOLD = 200
+_ANCESTORS = 12
+# Without a process to look at, a transcript nobody wrote to for so long has no client any more.
+_ABANDONED_AFTER_S = 6 * 3600.0
+# Notes that could not be finished for so long are given up.
+_GIVEN_UP_AFTER_S = 30 * 24 * 3600.0
+_MOST_TRIES = 3
+
+
+class Session:
+    """What is noted of one session."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.transcript = ""
+        self.offset = 0
+        self.under_way = False
+        self.told: list[str] = []
+        self.errors: list[dict[str, str]] = []
+        self.clients: list[list[int]] = []
+        self.looks = 0
+        self.tries = 0
+        self.host = ""
+
+    def take(self, line: dict[str, Any]) -> None:
+        """One line of the note; what does not fit is stepped over."""
+        kind, value = line.get("note"), line.get("value")
+        if kind == "transcript" and isinstance(value, str):
+            self.transcript = value
+        elif kind == "begin":  # another process may hold the session now
+            self.clients, self.looks = [], 0
+            self.told = self.told if value is True else []
+        elif kind == "prompt":
+            self.under_way = True
+        elif kind == "kept" and isinstance(value, int):
+            self.offset, self.under_way, self.errors, self.tries = value, False, [], 0
+        elif kind == "told" and isinstance(value, list):
+            self.told += [one for one in value if isinstance(one, str)]
+        elif kind == "error" and isinstance(value, dict):
+            self.under_way = True
+            plain = {str(k): str(v) for k, v in value.items()}
+            self.errors = [*self.errors, plain][-_MOST_ERRORS:]
+        elif kind == "try":
+            self.tries += 1
+        elif kind == "client" and isinstance(value, list):
+            self.host = str(line.get("host", ""))
+            seen = [one for one in value if isinstance(one, list) and len(one) == 2]
+            # Who is above every hook of a session: the client, and what the client runs under.
+            self.clients = [one for one in self.clients if one in seen] if self.looks else seen
+            self.looks += 1
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The note as short as it can be."""
+        lines: list[dict[str, Any]] = [
+            {"note": "transcript", "value": self.transcript},
+            {"note": "kept", "value": self.offset},
+            {"note": "told", "value": self.told[-_MOST_TOLD:]},
+        ]
+        client = {"note": "client", "value": self.clients, "host": self.host}
+        lines += [client] * min(self.looks, 2)
+        lines += [{"note": "prompt"}] if self.under_way else []
+        return lines + [{"note": "error", "value": one} for one in self.errors]
+
+    def abandoned(self) -> bool:
+        """Whether the client that held it is surely gone."""
+        if self.looks > 1 and self.clients and self.host == _host() and os.path.isdir("/proc/self"):
+            pid, started = self.clients[0]
+            return _started(pid) != started
+        try:
+            return time.time() - os.stat(self.transcript).st_mtime > _ABANDONED_AFTER_S
+        except OSError:
+            return True
+
+
+class Sessions:
+    """The notes of one project's sessions."""
+
+    def __init__(self, own_folder: str) -> None:
+        self._own_folder = own_folder
+        self._folder = os.path.join(own_folder, "sessions")
+
+    def begin(self, name: str, transcript: str, *, remembers: bool) -> None:
+        """A session begins or goes on; `remembers` says whether the model has what it was told."""
+        self._append(name, [{"note": "begin", "value": remembers}, *_seen(transcript)])
+
+    def prompted(self, name: str, transcript: str) -> None:
+        """A prompt is being worked on."""
+        self._append(name, [*_seen(transcript), {"note": "prompt"}])
+
+    def met(self, name: str, transcript: str, error: dict[str, str]) -> None:
+        """An error was met: kept here until its exchange is in the journal."""
+        at = {"note": "transcript", "value": transcript}
+        self._append(name, [at, {"note": "error", "value": error}])
+
+    def tell(self, name: str, ids: list[str]) -> None:
+        """The model was told of these."""
+        self._append(name, [{"note": "told", "value": ids}])
+
+    def trying(self, name: str) -> None:
+        """Somebody tries to capture a session that was left behind."""
+        self._append(name, [{"note": "try"}])
+
+    def keep(self, session: Session, offset: int, *, under_way: bool) -> None:
+        """The session is captured up to here."""
+        session.take({"note": "kept", "value": offset})
+        session.under_way = under_way
+        data = b"".join(_line({**line, "session": session.name}) for line in session.lines())
+        self._make_folder()
+        own_files.replace(self._file(session.name), data)
+
+    def end(self, name: str) -> None:
+        """Everything of the session is in the journal."""
+        if os.path.exists(self._file(name)):
+            os.unlink(self._file(name))
+
+    def read(self, name: str) -> Session:
+        """What is noted of a session; a new one where nothing is."""
+        session = Session(name)
+        try:
+            data = own_files.read(self._file(name))
+        except FileNotFoundError:
+            return session
+        for raw in data.splitlines():
+            try:
+                line = json.loads(raw)
+            except (ValueError, RecursionError):
+                continue  # half a line, of a process that was killed
+            if isinstance(line, dict):
+                session.take(line)
+                named = line.get("session")
+                session.name = named if isinstance(named, str) else session.name
+        return session
+
+    def left_behind(self, but: str) -> list[Session]:
+        """Sessions whose client is gone before everything was captured.
+
+        Notes with nothing left to do, and those that can never be finished, go.
+        """
+        found: list[Session] = []
+        try:
+            entries = list(os.scandir(self._folder))
+        except FileNotFoundError:
+            return found
+        for entry in entries:
+            if not entry.name.endswith(".jsonl") or entry.path == self._file(but):
+                continue
+            session = self.read(entry.name.removesuffix(".jsonl"))
+            if not session.abandoned():
+                continue
+            old = time.time() - entry.stat().st_mtime > _GIVEN_UP_AFTER_S
+            if session.under_way and not old and session.tries < _MOST_TRIES:
+                found.append(session)
+            else:
+                os.unlink(entry.path)
+        return found
+
+    def _append(self, name: str, lines: list[dict[str, Any]]) -> None:
+        if not name:
+            return
+        data = b"".join(_line({**line, "session": name}) for line in lines)
+        self._make_folder()
+        own_files.append(self._file(name), data)
+
+    def _make_folder(self) -> None:
+        own_files.folder(self._own_folder)
+        own_files.folder(self._folder)
+
+    def _file(self, name: str) -> str:
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "" for c in name)
+        if plain != name or len(plain) > 100:
+            import zlib
+
+            plain = f"{plain[:60]}-{zlib.crc32(name.encode('utf-8', 'replace')):08x}"
+        return os.path.join(self._folder, f"{plain}.jsonl")
+
+
+def _seen(transcript: str) -> list[dict[str, Any]]:
+    return [
+        {"note": "transcript", "value": transcript},
+        {"note": "client", "value": _ancestors(), "host": _host()},
+    ]
+
+
+def _line(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+
+
+def _ancestors() -> list[list[int]]:
+    """The processes above this one, each with when it began; none where that cannot be seen."""
+    found: list[list[int]] = []
+    if not sys.platform.startswith("linux"):
+        return found
+    pid = os.getppid()
+    while pid > 1 and len(found) < _ANCESTORS:
+        stat = _stat(pid)
+        if stat is None:
+            break
+        above, started, _ = stat
+        found.append([pid, started])
+        pid = above
+    return found
+
+
+def _started(pid: int) -> int | None:
+    """When a process began, None when it is over; a dead one may wait to be collected."""
+    stat = _stat(pid)
+    return None if stat is None or stat[2] in "ZX" else stat[1]
+
+
+def _stat(pid: int) -> tuple[int, int, str] | None:
+    """Whose child a process is, when it began, and its state."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # Its name, in brackets, may hold anything.
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[1]), int(fields[19]), fields[0].decode("ascii", "replace")
+    except (OSError, ValueError, IndexError):
+        return None

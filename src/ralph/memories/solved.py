@@ -1,0 +1,172 @@
+"""Errors that were met before: how often, and how they were solved if they were."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ralph.kinds.conversation import Exchange
+from ralph.kinds.iteration import ErrorSeen, Iteration
+from ralph.memories.ralph import Ralph
+from ralph.memories.runs import exchange_of
+from ralph.recall import Hit
+from ralph.recall.search import Question
+from ralph.record import Located
+from ralph.text.signature import signature
+
+_CANDIDATES = 50
+_ASKED_CHARS = 400
+_TRIED = 2
+_DECISIONS = 2
+# Told again with a little more or less around it, if so much of it is the same.
+_LONG_ENOUGH = 25
+_FOLDED = re.compile(r"<[a-z]+>")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+# What stands in every failure, and tells none from another.
+_EMPTY = frozenset("error failed failure exit code status with command tool bash the and".split())
+
+
+class Solved(msgspec.Struct, frozen=True, kw_only=True):
+    """An error that memory has; `solution` is None while nothing shows that it was solved.
+
+    `where` and `id` name the record that shows the solution, else the newest that has the error.
+    """
+
+    message: str
+    times: int
+    last: str
+    where: str
+    id: str
+    solution: str | None = None
+    decisions: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+
+
+class _Met(msgspec.Struct, frozen=True):
+    hit: Hit
+    error: ErrorSeen
+    at: str
+    number: int
+
+
+def solved(ralph: Ralph, message: str, *, budget_s: float | None = None) -> Solved | None:
+    """What this project's memory knows of an error, by its signature; None if it never met it.
+
+    Words find the candidates, so nothing heavy is loaded. `budget_s` bounds catching up.
+    """
+    wanted = signature(message)
+    if not _tells(wanted):
+        return None
+    met = sorted(_met(ralph, message, wanted, budget_s), key=lambda one: (one.at, one.number))
+    if not met:
+        return None
+    newest = met[-1]
+    known = Solved(
+        message=newest.error.message,
+        times=len({_event(one.hit) for one in met}),
+        last=newest.at,
+        where=_where(newest.hit.record),
+        id=newest.hit.id,
+    )
+    for one in reversed(met):
+        if (found := _solution(ralph, one, known)) is not None:
+            return found
+    tried = dict.fromkeys(_summary(one.hit.record) for one in reversed(met))
+    return msgspec.structs.replace(known, tried=tuple(text for text in tried if text)[:_TRIED])
+
+
+def _solution(ralph: Ralph, one: _Met, known: Solved) -> Solved | None:
+    """How this meeting with the error ended well, if the records show it."""
+    record = one.hit.record
+    if one.error.resolution:
+        return msgspec.structs.replace(
+            known, solution=one.error.resolution, where=_where(record), id=one.hit.id
+        )
+    later = later_success(ralph, record)
+    if later is None:
+        return None
+    located, success = later
+    decisions = [
+        f"{d.description}: {d.rationale}" if d.rationale else d.description
+        for d in success.decisions[:_DECISIONS]
+    ]
+    return msgspec.structs.replace(
+        known,
+        solution=success.summary or decisions.pop(0),
+        decisions=tuple(decisions),
+        where=_where(success),
+        id=located.record.id,
+    )
+
+
+def _tells(wanted: str) -> bool:
+    """Whether the signature says anything by which one failure differs from another."""
+    words = {word for word in _WORD.findall(_FOLDED.sub(" ", wanted)) if word not in _EMPTY}
+    return len(words) >= 2
+
+
+def _met(ralph: Ralph, message: str, wanted: str, budget_s: float | None) -> list[_Met]:
+    asked = message[:_ASKED_CHARS]
+    question = Question(asked, _CANDIDATES, 0.0)
+    hits = [
+        *ralph.place.ask(ralph.features(), question, meaning=False, budget_s=budget_s),
+        *ralph.conversations.search(
+            asked,
+            limit=ralph.config.settings.search_max_limit,
+            min_score=0.0,
+            words_only=True,
+            budget_s=budget_s,
+        ),
+    ]
+    return [
+        _Met(hit, error, *_place(hit.record))
+        for hit in hits
+        for error in hit.record.errors
+        if _same(signature(error.message), wanted)
+    ]
+
+
+def _same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    long_enough = min(len(one), len(other)) > _LONG_ENOUGH
+    return long_enough and (one.startswith(other) or other.startswith(one))
+
+
+def _place(record: Iteration | Exchange) -> tuple[str, int]:
+    """When it was, and its number among those of the same moment."""
+    if isinstance(record, Iteration):
+        return record.timestamp or "", record.iteration_number or 0
+    return record.completed or "", record.number or 0
+
+
+def _event(hit: Hit) -> str:
+    """What happened once is counted once, as an iteration and as an exchange."""
+    record = hit.record
+    return (exchange_of(record) if isinstance(record, Iteration) else None) or hit.id
+
+
+def later_success(ralph: Ralph, record: Iteration | Exchange) -> tuple[Located, Iteration] | None:
+    """The first iteration on the same task that succeeded after this one, which did not."""
+    if not isinstance(record, Iteration) or record.task_id is None or record.outcome == "success":
+        return None
+    for located, one in ralph.feature(record.feature).iterations():
+        if (
+            str(one.task_id) == str(record.task_id)
+            and (one.iteration_number or 0) > (record.iteration_number or 0)
+            and one.outcome == "success"
+            and (one.summary or one.decisions)
+        ):
+            return located, one
+    return None
+
+
+def _where(record: Iteration | Exchange) -> str:
+    if isinstance(record, Iteration):
+        return f"feature {record.feature}, iteration {record.iteration_number}"
+    return "a conversation"
+
+
+def _summary(record: Iteration | Exchange) -> str:
+    return record.summary if isinstance(record, Iteration) else record.assistant

@@ -1,0 +1,122 @@
+"""What a session is told when it begins: short facts, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ralph.kinds.iteration import Iteration, cut
+from ralph.plan.values import Feature, Task
+from ralph.prompt.facts import RepeatedError
+from ralph.prompt.template import render
+from ralph.text.estimate import estimate_tokens
+from ralph.text.marks import mark
+from ralph.text.sanitise import sanitise
+
+_NAME_CHARS = 200
+_PROSE_CHARS = 400
+_STATE_CHARS = 600
+_TOLD_CHARS = 300
+_ERROR_CHARS = 200
+_ERRORS = 2
+# For what stands around the memory, and for what the client may add.
+_SPARE_CHARS = 500
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A heading and the lines under it; without a line there is no heading either."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+def brief_text(
+    *,
+    feature: Feature,
+    chosen: str,
+    current_state: str,
+    tasks: Sequence[Task],
+    outcomes: Sequence[Iteration],
+    learnings: Sequence[str],
+    repeated: Sequence[RepeatedError],
+    command: str,
+    budget_tokens: int,
+    max_chars: int,
+) -> str:
+    """The text for the model; `outcomes` newest first."""
+    parts = [
+        Part("", (_feature(feature, chosen), *_state(current_state))),
+        Part("Tasks under way:", tuple(_task(task) for task in tasks)),
+        Part(
+            "Errors met in more than one iteration:",
+            tuple(f"- in {one.iterations}: {one_line(one.message)}" for one in repeated),
+        ),
+        Part("The last iterations, newest first:", tuple(_outcome(one) for one in outcomes)),
+        Part("Learned from earlier iterations, to be verified:", tuple(learnings)),
+    ]
+    around = render("brief", memory=mark(""), command=command)
+    body = fitted(
+        parts,
+        budget_tokens=budget_tokens - estimate_tokens(around),
+        max_chars=max_chars - len(around) - _SPARE_CHARS,
+    )
+    return render("brief", memory=mark(body), command=command)
+
+
+def fitted(parts: Sequence[Part], *, budget_tokens: int, max_chars: int) -> str:
+    """As many lines as fit, part by part; a part that is cut short makes room for the next."""
+    kept: list[str] = []
+    for part in parts:
+        block: list[str] = []
+        for line in part.lines:
+            text = line if block else f"{part.heading}\n{line}" if part.heading else line
+            tokens, chars = estimate_tokens(text) + 1, len(text) + 2
+            if tokens > budget_tokens or chars > max_chars:
+                break
+            block.append(text)
+            budget_tokens -= tokens
+            max_chars -= chars
+        if block:
+            kept.append("\n".join(block))
+    return "\n\n".join(kept)
+
+
+def one_line(text: str, max_chars: int = _ERROR_CHARS) -> str:
+    """Recalled text on one line, with every attempt to instruct broken (F20)."""
+    return cut(" ".join(sanitise(text).split()), max_chars)
+
+
+def day(timestamp: str | None) -> str:
+    """The date of a moment: it stays true however late the text is read."""
+    return (timestamp or "")[:10]
+
+
+def _feature(feature: Feature, chosen: str) -> str:
+    name = one_line(feature.display_name or feature.name, _NAME_CHARS)
+    told = one_line(feature.description or "", _PROSE_CHARS)
+    return f"Feature {chosen}: {name}" + (f". {told}" if told else "")
+
+
+def _state(current_state: str) -> list[str]:
+    return [f"State: {one_line(current_state, _STATE_CHARS)}"] if current_state else []
+
+
+def _task(task: Task) -> str:
+    title = one_line(task.title, _NAME_CHARS)
+    since = f", since {day(task.updated)}" if task.updated else ""
+    text = f"- task {one_line(str(task.id))} ({task.status}{since}): {title}"
+    if task.comments:
+        text += f". Last comment: {one_line(task.comments[-1].text)}"
+    return text
+
+
+def _outcome(one: Iteration) -> str:
+    when = f"iteration {one.iteration_number}, {day(one.timestamp)}"
+    title = one_line(one.task_title, _NAME_CHARS)
+    text = f"- {when}: {one.outcome}. {title}"
+    if one.summary:
+        text = f"{text.rstrip('. ')}. {one_line(one.summary, _TOLD_CHARS)}"
+    for error in one.errors[:_ERRORS]:
+        text += f" [error: {one_line(error.message)}]"
+    return text
