@@ -191,7 +191,11 @@ def test_ralph_is_called_by_its_name_where_the_name_leads_to_this_one(
     assert ran.err == ""
     ralph.well("hooks", "install", "--agent", "codex")
     codex = tomllib.loads((project / ".codex" / "config.toml").read_text(encoding="utf-8"))
-    assert codex["mcp_servers"]["ralph-memory"] == {"command": "ralph", "args": ["mcp", "--focus"]}
+    assert codex["mcp_servers"]["ralph-memory"] == {
+        "command": "ralph",
+        "args": ["mcp", "--focus"],
+        "default_tools_approval_mode": "approve",
+    }
 
 
 @posix

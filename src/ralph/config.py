@@ -114,6 +114,7 @@ class Setting(msgspec.Struct, frozen=True):
 KEYS: tuple[str, ...] = Settings.__struct_fields__
 _RANGES: dict[str, tuple[float, float]] = {
     "min_score": (0.0, 1.0),
+    "hook_min_score": (0.0, 1.0),
     "search_limit": (1, 20),
     "search_max_limit": (1, 20),
     "embed_timeout_s": (0.1, 3600),

@@ -1,7 +1,5 @@
 """One call of a hook: from the words and the JSON to what serves the event, and out again."""
 
-# Without pathlib, which would take a tenth of a hook's time.
-# ruff: noqa: PTH111, PTH112, PTH118, PTH119, PTH120, PTH122
 from __future__ import annotations
 
 import os

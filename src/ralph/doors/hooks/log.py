@@ -1,7 +1,5 @@
 """One line for everything that went wrong in a hook, in a file that does not grow for ever."""
 
-# Without pathlib, which would take a tenth of a hook's time.
-# ruff: noqa: PTH103, PTH105, PTH118
 from __future__ import annotations
 
 import os

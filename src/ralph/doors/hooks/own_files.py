@@ -3,8 +3,6 @@
 Not `ralph.disk`, which flushes to the disk itself: these may be lost, and a hook must be quick.
 """
 
-# Without pathlib, which would take a tenth of a hook's time.
-# ruff: noqa: PTH102, PTH103, PTH105, PTH112, PTH120
 from __future__ import annotations
 
 import os

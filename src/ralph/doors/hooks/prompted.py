@@ -1,7 +1,5 @@
 """UserPromptSubmit: whether a prompt says anything that memory could be asked for."""
 
-# Without pathlib, which would take a tenth of a hook's time.
-# ruff: noqa: PTH118, PTH208
 from __future__ import annotations
 
 import os

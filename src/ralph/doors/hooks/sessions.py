@@ -9,8 +9,6 @@ gone and captures what the transcript (and the errors noted here) tell.
 A note is a file of lines that are only appended: hooks of one session may run side by side.
 """
 
-# Without pathlib, which would take a tenth of a hook's time.
-# ruff: noqa: PTH108, PTH110, PTH112, PTH116, PTH118, PTH123
 from __future__ import annotations
 
 import json
