@@ -45,10 +45,24 @@ class ToyEmbedder:
         return self._identity
 
     @property
+    def title(self) -> str:
+        return "toy"
+
+    @property
     def dims(self) -> int:
         return self._dims
 
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+    @property
+    def batch(self) -> int:
+        return 512
+
+    def pieces(self, text: str) -> Sequence[str]:
+        return (text,)
+
+    def check(self) -> None:
+        self._check()
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
         self._check()
         if self.break_after_batches is not None and self.batches >= self.break_after_batches:
             raise KeyboardInterrupt  # as a person would, in the middle

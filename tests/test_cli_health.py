@@ -362,6 +362,7 @@ def test_doctor_finds_a_fresh_project_in_order(ralph: Line) -> None:
             "journal",
             "cache",
             "index",
+            "hooks",
         ],
         "ok",
     )

@@ -319,11 +319,11 @@ def test_an_index_deleted_while_it_is_built_is_built_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Deleting(ToyEmbedder):
-        def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
             if self.batches == 2:
                 for file in index_files(project) if also_side_files else [index_file(project)]:
                     file.unlink()
-            return super().embed_passages(texts)
+            return super().embed_passages(texts, budget_s=budget_s)
 
     monkeypatch.setattr(sync_module, "_BATCH", 50)
     with open_toy(project, Deleting()) as memory:

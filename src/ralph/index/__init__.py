@@ -42,16 +42,34 @@ class Embedder(Protocol):
         ...
 
     @property
-    def dims(self) -> int:
-        """How long a vector is."""
+    def title(self) -> str:
+        """What people call it."""
         ...
 
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """One row a text. Raises EmbedderOff."""
+    @property
+    def dims(self) -> int:
+        """How long a vector is; 0 while nobody could ask."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """How many texts are worth handing over at once."""
+        ...
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """The text cut into overlapping parts that the model reads to their end; at least one."""
+        ...
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
+        """One row a text, within the budget where somebody else does the work. EmbedderOff."""
         ...
 
     def embed_query(self, text: str) -> Vectors:
-        """One vector. Raises EmbedderOff."""
+        """One vector, soon. Raises EmbedderOff."""
+        ...
+
+    def check(self) -> None:
+        """Try it now, whatever was found before; EmbedderOff says what to do."""
         ...
 
 

@@ -10,9 +10,14 @@ if TYPE_CHECKING:
 
     from ralph.index import Vectors
 
+_FLOAT_BYTES = 4
+
 
 class Matrix:
-    """Rows of unit vectors; grows by appending, and is thrown away when rows were removed."""
+    """Rows of unit vectors; grows by appending, and is thrown away when rows were removed.
+
+    A passage that was cut into pieces has a row for each, one after another.
+    """
 
     def __init__(self, dims: int) -> None:
         import numpy as np
@@ -22,6 +27,7 @@ class Matrix:
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._vectors: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._data: Vectors = np.empty((0, dims), dtype=np.float32)
+        self._pieces = False  # whether any passage has several rows
         self.generation = -1
         self.removals = -1
 
@@ -48,13 +54,19 @@ class Matrix:
         """Add vector rows above the last one: whose they are, and their numbers."""
         import numpy as np
 
-        end = self._count + len(passages)
+        width = self._dims * _FLOAT_BYTES
+        if any(not blob or len(blob) % width for blob in blobs):
+            raise ValueError("a blob that holds no whole vectors")
+        counts = [len(blob) // width for blob in blobs]
+        total = sum(counts)
+        end = self._count + total
         if end > len(self._rows):
             self.reserve(max(end, 2 * self._count))  # doubling keeps the cost of growing flat
         new = np.frombuffer(b"".join(blobs), dtype=np.float32)
-        self._data[self._count : end] = new.reshape(len(passages), self._dims)
-        self._rows[self._count : end] = passages
-        self._vectors[self._count : end] = vectors
+        self._data[self._count : end] = new.reshape(total, self._dims)
+        self._rows[self._count : end] = np.repeat(passages, counts)
+        self._vectors[self._count : end] = np.repeat(vectors, counts)
+        self._pieces = self._pieces or total > len(blobs)
         self._count = end
 
     def nearest(
@@ -75,6 +87,11 @@ class Matrix:
         rows = self._rows[:held]
         # Not `@`: BLAS threads cost more than they give here when the machine is busy.
         cosines = np.einsum("ij,j->i", self._data[:held], query)
+        if self._pieces:
+            # A passage is as near as its nearest piece.
+            firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+            rows, cosines = rows[firsts], np.maximum.reduceat(cosines, firsts)
+            held = len(rows)
         near = _largest(cosines, count) if count < held else np.arange(held)
         if also:
             # A mask, because np.isin and np.union1d load numpy.ma, which takes 25 ms.

@@ -6,16 +6,15 @@ No server, no key, no download: the table and its tokeniser are read as files fr
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.errors import EmbedderOff
+from ralph.index.pinned import check_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,11 +53,27 @@ class StaticEmbedder:
         return f"static:l2_supercat_256:{TABLE_SHA256[:12]}:lead{_LEAD_TOKENS}"
 
     @property
+    def title(self) -> str:
+        return "static"
+
+    @property
     def dims(self) -> int:
         return _DIMS
 
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """One row a text."""
+    @property
+    def batch(self) -> int:
+        return _BATCH
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """The text itself: a mean has no longest text."""
+        return (text,)
+
+    def check(self) -> None:
+        """Load the table and make a vector."""
+        self.embed_query("ready?")
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
+        """One row a text, so fast that no budget matters."""
         import numpy as np
 
         vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
@@ -86,8 +101,8 @@ class StaticEmbedder:
             package = self._package or _find_package()
             table_file, tokeniser_file = package / _TABLE, package / _TOKENISER
             try:
-                self._check(table_file, (TABLE_SHA256,))
-                self._check(tokeniser_file, TOKENISER_SHA256)
+                self._check(table_file, TABLE_SHA256)
+                self._check(tokeniser_file, *TOKENISER_SHA256)
                 self._loaded = _open_tokeniser(tokeniser_file), _open_table(table_file)
             except OSError as error:
                 raise EmbedderOff(
@@ -97,32 +112,8 @@ class StaticEmbedder:
                 ) from error
         return self._loaded
 
-    def _check(self, file: Path, expected: tuple[str, ...]) -> None:
-        """Hash the file once for each installed copy; a stamp remembers that it was right."""
-        stat = file.stat()
-        seen = os.fsencode(f"{file}\n{stat.st_size}\n{stat.st_mtime_ns}\n{expected[0]}\n")
-        stamp = self._stamp_folder / f"{file.name}.checked" if self._stamp_folder else None
-        if stamp and _content(stamp) == seen:
-            return
-        if hashlib.sha256(file.read_bytes()).hexdigest() not in expected:
-            raise EmbedderOff(
-                "this is not the file Ralph's vectors are made with (its SHA-256 differs)",
-                where=str(file),
-                todo=_REINSTALL,
-            )
-        if stamp:
-            try:
-                stamp.parent.mkdir(parents=True, exist_ok=True)
-                stamp.write_bytes(seen)
-            except OSError:
-                return  # nowhere to write: it is checked again next time
-
-
-def _content(stamp: Path) -> bytes | None:
-    try:
-        return stamp.read_bytes()
-    except OSError:
-        return None
+    def _check(self, file: Path, *expected: str) -> None:
+        check_file(file, expected, stamps=self._stamp_folder, todo=_REINSTALL)
 
 
 def _find_package() -> Path:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ralph.index import Vectors
 
 _BATCH = 512
+_PORTIONS = 8
+_TRIES = 3
 
 # Told how many records the index has by now, while a sync goes on.
 Progress = Callable[[int], None]
@@ -92,9 +95,18 @@ def sync(
     """
     try:
         with disk.locked(lock, timeout_s=lock_timeout_s):
-            return _Run(store, target, budget_s, progress).go(afresh=afresh)
+            for _ in range(_TRIES):
+                try:
+                    return _Run(store, target, budget_s, progress).go(afresh=afresh)
+                except _OtherModel:
+                    continue
     except disk.Busy:
         return Synced(complete=is_current(store, target))
+    raise IndexOff("the embedder is another one again and again", where=str(store.path))
+
+
+class _OtherModel(Exception):
+    """The embedder turned out to be another one than the collection is built with."""
 
 
 class _Run:
@@ -107,6 +119,7 @@ class _Run:
     ) -> None:
         self._store = store
         self._target = target
+        self._manifest = target.manifest()
         self._deadline = None if budget_s is None else time.monotonic() + budget_s
         self._progress = progress or (lambda done: None)
         self._reusable: dict[bytes, bytes] = {}
@@ -137,8 +150,7 @@ class _Run:
         self, live: Collection | None, building: Collection | None, *, afresh: bool
     ) -> Collection:
         """The generation to work on: the live one if it fits, else one built beside it."""
-        target, store = self._target, self._store
-        manifest = target.manifest()
+        target, store, manifest = self._target, self._store, self._manifest
         if building and building.manifest == manifest and not afresh:
             return self._with_old_vectors(building, live)
         if live and live.manifest == manifest and not afresh:
@@ -158,7 +170,7 @@ class _Run:
     def _follow(self, collection: Collection) -> bool:
         position = collection.position
         while True:
-            batch = self._target.journal.read(position, limit=_BATCH)
+            batch = self._target.journal.read(position, limit=self._limit())
             self._index(collection, batch)
             position = batch.position
             if batch.done:
@@ -217,33 +229,68 @@ class _Run:
         return [msgspec.structs.replace(passage, embed="") for passage in passages]
 
     def _embed(self, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, bytes]:
+        """Vectors by hash, for as many as there is time; the other passages wait for theirs."""
         embedder = self._target.embedder
-        if not wanted or embedder is None or self._embedder_off is not None:
-            return {}
-        texts = dict(wanted)
+        made: dict[bytes, bytes] = {}
+        if embedder is None or self._embedder_off is not None:
+            return made
         try:
-            vectors = embedder.embed_passages(list(texts.values()))
-            _check_shape(vectors, len(texts), embedder)
+            for some in _portions(dict(wanted), embedder):
+                if made and self._late():
+                    break
+                made |= self._vectors(embedder, some)
         except EmbedderOff as error:
-            # Words go on without it; the passages wait for their vectors.
-            self._embedder_off = str(error)
-            return {}
-        return {h: vector.tobytes() for h, vector in zip(texts, vectors, strict=True)}
+            self._embedder_off = str(error)  # words go on without it
+        return made
+
+    def _vectors(self, embedder: Embedder, some: dict[bytes, Sequence[str]]) -> dict[bytes, bytes]:
+        texts = [piece for pieces in some.values() for piece in pieces]
+        left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        vectors = embedder.embed_passages(texts, budget_s=left_s)
+        if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
+            raise _OtherModel  # its server has told us only now which one it is
+        _check_shape(vectors, len(texts), embedder)
+        ends = list(itertools.accumulate(len(pieces) for pieces in some.values()))
+        starts = [0, *ends]
+        return {
+            h: vectors[start:end].tobytes()
+            for h, start, end in zip(some, starts, ends, strict=False)
+        }
 
     def _embed_waiting(self) -> bool:
         """Catch up on passages that were indexed while the embedder was off."""
         live, _ = self._store.generations(self._target.name)
         while live and self._embedder_off is None and not self._late():
             with self._store.reading() as view:
-                waiting = view.waiting(live, _BATCH)
+                waiting = view.waiting(live, self._limit())
             if not waiting:
                 return True
             made = self._embed([(str(row).encode(), text) for row, text in waiting])
             self._store.fill(live, [(int(row), vector) for row, vector in made.items()])
         return False
 
+    def _limit(self) -> int:
+        """How many records at once: what a slow embedder has done is kept more often."""
+        embedder = self._target.embedder
+        return _BATCH if embedder is None else min(_BATCH, _PORTIONS * embedder.batch)
+
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
+
+
+def _portions(texts: dict[bytes, str], embedder: Embedder) -> Iterator[dict[bytes, Sequence[str]]]:
+    """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
+    some: dict[bytes, Sequence[str]] = {}
+    count = 0
+    for text_hash, text in texts.items():
+        pieces = embedder.pieces(text)
+        if some and count + len(pieces) > embedder.batch:
+            yield some
+            some, count = {}, 0
+        some[text_hash] = pieces
+        count += len(pieces)
+    if some:
+        yield some
 
 
 def _named(embedder: Embedder) -> tuple[str, int]:

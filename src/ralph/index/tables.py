@@ -65,7 +65,10 @@ class Collection(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A record to be indexed: its passages, their hashes, and the vectors there are already."""
+    """A record to be indexed: its passages, their hashes, and the vectors there are already.
+
+    A passage's vectors are one blob: one vector, or one for each piece it was cut into.
+    """
 
     record: Record
     passages: Sequence[Passage]

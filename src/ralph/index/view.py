@@ -123,16 +123,17 @@ class View:
         count: int = self._connection.execute(select).fetchone()[0]
         return count
 
-    def tokens(self, collection: Collection, rows: Iterable[int]) -> dict[int, frozenset[str]]:
-        """The tokens that stand in each of these passages."""
+    def fields(
+        self, collection: Collection, rows: Iterable[int]
+    ) -> dict[int, tuple[str, str, str]]:
+        """The tokens of title, text and places of each of these passages, separated by blanks."""
         select = f"SELECT title, text, places FROM words_{collection.id} WHERE rowid = ?"
-        found: dict[int, frozenset[str]] = {}
+        found: dict[int, tuple[str, str, str]] = {}
         for row in rows:
             held = self._connection.execute(select, (row,)).fetchone()
             if held is None:
                 raise Corrupt(f"passage {row} has no words")
-            title, text, places = held
-            found[row] = frozenset(f"{title} {text} {places}".split())
+            found[row] = held
         return found
 
     def records(self, collection: Collection, rows: Iterable[int]) -> dict[int, tuple[int, Record]]:
@@ -197,7 +198,7 @@ class View:
         return values[0], values[1], values[2]
 
     def vectors_by_hash(self, collection: Collection) -> dict[bytes, bytes]:
-        """Every vector under the hash of the text it was made from, to be used again (F16)."""
+        """The vectors under the hash of the text they were made from, to be used again (F16)."""
         n = collection.id
         select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
         return dict(self._connection.execute(select).fetchall())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ralph.config import Settings
 from ralph.errors import BadInput, EmbedderOff, IndexOff, MemoryOff
 from ralph.index import Embedder
+from ralph.index.choose import choose
 from ralph.index.embedded import Index
-from ralph.index.static import StaticEmbedder
 from ralph.index.sync import Progress, Target, is_current_in
 from ralph.journal.folder import JournalFolder
 from ralph.recall import Answer, Found, Hit
@@ -215,11 +215,7 @@ def _shown(found: Sequence[Found], by_stream: dict[str, Stream], last: dict[str,
 
 def make_embedder(settings: Settings, home: Path) -> Embedder | None:
     """The embedder that the settings name; it loads its model at first use."""
-    makers: dict[str, Callable[[], Embedder | None]] = {
-        "static": lambda: StaticEmbedder(stamp_folder=home / "cache"),
-        "none": lambda: None,
-    }
-    return makers[settings.embedder]()
+    return choose(settings, home / "cache")
 
 
 def short_hash(text: str) -> str:

@@ -22,6 +22,9 @@ class Health(msgspec.Struct, frozen=True):
     todo: str | None = None
 
 
+_NONE = Health(False, "the setting embedder is none", "Run: ralph config embedder static")
+
+
 class FeatureCount(msgspec.Struct, frozen=True):
     """How much of a feature's journal the index has."""
 
@@ -76,19 +79,29 @@ def _line(index: Health, embedder: Health) -> str:
 
 
 def _then(health: Health) -> str:
-    return f"; {health.todo}" if health.todo else ""
+    if not health.todo:
+        return ""
+    todo = health.todo.rstrip(".")
+    if health is not _NONE and todo.startswith("Run:"):
+        return f". {todo}"  # as Ollama's users know it: nomic-embed-text not found. Run: ...
+    return f"; {todo}" if todo.startswith("Run:") else f"; {todo[0].lower()}{todo[1:]}"
 
 
 def _embedder(ralph: Ralph) -> Health:
     embedder = ralph.place.embedder
     if embedder is None:
-        return Health(False, "the setting embedder is none", "Run: ralph config embedder static")
+        return _NONE
     try:
-        embedder.embed_query("ready?")
+        embedder.check()
     except EmbedderOff as error:
-        return Health(False, error.what, error.todo)
-    kind = embedder.identity.partition(":")[0]
-    return Health(True, f"{kind} {embedder.dims}d")
+        return Health(False, _told(error), error.todo)
+    return Health(True, f"{embedder.title} {embedder.dims}d")
+
+
+def _told(error: EmbedderOff) -> str:
+    """What is wrong; of a server also which one, for that is what a person must look after."""
+    at_server = error.where is not None and "://" in error.where
+    return f"{error.what} at {error.where}" if at_server else error.what
 
 
 def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
