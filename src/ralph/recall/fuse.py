@@ -13,6 +13,8 @@ import msgspec
 # a long one is a mean of many things, and its words tell more.
 _SHARE_OF_SHORT, _SHARE_OF_LONG = 0.58, 0.40
 _SHORT_WORDS, _LONG_WORDS = 80, 180
+# Where one passage holds all the words of a question (a name, an error message), it is the one.
+_OF_WORDS_FOUND = 0.7
 MEANING_SHARE = 0.45
 
 
@@ -25,10 +27,12 @@ class Fused(msgspec.Struct, frozen=True):
     mixed: float
 
 
-def meaning_share(average_words: float) -> float:
-    """How much meaning counts among passages of this length."""
+def meaning_share(average_words: float, coverage: float) -> float:
+    """How much meaning counts among passages of this length, when one of them holds so large a
+    share of what was asked."""
     longness = (average_words - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)
-    return _SHARE_OF_SHORT + (_SHARE_OF_LONG - _SHARE_OF_SHORT) * min(1.0, max(0.0, longness))
+    share = _SHARE_OF_SHORT + (_SHARE_OF_LONG - _SHARE_OF_SHORT) * min(1.0, max(0.0, longness))
+    return share * (1.0 - _OF_WORDS_FOUND * coverage**4)
 
 
 def fuse(

@@ -91,7 +91,7 @@ def search(
     fused = fuse(
         words,
         meaning if vector is not None else None,
-        weight=meaning_share(facts.average_words()),
+        weight=meaning_share(facts.average_words(), facts.coverage),
     )
     order = _settled(view, candidates, fused, question.limit * _SPARE)
     ranks = _ranks(words), _ranks(meaning)
@@ -171,6 +171,7 @@ class _Facts:
         self._asked = asked
         self._of: dict[int, tuple[dict[str, int], int]] = {}
         self._fields: dict[tuple[int, int], Fields] = {}
+        self.coverage = 0.0
 
     def by_words(self, collection: Collection) -> dict[int, float]:
         """The passages of this collection that fit best by their words, and how well."""
@@ -179,7 +180,9 @@ class _Facts:
         rows = self._view.words(collection, ranked, _CANDIDATES)
         fields = self._view.fields(collection, rows)
         self._fields.update(((collection.id, row), held) for row, held in fields.items())
-        return weigh_words(self._asked, fields, frequencies=frequencies, count=count)
+        weighed = weigh_words(self._asked, fields, frequencies=frequencies, count=count)
+        self.coverage = max(self.coverage, weighed.coverage)
+        return weighed.weights
 
     def average_words(self) -> float:
         """How long the passages are that the words found."""
