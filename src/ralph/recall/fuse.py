@@ -9,13 +9,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-# The share of meaning. A short passage is about one thing and its vector says which; the vector of
-# a long one is a mean of many things, and its words tell more.
-_SHARE_OF_SHORT, _SHARE_OF_LONG = 0.58, 0.40
+# The share of meaning. The vector of a long text is a mean of many things with a table of words,
+# and its words tell more; models that read a text in pieces have no such trouble.
 _SHORT_WORDS, _LONG_WORDS = 80, 180
+_SHARES = {"static:": (0.58, 0.40), "": (0.60, 0.60)}
 # Where one passage holds all the words of a question (a name, an error message), it is the one.
 _OF_WORDS_FOUND = 0.7
-MEANING_SHARE = 0.45
 
 
 class Fused(msgspec.Struct, frozen=True):
@@ -27,11 +26,12 @@ class Fused(msgspec.Struct, frozen=True):
     mixed: float
 
 
-def meaning_share(average_words: float, coverage: float) -> float:
-    """How much meaning counts among passages of this length, when one of them holds so large a
-    share of what was asked."""
+def meaning_share(average_words: float, coverage: float, embedder: str) -> float:
+    """How much the meaning this embedder sees counts, among passages of this length, when one of
+    them holds so large a share of what was asked."""
+    short, long = _SHARES[max((p for p in _SHARES if embedder.startswith(p)), key=len)]
     longness = (average_words - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)
-    share = _SHARE_OF_SHORT + (_SHARE_OF_LONG - _SHARE_OF_SHORT) * min(1.0, max(0.0, longness))
+    share = short + (long - short) * min(1.0, max(0.0, longness))
     return share * (1.0 - _OF_WORDS_FOUND * coverage**4)
 
 
@@ -39,7 +39,7 @@ def fuse(
     words: Mapping[int, float],
     meaning: Mapping[int, float] | None = None,
     *,
-    weight: float = MEANING_SHARE,
+    weight: float = 0.5,
     limit: int | None = None,
 ) -> list[Fused]:
     """Rows in order, best first; equal ones by row.

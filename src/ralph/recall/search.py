@@ -91,7 +91,7 @@ def search(
     fused = fuse(
         words,
         meaning if vector is not None else None,
-        weight=meaning_share(facts.average_words(), facts.coverage),
+        weight=meaning_share(facts.average_words(), facts.coverage, embedder),
     )
     order = _settled(view, candidates, fused, question.limit * _SPARE)
     ranks = _ranks(words), _ranks(meaning)
