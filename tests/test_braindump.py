@@ -279,6 +279,31 @@ def test_direct_edits_of_the_plan_are_undone_and_told(
     assert "1 feature added" in ran.out
 
 
+def test_a_change_that_no_call_of_the_agent_explains_stays_and_is_told(
+    ralph: Line, root: Path, tmp_path: Path
+) -> None:
+    before = files(root)["tasks.yaml"]
+    (tmp_path / "sly.sh").write_text("echo 'tasks: []' > .ralph/db/tasks.yaml\n")
+    sly = agent(tmp_path, {"bash": "sh ../sly.sh"})
+    ran = ralph("plan", "braindump", "../wish.md", "--yes", "--agent", sly)
+    assert ran.code == 1
+    told = "tasks.yaml: changed meanwhile, nobody knows by whom; as it was: "
+    assert told in ran.complaint
+    assert "Nothing was changed" not in ran.complaint
+    kept = ran.complaint.partition(told)[2].partition(".yaml")[0] + ".yaml"
+    assert (root / kept).read_bytes() == before
+
+
+def test_direct_edits_are_told_of_an_agent_that_ran_out_of_time_too(
+    ralph: Line, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ralph.agents.process.time", Late(tmp_path / "begun"))
+    spoil = {"bash": "rm .ralph/db/features.yaml; touch ../begun"}
+    steps: list[dict[str, Any]] = [spoil, {"sleep": 600}]
+    said = refused(ralph, root, agent(tmp_path, *steps), "--timeout", "1800")
+    assert "features.yaml: the agent edited the plan itself, which was undone" in said
+
+
 def test_what_somebody_else_writes_meanwhile_is_not_undone(
     ralph: Line, root: Path, tmp_path: Path
 ) -> None:
@@ -293,6 +318,7 @@ def test_what_somebody_else_writes_meanwhile_is_not_undone(
     ).json
     assert told["accepted"] is True
     assert told["renumbered"] == {"4": 5}
+    assert told["repaired"] == ["meanwhile, through Ralph: task created for auth"]
     assert titles(root)["4"] == "Urgent"
     assert titles(root)["5"] == "Render the PDF"
 

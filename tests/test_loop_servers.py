@@ -52,6 +52,7 @@ def test_one_server_has_memory_and_plan_and_knows_where_it_is(
     loop: Loop, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RALPH_SEARCH_LIMIT", "7")
+    monkeypatch.setenv("RALPH_OPENAI_API_KEY", "k-1")
     call = claude_was_called(loop, monkeypatch)
     assert call["config"] == {
         "mcpServers": {
@@ -63,6 +64,7 @@ def test_one_server_has_memory_and_plan_and_knows_where_it_is(
                     "RALPH_HOME": str(home),
                     "RALPH_PROJECT": str(loop.root),
                     "RALPH_SEARCH_LIMIT": "7",
+                    "RALPH_OPENAI_API_KEY": "k-1",
                     "RALPH_REVIEW_EVERY": "0",
                     "RALPH_AGENT_GRACE_S": "0.5",
                 },

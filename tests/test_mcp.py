@@ -154,12 +154,18 @@ def test_how_an_error_was_solved_is_told_with_it(root: Path) -> None:
 
 def test_one_record_is_given_whole_by_the_beginning_of_its_id(root: Path) -> None:
     long = " ".join(f"step{n}" for n in range(250))
-    [record] = remember(root, "auth", {"summary": long, "errors": DEEP, "model": "m-1"})
+    decision = {"description": "d " * 200 + "chosen", "rationale": "r " * 200 + "reason"}
+    told = {"summary": long, "errors": DEEP, "decisions": [decision] * 3, "model": "m-1"}
+    record = remember(root, "auth", *({**told, "session_id": str(n)} for n in range(9)))[0]
     with served(root, "--feature", "auth") as server:
-        assert "step249" not in server.told("get_recent_iterations")
+        recent = server.told("get_recent_iterations")
+        assert record[:8] in recent
+        assert "step249" not in recent
         whole = server.told("get_memory", id=record[:6].upper())
         assert record in whole
         assert "step249" in whole
+        assert "chosen (because" in whole
+        assert "reason)" in whole
         assert "[...]" not in whole
         assert "model m-1" in whole
 
@@ -214,7 +220,8 @@ def test_an_empty_memory_says_so(root: Path) -> None:
     with served(root, "--feature", "nobody described this") as server:
         assert "no iterations before this" in server.told("get_recent_iterations")
         assert "No file is remembered" in server.told("get_feature_files")
-        assert "No failed attempt is remembered" in server.told("get_failed_attempts")
+        for task in ({}, {"task_id": ""}):
+            assert "No failed attempt is remembered" in server.told("get_failed_attempts", **task)
         assert "Nothing of the feature" in server.told("search_feature_memory", query="cookies")
 
 
@@ -257,6 +264,29 @@ def test_two_hundred_long_iterations_stay_within_the_budget(root: Path) -> None:
         whole = server.told("get_memory", id=ids[7])
         assert estimate_tokens(whole) <= server.desk.settings.mcp_record_tokens
         assert f"src/{marker(7)}/19.py" in whole
+
+
+def test_the_first_ones_are_told_at_length_and_the_others_in_short(root: Path) -> None:
+    steps = " ".join(f"step{n}" for n in range(120))
+    failed = {"outcome": "failure", "summary": steps, "errors": DEEP}
+    remember(root, "auth", *({**failed, "session_id": str(n)} for n in range(20)))
+    with served(root, "--feature", "auth") as server:
+        text = server.told("get_failed_attempts")
+        *first, last = text.split("\n\n")
+        assert all("step40 " in one for one in first[:3])
+        assert "step40 " not in last
+        # Short or not, a failed attempt says what it failed with.
+        assert all("error (test): E deep" in one for one in [*first, last])
+        [alone] = [server.told("get_recent_iterations", count=1)]
+        assert "step119" in alone
+        assert "in short" not in alone
+
+
+def test_a_long_argument_is_not_repeated_whole(server: Served) -> None:
+    for name, argument in (("get_memory", "id"), ("update_task", "status")):
+        said = server.refused(name, **{argument: "x" * 50_000})
+        assert len(said) < 600
+        assert said.endswith(("get_recent_iterations.", "skipped."))
 
 
 def test_a_hint_to_stop_asking_comes_after_ten_questions_and_is_soft(server: Served) -> None:

@@ -224,6 +224,25 @@ def test_wrong_words_are_one_line_and_exit_2(root: Path, words: list[str], said:
     assert said in line
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there a process always has them")
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_without_anything_to_speak_on_it_says_so_and_ends(root: Path, closed: str) -> None:
+    command = f'exec "$0" -m ralph mcp --feature auth {closed}'
+    ran = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        "ralph: mcp: there is no stdin or no stdout to speak on\n",
+    )
+
+
 def test_help_tells_the_modes(root: Path) -> None:
     ran = process(["mcp", "--help"], cwd=root)
     assert ran.returncode == 0

@@ -83,6 +83,8 @@ def test_another_features_task_is_refused_and_untouched(server: Served, root: Pa
         said = server.refused("update_task", task_id=task, status="done", comment="x")
         assert "task 3 does not belong to the feature 'auth'" in said
         assert "does not belong" in server.refused("append_learning", text="abc", task_id=task)
+    # Nor is it named where the feature's own are.
+    assert server.refused("update_task", task_id=99, status="done").endswith("There are: 1, 2.")
     assert Plan(root).raw("tasks") == before
 
 
@@ -257,7 +259,7 @@ def test_the_focus_is_followed_from_call_to_call(knowledge: Path, ids: dict[str,
 
         set_focus(project, Focus("search"))
         assert "sorted twice" in server.told("search_feature_memory", query="xylophone index")
-        assert "which task?" in server.refused("update_task", status="done")
+        assert "not said which task" in server.refused("update_task", status="done")
 
         clear_focus(project)
         assert "no feature is in focus" in server.refused("append_learning", text="abc def")

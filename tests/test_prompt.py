@@ -328,10 +328,16 @@ def test_f20_so_are_attempts_and_repeated_errors() -> None:
     text = prompt(
         attempts=(Iteration(iteration_number=1, summary=evil, errors=(ErrorSeen(evil),)),),
         repeated=(RepeatedError(evil, 2),),
+        task=Task(id=1, feature="auth", title="T", comments=(Comment(evil, author=evil),)),
     )
     assert "previous instructions" not in text
     assert "<system>" not in text
     assert text.count(OPEN) == text.count(CLOSE) == 3
+
+
+def test_an_attempt_says_when_it_was() -> None:
+    one = Iteration(iteration_number=4, outcome="timeout", timestamp="2026-02-09T09:00:00Z")
+    assert "Iteration 4, 2026-02-09: timeout.\n" in prompt(attempts=(one,))
 
 
 def test_everything_from_memory_is_marked_and_nothing_else() -> None:

@@ -38,6 +38,7 @@ tasks:
 """
 SEARCH = "mcp__feature-memory__search_feature_memory"
 UPDATE = "mcp__feature-memory__update_task"
+PLAN = "mcp__plan__"
 MAKE = Call("Bash", {"command": "make export"})
 NOTHING = Run(steps=(Step(text="There was nothing to do."),))
 
@@ -122,6 +123,42 @@ def test_three_iterations_fail_then_search_memory_then_read_the_learning(
     assert learning not in model.asked(1)[0].shown
     assert learning in model.asked(2)[0].shown
     assert "Observations from previous iterations" in model.asked(2)[0].shown
+
+
+def test_it_plans_with_the_planning_tools_and_the_plan_changes_when_that_is_accepted(
+    world: World, root: Path
+) -> None:
+    feature = {"name": "letters", "description": "Readers get a letter a week. " * 5}
+    task = {"feature": "letters", "title": "Send it", "priority": "2", "blocked_by": [1]}
+    spoil = {"command": "echo 'tasks: []' > .ralph/db/tasks.yaml"}
+    planned = Run(
+        steps=(
+            Step(text="What is there?", calls=(Call(f"{PLAN}get_plan"),)),
+            Step(calls=(Call(f"{PLAN}create_feature", feature), Call(f"{PLAN}create_task", task))),
+            Step(calls=(Call("Bash", spoil),)),
+            Step(text="One feature and one task; the day of the week is open."),
+        )
+    )
+    (root / "wish.md").write_text("Readers want a letter.\n", encoding="utf-8")
+    before = Plan(root).raw("tasks")
+    with ScriptedModel(planned) as model:
+        world.talk_to(model.url)
+        words = ("plan", "braindump", "wish.md", "--agent", "claude")
+        shown = world.run(ralph(*words), cwd=root).stdout
+    assert Plan(root).raw("tasks") == before
+    assert "tasks.yaml: the agent edited the plan itself, which was undone" in shown
+    assert "+  title: Send it" in shown
+    assert "The agent: One feature and one task; the day of the week is open." in shown
+    first, second, third = model.asked(0)[:3]
+    assert {name for name in first.tools if name.startswith("mcp__")} == {
+        f"{PLAN}{name}"
+        for name in ("get_plan", "create_feature", "create_task", "update_feature", "update_task")
+    }
+    assert "task 1 [pending, priority 3]: Make the export" in second.results[-1]
+    assert "Created task 2 of 'letters': Send it." in third.results[-1]
+    world.run(ralph("plan", "braindump", "--accept"), cwd=root)
+    assert (Plan(root).task(2).priority, Plan(root).task(2).blocked_by) == (2, (1,))
+    world.run(ralph("plan", "check"), cwd=root)
 
 
 # -- what goes wrong on the way

@@ -269,6 +269,11 @@ def _known(key: str, *, where: str) -> None:
         )
 
 
+def spelled(key: str, value: Any) -> str:
+    """The value as a variable of the environment says it to another Ralph."""
+    return str(value or "") if key in _SECRETS else json.dumps(value)
+
+
 def _parsed(key: str, text: str) -> Any:
     if key in _SECRETS:
         return text

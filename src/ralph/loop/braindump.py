@@ -99,10 +99,9 @@ def braindump(
         _refuse_failed(captured, ended, repaired)
         after = {kind: copy.raw(kind) for kind in KINDS}
         if after == before:
-            raise RalphError(
-                f"the agent planned nothing{_said(captured, repaired)}",
-                todo="Say more in the requirements, or try another agent. Nothing was changed.",
-            )
+            what = f"the agent planned nothing{_said(captured)}"
+            todo = "Say more in the requirements, or try another agent."
+            raise _nothing(what, repaired, todo=todo)
         refuse_errors(errors(copy))
         proposal = Proposal(source, now(), before, after)
     _keep(_home(ralph), proposal)
@@ -201,15 +200,21 @@ def _put_back(
     """Undo what the agent did to the plan itself: a planning run changes the copy only.
 
     Where somebody else has written meanwhile, or nobody knows what the agent edited, the guard
-    tells them apart as well as it does in the loop.
+    tells them apart as well as it does in the loop. What none of its calls explains may be a
+    person's work, so it stays and is told.
     """
-    if edits is None or plan.log.last() != snapshot.writes:
-        return guard.check(snapshot, feature="", agent_edits=edits).lines()
-    told: list[str] = []
+    writes = [one for name in PLAN_FILES for one in plan.log.since(snapshot.writes, name)]
+    told = [f"meanwhile, through Ralph: {what}" for what in dict.fromkeys(w.what for w in writes)]
+    if edits is None or writes:
+        return told + guard.check(snapshot, feature="", agent_edits=edits).lines()
     with plan.locked():
         for name in PLAN_FILES:
             file, raw = plan.folder / f"{name}.yaml", snapshot.files[name].raw
-            if not for_file(edits, name) or read_bytes(file) == raw:
+            if read_bytes(file) == raw:
+                continue
+            if not for_file(edits, name):
+                kept = f"; as it was: {guard.keep_copy(name, raw)}" if raw is not None else ""
+                told.append(f"{file.name}: changed meanwhile, nobody knows by whom{kept}")
                 continue
             if raw is None:
                 file.unlink()
@@ -224,16 +229,20 @@ def _refuse_failed(captured: Captured, ended: Ended, repaired: list[str]) -> Non
         raise KeyboardInterrupt
     if ended.timed_out:
         what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"
-        raise RalphError(what, todo="Give it more with --timeout. Nothing was changed.")
+        raise _nothing(what, repaired, todo="Give it more with --timeout.")
     if captured.is_error or ended.exit_code not in (0, None):
-        raise RalphError(
-            f"the agent failed{_said(captured, repaired)}", todo="Nothing was changed."
-        )
+        raise _nothing(f"the agent failed{_said(captured)}", repaired)
 
 
-def _said(captured: Captured, repaired: list[str]) -> str:
+def _nothing(what: str, repaired: list[str], *, todo: str = "") -> RalphError:
+    """A run that came to nothing, and what had to be done to the plan because of it."""
+    end = "" if repaired else "Nothing was changed."
+    return RalphError("; ".join([what, *repaired]), todo=f"{todo} {end}".strip())
+
+
+def _said(captured: Captured) -> str:
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
-    words = " ".join(" ".join([*last, *repaired]).split())
+    words = " ".join(" ".join(last).split())
     return f": {words[:_LAST_WORDS_CHARS]}" if words else ""
 
 

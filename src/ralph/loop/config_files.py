@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ralph.config import spelled
 from ralph.memories.ralph import Ralph
 from ralph.plan.store import Plan
 from ralph.plan.values import Task
@@ -82,7 +83,9 @@ def _environment(ralph: Ralph, project: Path) -> dict[str, str]:
     found = {"RALPH_HOME": str(ralph.place.home), "RALPH_PROJECT": str(project)}
     for one in ralph.config.origins:
         if one.origin == "given" or one.origin.startswith("RALPH_"):
-            found[f"RALPH_{one.key.upper()}"] = json.dumps(one.value)
+            # Not `one.value`: of a secret that says only whether there is one.
+            value = getattr(ralph.config.settings, one.key)
+            found[f"RALPH_{one.key.upper()}"] = spelled(one.key, value)
     if debug := os.environ.get("RALPH_DEBUG"):
         found["RALPH_DEBUG"] = debug
     return found

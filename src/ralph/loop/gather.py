@@ -21,7 +21,7 @@ from ralph.plan.store import Plan
 from ralph.plan.values import Feature, Task, View
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
 from ralph.record import Record
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitise import sanitised_line
 from ralph.text.signature import signature
 
 _LARGEST_FILE_BYTES = 1_000_000
@@ -90,7 +90,9 @@ def gather_review(
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     return ReviewFacts(
-        learnings=tuple(f"- {one.id}: {_harmless(one.text)} {one.provenance}" for one in wanted),
+        learnings=tuple(
+            f"- {one.id}: {sanitised_line(one.text)} {one.provenance}" for one in wanted
+        ),
         all_learnings=everything,
         flags=tuple(stale_prose(facts.feature, last_number(told), settings)),
     )
@@ -168,10 +170,6 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError
     often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
     often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
     return [RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
-
-
-def _harmless(text: str) -> str:
-    return " ".join(sanitise(text).split())
 
 
 def _attempts(told: Sequence[Iteration], task: Task, count: int) -> list[Iteration]:

@@ -29,7 +29,7 @@ def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature
     patch_feature(entry, patch or {}, plan.limits)
     entry.setdefault("created", plan.now())
     with plan.edit("features", f"feature {name} created") as data:
-        _refuse_taken(data, "features", name)
+        _refuse_taken(data, "features", entry["name"])
         add(data, "features", entry)
     return plan.feature(entry["name"])
 
@@ -84,7 +84,7 @@ def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Disc
     entry: Data = {"name": _new_name(plan, "disciplines", name)}
     patch_discipline(entry, patch or {}, plan.limits)
     with plan.edit("disciplines", f"discipline {name} created") as data:
-        _refuse_taken(data, "disciplines", name)
+        _refuse_taken(data, "disciplines", entry["name"])
         add(data, "disciplines", entry)
     return discipline(plan, entry["name"])
 

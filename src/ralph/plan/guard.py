@@ -131,7 +131,7 @@ class Guard:
         if self._plan.raw(kind) != mended.last:
             return False
         if mended.last is not None:
-            copies.append(self._keep_copy(kind, mended.last))
+            copies.append(self.keep_copy(kind, mended.last))
         self._plan.put(kind, mended.result, "guard: agent's edits mended")
         return True
 
@@ -147,7 +147,8 @@ class Guard:
         disk.replace(path, before)
         return [Restored("metadata.yaml", "the file", "the agent changed or broke it")]
 
-    def _keep_copy(self, kind: str, raw: bytes) -> str:
+    def keep_copy(self, kind: str, raw: bytes) -> str:
+        """Keep one version of a file of the plan, and give its path in the project."""
         folder = self._plan.cache / "rejected"
         folder.mkdir(parents=True, exist_ok=True)
         stamp = self._plan.now().replace(":", "").replace("-", "")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ralph.kinds.iteration import cut
 from ralph.kinds.learning import TRUST, Learning
 from ralph.plan.values import DEFAULT_LIMITS, Limits, TaskId
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitise import sanitised_line
 from ralph.text.similar import compare, gist
 
 
@@ -61,10 +61,10 @@ def prompt_lines(
     lines: list[str] = []
     for learning in top(learnings, task_id=task_id, limits=limits):
         stale = "[STALE] " if is_stale(learning, current_iteration, limits) else ""
-        text = " ".join(sanitise(learning.text).split())
+        text = sanitised_line(learning.text)
         line = f"- {stale}{text} {learning.provenance}"
         for rival in against.get(learning.text, ()):
-            line += f" [conflicts with: {cut(' '.join(sanitise(rival).split()), 120)}]"
+            line += f" [conflicts with: {cut(sanitised_line(rival), 120)}]"
         lines.append(line)
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -167,8 +168,6 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
     limits = plan.limits
     for name, value in patch.items():
         new: Any
-        if name in ("feature", "title") and not (isinstance(value, str) and value.strip()):
-            raise BadInput(f"a task needs its `{name}`", todo=f"Give a `{name}`.")
         if name == "status":
             new = None if value is None else _status(value)
         elif name == "priority":
@@ -179,6 +178,8 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
             new = p.texts(name, value, most=limits.items, each=limits.comment)
         else:
             new = p.text(name, value, limits.text if name == "description" else limits.title)
+        if name in ("feature", "title") and not new:
+            raise BadInput(f"a task needs its `{name}`", todo=f"Give a `{name}`.")
         p.apply(entry, name, new)
 
 
@@ -205,9 +206,17 @@ def _status(value: object) -> str:
 
 
 def _priority(value: object) -> int | None:
-    if isinstance(value, str) and value.lower() in PRIORITIES:
-        return PRIORITIES[value.lower()]
-    return p.number("priority", value)
+    if not isinstance(value, str):
+        return p.number("priority", value)
+    plain = value.strip().lower()
+    if re.fullmatch(r"-?[0-9]{1,9}", plain):
+        return int(plain)
+    if plain not in PRIORITIES:
+        raise BadInput(
+            "`priority` must be a number",
+            todo=f"Give a whole number, or one of {', '.join(PRIORITIES)}.",
+        )
+    return PRIORITIES[plain]
 
 
 def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId] | None:

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from shlex import quote
 
 from ralph.kinds.iteration import Iteration, cut
-from ralph.plan.values import Discipline, Feature, Task
+from ralph.plan.values import Comment, Discipline, Feature, Task
 from ralph.prompt.budget import Prompt, Section, fit
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens, first_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitise import sanitised_line
 
 _NOTHING = "(not written down yet)"
 _ATTEMPT_CHARS = 400
 _ERROR_CHARS = 200
+_NAME_CHARS = 40
 _COMMENTS = 5
 _SAMPLE_CHARS = 50_000
 _THIN = (
@@ -47,13 +48,14 @@ def task_prompt(facts: Facts, limits: Limits) -> Prompt:
 def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
     """The prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
+    flags = "\n".join(f"- {flag}" for flag in review.flags)
     by_tools = {"name": facts.feature.name, "server": facts.server or ""}
     by_commands = {"name": quote(facts.feature.name), "ralph": facts.ralph}
     text = render(
         "review_tools" if facts.server else "review",
         **(by_tools if facts.server else by_commands),
         which=" (all of them)" if review.all_learnings else " (those not reviewed yet)",
-        flags="\n".join(f"- {flag}" for flag in review.flags),
+        flags=f"\n\n{flags}" if flags else "",
         learnings=learnings,
     )
     return fit(
@@ -107,19 +109,21 @@ def _report(facts: Facts) -> str:
 
 def _task(task: Task) -> str:
     criteria = "\n".join(f"- {one}" for one in task.acceptance_criteria)
-    comments = "\n".join(
-        f"- {one.author or 'somebody'}: {cut(one.text, _ATTEMPT_CHARS)}"
-        for one in task.comments[-_COMMENTS:]
-    )
+    comments = "\n".join(f"- {_comment(one)}" for one in task.comments[-_COMMENTS:])
     return render(
         "task",
         id=str(task.id),
         title=task.title,
         status=task.status,
-        description=task.description or "",
-        acceptance=f"\nIt is done when:\n{criteria}" if criteria else "",
-        comments=f"\nComments so far:\n{comments}" if comments else "",
+        description=f"\n\n{task.description}" if task.description else "",
+        acceptance=f"\n\nIt is done when:\n{criteria}" if criteria else "",
+        comments=f"\n\nComments so far:\n{comments}" if comments else "",
     )
+
+
+def _comment(one: Comment) -> str:
+    who = _harmless(one.author or "somebody", _NAME_CHARS)
+    return f"{who}: {_harmless(one.text, _ATTEMPT_CHARS)}"
 
 
 def _warnings(repeated: Sequence[RepeatedError]) -> str:
@@ -155,14 +159,15 @@ def _attempts(attempts: Sequence[Iteration]) -> str:
 
 def _attempt(one: Iteration) -> str:
     told = _harmless(one.summary, _ATTEMPT_CHARS)
-    lines = [f"Iteration {one.iteration_number}: {one.outcome}. {told}"]
+    day = f", {one.timestamp[:10]}" if one.timestamp else ""
+    lines = [f"Iteration {one.iteration_number}{day}: {one.outcome}. {told}".rstrip()]
     lines += [f"  error: {_harmless(error.message, _ERROR_CHARS)}" for error in one.errors[:3]]
     return "\n".join(lines)
 
 
 def _harmless(text: str, max_chars: int) -> str:
     """Recalled text on one line, with every attempt to instruct broken (F20)."""
-    return cut(" ".join(sanitise(text).split()), max_chars)
+    return cut(sanitised_line(text), max_chars)
 
 
 def _learnings(learnings: Sequence[str]) -> str:

@@ -136,6 +136,11 @@ def sanitise(text: str) -> str:
     return text
 
 
+def sanitised_line(text: str) -> str:
+    """The same, on one line."""
+    return " ".join(sanitise(text).split())
+
+
 def _shadow(text: str) -> str:
     """The same text, position by position, with look-alike letters as plain ones."""
     if text.isascii():

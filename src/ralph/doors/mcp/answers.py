@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import msgspec
 
 from ralph.text.estimate import estimate_tokens, first_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitise import sanitised_line
 
 if TYPE_CHECKING:
     from ralph.kinds.iteration import ErrorSeen, FileTouched, Iteration
@@ -25,7 +26,7 @@ _AROUND_TOKENS = 200
 _CUT = " [...]"
 _TITLE_CHARS = 120
 _NOTE_CHARS = 300
-_IDS_NAMED = 20
+_NAMES_TOKENS = 80
 _WORTH_A_PIECE_TOKENS = 50
 
 
@@ -39,13 +40,17 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 WHOLE = Detail(prose=100_000, errors=100_000, decisions=100_000, files=100_000)
-# From generous to the bare headline; the first that fits is taken.
+# From generous to hardly more than the headline.
 DETAILS = (
+    Detail(prose=4000, errors=20, decisions=20, files=40),
     Detail(prose=800, errors=3, decisions=3, files=8),
     Detail(prose=400, errors=2, decisions=1, files=4),
     Detail(prose=200, errors=1, decisions=0, files=0),
-    Detail(prose=100, errors=0, decisions=0, files=0),
+    Detail(prose=100, errors=1, decisions=0, files=0),
 )
+# The first ones are worth most: these are told so that they can be used, even if others must go.
+_LEADING = 3
+_LEADING_LEVEL = 2
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -57,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 def harmless(text: str, max_chars: int = _NOTE_CHARS) -> str:
     """Recalled text on one line, with every attempt to instruct broken (F20)."""
-    plain = " ".join(sanitise(text).split())
+    plain = sanitised_line(text)
     return plain if len(plain) <= max_chars else plain[: max_chars - len(_CUT)].rstrip() + _CUT
 
 
@@ -76,27 +81,21 @@ def fenced(
     in_all: int | None = None,
     whole: str = "get_memory(id)",
 ) -> str:
-    """The entries under a heading, in the most detail that fits; what was left out is said.
+    """The entries under a heading, in the most detail that fits and the first ones in more; what
+    was left out is said.
 
     `in_all`: how many there are, where not all were handed over. `whole`: the call that gives one
     of them whole.
     """
     room = max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
-    texts = [one.text(DETAILS[-1]) for one in entries]
-    for detail in DETAILS:
-        richer = [one.text(detail) for one in entries]
-        if _tokens(richer) <= room:
-            texts = richer
-            break
-    shown = _fitting(texts, room)
-    left = list(entries[len(shown) :])
+    shown = _fitting(entries, room)
     lines = [f"{heading} {FRAME}", mark("\n\n".join(shown))]
     lines += [f"Note: {harmless(note)}" for note in notes]
-    if any(_CUT in text for text in shown):
-        lines.append(f'What ends in "[...]" was cut; {whole} gives it whole.')
+    if any(text != one.text(WHOLE) for text, one in zip(shown, entries, strict=False)):
+        lines.append(f'What is told in short or ends in "[...]": {whole} gives it whole.')
     missing = (len(entries) if in_all is None else in_all) - len(shown)
     if missing > 0:
-        names = ", ".join(one.id for one in left[:_IDS_NAMED])
+        names = ", ".join(_named([one.id for one in entries[len(shown) :]]))
         ids = f" (the next: {names})" if names else ""
         lines.append(
             f"{missing} more did not fit{ids}. Ask for something narrower, "
@@ -119,18 +118,39 @@ def fenced_lines(
     return f"{text}\nNot all of it is here. {more} {rest}".replace("  ", " ")
 
 
-def _tokens(texts: Sequence[str]) -> int:
-    return sum(estimate_tokens(text) + 1 for text in texts)
+def _fitting(entries: Sequence[Entry], room: int) -> list[str]:
+    """The texts of the first ones that fit; one at least, because an empty answer says nothing."""
+    texts = [[one.text(detail) for detail in DETAILS] for one in entries]
+    costs = [[estimate_tokens(text) + 1 for text in levels] for levels in texts]
+    return [texts[i][level] for i, level in enumerate(_levels(costs, room))]
 
 
-def _fitting(texts: Sequence[str], room: int) -> Sequence[str]:
-    """The first ones that fit; one at least, because an empty answer says nothing."""
-    spent = 0
-    for i, text in enumerate(texts):
-        spent += estimate_tokens(text) + 1
-        if spent > room:
-            return texts[: max(i, 1)]
-    return texts
+def _levels(costs: Sequence[Sequence[int]], room: int) -> list[int]:
+    """In how much detail each of those that fit is told, as an index of `DETAILS`."""
+    last = len(DETAILS) - 1
+    even = next((n for n in range(last) if sum(cost[n] for cost in costs) <= room), last)
+    levels: list[int] = []
+    for i, cost in enumerate(costs):
+        level = _richest(cost, room, min(even, _LEADING_LEVEL) if i < _LEADING else even)
+        if levels and cost[level] > room:
+            break
+        levels.append(level)
+        room -= cost[level]
+    for i, level in enumerate(levels):  # what is left over goes to the first ones
+        levels[i] = _richest(costs[i], costs[i][level] + room)
+        room -= costs[i][levels[i]] - costs[i][level]
+    return levels
+
+
+def _richest(cost: Sequence[int], room: int, level: int = 0) -> int:
+    """The richest level from this one on that there is room for, else the poorest."""
+    return next((n for n in range(level, len(cost)) if cost[n] <= room), len(cost) - 1)
+
+
+def _named(ids: Sequence[str]) -> list[str]:
+    """The first ids, as many as the line that names them has room for."""
+    spent = itertools.accumulate(estimate_tokens(one) + 1 for one in ids)
+    return [one for one, total in zip(ids, spent, strict=True) if total <= _NAMES_TOKENS]
 
 
 def _filling(lines: Sequence[str], room: int) -> list[str]:
@@ -166,7 +186,7 @@ def iteration_entry(
 
 def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
     one: Iteration = hit.record
-    lines = [headline(hit, with_feature=with_feature)]
+    lines = [_headline(hit, detail, with_feature=with_feature)]
     if hit.why:
         lines.append(f"  why it matched: {harmless(hit.why, 160)}")
     if one.summary:
@@ -176,22 +196,23 @@ def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[st
         if error.resolution:
             lines.append(f"    solved by: {harmless(error.resolution, detail.prose)}")
     lines += _more(len(one.errors), detail.errors, "error")
+    chars = max(detail.prose, _NOTE_CHARS)
     for decision in one.decisions[: detail.decisions]:
-        why = f" (because: {harmless(decision.rationale)})" if decision.rationale else ""
-        lines.append(f"  decided: {harmless(decision.description)}{why}")
+        why = f" (because: {harmless(decision.rationale, chars)})" if decision.rationale else ""
+        lines.append(f"  decided: {harmless(decision.description, chars)}{why}")
     lines += _more(len(one.decisions), detail.decisions, "decision")
     if one.files_touched and detail.files:
         lines.append(f"  files: {_files(one.files_touched, detail.files)}")
     return lines
 
 
-def headline(hit: Hit, *, with_feature: bool = False) -> str:
+def _headline(hit: Hit, detail: Detail, *, with_feature: bool) -> str:
     """Id, when, day, outcome, task and how sure the match is, on one line."""
     one: Iteration = hit.record
     parts = [f"[{hit.id[:SHORT_ID]}] {hit.when}", (one.timestamp or "")[:10], one.outcome]
     if with_feature:
         parts.append(f"feature {harmless(one.feature)}")
-    title = harmless(one.task_title, _TITLE_CHARS)
+    title = harmless(one.task_title, detail.prose if detail == WHOLE else _TITLE_CHARS)
     if one.task_id is not None:
         task = f"task {harmless(str(one.task_id), 40)}"
         parts.append(f"{task}: {title}" if title else task)

@@ -33,6 +33,8 @@ def run(argv: list[str]) -> int:
         return _fail(f"mcp: {error}", USAGE)
     except SystemExit:  # --help has been printed
         return 0
+    if sys.stdin is None or sys.stdout is None:
+        return _fail("mcp: there is no stdin or no stdout to speak on", FAILED)
     start = start_folder(options.project)
     try:
         if options.mode in ("feature", "planning"):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ralph.plan.values import Feature, Task, View
 
 _PROSE_CHARS = 300
-_TITLE_CHARS = 300
+_TASK_LINE_CHARS = 500
 _KEEPS = "Left out, it stays as it is; null empties it."
 
 
@@ -238,8 +238,8 @@ def _feature_block(view: View, one: Feature) -> str:
 
 def _task_line(task: Task) -> str:
     waits = f", after {', '.join(map(str, task.blocked_by))}" if task.blocked_by else ""
-    title = harmless(task.title, _TITLE_CHARS)
-    return f"task {task.id} [{task.status}, priority {task.priority}{waits}]: {title}"
+    line = f"task {task.id} [{task.status}, priority {task.priority}{waits}]: {task.title}"
+    return harmless(line, _TASK_LINE_CHARS)
 
 
 def _whole(view: View, one: Feature) -> str:

@@ -145,8 +145,9 @@ def get_feature_files(desk: Desk, given: Nothing) -> str:
 
 def get_failed_attempts(desk: Desk, given: Failures) -> str:
     """Attempts that failed or ran out of time, and what became of the same task later."""
-    hits = _merged(desk, lambda memory: list(memory.failed_attempts(given.task_id)))
-    task = "" if given.task_id is None else f" at task {harmless(str(given.task_id), 40)}"
+    wanted = "" if given.task_id is None else str(given.task_id).strip()
+    hits = _merged(desk, lambda memory: list(memory.failed_attempts(wanted or None)))
+    task = f" at task {harmless(wanted, 40)}" if wanted else ""
     if not hits:
         return f"No failed attempt{task} is remembered {_place(desk)}."
     solved = _successes(desk)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Clients wait two seconds for a server whose stdin they closed, then kill it.
 _GRACE_S = 1.5
+_MESSAGE_CHARS = 2000
 _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
 _T = TypeVar("_T")
 _Context = ServerRequestContext[ThreadPoolExecutor]
@@ -143,15 +144,17 @@ def perform(desk: Desk, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, 
 
 
 def _message(error: Exception) -> str:
-    """An error in one line."""
+    """An error in one line; what it repeats of the call may be long, and is cut."""
+    from ralph.doors.mcp.answers import harmless
+
     if isinstance(error, RalphError):
-        text = str(error)
+        text = str(RalphError(harmless(error.what), where=error.where, todo=error.todo))
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         text = f"{where}{error.strerror or error}"
     else:
         text = f"something unforeseen in the server: {type(error).__name__}: {error}"
-    return " ".join(text.split())
+    return harmless(text, _MESSAGE_CHARS)
 
 
 async def _worked(ctx: _Context, call: Callable[[], _T]) -> _T:

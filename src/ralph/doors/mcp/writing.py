@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ralph.doors.mcp.answers import harmless
 from ralph.doors.mcp.tool import Arguments
 from ralph.doors.mcp.tool import writing as tool
-from ralph.errors import BadInput
+from ralph.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 AUTHOR = "agent"
 STATUS_WORDS = {"enum": ["pending", "in_progress", "blocked", "done", "skipped"]}
+_IDS_NAMED = 20
 _KEEPS = "Left out, it stays as it is; null empties it."
 _TOLD = {
     "added": "Kept",
@@ -186,15 +187,24 @@ def _own_task(desk: Desk, given: int | str | None) -> Task:
     """The task that is meant; one of another feature is refused."""
     scope = desk.scope()
     wanted = scope.task_id if given is None else given
-    if wanted is None or wanted == "":
-        raise BadInput("which task?", todo='Give its id: update_task {"task_id": 1, ...}')
-    task = desk.plan.task(wanted)
-    if scope.feature is not None and task.feature != scope.feature:
-        raise BadInput(
-            f"task {task.id} does not belong to the feature {scope.feature!r}",
-            todo="Only tasks of this feature can be changed here.",
-        )
-    return task
+    if wanted is None or not str(wanted).strip():
+        raise BadInput("it is not said which task", todo=f"Give its task_id. {_there(desk)}")
+    for task in desk.plan.read("tasks").tasks:
+        if str(task.id) == str(wanted).strip():
+            if scope.feature in (None, task.feature):
+                return task
+            what = f"task {task.id} does not belong to the feature {scope.feature!r}"
+            raise BadInput(what, todo=f"Only its own can be changed here. {_there(desk)}")
+    raise NotFound(f"there is no task {str(wanted)!r}", todo=_there(desk))
+
+
+def _there(desk: Desk) -> str:
+    """The tasks that can be named here; those of other features are not."""
+    feature = desk.scope().feature
+    tasks = [one for one in desk.plan.read("tasks").tasks if feature in (None, one.feature)]
+    ids = ", ".join(harmless(str(one.id), 40) for one in tasks[:_IDS_NAMED])
+    more = f" and {len(tasks) - _IDS_NAMED} more" if len(tasks) > _IDS_NAMED else ""
+    return f"There are: {ids}{more}." if ids else "There are none in the plan."
 
 
 TOOLS = (
