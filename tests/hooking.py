@@ -110,6 +110,11 @@ class Session:
         """The assistant's words."""
         self._answers([{"type": "text", "text": text}], "end_turn")
 
+    def objects(self, text: str) -> None:
+        """Another hook's words, by which the client makes the assistant go on."""
+        told = {"role": "user", "content": f"Stop hook feedback:\n{text}"}
+        self._write("user", told, uuid=str(uuid.uuid4()), isMeta=True)
+
     def runs(self, command: str, output: str = "", *, failed: bool = False) -> None:
         """A command of the shell and what came back."""
         self.uses("Bash", {"command": command}, output, failed=failed)

@@ -164,9 +164,39 @@ NOT_PROMPTS = [
 
 @pytest.mark.parametrize("event", NOT_PROMPTS)
 def test_what_the_client_or_an_agent_says_is_no_prompt(event: dict[str, Any]) -> None:
-    whole = cut(asked("Go."), answered("On it."), event, answered("Done."))
-    assert pairs(whole) == [("Go.", "On it.\n\nDone.")]
+    at_work = [call("1", "Bash", command="ls"), result("1", "a.py")]
+    assert pairs(cut(asked("Go."), *at_work, event, answered("Done."))) == [("Go.", "Done.")]
     assert cut(event, answered("Done.")) == []
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        asked("Stop hook feedback:\nRun the tests.", isMeta=True),
+        asked("<task-notification>done</task-notification>", turnOrigin="task_notification"),
+        asked("Look again", turnOrigin="scheduled"),
+    ],
+)
+def test_what_the_client_made_the_assistant_do_after_its_last_word_is_an_exchange(
+    event: dict[str, Any],
+) -> None:
+    said = data(asked("Go."), answered("On it."))
+    more = [call("1", "Bash", command="ls"), result("1", "a.py"), answered("Done.")]
+    whole = said + data(event, *more)
+    found = read(whole)[0]
+    assert pairs(found) == [("Go.", "On it."), ("", "Done.")]
+    # A hook that read before it knows nothing of what came later, and one after it reads on.
+    [before] = read(said)[0]
+    [after] = read(whole, before.ends_at)[0]
+    assert (before.key, after.key) == (found[0].key, found[1].key)
+    assert (after.assistant, after.messages) == ("Done.", found[1].messages)
+    # The last word may be written when it is known from elsewhere already.
+    late = read(whole, len(data(asked("Go."))))[0]
+    assert [(one.key, one.assistant) for one in late] == [(after.key, "Done.")]
+    # Nobody answered: nothing was said, and whoever reads on later begins there.
+    unanswered = said + data(event)
+    [one], reading = read(unanswered)
+    assert (one.key, reading.ends_at) == (before.key, before.ends_at)
 
 
 def test_subagents_belong_to_the_exchange_and_their_own_files_hold_none() -> None:

@@ -255,12 +255,34 @@ def test_ids_are_short_and_the_same_on_every_machine() -> None:
     assert len({exchange_id("c", "1"), exchange_id("c", "2"), exchange_id("d", "2")}) == 3
 
 
+def test_a_conversation_whose_record_is_damaged_hides_no_other_and_keeps_its_exchanges(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "shop", tmp_path / "home") as ralph:
+        for session in ("one", "two"):
+            ralph.conversations.add(*held(session, (f"What is {session}?", "A number.")))
+        [journal] = (tmp_path / "home").glob("journal/conversations/*.jsonl")
+    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
+    body = '"body":{'
+    assert body in lines[0]
+    lines[0] = lines[0].replace(body, body + '"title":7,', 1)
+    journal.write_text("".join(lines), encoding="utf-8")
+
+    with opened(tmp_path / "shop", tmp_path / "home") as ralph:
+        listed = ralph.conversations.list()
+        told = {one.conversation.title: one.exchanges for one in listed}
+        _, complaints = ralph.conversations.verify()
+    assert told == {"What is one?": 1, "": 1}
+    assert any("is not a readable conversation" in one.what for one in complaints)
+
+
 @pytest.mark.parametrize(
     ("at", "told"),
     [
         ("2026-03-10T01:00:00Z", "2026-03-10, today"),
         ("2026-03-09T23:00:00Z", "2026-03-09, yesterday"),
         ("2026-02-28T12:00:00Z", "2026-02-28, 10 days ago"),
+        ("9999-12-31T23:59:59Z", "9999-12-31"),
         ("", "at an unknown time"),
     ],
 )

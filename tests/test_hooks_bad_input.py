@@ -14,6 +14,7 @@ from remembering import made
 
 from ralph.doors.hooks.call import EVENTS
 from ralph.doors.hooks.log import NAME, note
+from ralph.kinds.iteration import ErrorSeen
 from ralph.memories.focus import Focus, set_focus
 from ralph.memories.project import Project
 from ralph.memories.ralph import open_ralph
@@ -246,3 +247,46 @@ def test_a_session_s_name_cannot_leave_its_folder(
     [note_file] = tmp_path.parent.rglob("*outside*.jsonl")
     assert note_file.parent.name == "sessions"
     assert note_file.is_relative_to(home / "cache" / "hooks")
+
+
+def test_a_model_is_answered_though_nothing_can_be_noted(
+    project: Path, tmp_path: Path, home: Path
+) -> None:
+    met = ErrorSeen("psycopg.OperationalError: connection refused by db", "runtime")
+    with open_ralph(project) as ralph:
+        ralph.feature("db").remember(made("The database was down.", errors=(met,)))
+    (home / "cache").mkdir(parents=True, exist_ok=True)
+    (home / "cache" / "hooks").write_text("in the way", encoding="utf-8")
+    session = Session(project, tmp_path)
+    error = f"Exit code 1\n{met.message}"
+
+    assert "Feature last worked on: db" in session.hook("session-start").context
+    asked = session.hook("user-prompt-submit", prompt="the database is down, connection refused")
+    assert "The database was down." in asked.context
+    failed = session.hook(
+        "post-tool-use-failure", tool_name="Bash", tool_input={"command": "make"}, error=error
+    )
+    assert "Seen once before" in failed.context
+    assert {line.split()[1] for line in log(project)} == {
+        "session-start",
+        "user-prompt-submit",
+        "post-tool-use-failure",
+    }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no RLIMIT_FSIZE")
+def test_a_file_that_does_not_fit_leaves_the_one_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "note.jsonl"
+    script = """
+import resource, sys
+from ralph.doors.hooks import own_files
+own_files.replace(sys.argv[1], b"whole")
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+own_files.replace(sys.argv[1], b"x" * 5000)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=False
+    )
+    assert "File too large" in ran.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["note.jsonl"]
+    assert file.read_bytes() == b"whole"

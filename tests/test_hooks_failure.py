@@ -241,3 +241,26 @@ def test_no_embedder_is_loaded(memory: Ralph) -> None:
     assert found is not None
     assert (found.times, found.solution) == (1, None)
     assert solved(memory, "ValueError: nobody has ever seen this one") is None
+
+
+def test_a_session_is_not_told_of_its_own_failures(project: Path, tmp_path: Path) -> None:
+    session = Session(project, tmp_path)
+    for _ in range(2):
+        assert failed(session) == ""
+        session.prompts("Run the tests")
+        session.runs(COMMAND, FAILED, failed=True)
+        session.says("The database does not answer, and I do not know why that is so.")
+        session.hook("stop")
+
+    assert "Seen 2 times before, not solved yet" in failed(Session(project, tmp_path))
+
+
+def test_that_some_file_is_not_there_says_nothing_about_another(
+    project: Path, tmp_path: Path
+) -> None:
+    made_it = ("cat: a/one.txt: No such file or directory", "wrote a/one.txt")
+    met = ErrorSeen(made_it[0], "runtime", None, None, made_it[1])
+    remember(project, summary="One was missing.", errors=(met,), outcome="unknown")
+
+    other = "Exit code 1\ncat: b/two.txt: No such file or directory"
+    assert failed(Session(project, tmp_path), other, tool_input={"command": "cat b/two.txt"}) == ""

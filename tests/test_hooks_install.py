@@ -113,6 +113,23 @@ def test_settings_that_were_there_keep_their_bytes_and_their_mode(
 
 
 @posix
+def test_a_linked_folder_stays_and_everything_else_goes(
+    ralph: Line, project: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "dotfiles"
+    folder.mkdir()
+    (project / ".claude").symlink_to(folder)
+
+    ralph.well("hooks", "install")
+    assert (folder / "settings.json").exists()
+    ralph.well("hooks", "uninstall")
+
+    assert (project / ".claude").is_symlink()
+    assert list(folder.iterdir()) == []
+    assert not (project / ".mcp.json").exists()
+
+
+@posix
 def test_a_link_is_written_through_and_stays(ralph: Line, project: Path, tmp_path: Path) -> None:
     target = tmp_path / "dotfiles.json"
     target.write_text('{"model": "opus"}\n', encoding="utf-8")
@@ -258,7 +275,7 @@ def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_
     [
         ('{\n  // mine\n  "model": "x"\n}', "settings.json:2: this is not valid JSON"),
         ('{\n  "model": "x",\n}', "settings.json:3: this is not valid JSON"),
-        ("", "settings.json:1: this is not valid JSON"),
+        (" \n", "settings.json: this file is empty. Delete it"),
         ('{"a": NaN}', "NaN is no JSON"),
         ("[" * 100_000, "not valid JSON"),
         ("[]", "one JSON object"),
@@ -572,6 +589,24 @@ def test_a_plugin_that_is_switched_off_counts_for_nothing(
     found = status(ralph)
     assert found["places"][2]["hooks"]["state"] == "disabled"
     assert found["warnings"] == []
+
+
+def test_hooks_that_the_client_does_not_call_are_told_of(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    own = home.parent / ".claude" / "settings.json"
+    own.parent.mkdir()
+    own.write_text('{"disableAllHooks": true}', encoding="utf-8")
+    assert status(ralph)["warnings"] == []
+
+    ralph.well("hooks", "install", "--no-mcp")
+
+    [silenced] = status(ralph)["warnings"]
+    assert silenced.startswith(f"{own}: disableAllHooks is on, so no hook is called")
+    # The project's own word counts more.
+    local = project / ".claude" / "settings.local.json"
+    local.write_text('{"disableAllHooks": false}', encoding="utf-8")
+    assert status(ralph)["warnings"] == []
 
 
 def test_doctor_tells_which_clients_use_the_memory(ralph: Line) -> None:

@@ -232,3 +232,20 @@ def test_it_is_silent_when_switched_off_and_in_the_loop(
     shop: Path, tmp_path: Path, name: str
 ) -> None:
     assert prompted(Session(shop, tmp_path), COOKIE, **{name: "0"}) == ""
+
+
+def test_a_question_that_was_asked_often_is_told_once_with_its_newest_answer(
+    project: Path, tmp_path: Path
+) -> None:
+    for number in range(3):
+        earlier = Session(project, tmp_path, began=f"2026-11-0{number + 1}T10:00:00Z")
+        earlier.prompts(
+            "Why is the  invoice job late?" if number else "why is the invoice job late?"
+        )
+        earlier.says(f"The invoice job waits for the bank, answer {number}.")
+        earlier.hook("stop")
+
+    text = prompted(Session(project, tmp_path), "the invoice job is late")
+
+    assert text.count("- Asked on ") == 1
+    assert "answer 2." in text

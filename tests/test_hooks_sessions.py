@@ -274,3 +274,16 @@ def test_the_clock_ends_what_waits_too_long(session: Session, project: Path) -> 
     assert " stop ended after 0.05 s, with its work undone" in line
     session.hook("stop", last_assistant_message=DONE)
     assert len(exchanges(project)) == 1
+
+
+def test_what_a_killed_hook_was_writing_goes_in_the_end(session: Session, home: Path) -> None:
+    session.hook("session-start")
+    [note] = home.glob("cache/hooks/*/sessions/*.jsonl")
+    old, new = (note.with_name(f"{note.name}.{pid}.tmp") for pid in (1, 2))
+    for draft in (old, new):
+        draft.write_bytes(b"{")
+    os.utime(old, (0, 0))
+
+    session.hook("session-start")
+
+    assert sorted(note.parent.iterdir()) == [note, new]

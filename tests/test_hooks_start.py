@@ -216,3 +216,23 @@ def test_what_is_kept_between_two_calls_is_the_owner_s_alone(
     [folder] = (home / "cache" / "hooks").iterdir()
     assert folder.stat().st_mode & 0o077 == 0
     assert [file.name for file in shop.glob(".ralph/cache/*hook*")] == []
+
+
+def test_an_error_that_was_solved_is_told_with_its_solution(project: Path, tmp_path: Path) -> None:
+    errors = tuple(
+        ErrorSeen(f"ValueError: {word} is closed", "runtime", None, None, solution)
+        for word, solution in (("gate", "opened it"), ("door", None), ("shop", None))
+    )
+    with open_ralph(project) as ralph:
+        ralph.feature("gate").remember(made("Went in.", outcome="unknown", errors=errors[:2]))
+        ralph.feature("gate").remember(made("Went in.", outcome="unknown", errors=errors))
+
+    newer, older = (
+        line for line in start(project, tmp_path).context.splitlines() if "iteration " in line
+    )
+
+    assert "[error: ValueError: gate is closed; solved by: opened it]" in older
+    # There is room for two, and what nobody solved matters most.
+    assert "gate" not in newer.partition("[")[2]
+    assert "[error: ValueError: door is closed] [error: ValueError: shop is closed]" in newer
+    assert "unknown" not in newer

@@ -1,7 +1,9 @@
 """A session transcript cut into exchanges: a person asked, the assistant answered.
 
-An exchange begins with a person's words and holds everything up to the next person's words. What
-it is depends on its own lines alone, so a file can be read on from where any exchange ended.
+An exchange begins with a person's words and holds everything up to the next person's words. Where
+the client itself makes the assistant go on after its last word (a hook objected, something in the
+background is done), that is an exchange of its own: the one before may be kept by then. What an
+exchange is depends on its own lines alone, so a file can be read on from where any ended.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class _Open:
         line = self.prompt
         captured = self.transcript.finish()
         first = text_of(mapping(line.forkedFrom).get("sessionId"))
-        user = "\n\n".join([self.user, *self.queued])
+        user = "\n\n".join(filter(None, [self.user, *self.queued]))
         return ExchangeSeen(
             key=self.key,
             session_id=session_name(first or text_of(line.sessionId)),
@@ -124,11 +126,12 @@ class Exchanges:
         self.complaints = self._reading.complaints
         self._new = lambda steps: Transcript(file=file, root=root, injected=injected, steps=steps)
         self._at = self._next = offset
+        self._reads_on = offset > 0
         self._titles: dict[str, str] = {"before": title or ""}
         self._summaries: list[tuple[str, str]] = []
         self._seen: dict[int, None] = {}
         self._open: _Open | None = None
-        # What a person had run: an exchange only once the assistant answers it.
+        # What a person had run, or the client put in: an exchange only once the assistant answers.
         self._maybe: _Open | None = None
         self._finished: list[ExchangeSeen] = []
 
@@ -142,10 +145,12 @@ class Exchanges:
 
     def rest(self) -> list[ExchangeSeen]:
         """The exchange under way, if any, as it stands; reading may go on after it."""
-        if self._open is None:
-            return []
-        end = self._maybe.begins_at if self._maybe else self._next
-        return [self._open.seen(ends_at=end, finished=False)]
+        return [self._open.seen(ends_at=self.ends_at, finished=False)] if self._open else []
+
+    @property
+    def ends_at(self) -> int:
+        """How far everything was read: what may become an exchange yet is not."""
+        return self._maybe.begins_at if self._maybe else self._next
 
     @property
     def title(self) -> str | None:
@@ -201,12 +206,18 @@ class Exchanges:
         elif sort in {"command", "shell"}:
             self._maybe = self._begin(line, called(line)) if called(line) else None
         elif sort == "aside":
-            if (one := self._maybe or self._open) is not None:
-                one.transcript.take(line)
+            self._put_in(line)
         else:
             self._maybe = None
             if self._open is not None and sort != "local":
                 self._open.transcript.take(line)
+
+    def _put_in(self, line: Line) -> None:
+        is_over = self._reads_on if self._open is None else self._open.transcript.is_over
+        if self._maybe is None and is_over:
+            self._maybe = self._begin(line, "")
+        elif (one := self._maybe or self._open) is not None:
+            one.transcript.take(line)
 
     def _begin(self, line: Line, user: str) -> _Open:
         return _Open(line, user, self._new, at=self._at)

@@ -111,6 +111,11 @@ class Transcript:
             self._waits_for_agent = self._goes_on(message)
         self._count(message)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent has said its last word."""
+        return self._reason() != "unknown"
+
     def _parent(self, line: Line) -> str | None:
         """The subagent that speaks, or None for the main agent: whoever speaks first.
 

@@ -283,9 +283,10 @@ class SqliteStore:
         while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() >= deadline:
-                    raise
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not busy or time.monotonic() >= deadline:
+                    raise  # a full disk stays full
                 time.sleep(0.01)
 
     @property

@@ -27,6 +27,11 @@ class Fold:
             self._refresh()
         return list(self._records.values())
 
+    def forgotten(self) -> frozenset[str]:
+        """The ids of everything that was forgotten, as of now."""
+        self.records()
+        return frozenset(self._forgotten)
+
     def _refresh(self) -> None:
         batch = self._journal.read(self._position)
         if batch.restarted:

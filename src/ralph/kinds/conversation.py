@@ -1,4 +1,7 @@
-"""Conversation and Exchange: what a person asked an assistant, and what it answered."""
+"""Conversations: what a person asked, what an assistant answered, what was said of that later.
+
+Nothing rewrites: a summary, a label, a rating is a record of its own that names what it is about.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,17 @@ from ralph.record import Record, Source, now, utc
 
 CONVERSATION = "conversation"
 EXCHANGE = "exchange"
+SUMMARY = "summary"
+LABEL = "label"
+RATING = "rating"
+DOCUMENT = "document"
+
+# What a summary was made with when no model was.
+EXTRACTIVE = "extractive"
 
 Role = Literal["user", "assistant", "tool"]
 Status = Literal["complete", "interrupted", "failed"]
+Summarised = Literal["conversation", "exchange"]
 
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("0d6f2a53-9d0b-5c0e-8f52-6a5f4f1b7c33")
@@ -73,6 +84,58 @@ class Exchange(_ExchangeBody, frozen=True, omit_defaults=True, kw_only=True):
         return {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
 
 
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One to three sentences about a conversation or an exchange, and what made them.
+
+    `covers`: how many exchanges the conversation had by then.
+    """
+
+    of: Summarised
+    target: str
+    text: str
+    by: str = EXTRACTIVE
+    covers: int = 1
+    tokens_used: int | None = None
+    cost_usd: float | None = None
+
+
+class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Words put on a conversation or taken off it; a title that takes the place of the old one."""
+
+    target: str
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    title: str | None = None
+
+
+class Rating(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Whether an exchange was worth finding: 1, -1, or 0 to take an earlier rating back."""
+
+    target: str
+    value: Literal[-1, 0, 1]
+
+
+class Document(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One section of a document of the user's own."""
+
+    path: str
+    heading: str = ""
+    text: str
+    title: str = ""
+    line: int = 1
+    id: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its published name, the empty ones too."""
+        return {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
+
+
+Said = Summary | Label | Rating | Document
+_KINDS: dict[type, str] = {Summary: SUMMARY, Label: LABEL, Rating: RATING, Document: DOCUMENT}
+_READERS: dict[str, Any] = {
+    kind: msgspec.json.Decoder(said).decode for said, kind in _KINDS.items()
+}
+
 _CONVERSATION_FIELDS = _ConversationBody.__struct_fields__
 _EXCHANGE_FIELDS = _ExchangeBody.__struct_fields__
 _encode = msgspec.json.Encoder().encode
@@ -88,6 +151,16 @@ def conversation_id(source: str, session: str) -> str:
 def exchange_id(conversation: str, key: str) -> str:
     """The id that the exchange with this key (its prompt's own name) always gets."""
     return _short_id([EXCHANGE, conversation, key])
+
+
+def summary_id(target: str, covers: int) -> str:
+    """The id that a summary of this, so far, always gets: it is made once."""
+    return _short_id([SUMMARY, target, str(covers)])
+
+
+def document_id(path: str, heading: str, text: str, place: int) -> str:
+    """The id that a section always gets; one that changed is another."""
+    return _short_id([DOCUMENT, path, heading, text, str(place)])
 
 
 def _short_id(parts: list[str]) -> str:
@@ -138,3 +211,14 @@ def _read(decode: Any, record: Record) -> Any:
         return decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"record {record.id} is not a readable {record.kind}: {error}") from None
+
+
+def said_record(said: Said, *, id: str, number: int, at: str | None = None) -> Record:
+    """What was said of a conversation, in its envelope."""
+    return Record(id, _KINDS[type(said)], number, at or now(), _written(said))
+
+
+def said_from(record: Record) -> Any:
+    """The Summary, Label, Rating or Document inside a record."""
+    said = _read(_READERS[record.kind], record)
+    return msgspec.structs.replace(said, id=record.id) if record.kind == DOCUMENT else said

@@ -137,7 +137,7 @@ class Conversations:
         ]
         series = self._mine()
         known = {record.id: record for record in series.records()}
-        buried = series.journal.forgotten()
+        buried = series.forgotten()
         drafts: list[Record | Draft] = []
         if named.id not in known and named.id not in buried:
             drafts.append(lambda number: conversation_record(named, number=number))
@@ -148,6 +148,11 @@ class Conversations:
                 drafts.append(_draft(one, source))
         self._append(series, drafts, title=named.title)
         return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
+
+    def met(self, ids: Collection[str]) -> set[str]:
+        """Those of the ids that were kept here before, though they may be forgotten by now."""
+        series = self._mine()
+        return set(ids) & (series.forgotten() | {record.id for record in series.records()})
 
     def _append(self, series: Series, drafts: Sequence[Record | Draft], *, title: str) -> None:
         if not drafts:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ralph.kinds.conversation import conversation_id, exchange_id
+from ralph.kinds.conversation import Exchange, conversation_id, exchange_id
 from ralph.kinds.iteration import Iteration
+from ralph.recall import Hit
 
 CLAUDE_CODE = "claude-code"
 
@@ -13,13 +14,14 @@ def run_name(session: str, key: str) -> str:
     return f"{session}#{key}"
 
 
-def session_of(iteration: Iteration) -> str | None:
-    """The person's session an iteration was done in; None for a loop's."""
-    session, apart, _ = (iteration.session_id or "").rpartition("#")
-    return session if apart else None
+def held_in(record: Iteration | Exchange, session: str) -> bool:
+    """Whether this person's session is where it happened."""
+    if isinstance(record, Exchange):
+        return record.conversation == conversation_id(CLAUDE_CODE, session)
+    return (record.session_id or "").rpartition("#")[0] == session != ""
 
 
-def exchange_of(iteration: Iteration) -> str | None:
-    """The id of the exchange that an iteration of a person's session was."""
-    session, apart, key = (iteration.session_id or "").rpartition("#")
-    return exchange_id(conversation_id(CLAUDE_CODE, session), key) if apart else None
+def event_of(hit: Hit) -> str:
+    """The id of what happened: the exchange's, also for the iteration that it was."""
+    session, apart, key = (getattr(hit.record, "session_id", None) or "").rpartition("#")
+    return exchange_id(conversation_id(CLAUDE_CODE, session), key) if apart else hit.id

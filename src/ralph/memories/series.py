@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -17,11 +18,13 @@ from ralph.kinds.conversation import (
     conversation_from,
     exchange_from,
 )
+from ralph.kinds.iteration import cut
 from ralph.memories.shelf import Shelf, short_hash
 from ralph.recall import Found, Hit
 from ralph.record import Complaint, Record
 
 _CUT_VERSION = "exchange-1"
+_TITLE_CHARS = 80
 
 
 class Series:
@@ -37,14 +40,14 @@ class Series:
         """What the index needs to know to follow these conversations."""
         max_chars = self._shelf.settings.embedding_max_chars
 
-        def cut(record: Record) -> Sequence[Passage]:
+        def passages(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)
 
         return Target(
             name=f"{short_hash('conversations')}-{short_hash(self.name)}",
             stream=self.name,
             journal=self.journal,
-            cut=cut,
+            cut=passages,
             cut_version=f"{_CUT_VERSION}-{max_chars}",
             embedder=self._shelf.embedder,
         )
@@ -52,6 +55,10 @@ class Series:
     def records(self) -> list[Record]:
         """Every living record, whatever its kind."""
         return [located.record for located in self._fold.records()]
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of everything that was forgotten here."""
+        return self._fold.forgotten()
 
     def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
@@ -70,11 +77,19 @@ class Series:
         ]
 
     def conversations(self) -> dict[str, Conversation]:
-        """Every conversation by its id; the first that was written counts."""
+        """Every conversation by its id; the first that was written counts.
+
+        One that was forgotten and went on, or whose record is damaged, is called after the first
+        exchange that is there.
+        """
         held: dict[str, Conversation] = {}
         for record in self.records():
             if record.kind == CONVERSATION and record.id not in held:
-                held[record.id] = conversation_from(record)
+                with contextlib.suppress(BadRecord):  # left to `verify`
+                    held[record.id] = conversation_from(record)
+        for one in self.exchanges():
+            if one.conversation not in held:
+                held[one.conversation] = _without_record(one)
         return held
 
     def bound_to(self, ids: set[str]) -> set[str]:
@@ -115,6 +130,11 @@ class Series:
         return list(held.values())
 
 
+def _without_record(one: Exchange) -> Conversation:
+    title = cut(" ".join((one.user or one.assistant).split()), _TITLE_CHARS)
+    return Conversation(id=one.conversation, title=title, created=one.started or one.completed)
+
+
 def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
     if record.kind != EXCHANGE:
         return ()
@@ -137,5 +157,7 @@ def when(at: str, *, today: datetime | None = None) -> str:
     except ValueError:
         return "at an unknown time"
     days = ((today or datetime.now(UTC)).date() - moment.date()).days
+    if days < -1:  # whoever wrote it had another clock
+        return moment.date().isoformat()
     ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
     return f"{moment.date().isoformat()}, {ago}"

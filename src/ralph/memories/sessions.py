@@ -50,7 +50,7 @@ def keep_exchanges(
     for name, some in by_session.items():
         conversation = Conversation(
             id=conversation_id(CLAUDE_CODE, name),
-            title=title or _beginning(some[0].user),
+            title=title or _beginning(some[0]),
             source=CLAUDE_CODE,
             created=some[0].captured.started_at,
         )
@@ -58,6 +58,21 @@ def keep_exchanges(
             conversation, [_exchange(conversation.id, one) for one in some]
         )
     return kept
+
+
+def unkept(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[ExchangeSeen]:
+    """Those that memory never had: what was kept or forgotten once is settled.
+
+    A session that goes on is read from its beginning, and whatever was in focus when it was held
+    need not be now.
+    """
+    ids = {_id(one, session): one for one in seen}
+    met = ralph.conversations.met(ids)
+    return [one for identity, one in ids.items() if identity not in met]
+
+
+def _id(seen: ExchangeSeen, session: str) -> str:
+    return exchange_id(conversation_id(CLAUDE_CODE, seen.session_id or session), seen.key)
 
 
 def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
@@ -92,11 +107,13 @@ def keep_iteration(
     iteration = seen.captured.to_iteration(
         feature=work.feature,
         task_id=task.id if task else None,
-        task_title=task.title if task else _beginning(seen.user),
+        task_title=task.title if task else _beginning(seen),
         discipline=(task.discipline or "") if task else "",
         outcome=None if work.outcome == "unknown" else work.outcome,
     )
-    return memory.remember(msgspec.structs.replace(iteration, session_id=run))
+    # A person's session has no result line; its last words are the result, however short.
+    summary = iteration.summary or seen.assistant
+    return memory.remember(msgspec.structs.replace(iteration, session_id=run, summary=summary))
 
 
 def _did_something(seen: ExchangeSeen) -> bool:
@@ -163,5 +180,7 @@ def _moment(at: str) -> datetime:
     return datetime.fromisoformat(utc(at))
 
 
-def _beginning(text: str) -> str:
-    return cut(" ".join(strip_marked(text).split()), _TITLE_CHARS)
+def _beginning(seen: ExchangeSeen) -> str:
+    # Where the client made the assistant go on, nobody asked.
+    words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
+    return cut(" ".join(words), _TITLE_CHARS)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from ralph.kinds.conversation import Exchange
 from ralph.kinds.iteration import ErrorSeen, Iteration
 from ralph.memories.ralph import Ralph
-from ralph.memories.runs import exchange_of
+from ralph.memories.runs import event_of, held_in
 from ralph.recall import Hit
 from ralph.recall.search import Question
 from ralph.record import Located
@@ -23,8 +24,15 @@ _DECISIONS = 2
 _LONG_ENOUGH = 25
 _FOLDED = re.compile(r"<[a-z]+>")
 _WORD = re.compile(r"[^\W\d_]{3,}")
-# What stands in every failure, and tells none from another.
-_EMPTY = frozenset("error failed failure exit code status with command tool bash the and".split())
+# What stands in every failure, and tells none from another; nor does that a file is not there,
+# because its path is folded.
+_EMPTY = frozenset(
+    """
+    error failed failure exit code status with command tool bash the and
+    read cannot open access stat such file directory path does exist filenotfounderror
+    errno enoent
+    """.split()
+)
 
 
 class Solved(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,30 +58,40 @@ class _Met(msgspec.Struct, frozen=True):
     number: int
 
 
-def solved(ralph: Ralph, message: str, *, budget_s: float | None = None) -> Solved | None:
+def solved(
+    ralph: Ralph, message: str, *, session: str = "", budget_s: float | None = None
+) -> Solved | None:
     """What this project's memory knows of an error, by its signature; None if it never met it.
 
-    Words find the candidates, so nothing heavy is loaded. `budget_s` bounds catching up.
+    That `session` met it without solving it is no news to who asks there. Words find the
+    candidates, so nothing heavy is loaded. `budget_s` bounds catching up.
     """
     wanted = signature(message)
     if not _tells(wanted):
         return None
     met = sorted(_met(ralph, message, wanted, budget_s), key=lambda one: (one.at, one.number))
-    if not met:
+    for one in reversed(met):
+        if (found := _solution(ralph, one, _known(met))) is not None:
+            return found
+    elsewhere = [one for one in met if not (session and held_in(one.hit.record, session))]
+    if not elsewhere:
         return None
+    tried = dict.fromkeys(_summary(one.hit.record) for one in reversed(elsewhere))
+    return msgspec.structs.replace(
+        _known(elsewhere), tried=tuple(text for text in tried if text)[:_TRIED]
+    )
+
+
+def _known(met: Sequence[_Met]) -> Solved:
+    """What can be said without a solution; the newest is last."""
     newest = met[-1]
-    known = Solved(
+    return Solved(
         message=newest.error.message,
-        times=len({_event(one.hit) for one in met}),
+        times=len({event_of(one.hit) for one in met}),
         last=newest.at,
         where=_where(newest.hit.record),
         id=newest.hit.id,
     )
-    for one in reversed(met):
-        if (found := _solution(ralph, one, known)) is not None:
-            return found
-    tried = dict.fromkeys(_summary(one.hit.record) for one in reversed(met))
-    return msgspec.structs.replace(known, tried=tuple(text for text in tried if text)[:_TRIED])
 
 
 def _solution(ralph: Ralph, one: _Met, known: Solved) -> Solved | None:
@@ -139,12 +157,6 @@ def _place(record: Iteration | Exchange) -> tuple[str, int]:
     if isinstance(record, Iteration):
         return record.timestamp or "", record.iteration_number or 0
     return record.completed or "", record.number or 0
-
-
-def _event(hit: Hit) -> str:
-    """What happened once is counted once, as an iteration and as an exchange."""
-    record = hit.record
-    return (exchange_of(record) if isinstance(record, Iteration) else None) or hit.id
 
 
 def later_success(ralph: Ralph, record: Iteration | Exchange) -> tuple[Located, Iteration] | None:

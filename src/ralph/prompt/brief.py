@@ -92,6 +92,11 @@ def day(timestamp: str | None) -> str:
     return (timestamp or "")[:10]
 
 
+def outcome(one: Iteration) -> str:
+    """How it came out, where anybody could tell."""
+    return "" if one.outcome == "unknown" else f"{one.outcome}. "
+
+
 def _feature(feature: Feature, chosen: str) -> str:
     name = one_line(feature.display_name or feature.name, _NAME_CHARS)
     told = one_line(feature.description or "", _PROSE_CHARS)
@@ -113,10 +118,11 @@ def _task(task: Task) -> str:
 
 def _outcome(one: Iteration) -> str:
     when = f"iteration {one.iteration_number}, {day(one.timestamp)}"
-    title = one_line(one.task_title, _NAME_CHARS)
-    text = f"- {when}: {one.outcome}. {title}"
-    if one.summary:
+    text = f"- {when}: {outcome(one)}{one_line(one.task_title, _NAME_CHARS)}"
+    if one.summary and one.summary != one.task_title:
         text = f"{text.rstrip('. ')}. {one_line(one.summary, _TOLD_CHARS)}"
-    for error in one.errors[:_ERRORS]:
-        text += f" [error: {one_line(error.message)}]"
+    # Those that nobody solved matter most.
+    for error in sorted(one.errors, key=lambda one: one.resolution is not None)[:_ERRORS]:
+        solved = f"; solved by: {one_line(error.resolution)}" if error.resolution else ""
+        text += f" [error: {one_line(error.message)}{solved}]"
     return text

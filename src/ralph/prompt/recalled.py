@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ralph.kinds.conversation import Exchange
 from ralph.kinds.iteration import ErrorSeen, Iteration
-from ralph.prompt.brief import Part, day, fitted, one_line
+from ralph.prompt.brief import Part, day, fitted, one_line, outcome
 from ralph.prompt.template import render
 from ralph.recall import Hit
 from ralph.text.estimate import estimate_tokens
@@ -87,9 +87,9 @@ def _iteration(one: Iteration, hit: Hit, ended: str) -> list[str]:
     title = one_line(one.task_title, _TITLE_CHARS)
     lines = [
         f"- Feature {one_line(one.feature)}, {hit.when} ({day(one.timestamp)}): "
-        f"{one.outcome}. {title}".rstrip()
+        f"{outcome(one)}{title}".rstrip()
     ]
-    if one.summary:
+    if one.summary and one.summary != one.task_title:
         lines.append(f"  {one_line(one.summary, _TOLD_CHARS)}")
     lines += _errors(one.errors)
     if ended:
@@ -98,11 +98,12 @@ def _iteration(one: Iteration, hit: Hit, ended: str) -> list[str]:
 
 
 def _exchange(one: Exchange, hit: Hit) -> list[str]:
-    lines = [f"- Asked on {hit.when}: {one_line(one.user, _ASKED_CHARS)}"]
+    asked, answered = one_line(one.user, _ASKED_CHARS), one_line(one.assistant, _TOLD_CHARS)
+    lines = [f"- Asked on {hit.when}: {asked}" if asked else f"- Said on {hit.when}: {answered}"]
     if one.status != "complete":
         lines.append(f"  This ended {one.status}.")
-    if one.assistant:
-        lines.append(f"  Answered: {one_line(one.assistant, _TOLD_CHARS)}")
+    if asked and answered:
+        lines.append(f"  Answered: {answered}")
     return [*lines, *_errors(one.errors), f"  id {hit.id[:_ID_CHARS]}"]
 
 

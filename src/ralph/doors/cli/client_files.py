@@ -53,6 +53,12 @@ def read_text(file: Path) -> str | None:
 
 def read_json(text: str, where: Path) -> dict[str, Any]:
     """The object that the text is; an error names the line where it is none."""
+    if not text.strip():
+        raise BadInput(
+            "this file is empty",
+            where=str(where),
+            todo="Delete it, or write {} into it. Nothing was changed.",
+        )
     try:
         value = parse(text)
     except json.JSONDecodeError as error:
@@ -82,8 +88,7 @@ def apply(edits: Sequence[Edit]) -> list[Edit]:
         except OSError as error:
             for one in reversed(done):
                 _put(one.file, one.before)
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                _tidy(edit.file)
+            _tidy(edit.file)
             raise _in_the_way(edit.file, "written", error) from None
         done.append(edit)
     return done
@@ -104,10 +109,11 @@ def _put(file: Path, text: str | None) -> None:
 
 
 def _tidy(file: Path) -> None:
-    """Take away a client's folder that holds nothing any more."""
+    """Take away a client's folder that holds nothing any more; a link to one is a person's."""
     folder = file.parent
-    if folder.name in _FOLDERS and folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+    with contextlib.suppress(OSError):  # it is not empty, or may not go: then it stays
+        if folder.name in _FOLDERS:
+            folder.rmdir()
 
 
 def _in_the_way(file: Path, done: str, error: OSError) -> BadInput:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from ralph.doors.cli.client_files import read_json, read_text
 from ralph.doors.cli.client_settings import PLUGIN, hooks_in, server_in, wanted_hooks
 from ralph.errors import RalphError
 
+_T = TypeVar("_T")
 State = Literal["installed", "partly", "disabled", "none", "unreadable"]
 
 
@@ -66,7 +67,8 @@ def look(root: Path | None) -> ClientStatus:
     seen.append(Seen("codex", "user", None, _codex_server(places.codex_settings(None))))
     if root is not None:
         seen.append(Seen("codex", "project", None, _codex_server(places.codex_settings(root))))
-    return ClientStatus(str(root) if root else None, seen, [*_doubled(seen), *_odd(seen)])
+    warnings = [*_doubled(seen), *_odd(seen), *_silenced(seen, root)]
+    return ClientStatus(str(root) if root else None, seen, warnings)
 
 
 def _claude(where: Literal["user", "project"], root: Path | None) -> Seen:
@@ -127,25 +129,39 @@ def _installed(file: Path, noted: dict[str, Any]) -> Part:
 
 
 def _enabled(root: Path | None) -> bool:
-    """What the settings say of the plugin, the project's before the person's."""
+    """What the settings say of the plugin, the last one that says it."""
+    said = [plugins.get(PLUGIN) for _, plugins in _said(root, "enabledPlugins", dict)]
+    return ([one for one in said if isinstance(one, bool)] or [False])[-1]
+
+
+def _silenced(seen: list[Seen], root: Path | None) -> list[str]:
+    """Whether a person has told the client to call no hooks at all."""
+    if not any(one.hooks and one.hooks.calls for one in seen):
+        return []
+    told = [
+        f"{file}: disableAllHooks is on, so no hook is called. Take it out to use the memory."
+        if disabled
+        else ""
+        for file, disabled in _said(root, "disableAllHooks", bool)
+    ]
+    return [one for one in told[-1:] if one]
+
+
+def _said(root: Path | None, name: str, kind: type[_T]) -> list[tuple[Path, _T]]:
+    """The files of Claude Code that set this, the one that counts most last."""
     files = [places.claude_settings(None)]
     if root is not None:
         project = places.claude_settings(root)
         files += [project, project.with_name("settings.local.json")]
-    said = [answer for file in files if (answer := _switch(file)) is not None]
-    return bool(said) and said[-1]
+    return [(file, value) for file in files if isinstance(value := _settings(file).get(name), kind)]
 
 
-def _switch(file: Path) -> bool | None:
+def _settings(file: Path) -> dict[str, Any]:
     try:
         text = read_text(file)
-        settings = {} if text is None else read_json(text, file)
+        return {} if text is None else read_json(text, file)
     except RalphError:
-        return None  # told of with the hooks
-    match settings.get("enabledPlugins"):
-        case {"ralph@ralph": bool(switched)}:
-            return switched
-    return None
+        return {}  # told of with the hooks
 
 
 def _doubled(seen: list[Seen]) -> list[str]:

@@ -71,7 +71,7 @@ class Call:
         """The notes on the sessions under way in this project."""
         from ralph.doors.hooks.sessions import Sessions
 
-        return Sessions(self.own_folder)
+        return Sessions(self.own_folder, self.fault)
 
     @property
     def own_folder(self) -> str:

@@ -20,7 +20,7 @@ from ralph.doors.hooks.reading import Reading
 from ralph.doors.hooks.starting import refresh
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
 from ralph.kinds.iteration import ErrorSeen
-from ralph.memories.sessions import keep_exchanges, keep_iteration, work_of
+from ralph.memories.sessions import keep_exchanges, keep_iteration, unkept, work_of
 from ralph.text.signature import signature
 
 if TYPE_CHECKING:
@@ -129,23 +129,23 @@ def _is_last(one: ExchangeSeen, seen: Sequence[ExchangeSeen]) -> bool:
 def _kept(
     call: Call, ralph: Ralph, session: Session, seen: Sequence[ExchangeSeen], title: str | None
 ) -> bool:
-    if not seen:
+    new = unkept(ralph, seen, session=session.name) if seen else []
+    if not new:
         return False
-    fresh = [one.fresh for one in keep_exchanges(ralph, seen, session=session.name, title=title)]
     view, focus = plan_view(call), focus_of(call, ralph)
-    for one in seen:
+    for one in new:
         work = work_of(one, view, focus)
         if work is None:
             continue
         try:
-            kept = keep_iteration(ralph, one, work, session=session.name)
+            keep_iteration(ralph, one, work, session=session.name)
         except JournalBusy:
             raise  # it is free again later; nothing is noted as captured until then
         except (JournalError, RecordForgotten) as error:
             call.fault(error)  # what cannot be written here must not keep the conversation away
-        else:
-            fresh.append(kept is not None)
-    return any(fresh)
+    # Last: an exchange that is kept is settled, also for whoever comes after a hook was killed.
+    keep_exchanges(ralph, new, session=session.name, title=title)
+    return True
 
 
 def _indexed(call: Call, ralph: Ralph) -> None:

@@ -60,7 +60,8 @@ def _known(call: Call, errors: tuple[ErrorSeen, ...]) -> Solved | None:
     met: Solved | None = None
     with opened(call) as ralph:
         for error in errors[:_LOOKED_UP]:
-            found = solved(ralph, error.message, budget_s=call.watch.left_s() * _FOR_INDEX)
+            budget_s = call.watch.left_s() * _FOR_INDEX
+            found = solved(ralph, error.message, session=call.session, budget_s=budget_s)
             if found is not None and found.solution:
                 return found
             met = met or found

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 
+# How the name ends of what is not in its place yet; a hook that was killed leaves it behind.
+DRAFT = ".tmp"
+
 
 def folder(path: str) -> str:
     """The folder, made where it is missing."""
@@ -30,13 +33,19 @@ def append(file: str, data: bytes) -> None:
 
 def replace(file: str, data: bytes) -> None:
     """Put new content in the file's place."""
-    draft = f"{file}.{os.getpid()}.tmp"
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    draft = f"{file}.{os.getpid()}{DRAFT}"
     try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
-    os.replace(draft, file)
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            while data:  # where there is no room, the first part may still fit
+                data = data[os.write(fd, data) :]
+        finally:
+            os.close(fd)
+        os.replace(draft, file)
+    except OSError:
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
 
 
 def read(file: str) -> bytes:

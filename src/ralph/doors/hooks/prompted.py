@@ -27,10 +27,7 @@ _SHORTEST_WORD = 3
 
 def answer(call: Call) -> str:
     """The few things memory has on the prompt, or nothing."""
-    try:
-        call.sessions.prompted(call.session, call.transcript)
-    except OSError as error:
-        call.fault(error, call.own_folder)
+    call.sessions.prompted(call.session, call.transcript)
     prompt = call.text("prompt")
     if not says_something(prompt) or not _remembers(call):
         return ""

@@ -25,10 +25,9 @@ class Reading:
 
     def __init__(self, file: Path, *, root: str, offset: int) -> None:
         self._file = file
-        self.ends_at = self._start(offset)
         self.complete = False
-        self._exchanges = Exchanges(file=file.name, root=root, offset=self.ends_at)
-        self._last_end = self.ends_at
+        self._last_end = self._start(offset)
+        self._exchanges = Exchanges(file=file.name, root=root, offset=self._last_end)
 
     def _start(self, offset: int) -> int:
         """Where to read on; from the beginning when the file is not the one that was read."""
@@ -42,14 +41,13 @@ class Reading:
         """The exchanges that were followed by another one, as far as time allows."""
         found: list[ExchangeSeen] = []
         with self._file.open("rb") as file:
-            file.seek(self.ends_at)
+            file.seek(self._last_end)
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     break  # being written just now
                 if number % _LOOK_EVERY == 0 and not time_left():
                     return found
                 found += self._exchanges.feed(line)
-                self.ends_at += len(line)
                 self._last_end = found[-1].ends_at if found else self._last_end
         self.complete = True
         return found
@@ -59,6 +57,11 @@ class Reading:
         """Where the exchange under way begins, or what was not kept yet."""
         rest = self.rest()
         return rest.begins_at if rest is not None else self._last_end
+
+    @property
+    def ends_at(self) -> int:
+        """How far it was read; what may become an exchange yet is read again."""
+        return self._exchanges.ends_at
 
     def rest(self) -> ExchangeSeen | None:
         """The exchange under way."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from ralph.agents.environment import agent_environment, own_command
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.doors.hooks.opening import focus_of, opened, settings_of
-from ralph.kinds.conversation import conversation_id
+from ralph.kinds.conversation import Exchange, conversation_id
 from ralph.kinds.iteration import Iteration
-from ralph.memories.runs import CLAUDE_CODE, exchange_of, session_of
+from ralph.memories.runs import CLAUDE_CODE, event_of, held_in
 from ralph.memories.solved import later_success
 from ralph.prompt.recalled import recalled_text
 from ralph.recall import Hit
@@ -38,7 +38,8 @@ def recalled(call: Call, prompt: str) -> str:
     with opened(call) as ralph:
         hits = _relevant(call, ralph, prompt, settings)
         # What was said once in a session the model knows.
-        chosen = [hit for hit in hits if hit.id not in told][: settings.hook_prompt_hits]
+        fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
+        chosen = fresh[: settings.hook_prompt_hits]
         ended = {hit.id: how for hit in chosen if (how := _how_it_ended(ralph, hit))}
     text = recalled_text(
         chosen,
@@ -96,14 +97,29 @@ def _found(
             ),
         ]
         for hit in hits:
-            record = hit.record
-            if isinstance(record, Iteration) and session_of(record) == call.session:
+            if held_in(hit.record, call.session):
                 continue
-            event = (exchange_of(record) if isinstance(record, Iteration) else None) or hit.id
+            event = event_of(hit)
             before = found.get(event)
             if before is None or (hit.score or 0.0) > (before.score or 0.0):
                 found[event] = hit
     return list(found.values())
+
+
+def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
+    """Of exchanges with the same question only the newest, where the best one stood."""
+    newest: dict[str, Hit] = {}
+    for hit in hits:
+        record = hit.record
+        asked = " ".join(record.user.lower().split()) if isinstance(record, Exchange) else ""
+        before = newest.get(asked or hit.id)
+        if before is None or _completed(hit) > _completed(before):
+            newest[asked or hit.id] = hit
+    return list(newest.values())
+
+
+def _completed(hit: Hit) -> str:
+    return getattr(hit.record, "completed", None) or ""
 
 
 def _how_it_ended(ralph: Ralph, hit: Hit) -> str:

@@ -6,7 +6,8 @@ transcript is the durable source of an exchange, and Stop or SessionEnd capture 
 killed calls no hook; its note stays, and a later hook of another session finds that the client is
 gone and captures what the transcript (and the errors noted here) tell.
 
-A note is a file of lines that are only appended: hooks of one session may run side by side.
+A note is a file of lines that hooks append, because those of one session may run side by side; what
+captures the session makes it short again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ralph.doors.hooks import own_files
@@ -95,11 +97,15 @@ class Session:
 
 
 class Sessions:
-    """The notes of one project's sessions."""
+    """The notes of one project's sessions.
 
-    def __init__(self, own_folder: str) -> None:
+    What cannot be noted is told to `on_fault` and nothing else: a model is answered all the same.
+    """
+
+    def __init__(self, own_folder: str, on_fault: Callable[[OSError, str], None]) -> None:
         self._own_folder = own_folder
         self._folder = os.path.join(own_folder, "sessions")
+        self._on_fault = on_fault
 
     def begin(self, name: str, transcript: str, *, remembers: bool) -> None:
         """A session begins or goes on; `remembers` says whether the model has what it was told."""
@@ -142,6 +148,9 @@ class Sessions:
             data = own_files.read(self._file(name))
         except FileNotFoundError:
             return session
+        except OSError as error:
+            self._on_fault(error, self._folder)
+            return session
         for raw in data.splitlines():
             try:
                 line = json.loads(raw)
@@ -164,12 +173,18 @@ class Sessions:
         except FileNotFoundError:
             return found
         for entry in entries:
+            try:
+                age_s = time.time() - os.stat(entry.path).st_mtime
+            except FileNotFoundError:
+                continue  # another hook was faster
+            if entry.name.endswith(own_files.DRAFT) and age_s > _ABANDONED_AFTER_S:
+                os.unlink(entry.path)
             if not entry.name.endswith(".jsonl") or entry.path == self._file(but):
                 continue
             session = self.read(entry.name.removesuffix(".jsonl"))
             if not session.abandoned():
                 continue
-            old = time.time() - entry.stat().st_mtime > _GIVEN_UP_AFTER_S
+            old = age_s > _GIVEN_UP_AFTER_S
             if session.under_way and not old and session.tries < _MOST_TRIES:
                 found.append(session)
             else:
@@ -180,8 +195,11 @@ class Sessions:
         if not name:
             return
         data = b"".join(_line({**line, "session": name}) for line in lines)
-        self._make_folder()
-        own_files.append(self._file(name), data)
+        try:
+            self._make_folder()
+            own_files.append(self._file(name), data)
+        except OSError as error:
+            self._on_fault(error, self._folder)
 
     def _make_folder(self) -> None:
         own_files.folder(self._own_folder)

@@ -24,9 +24,9 @@ _NAME = "brief.json"
 def answer(call: Call) -> str:
     """The text for a session that begins."""
     left = list[Any]()
+    resumed = call.text("source") == "resume"
+    call.sessions.begin(call.session, call.transcript, remembers=resumed)
     try:
-        resumed = call.text("source") == "resume"
-        call.sessions.begin(call.session, call.transcript, remembers=resumed)
         left = call.sessions.left_behind(but=call.session)
     except OSError as error:
         call.fault(error, call.own_folder)
