@@ -1,17 +1,28 @@
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.calibration import FLOOR, RELEVANT, Evidence, rarity, score, weigh, why
+from ralph.recall.calibration import (
+    CONSTANTS,
+    FLOOR,
+    RELEVANT,
+    Evidence,
+    rarity,
+    score,
+    weigh,
+    why,
+)
 from ralph.recall.fuse import Fused, fuse
 from ralph.recall.search import relevance, telling
 from ralph.text.tokens import query_tokens, tokens
 
 STATIC = "static:table"
+EMBEDDERS = [STATIC, "minilm:model", "somebody:else"]
 
 
 def rows(fused: list[Fused]) -> list[int]:
@@ -131,14 +142,16 @@ COUNTS = pytest.mark.parametrize("count", [1, 3, 10, 1000])
 @pytest.mark.parametrize("word", ["error", "test", "file", "fix", "fix the test file", "run it"])
 def test_common_words_alone_lift_nothing_over_the_floor(word: str, count: int) -> None:
     for record in range(3):
-        assert score(evidence(word, record, count=count, cosine=0.35), STATIC) < FLOOR
+        for embedder in EMBEDDERS:
+            assert score(evidence(word, record, count=count, cosine=0.35), embedder) < FLOOR
         assert score(evidence(word, record, count=count)) < FLOOR
 
 
 @COUNTS
 @pytest.mark.parametrize("word", ["ENOSPC", "getUserById", "get_user_by_id", "OSError"])
 def test_an_exact_rare_word_needs_no_meaning(word: str, count: int) -> None:
-    assert score(evidence(word, 2, count=count, cosine=0.0), STATIC) >= RELEVANT
+    for embedder in EMBEDDERS:
+        assert score(evidence(word, 2, count=count, cosine=0.0), embedder) >= RELEVANT
     assert score(evidence(word, 2, count=count)) >= RELEVANT
     assert score(evidence(word, 0, count=count)) < FLOOR
 
@@ -147,7 +160,8 @@ def test_an_exact_rare_word_needs_no_meaning(word: str, count: int) -> None:
 def test_an_unrelated_question_finds_nothing(count: int) -> None:
     for query in ["kubernetes ingress annotations", "weather in Paris", "webrtc turn server"]:
         for record in range(3):
-            assert score(evidence(query, record, count=count, cosine=0.2), STATIC) < FLOOR
+            for embedder in EMBEDDERS:
+                assert score(evidence(query, record, count=count, cosine=0.2), embedder) < FLOOR
             assert score(evidence(query, record, count=count)) < FLOOR
 
 
@@ -181,23 +195,48 @@ def test_a_question_without_tokens_is_worth_nothing() -> None:
     assert score(weigh([], {"a"}, frequencies={}, count=0)) < FLOOR
 
 
+def test_of_a_long_question_a_few_rare_words_are_much_and_of_a_short_one_a_third_is_little() -> (
+    None
+):
+    short = Evidence(("grid",), 3, 1 / 3, 4.0, 4.0, 0.1)
+    long = Evidence(("a", "b", "c", "d", "e", "f", "g"), 20, 1 / 3, 30.0, 5.0, 0.1)
+    for embedder in EMBEDDERS:
+        assert score(short, embedder) < FLOOR < RELEVANT <= score(long, embedder)
+
+
+def test_meaning_adds_less_the_more_the_words_have_said() -> None:
+    def odds(coverage: float, cosine: float) -> float:
+        value = score(Evidence((), 3, coverage, 12 * coverage, 5.0, cosine), STATIC)
+        return math.log(value / (1.0 - value))
+
+    gains = [odds(coverage, 0.4) - odds(coverage, 0.1) for coverage in (0.0, 0.3, 0.6, 1.0)]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[-1] > 0.0
+
+
+def test_no_constants_let_more_words_lower_a_score() -> None:
+    for constants in CONSTANTS.values():
+        assert constants.per_words >= constants.per_meaning > 0.0
+        assert constants.related > constants.unrelated
+
+
 SHARE = st.floats(0.0, 1.0)
 MASS = st.floats(0.0, 100.0)
 
 
-@given(SHARE, MASS, MASS, st.floats(-1.0, 1.0), st.floats(0.0, 1.0))
+@given(SHARE, MASS, MASS, st.floats(-1.0, 1.0), st.floats(0.0, 1.0), st.sampled_from(EMBEDDERS))
 def test_a_score_is_a_probability_that_rises_with_each_kind_of_evidence(
-    coverage: float, weight: float, rarest: float, cosine: float, more: float
+    coverage: float, weight: float, rarest: float, cosine: float, more: float, embedder: str
 ) -> None:
     def value(coverage: float, weight: float, cosine: float | None) -> float:
-        return score(Evidence((), 3, coverage, weight, rarest, cosine), STATIC)
+        return score(Evidence((), 3, coverage, weight, rarest, cosine), embedder)
 
-    base = value(coverage, weight, cosine)
-    assert 0.0 <= base <= 1.0
+    base = value(coverage, weight, cosine) - 1e-12
+    assert 0.0 <= base + 1e-12 <= 1.0
     assert value(coverage, weight, cosine + more) >= base
     assert value(min(1.0, coverage + more), weight, cosine) >= base
     assert value(coverage, weight + more, cosine) >= base
-    assert value(coverage, weight + more, None) >= value(coverage, weight, None)
+    assert value(coverage, weight + more, None) >= value(coverage, weight, None) - 1e-12
 
 
 @given(st.integers(0, 500), st.integers(1, 500), st.sampled_from(["test", "zod", "ts2345", "42"]))

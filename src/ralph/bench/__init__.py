@@ -14,6 +14,7 @@ BENCHES = {
     "speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record",
     "loop": "what an iteration costs beside its agent",
     "quality": "how often the right thing is found: by words, by meaning, by both",
+    "calibrate": "what a score is worth: its constants, and how well it keeps its word",
 }
 
 

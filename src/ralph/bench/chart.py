@@ -1,11 +1,14 @@
-"""Pictures for the documentation, written as SVG by hand: bars with intervals."""
+"""Pictures for the documentation, written as SVG by hand: bars, and what scores kept."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import msgspec
+
+from ralph.errors import BadInput
 
 _BAR, _GAP, _HEIGHT = 26, 28, 240
 _LEFT, _TOP, _BOTTOM = 48, 56, 76
@@ -15,6 +18,8 @@ _TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 _PALE = ("#b8b8b8", "#8c8c8c", "#d0d0d0")
 _CHARACTER = 6.2
+_SIDE, _BETWEEN = 240, 64
+_LARGEST_DOT = 9.0
 
 
 class Bar(msgspec.Struct, frozen=True):
@@ -31,6 +36,40 @@ class Cluster(msgspec.Struct, frozen=True):
 
     name: str
     bars: tuple[Bar, ...]
+
+
+class Dot(msgspec.Struct, frozen=True):
+    """Hits of about one score: what they promised, and the share that was right, 0 to 1."""
+
+    score: float
+    right: float
+    low: float
+    high: float
+    count: int
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """Dots from left to right."""
+
+    name: str
+    dots: tuple[Dot, ...]
+
+
+class Square(msgspec.Struct, frozen=True):
+    """Curves in one square, and what is written over it."""
+
+    name: str
+    curves: tuple[Curve, ...]
+
+
+def write(file: Path, picture: str) -> None:
+    """Put a picture into a file."""
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            f"the chart cannot be written ({error.strerror or error})", where=str(file)
+        ) from None
 
 
 def bars(clusters: Sequence[Cluster], *, title: str, pale: Collection[str] = ()) -> str:
@@ -51,6 +90,65 @@ def bars(clusters: Sequence[Cluster], *, title: str, pale: Collection[str] = ())
     legend = sum(len(name) * _CHARACTER + 34 for name in names)
     width = max(x, _LEFT + legend, len(title) * _CHARACTER + 2 * _LEFT)
     return _page(width, [*_scale(width), *parts, *_legend(names, colours)], title)
+
+
+def reliability(squares: Sequence[Square], *, title: str, marks: Sequence[float] = ()) -> str:
+    """What was right over what was promised: on the diagonal a score means what it says.
+
+    The larger a dot, the more hits; `marks` are scores that decide something.
+    """
+    names = list(dict.fromkeys(curve.name for square in squares for curve in square.curves))
+    colours = _colours(names, ())
+    parts: list[str] = []
+    x = float(_LEFT)
+    for square in squares:
+        parts += _ground(square.name, x, marks)
+        for curve in square.curves:
+            parts += _curve(curve, x, colours[curve.name])
+        x += _SIDE + _BETWEEN
+    width = max(x, len(title) * _CHARACTER + 2 * _LEFT)
+    return _page(width, [*parts, *_legend(names, colours)], title)
+
+
+def _ground(name: str, x: float, marks: Sequence[float]) -> list[str]:
+    right, bottom = x + _SIDE, _y(0.0)
+    lines = [_text(x + _SIDE / 2, _TOP - 8, name)]
+    for tick in _TICKS:
+        y, at = _y(tick), x + tick * _SIDE
+        lines += [
+            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{right:.1f}" y2="{y:.1f}" stroke="#ddd"/>',
+            _text(x - 6, y + 4, f"{tick:.1f}", anchor="end"),
+            _text(at, bottom + 16, f"{tick:.1f}"),
+        ]
+    for mark in marks:
+        at = x + mark * _SIDE
+        lines.append(
+            f'<line x1="{at:.1f}" y1="{_y(1.0):.1f}" x2="{at:.1f}" y2="{bottom:.1f}" '
+            'stroke="#999" stroke-dasharray="2 4"/>'
+        )
+    lines.append(
+        f'<line x1="{x:.1f}" y1="{bottom:.1f}" x2="{right:.1f}" y2="{_y(1.0):.1f}" '
+        'stroke="#888" stroke-dasharray="6 4"/>'
+    )
+    lines.append(_text(x + _SIDE / 2, bottom + 32, "across: score; up: share that was right"))
+    return lines
+
+
+def _curve(curve: Curve, x: float, colour: str) -> list[str]:
+    most = max((dot.count for dot in curve.dots), default=1)
+    places = [(x + dot.score * _SIDE, _y(dot.right)) for dot in curve.dots]
+    line = " ".join(f"{at:.1f},{y:.1f}" for at, y in places)
+    parts = [f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>']
+    for dot, (at, y) in zip(curve.dots, places, strict=True):
+        told = f"{curve.name}: {dot.count} hits, score {dot.score:.2f}, right {dot.right:.2f}"
+        size = max(2.0, _LARGEST_DOT * (dot.count / most) ** 0.5)
+        parts += [
+            f'<line x1="{at:.1f}" y1="{_y(dot.low):.1f}" x2="{at:.1f}" y2="{_y(dot.high):.1f}" '
+            f'stroke="{colour}" stroke-width="1"/>',
+            f'<circle cx="{at:.1f}" cy="{y:.1f}" r="{size:.1f}" fill="{colour}" '
+            f'fill-opacity="0.75"><title>{escape(told)}</title></circle>',
+        ]
+    return parts
 
 
 def _colours(names: Sequence[str], pale: Collection[str]) -> dict[str, str]:

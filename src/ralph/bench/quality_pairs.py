@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ralph.bench.datasets import Ask, Corpus, Dataset, Task
-from ralph.bench.quality_ground import WHOLE, Cutting, Ground, ground, records_of
+from ralph.bench.quality_ground import WHOLE, Cutting, Ground, Tell, ground, records_of
 from ralph.bench.quality_run import Asked, Rank, by_mix
 from ralph.index import Embedder, Passage
 from ralph.index.tables import Collection
@@ -50,13 +50,14 @@ def labelled(
     rank: Rank = by_mix,
     cutting: Cutting = WHOLE,
     cache: Path | None = None,
+    tell: Tell = lambda text: None,
 ) -> Iterator[Pair]:
     """Of every question its first hits, its answers wherever they are, and its distractors.
 
     Tasks that ask for groups are left out: nobody said which of a group's documents answers.
     """
     with ground(embedder, cutting=cutting, cache=cache) as place:
-        for corpus in dataset.corpora:
+        for number, corpus in enumerate(dataset.corpora, 1):
             asks = [
                 (task, ask)
                 for task in dataset.tasks
@@ -66,6 +67,7 @@ def labelled(
             ]
             if asks:
                 yield from _of_corpus(place, dataset.name, corpus, asks, rank, top)
+            tell(f"{dataset.name}: {number} of {len(dataset.corpora)} corpora asked")
 
 
 def _of_corpus(
@@ -88,8 +90,9 @@ def _of_corpus(
             asked = Asked(ask.text, ask.at, top, identity)
             first = list(rank(view, [collection], asked, vector))[:top]
             marked = ask.relevant | ask.distractors
+            words = weighing.words(ask.text)
             for document in dict.fromkeys([*first, *sorted(marked)]):
-                evidence = weighing.evidence(ask.text, document, vector)
+                evidence = weighing.evidence(words, document, vector)
                 yield Pair(
                     dataset=dataset,
                     task=task.name,
@@ -113,20 +116,30 @@ class _Weighing:
         self._count = view.passages(collection)
         self._embedder = place.embedder
         self._passages = {one.id: place.cutting.cut(one) for one in records_of(corpus)}
+        self._tokens: dict[str, list[frozenset[str]]] = {}
 
-    def evidence(self, question: str, document: str, vector: Vectors | None) -> Evidence:
-        """Of the document's passage that has most to say for itself."""
+    def words(self, question: str) -> dict[str, int]:
+        """The question's words, each with how many of the passages hold it."""
         asked = query_tokens(question)
         frequencies = self._view.frequencies(self._collection, asked)
+        return {token: frequencies[token] for token in asked}
+
+    def evidence(self, words: Mapping[str, int], document: str, vector: Vectors | None) -> Evidence:
+        """Of the document's passage that has most to say for itself."""
+        passages = self._passages[document] or [Passage(title="", text="")]
+        if document not in self._tokens:
+            self._tokens[document] = [
+                frozenset(tokens(f"{one.title}\n{one.text}\n{one.places}")) for one in passages
+            ]
         found = [
             weigh(
-                asked,
-                frozenset(tokens(f"{one.title}\n{one.text}\n{one.places}")),
-                frequencies=frequencies,
+                list(words),
+                held,
+                frequencies=words,
                 count=self._count,
                 cosine=self._cosine(one, vector),
             )
-            for one in self._passages[document] or [Passage(title="", text="")]
+            for one, held in zip(passages, self._tokens[document], strict=True)
         ]
         return max(found, key=lambda one: (one.coverage, one.cosine or 0.0))
 

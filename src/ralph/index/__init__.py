@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     Vectors = NDArray[np.float32]
 
 
+# In a text to embed: what follows is an aside. It is embedded apart and its nearness counts less.
+ASIDE = "\x1e"
+ASIDE_WEIGHT = 0.85
+
+
 class Passage(msgspec.Struct, frozen=True):
     """One findable piece of a record: its words by field, and the text whose meaning counts."""
 

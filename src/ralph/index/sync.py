@@ -19,7 +19,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff, IndexOff
-from ralph.index import Cut, Embedder, Manifest, Passage
+from ralph.index import ASIDE, ASIDE_WEIGHT, Cut, Embedder, Manifest, Passage
 from ralph.index.sqlite import SqliteStore
 from ralph.index.tables import Collection, Row
 from ralph.index.view import View
@@ -243,13 +243,21 @@ class _Run:
             self._embedder_off = str(error)  # words go on without it
         return made
 
-    def _vectors(self, embedder: Embedder, some: dict[bytes, Sequence[str]]) -> dict[bytes, bytes]:
-        texts = [piece for pieces in some.values() for piece in pieces]
+    def _vectors(
+        self, embedder: Embedder, some: dict[bytes, Sequence[_Piece]]
+    ) -> dict[bytes, bytes]:
+        import numpy as np
+
+        pieces_of_all = [piece for pieces in some.values() for piece in pieces]
+        texts = [piece.text for piece in pieces_of_all]
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         vectors = embedder.embed_passages(texts, budget_s=left_s)
         if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
             raise _OtherModel  # its server has told us only now which one it is
         _check_shape(vectors, len(texts), embedder)
+        if any(piece.weight != 1.0 for piece in pieces_of_all):
+            weights = np.array([[piece.weight] for piece in pieces_of_all], dtype=np.float32)
+            vectors = vectors * weights
         ends = list(itertools.accumulate(len(pieces) for pieces in some.values()))
         starts = [0, *ends]
         return {
@@ -278,12 +286,27 @@ class _Run:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
 
-def _portions(texts: dict[bytes, str], embedder: Embedder) -> Iterator[dict[bytes, Sequence[str]]]:
+class _Piece(msgspec.Struct, frozen=True):
+    """What is embedded at once, and how much its nearness counts."""
+
+    text: str
+    weight: float = 1.0
+
+
+def _pieces(text: str, embedder: Embedder) -> list[_Piece]:
+    main, _, aside = text.partition(ASIDE)
+    found = [_Piece(piece) for piece in embedder.pieces(main)] if main else []
+    return found + [_Piece(piece, ASIDE_WEIGHT) for piece in embedder.pieces(aside) if aside]
+
+
+def _portions(
+    texts: dict[bytes, str], embedder: Embedder
+) -> Iterator[dict[bytes, Sequence[_Piece]]]:
     """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
-    some: dict[bytes, Sequence[str]] = {}
+    some: dict[bytes, Sequence[_Piece]] = {}
     count = 0
     for text_hash, text in texts.items():
-        pieces = embedder.pieces(text)
+        pieces = _pieces(text, embedder)
         if some and count + len(pieces) > embedder.batch:
             yield some
             some, count = {}, 0

@@ -1,8 +1,13 @@
 """How sure we are: a score 0-1 that means the same for every query, collection and embedder.
 
-A logistic over absolute evidence: the cosine, the share of the question's weight (its words, each
-by its rarity) that stands in the passage, and how much weight that is. 0.40 is the floor, from 0.55
-on a hit is relevant; between them it is possibly relevant.
+A logistic over absolute evidence: the share of the question's weight (its words, each by its
+rarity) that stands in the passage, how much weight that is, and the cosine, which counts for what
+the words leave open: either is enough, and both together are not twice as sure. 0.40 is the floor,
+from 0.55 on a hit is relevant; between them it is possibly relevant.
+
+The score is meant as a probability: of the hits with 0.7 about 70 in 100 are what was asked for,
+where half of what is judged is. `ralph bench calibrate` finds the constants and tells how well
+they hold on questions they were not found on.
 """
 
 from __future__ import annotations
@@ -54,20 +59,34 @@ python server sql src ts tsx txt url web windows www yaml yml
 
 # A rarity of 3.3 nats and more points at something: a word of one passage in 27.
 _POINTED = 3.3
-# So much matched weight counts half: one common word is nothing, one rare word much.
-_HALF_WEIGHT = 3.0
+# Matched weight, times the share of the question it is: from about so much on it is enough. One
+# common word is nothing, one rare word much when it is the whole question, and of a long question
+# a few rare words are as much as a few words that are all of a short one.
+_ENOUGH = 3.5
 
-# Fitted by logistic regression on public questions and on agents' records; the intercepts lie
-# 0.3-0.5 under the fit, because an unrelated hit in a prompt costs more than a missed one.
-_INTERCEPT, _PER_MEANING, _PER_WORDS = -2.7, 2.6, 9.0
-_INTERCEPT_WORDS_ALONE, _PER_WORDS_ALONE = -2.1, 13.0
 
-# Cosines mean different things with different embedders: what unrelated and clearly related texts
-# have with each, by the longest prefix of its identity. "" is for embedders nobody has measured
-# and is cautious: some of them give 0.4 to unrelated texts.
-_COSINES = {
-    "static:": (0.05, 0.45),
-    "": (0.30, 0.75),
+class Constants(msgspec.Struct, frozen=True):
+    """What the evidence counts: in nats, beside the cosines of unrelated and of related texts.
+
+    Words must count for at least as much as meaning, or more words could lower a score.
+    """
+
+    intercept: float
+    per_words: float
+    per_meaning: float = 0.0
+    unrelated: float = 0.0
+    related: float = 1.0
+
+
+WORDS_ALONE = Constants(-2.99, 5.39)
+# By the longest prefix of the embedder's identity, because cosines mean different things with
+# different embedders. Found by `ralph bench calibrate` on all its sources, except those of "",
+# which is for embedders nobody has measured: MiniLM's, which ask most of the words, and higher
+# cosines, because some embedders give 0.4 to texts that have nothing to do with each other.
+CONSTANTS = {
+    "static:": Constants(-4.36, 6.67, 5.06, 0.05, 0.45),
+    "minilm:": Constants(-4.54, 6.80, 5.94, 0.10, 0.55),
+    "": Constants(-4.54, 6.80, 5.94, 0.30, 0.75),
 }
 
 
@@ -134,20 +153,34 @@ def score(evidence: Evidence, embedder: str | None = None) -> float:
 
     `embedder` is the identity of what made the vectors.
     """
+    alone = evidence.cosine is None
+    return score_by(evidence, WORDS_ALONE if alone else constants_of(embedder or ""))
+
+
+def score_by(evidence: Evidence, constants: Constants) -> float:
+    """The score these constants give."""
+    words, meaning = features(evidence, constants)
+    return _logistic(
+        constants.intercept + constants.per_words * words + constants.per_meaning * meaning
+    )
+
+
+def features(evidence: Evidence, constants: Constants) -> tuple[float, float]:
+    """What the words say, and what the meaning adds to it; both 0-1."""
     # A question of nothing but common words points nowhere, whatever is near it.
     pointed = min(1.0, evidence.rarest / _POINTED) ** 3
-    squared = evidence.weight**2
-    enough = squared / (squared + _HALF_WEIGHT**2)
-    words = pointed * enough * evidence.coverage**1.5
+    held = evidence.weight * evidence.coverage
+    words = math.sqrt(pointed) * held / math.hypot(held, _ENOUGH)
     if evidence.cosine is None:
-        return _logistic(_INTERCEPT_WORDS_ALONE + _PER_WORDS_ALONE * words)
-    unrelated, related = _cosines_of(embedder or "")
-    meaning = pointed * max(0.0, (evidence.cosine - unrelated) / (related - unrelated))
-    return _logistic(_INTERCEPT + _PER_MEANING * meaning + _PER_WORDS * words)
+        return words, 0.0
+    nearness = (evidence.cosine - constants.unrelated) / (constants.related - constants.unrelated)
+    return words, (1.0 - words) * pointed * min(1.0, max(0.0, nearness))
 
 
-def _cosines_of(embedder: str) -> tuple[float, float]:
-    return _COSINES[max((p for p in _COSINES if embedder.startswith(p)), key=len)]
+@functools.lru_cache(maxsize=64)
+def constants_of(embedder: str) -> Constants:
+    """What holds for the embedder of this identity."""
+    return CONSTANTS[max((p for p in CONSTANTS if embedder.startswith(p)), key=len)]
 
 
 def _logistic(x: float) -> float:
