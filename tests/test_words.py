@@ -83,10 +83,10 @@ def test_words_are_counted_without_the_places() -> None:
 def test_meaning_counts_less_among_long_passages_of_a_table() -> None:
     assert meaning_share(20, 0.0, STATIC) > meaning_share(120, 0.0, STATIC)
     assert meaning_share(120, 0.0, STATIC) > meaning_share(500, 0.0, STATIC) > 0.3
-    assert meaning_share(20, 0.0, "minilm:x") == meaning_share(500, 0.0, "minilm:x")
+    assert meaning_share(20, 0.0, "minilm:x") < meaning_share(500, 0.0, "minilm:x")
 
 
 @pytest.mark.parametrize("embedder", [STATIC, "minilm:x", "none"])
 def test_where_one_passage_holds_all_words_meaning_hardly_counts(embedder: str) -> None:
     assert meaning_share(20, 1.0, embedder) < 0.2
-    assert meaning_share(20, 0.5, embedder) > 0.5
+    assert meaning_share(20, 0.5, embedder) > 0.45
