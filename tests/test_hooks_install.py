@@ -406,7 +406,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 def weaker(*words: str | Path) -> list[str]:
     """A Python for which permissions count."""
-    if os.geteuid() != 0:
+    if sys.platform == "win32" or os.geteuid() != 0:
         return [sys.executable, *map(str, words)]
     command = [sys.executable, "-c", WEAKER]
     if sys.platform != "linux" or subprocess.run([*command, "-c", ""], check=False).returncode:

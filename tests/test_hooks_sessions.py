@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,7 +68,7 @@ def test_a_session_whose_client_was_killed_is_kept_at_the_next_start(
     session: Session, project: Path, tmp_path: Path, home: Path
 ) -> None:
     for process in client(session):
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
     assert exchanges(project) == []
 

@@ -21,6 +21,9 @@ from ralph.doors.cli.client_call import hook_call
 from ralph.doors.cli.client_settings import plugin_folder
 from ralph.doors.mcp.options import read_options
 
+if sys.platform == "win32":
+    pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
+
 PLUGIN = plugin_folder()
 MARKETPLACES = [ROOT / ".claude-plugin", PLUGIN / ".claude-plugin"]
 # Nobody listens there, so a session ends at once: enough to see its hooks called.
