@@ -66,6 +66,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attempts_in_prompt: int = 3
     warnings_in_prompt: int = 5
     exchange_max_chars: int = 20000
+    conversation_min_score: float = 0.20
+    rag_enabled: bool = True
+    rag_conversation_limit: int = 3
+    rag_exchange_limit_per_conversation: int = 2
+    rag_min_similarity: float = 0.70
+    rag_recency_half_life_days: float = 0.0
+    summarizer_conversation_enabled: bool = True
+    summarizer_exchange_enabled: bool = True
+    embedding_pipeline_enabled: bool = True
+    summarizer_idle_timeout_s: float = 30.0
+    embedding_pipeline_poll_interval_s: float = 5.0
+    embedding_batch_size: int = 100
+    embedding_max_retries: int = 6
+    conversations_keep_days: int = 0
     hook_capture: bool = True
     hook_inject: bool = True
     hook_min_score: float = 0.55
@@ -91,6 +105,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     openai_model: str = "text-embedding-3-small"
     openai_dimensions: int | None = None
     openai_api_key: str | None = None
+    chat_model: str | None = None
+    chat_base_url: str | None = None
+    chat_api_key: str | None = None
+    chat_timeout_s: float = 300.0
+    chat_max_tokens: int = 4096
+    chat_price_in_usd: float | None = None
+    chat_price_out_usd: float | None = None
+    summary_model: str | None = None
+    summary_base_url: str | None = None
+    summary_api_key: str | None = None
+    summary_timeout_s: float = 60.0
+    summary_price_in_usd: float | None = None
+    summary_price_out_usd: float | None = None
+    summary_spend_cap_usd: float = 1.0
 
     def __repr__(self) -> str:
         pairs = ((key, shown(key, getattr(self, key))) for key in self.__struct_fields__)
@@ -98,9 +126,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 # What is never shown, and what a project's file may not decide: it comes with a clone, and could
-# send a person's key and memories to whoever wrote it.
-_SECRETS = frozenset({"openai_api_key"})
-_PERSONAL = _SECRETS | {"ollama_url", "openai_base_url"}
+# send a person's key and memories to whoever wrote it, or spend their money.
+_SECRETS = frozenset({"openai_api_key", "chat_api_key", "summary_api_key"})
+_PERSONAL = _SECRETS | {
+    *("ollama_url", "openai_base_url"),
+    *("chat_model", "chat_base_url"),
+    *("summary_model", "summary_base_url", "summary_spend_cap_usd"),
+}
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -115,12 +147,20 @@ KEYS: tuple[str, ...] = Settings.__struct_fields__
 _RANGES: dict[str, tuple[float, float]] = {
     "min_score": (0.0, 1.0),
     "hook_min_score": (0.0, 1.0),
+    "conversation_min_score": (0.0, 1.0),
+    "rag_min_similarity": (0.0, 1.0),
+    "rag_conversation_limit": (1, 20),
+    "rag_exchange_limit_per_conversation": (1, 20),
+    "embedding_batch_size": (1, 2048),
     "search_limit": (1, 20),
     "search_max_limit": (1, 20),
     "embed_timeout_s": (0.1, 3600),
     "embed_query_timeout_s": (0.1, 60),
     "embed_batch": (1, 2048),
     "openai_dimensions": (1, 65536),
+    "chat_timeout_s": (0.1, 3600),
+    "chat_max_tokens": (1, 1_000_000),
+    "summary_timeout_s": (0.1, 3600),
 }
 
 

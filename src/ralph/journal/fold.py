@@ -15,6 +15,8 @@ class Fold:
         self._records: dict[tuple[str, str], Located] = {}
         self._forgotten: set[str] = set()
         self._complaints: dict[int, Complaint] = {}
+        # Changes whenever what was given before no longer stands, and not when something is added.
+        self.generation = 0
 
     @property
     def complaints(self) -> list[Complaint]:
@@ -35,6 +37,7 @@ class Fold:
     def _refresh(self) -> None:
         batch = self._journal.read(self._position)
         if batch.restarted:
+            self.generation += 1
             self._records.clear()
             self._forgotten.clear()
             self._complaints.clear()
@@ -47,5 +50,9 @@ class Fold:
             record = located.record
             self._records.setdefault((record.id, record.digest), located)
         self._forgotten |= {stone.id for stone in batch.tombstones}
-        for key in [key for key in self._records if key[0] in self._forgotten]:
+        fresh = [(one.record.id, one.record.digest) for one in batch.records]
+        suspects = list(self._records) if batch.tombstones else fresh
+        gone = {key for key in suspects if key[0] in self._forgotten}
+        for key in gone:
             del self._records[key]
+        self.generation += bool(gone)

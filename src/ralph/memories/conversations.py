@@ -2,199 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from datetime import UTC, datetime
 
 import msgspec
 
-from ralph.config import Settings
-from ralph.errors import BadInput, JournalError, NotFound
-from ralph.index import Embedder
-from ralph.index.embedded import Index
-from ralph.index.sync import Progress, Synced
-from ralph.journal import Draft
-from ralph.journal.folder import JournalFolder
-from ralph.kinds.conversation import (
-    EXCHANGE,
-    Conversation,
-    Exchange,
-    conversation_id,
-    conversation_record,
-    exchange_from,
-    exchange_id,
-    exchange_record,
-)
-from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
-from ralph.memories.series import Series, when
-from ralph.memories.shelf import Shelf
+from ralph.kinds.conversation import DOCUMENT
+from ralph.memories.conversation_journal import GENERAL, ConversationJournal, Kept, Listed
+from ralph.memories.related import Related, Weights, in_order
+from ralph.memories.scope import Scope, grouped, homes, without_summaries
+from ralph.memories.series import Series
 from ralph.recall import Answer, Hit
-from ralph.record import Complaint, Record, Source, now
+from ralph.recall.calibration import RELEVANT
 
-# Where conversations go that belong to no project.
-GENERAL = "general"
-_SHORTEST_ID = 4
-_T = TypeVar("_T")
+__all__ = ["GENERAL", "Conversations", "Kept", "Listed"]
 
-
-class Kept(msgspec.Struct, frozen=True):
-    """An exchange as memory has it now, and whether it was new."""
-
-    id: str
-    record: Exchange
-    fresh: bool
+# How many passages are looked at: they are grouped, filtered and lifted afterwards.
+_DEPTH = 60
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """A conversation, how many exchanges it has, and when the last one ended."""
-
-    conversation: Conversation
-    exchanges: int
-    last: str
-
-
-class Conversations:
+class Conversations(ConversationJournal):
     """The conversations of one project, or of none; those of others can be asked for too."""
-
-    def __init__(
-        self,
-        *,
-        home: Path,
-        settings: Settings,
-        embedder: Embedder | None,
-        project_id: str | None = None,
-        project: str = "",
-        progress: Progress | None = None,
-    ) -> None:
-        journals = JournalFolder(
-            home / "journal" / "conversations",
-            shown_as="journal/conversations",
-            lock_timeout_s=settings.journal_lock_timeout_s,
-        )
-        index = Index(
-            [home / "cache" / "conversations"], lock_timeout_s=settings.index_lock_timeout_s
-        )
-        self.shelf = Shelf(journals, index, embedder, settings, progress=progress)
-        self._own = project_id or GENERAL
-        self._project = project
-        self._series: dict[str, Series] = {}
-
-    @property
-    def exist(self) -> bool:
-        """Whether anything was said in this project yet."""
-        return self._own in self.shelf.journals.names()
-
-    # -- writing
-
-    def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
-        """Begin a conversation and give its id; a session that is known goes on."""
-        identity = conversation_id(source, session or uuid.uuid4().hex)
-        one = Conversation(id=identity, title=title, source=source, created=now())
-        self.add(one, [])
-        return identity
-
-    def exchange(
-        self,
-        conversation: str,
-        *,
-        user: str,
-        assistant: str,
-        key: str | None = None,
-        **more: Any,
-    ) -> Kept:
-        """Keep one exchange of a conversation that was begun; the same key twice is one."""
-        held = self.conversation(conversation)
-        identity = exchange_id(held.id, key or uuid.uuid4().hex)
-        try:
-            one = Exchange(
-                id=identity, conversation=held.id, user=user, assistant=assistant, **more
-            )
-        except TypeError as error:
-            raise BadInput(f"not an exchange: {error}") from None
-        return self.add(held, [one])[0]
-
-    def add(
-        self,
-        conversation: Conversation,
-        exchanges: Sequence[Exchange],
-        *,
-        sources: Sequence[Source | None] | None = None,
-    ) -> list[Kept]:
-        """Keep a conversation and many of its exchanges with one flush: all of them, or none.
-
-        What is known by its id is not written again, nor is what was forgotten.
-        """
-        settings = self.shelf.settings
-        named = msgspec.structs.replace(
-            prepared_conversation(conversation, settings),
-            project=conversation.project or self._project,
-        )
-        given = sources or [None] * len(exchanges)
-        ready = [
-            (prepared_exchange(one, named.id, settings), source)
-            for one, source in zip(exchanges, given, strict=True)
-        ]
-        series = self._mine()
-        known = {record.id: record for record in series.records()}
-        buried = series.forgotten()
-        drafts: list[Record | Draft] = []
-        if named.id not in known and named.id not in buried:
-            drafts.append(lambda number: conversation_record(named, number=number))
-        fresh: dict[str, Exchange] = {}
-        for one, source in ready:
-            if one.id not in known and one.id not in buried and one.id not in fresh:
-                fresh[one.id] = one
-                drafts.append(_draft(one, source))
-        self._append(series, drafts, title=named.title)
-        return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
-
-    def met(self, ids: Collection[str]) -> set[str]:
-        """Those of the ids that were kept here before, though they may be forgotten by now."""
-        series = self._mine()
-        return set(ids) & (series.forgotten() | {record.id for record in series.records()})
-
-    def _append(self, series: Series, drafts: Sequence[Record | Draft], *, title: str) -> None:
-        if not drafts:
-            return
-        try:
-            self.shelf.journals.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(
-                f"the conversation {title!r} cannot be kept ({error.strerror or error})",
-                where=str(self.shelf.journals.path),
-                todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-            ) from error
-        series.journal.append(drafts)
-
-    def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> Kept:
-        return Kept(one.id, exchange_from(known) if known else one, fresh)
-
-    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
-        """Take conversations and exchanges out of journal and index for good: a conversation goes
-        with its exchanges, and with the last of them."""
-        series = self._mine()
-        gone = series.journal.forget(series.bound_to(set(ids)), reason=reason)
-        if gone:
-            self.shelf.erase_soon(series.target())
-        return gone
-
-    def standing(self) -> list[Record]:
-        """Every record that stands in this project's journal, forgotten ones that a merge brought
-        back too."""
-        return [located.record for located in self._mine().journal.read().records]
-
-    def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
-        return self._mine().verify()
-
-    def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
-        """Bring the index up to this project's conversations, or build it anew."""
-        return self.shelf.index.sync(
-            self._mine().target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
-        )
-
-    # -- asking
 
     def search(
         self,
@@ -206,96 +34,99 @@ class Conversations:
         everywhere: bool = False,
         words_only: bool = False,
         budget_s: float | None = None,
+        tags: Collection[str] = (),
+        since: str | None = None,
+        until: str | None = None,
+        documents: bool = False,
     ) -> Answer:
-        """The exchanges that answer the question, best first; `exclude` names a conversation."""
-        question = self.shelf.question(query, limit=limit, min_score=min_score)
-        wanted = question.limit
-        if exclude:  # its exchanges may stand anywhere among the best
-            spare = min(wanted * 3, self.shelf.settings.search_max_limit * 3)
-            question = msgspec.structs.replace(question, limit=spare)
+        """The exchanges that answer the question, best first; `exclude` names a conversation.
+
+        `since` and `until` are days, both included; else a time that the question plainly names
+        counts. `documents` brings in sections of the user's own documents.
+        """
+        # A list to look through may hold more doubtful hits than what a prompt is given: doors that
+        # tell an agent pass the floor that holds everywhere else.
+        floor = self.shelf.settings.conversation_min_score if min_score is None else min_score
+        question = self.shelf.question(query, limit=limit, min_score=floor)
+        scope = Scope.of(question.text, tags=tags, since=since, until=until)
         streams = self._within(everywhere)
-        found = self.shelf.ask(streams, question, meaning=not words_only, budget_s=budget_s)
-        fitting = [hit for hit in found if hit.record.conversation != exclude]
-        return Answer(fitting[:wanted], found.notes)
+        deeper = msgspec.structs.replace(question, text=scope.question, limit=_DEPTH)
+        found = self.shelf.ask(streams, deeper, meaning=not words_only, budget_s=budget_s)
+        hits = self._fitting(streams, found, scope, exclude=exclude, documents=documents)
+        return Answer(hits[: question.limit], found.notes)
 
-    def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
-        """A conversation by its id or the beginning of it."""
-        held = {
-            one.id: one
-            for series in self._within(everywhere)
-            for one in series.conversations().values()
-            if one.id.startswith(wanted.lower())
-        }
-        return _the_one(list(held.values()), wanted, "conversation")
-
-    def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
-        """A conversation's exchanges, in the order they were held."""
-        held = self.conversation(conversation, everywhere=everywhere).id
-        return sorted(
-            (
-                one
-                for series in self._within(everywhere)
-                for one in series.exchanges()
-                if one.conversation == held
-            ),
-            key=lambda one: (one.started or one.completed or "", one.number or 0),
+    def related(
+        self,
+        question: str,
+        *,
+        exclude: str | None = None,
+        everywhere: bool = False,
+        conversations: int | None = None,
+        exchanges: int | None = None,
+        min_similarity: float | None = None,
+        tags: Collection[str] = (),
+    ) -> Related:
+        """The past conversations that matter for a question, and their exchanges that do."""
+        settings = self.shelf.settings
+        floor = settings.rag_min_similarity if min_similarity is None else min_similarity
+        asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
+        scope = Scope.of(asked.text, tags=tags)
+        streams = self._within(everywhere)
+        deeper = msgspec.structs.replace(asked, text=scope.question, limit=_DEPTH)
+        found = self.shelf.ask(streams, deeper)
+        hits = self._fitting(streams, found, scope, exclude=exclude, summaries=True)
+        return grouped(
+            question,
+            hits,
+            [series.history for series in streams],
+            floor=floor,
+            conversations=conversations or settings.rag_conversation_limit,
+            exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
+            notes=found.notes,
         )
 
-    def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
-        """One exchange by its id or the beginning of it."""
-        held = {
-            one.id: one
-            for series in self._within(everywhere)
-            for one in series.exchanges()
-            if one.id.startswith(wanted.lower())
-        }
-        one = _the_one(list(held.values()), wanted, "exchange")
-        return Hit(one.id, EXCHANGE, None, None, when(one.completed or ""), None, one)
+    def _fitting(
+        self,
+        streams: Sequence[Series],
+        found: Sequence[Hit],
+        scope: Scope,
+        *,
+        exclude: str | None,
+        documents: bool = False,
+        summaries: bool = False,
+    ) -> list[Hit]:
+        histories = [series.history for series in streams]
+        home = homes(found, histories)
+        kept = [
+            hit
+            for hit in found
+            if scope.holds(hit, home[hit.id], histories)
+            and (not exclude or home[hit.id] != exclude)
+            and (documents or hit.kind != DOCUMENT)
+        ]
+        half_life = self.shelf.settings.rag_recency_half_life_days
+        ratings = {name: value for one in histories for name, value in one.ratings.items()}
+        named = frozenset(hit.id for hit in kept if scope.named and scope.in_time(hit))
+        weights = Weights(ratings, named, half_life, datetime.now(UTC))
+        ordered = in_order(kept, home, weights)
+        return ordered if summaries else without_summaries(ordered, histories)
 
-    def list(self, limit: int | None = None, *, everywhere: bool = False) -> list[Listed]:
+    def list(
+        self, limit: int | None = None, *, everywhere: bool = False, tags: Collection[str] = ()
+    ) -> list[Listed]:
         """The conversations, those with the newest exchange first."""
-        listed: list[Listed] = []
-        for series in self._within(everywhere):
-            counts: dict[str, int] = {}
-            last: dict[str, str] = {}
-            for one in series.exchanges():
-                counts[one.conversation] = counts.get(one.conversation, 0) + 1
-                last[one.conversation] = max(last.get(one.conversation, ""), one.completed or "")
-            listed += [
-                Listed(one, counts.get(one.id, 0), last.get(one.id, one.created or ""))
-                for one in series.conversations().values()
-            ]
+        wanted = {tag.casefold() for tag in tags}
+        listed = [
+            Listed(
+                held.conversation,
+                held.exchanges,
+                held.last or held.conversation.created or "",
+                tuple(sorted(held.tags)),
+                summary.text if (summary := history.summaries.get(name)) else "",
+            )
+            for history in (series.history for series in self._within(everywhere))
+            for name, held in history.conversations.items()
+            if wanted <= held.tags
+        ]
         # Of those that ended in the same moment, the one begun later.
         return sorted(reversed(listed), key=lambda one: one.last, reverse=True)[:limit]
-
-    def close(self) -> None:
-        """Let go of files; nothing is lost without it."""
-        self.shelf.index.close()
-
-    def _mine(self) -> Series:
-        return self._one(self._own)
-
-    def _within(self, everywhere: bool) -> Sequence[Series]:
-        if not everywhere:
-            return [self._mine()]
-        return [self._one(name) for name in self.shelf.journals.names()]
-
-    def _one(self, name: str) -> Series:
-        if name not in self._series:
-            self._series[name] = Series(name, self.shelf)
-        return self._series[name]
-
-
-def _draft(exchange: Exchange, source: Source | None) -> Draft:
-    return lambda number: exchange_record(exchange, number=number, source=source)
-
-
-def _the_one(found: Sequence[_T], wanted: str, what: str) -> _T:
-    if not found or len(wanted) < _SHORTEST_ID:
-        raise NotFound(
-            f"there is no {what} {wanted!r}",
-            todo="Searching conversations gives the ids of both.",
-        )
-    if len(found) > 1:
-        raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
-    return found[0]

@@ -16,7 +16,7 @@ _TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
 
 
-def prepared_conversation(one: Conversation, settings: Settings) -> Conversation:
+def prepared_conversation(one: Conversation) -> Conversation:
     """The conversation as it may be written."""
     if not one.id:
         raise BadRecord("a conversation needs an id")

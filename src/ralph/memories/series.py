@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from ralph.errors import BadRecord
-from ralph.index import Passage
+from ralph.index import ASIDE, Passage
 from ralph.index.sync import Target
 from ralph.journal.fold import Fold
 from ralph.kinds.conversation import (
     CONVERSATION,
+    DOCUMENT,
     EXCHANGE,
+    LABEL,
+    RATING,
+    SUMMARY,
     Conversation,
+    Document,
     Exchange,
+    Summary,
     conversation_from,
     exchange_from,
+    said_from,
 )
-from ralph.kinds.iteration import cut
+from ralph.memories.history import History
 from ralph.memories.shelf import Shelf, short_hash
 from ralph.recall import Found, Hit
 from ralph.record import Complaint, Record
 
-_CUT_VERSION = "exchange-1"
-_TITLE_CHARS = 80
+_CUT_VERSION = "exchange-2"
+_READERS: dict[str, Callable[[Record], Any]] = {
+    CONVERSATION: conversation_from,
+    EXCHANGE: exchange_from,
+    **dict.fromkeys((SUMMARY, LABEL, RATING, DOCUMENT), said_from),
+}
 
 
 class Series:
@@ -35,6 +47,14 @@ class Series:
         self._shelf = shelf
         self.journal = shelf.journals.journal(name)
         self._fold = Fold(self.journal)
+        self._history = History()
+
+    @property
+    def history(self) -> History:
+        """Everything as it stands now."""
+        located = self._fold.records()
+        self._history.follow(located, self._fold.generation)
+        return self._history
 
     def target(self) -> Target:
         """What the index needs to know to follow these conversations."""
@@ -61,7 +81,7 @@ class Series:
         return self._fold.forgotten()
 
     def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
-        """What recall found, as an answer."""
+        """What recall found, as an answer: exchanges, summaries and sections of documents."""
         return [
             Hit(
                 id=one.record.id,
@@ -70,46 +90,50 @@ class Series:
                 relevance=one.relevance,
                 when=when(one.record.at),
                 why=one.why,
-                record=exchange_from(one.record),
+                record=_READERS[one.record.kind](one.record),
                 parts=one.parts,
             )
             for one in found
         ]
 
     def conversations(self) -> dict[str, Conversation]:
-        """Every conversation by its id; the first that was written counts.
+        """Every conversation by its id."""
+        return {name: held.conversation for name, held in self.history.conversations.items()}
 
-        One that was forgotten and went on, or whose record is damaged, is called after the first
-        exchange that is there.
-        """
-        held: dict[str, Conversation] = {}
-        for record in self.records():
-            if record.kind == CONVERSATION and record.id not in held:
-                with contextlib.suppress(BadRecord):  # left to `verify`
-                    held[record.id] = conversation_from(record)
-        for one in self.exchanges():
-            if one.conversation not in held:
-                held[one.conversation] = _without_record(one)
-        return held
+    def exchange(self, wanted: str) -> Exchange | None:
+        """The exchange with this id, if it is there."""
+        record = self.history.records.get(wanted)
+        return exchange_from(record) if record is not None and record.kind == EXCHANGE else None
+
+    def exchanges(self, conversation: str | None = None) -> list[Exchange]:
+        """Every readable exchange, or those of one conversation, in journal order."""
+        history = self.history
+        names = history.conversations if conversation is None else [conversation]
+        told: list[Exchange] = []
+        for record in history.exchanges_of(names):
+            with contextlib.suppress(BadRecord):  # left to `verify`
+                told.append(exchange_from(record))
+        return told
 
     def bound_to(self, ids: set[str]) -> set[str]:
         """These records and those that cannot stay without them."""
-        held: dict[str, set[str]] = {}
-        for one in self.exchanges():
-            held.setdefault(one.conversation, set()).add(one.id)
-        for conversation, exchanges in held.items():
+        history = self.history
+        for conversation, exchanges in history.of.items():
             if conversation in ids:
-                ids |= exchanges
-            elif exchanges <= ids:
+                ids |= set(exchanges)
+            elif ids.issuperset(exchanges):
                 ids.add(conversation)
+        # What was said of something forgotten would still tell of it.
+        for record in history.records.values():
+            if record.kind in (SUMMARY, LABEL, RATING) and said_from(record).target in ids:
+                ids.add(record.id)
         return ids
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
         count, complaints = self.journal.verify()
-        readers = {CONVERSATION: conversation_from, EXCHANGE: exchange_from}
         for located in self._fold.records():
-            reader = readers.get(located.record.kind)
+            reader = _READERS.get(located.record.kind)
             try:
                 if reader is not None:
                     reader(located.record)
@@ -118,36 +142,44 @@ class Series:
                 count -= 1
         return count, sorted(complaints, key=lambda complaint: complaint.line)
 
-    def exchanges(self) -> list[Exchange]:
-        """Every readable exchange in journal order; an id that is there twice counts once."""
-        held: dict[str, Exchange] = {}
-        for record in self.records():
-            if record.kind == EXCHANGE and record.id not in held:
-                try:
-                    held[record.id] = exchange_from(record)
-                except BadRecord:
-                    continue  # left to `verify`
-        return list(held.values())
-
-
-def _without_record(one: Exchange) -> Conversation:
-    title = cut(" ".join((one.user or one.assistant).split()), _TITLE_CHARS)
-    return Conversation(id=one.conversation, title=title, created=one.started or one.completed)
-
 
 def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
-    if record.kind != EXCHANGE:
-        return ()
     try:
-        one = exchange_from(record)
+        if record.kind == EXCHANGE:
+            return _of_exchange(exchange_from(record), max_chars)
+        if record.kind == SUMMARY:
+            said: Summary = said_from(record)
+            return [Passage(title="", text=said.text, embed=said.text)]
+        if record.kind == DOCUMENT:
+            section: Document = said_from(record)
+            whole = f"{section.heading}\n{section.text}".strip()[:max_chars]
+            return [
+                Passage(
+                    title=section.heading,
+                    text=section.text[:max_chars],
+                    places=section.path,
+                    embed=whole,
+                )
+            ]
     except BadRecord:
         return ()
-    parts = [one.user, one.assistant]
+    return ()
+
+
+def _of_exchange(one: Exchange, max_chars: int) -> Sequence[Passage]:
+    """What a person asked says what an exchange is about; the answer holds much besides."""
+    asked, answered = one.user[:max_chars], one.assistant[:max_chars]
+    told: list[str] = []
     for error in one.errors:
-        parts += [error.message, error.resolution or ""]
-    whole = "\n".join(part for part in parts if part)[:max_chars]
-    places = "\n".join(file.path for file in one.files_touched)
-    return [Passage(title="", text=whole, places=places, embed=whole)] if whole else ()
+        told += [error.message, error.resolution or ""]
+    told += [file.path for file in one.files_touched]
+    embed = f"{asked}{ASIDE}{answered}" if answered else asked
+    if not asked:
+        embed = answered
+    if not embed:
+        return ()
+    text = "\n".join(part for part in told if part)
+    return [Passage(title=asked, text=text, places=answered, embed=embed)]
 
 
 def when(at: str, *, today: datetime | None = None) -> str:

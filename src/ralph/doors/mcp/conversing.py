@@ -59,7 +59,10 @@ class Details(Arguments, frozen=True, kw_only=True):
 def search_conversations(desk: Desk, given: SearchConversations) -> str:
     """Past exchanges that match, best first."""
     answer = desk.conversations.search(
-        given.query, limit=given.limit, everywhere=desk.options.everywhere
+        given.query,
+        limit=given.limit,
+        min_score=desk.settings.min_score,
+        everywhere=desk.options.everywhere,
     )
     asked = harmless(given.query, 120)
     if not answer:

@@ -44,14 +44,14 @@ def search(
     asked = " ".join(query)
     with opened() as ralph:
         names = [memory.name for memory in ralph.features()]
+        floor = ralph.place.settings.min_score if min_score is None else min_score
         if conversations:
             answer = ralph.conversations.search(
-                asked, limit=limit, min_score=min_score, everywhere=everywhere
+                asked, limit=limit, min_score=floor, everywhere=everywhere
             )
         else:
             features = None if feature is None else [feature]
-            answer = ralph.search(asked, features=features, limit=limit, min_score=min_score)
-        floor = ralph.place.settings.min_score if min_score is None else min_score
+            answer = ralph.search(asked, features=features, limit=limit, min_score=floor)
     for text in answer.notes:
         note(text)
     if feature is not None and feature not in names:

@@ -1,0 +1,321 @@
+"""Conversations as they are written and looked up: the journal's side of the memory."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from ralph.config import Settings
+from ralph.errors import BadInput, JournalError, NotFound
+from ralph.index import Embedder
+from ralph.index.embedded import Index
+from ralph.index.sync import Progress, Synced
+from ralph.journal import Draft
+from ralph.journal.folder import JournalFolder
+from ralph.kinds.conversation import (
+    EXCHANGE,
+    Conversation,
+    Exchange,
+    Label,
+    Rating,
+    Said,
+    Summary,
+    conversation_id,
+    conversation_record,
+    exchange_from,
+    exchange_id,
+    exchange_record,
+    said_record,
+)
+from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
+from ralph.memories.series import Series, when
+from ralph.memories.shelf import Shelf
+from ralph.recall import Hit
+from ralph.record import Complaint, Record, Source, now
+
+# Where conversations go that belong to no project.
+GENERAL = "general"
+_SHORTEST_ID = 4
+# How many passages are looked at: they are grouped, filtered and lifted afterwards.
+_DEPTH = 60
+_T = TypeVar("_T")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An exchange as memory has it now, and whether it was new."""
+
+    id: str
+    record: Exchange
+    fresh: bool
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A conversation, how many exchanges it has, and when the last one ended."""
+
+    conversation: Conversation
+    exchanges: int
+    last: str
+    tags: tuple[str, ...] = ()
+    summary: str = ""
+
+
+class ConversationJournal:
+    """The conversations of one project, or of none; those of others can be looked up too."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        settings: Settings,
+        embedder: Embedder | None,
+        project_id: str | None = None,
+        project: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        journals = JournalFolder(
+            home / "journal" / "conversations",
+            shown_as="journal/conversations",
+            lock_timeout_s=settings.journal_lock_timeout_s,
+        )
+        index = Index(
+            [home / "cache" / "conversations"], lock_timeout_s=settings.index_lock_timeout_s
+        )
+        self.shelf = Shelf(journals, index, embedder, settings, progress=progress)
+        self._own = project_id or GENERAL
+        self._project = project
+        self._series: dict[str, Series] = {}
+
+    @property
+    def exist(self) -> bool:
+        """Whether anything was said in this project yet."""
+        return self._own in self.shelf.journals.names()
+
+    # -- writing
+
+    def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
+        """Begin a conversation and give its id; a session that is known goes on."""
+        identity = conversation_id(source, session or uuid.uuid4().hex)
+        one = Conversation(id=identity, title=title, source=source, created=now())
+        self.add(one, [])
+        return identity
+
+    def exchange(
+        self,
+        conversation: str,
+        *,
+        user: str,
+        assistant: str,
+        key: str | None = None,
+        **more: Any,
+    ) -> Kept:
+        """Keep one exchange of a conversation that was begun; the same key twice is one."""
+        held = self.conversation(conversation)
+        identity = exchange_id(held.id, key or uuid.uuid4().hex)
+        try:
+            one = Exchange(
+                id=identity, conversation=held.id, user=user, assistant=assistant, **more
+            )
+        except TypeError as error:
+            raise BadInput(f"not an exchange: {error}") from None
+        return self.add(held, [one])[0]
+
+    def add(
+        self,
+        conversation: Conversation,
+        exchanges: Sequence[Exchange],
+        *,
+        sources: Sequence[Source | None] | None = None,
+    ) -> list[Kept]:
+        """Keep a conversation and many of its exchanges with one flush: all of them, or none.
+
+        What is known by its id is not written again, nor is what was forgotten.
+        """
+        settings = self.shelf.settings
+        named = msgspec.structs.replace(
+            prepared_conversation(conversation),
+            project=conversation.project or self._project,
+        )
+        given = sources or [None] * len(exchanges)
+        ready = [
+            (prepared_exchange(one, named.id, settings), source)
+            for one, source in zip(exchanges, given, strict=True)
+        ]
+        series = self._mine()
+        known = series.history.records
+        buried = series.forgotten()
+        drafts: list[Record | Draft] = []
+        if named.id not in known and named.id not in buried:
+            drafts.append(lambda number: conversation_record(named, number=number))
+        fresh: dict[str, Exchange] = {}
+        for one, source in ready:
+            if one.id not in known and one.id not in buried and one.id not in fresh:
+                fresh[one.id] = one
+                drafts.append(_draft(one, source))
+        self._append(series, drafts, title=named.title)
+        return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
+
+    def met(self, ids: Collection[str]) -> set[str]:
+        """Those of the ids that were kept here before, though they may be forgotten by now."""
+        series = self._mine()
+        return set(ids) & (series.forgotten() | series.history.records.keys())
+
+    def _append(self, series: Series, drafts: Sequence[Record | Draft], *, title: str) -> None:
+        if not drafts:
+            return
+        try:
+            self.shelf.journals.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"the conversation {title!r} cannot be kept ({error.strerror or error})",
+                where=str(self.shelf.journals.path),
+                todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
+            ) from error
+        series.journal.append(drafts)
+
+    def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> Kept:
+        return Kept(one.id, exchange_from(known) if known else one, fresh)
+
+    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
+        """Take conversations and exchanges out of journal and index for good: a conversation goes
+        with its exchanges, and with the last of them."""
+        series = self._mine()
+        gone = series.journal.forget(series.bound_to(set(ids)), reason=reason)
+        if gone:
+            self.shelf.erase_soon(series.target())
+        return gone
+
+    def standing(self) -> list[Record]:
+        """Every record that stands in this project's journal, forgotten ones that a merge brought
+        back too."""
+        return [located.record for located in self._mine().journal.read().records]
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+        return self._mine().verify()
+
+    def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
+        """Bring the index up to this project's conversations, or build it anew."""
+        return self.shelf.index.sync(
+            self._mine().target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
+        )
+
+    # -- what is said of them later
+
+    def tag(
+        self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    ) -> None:
+        """Put words on a conversation, or take them off."""
+        words = [" ".join(word.split()).casefold() for word in (*add, *remove)]
+        if not words or not all(words):
+            raise BadInput(
+                "a tag needs a word", todo="For example: ralph conversations tag ID auth"
+            )
+        label = Label(
+            target=self.conversation(conversation).id,
+            add=tuple(words[: len(add)]),
+            remove=tuple(words[len(add) :]),
+        )
+        self.say(label)
+
+    def rename(self, conversation: str, title: str) -> None:
+        """Give a conversation another title."""
+        held = self.conversation(conversation)
+        clean = prepared_conversation(msgspec.structs.replace(held, title=title)).title
+        self.say(Label(target=held.id, title=clean))
+
+    def rate(self, exchange: str, value: Literal[-1, 0, 1]) -> None:
+        """Say that an exchange was worth finding (1), was not (-1), or take that back (0)."""
+        self.say(Rating(target=self.get(exchange).id, value=value))
+
+    def say(self, said: Said, *, id: str | None = None) -> str:
+        """Keep a record about a conversation or an exchange, once for an id, and give its id."""
+        identity = id or uuid.uuid4().hex[:16]
+        self.say_all([(said, identity)])
+        return identity
+
+    def say_all(self, said: Sequence[tuple[Said, str]]) -> list[bool]:
+        """Keep many with one flush: all of them, or none; tells which were new."""
+        series = self._mine()
+        known = series.history.records
+        fresh = [identity not in known for _, identity in said]
+        drafts: list[Record | Draft] = [
+            functools.partial(_said, one, identity)
+            for (one, identity), new in zip(said, fresh, strict=True)
+            if new
+        ]
+        self._append(series, drafts, title="")
+        return fresh
+
+    def summary(self, target: str) -> Summary | None:
+        """The newest summary of a conversation or an exchange."""
+        return self._mine().history.summaries.get(target)
+
+    # -- looking up
+
+    def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
+        """A conversation by its id or the beginning of it."""
+        held = {
+            one.id: one
+            for series in self._within(everywhere)
+            for one in series.conversations().values()
+            if one.id.startswith(wanted.lower())
+        }
+        return _the_one(list(held.values()), wanted, "conversation")
+
+    def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
+        """A conversation's exchanges, in the order they were held."""
+        held = self.conversation(conversation, everywhere=everywhere).id
+        told = [one for series in self._within(everywhere) for one in series.exchanges(held)]
+        return sorted(told, key=lambda one: (one.started or one.completed or "", one.number or 0))
+
+    def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
+        """One exchange by its id or the beginning of it."""
+        held = {
+            name: one
+            for series in self._within(everywhere)
+            for name in series.history.records
+            if name.startswith(wanted.lower()) and (one := series.exchange(name)) is not None
+        }
+        one = _the_one(list(held.values()), wanted, "exchange")
+        return Hit(one.id, EXCHANGE, None, None, when(one.completed or ""), None, one)
+
+    def close(self) -> None:
+        """Let go of files; nothing is lost without it."""
+        self.shelf.index.close()
+
+    def _mine(self) -> Series:
+        return self._one(self._own)
+
+    def _within(self, everywhere: bool) -> Sequence[Series]:
+        if not everywhere:
+            return [self._mine()]
+        return [self._one(name) for name in self.shelf.journals.names()]
+
+    def _one(self, name: str) -> Series:
+        if name not in self._series:
+            self._series[name] = Series(name, self.shelf)
+        return self._series[name]
+
+
+def _draft(exchange: Exchange, source: Source | None) -> Draft:
+    return lambda number: exchange_record(exchange, number=number, source=source)
+
+
+def _said(said: Said, identity: str, number: int) -> Record:
+    return said_record(said, id=identity, number=number)
+
+
+def _the_one(found: Sequence[_T], wanted: str, what: str) -> _T:
+    if not found or len(wanted) < _SHORTEST_ID:
+        raise NotFound(
+            f"there is no {what} {wanted!r}",
+            todo="Searching conversations gives the ids of both.",
+        )
+    if len(found) > 1:
+        raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
+    return found[0]

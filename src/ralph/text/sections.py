@@ -1,0 +1,275 @@
+"""Documents cut into passages: by headings, then paragraphs, then sentences.
+
+A passage is a stretch of the file's own lines, its heading line included. Only a line longer than
+the limit is cut itself: at a sentence, else at a word, else anywhere.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ralph.errors import BadInput
+from ralph.text.patterns import compiled
+from ralph.text.sentences import sentence_ends
+
+BETWEEN_HEADINGS = " > "
+# Sections shorter than this share of the limit are joined with their neighbour.
+_TINY = 10
+_LEAST_CHARS = 10
+_LONGEST_HEADING = 120
+
+_ATX = r" {0,3}(#{1,6})(?=[ \t]|\Z)"
+_SETEXT = r" {0,3}(?:={3,}|-{3,})[ \t]*\Z"
+_FENCE = r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?=[^`]*\Z)|~{3,})"
+# What cannot be the heading above a line of dashes.
+_NO_PARAGRAPH = r" {0,3}(?:[-*+]\s|\d{1,9}[.)]\s|>|\||#{1,6}\s|={3,}|-{3,})|\s{4}|\t"
+_CONTINUES = r"\s*(?:[-*+\u2022]|\d{1,9}[.)])\s|\s{2,}\S|\t|\s*\|"
+_TITLE = r"(?i)\s*title\s*[:=]\s*(.*?)\s*\Z"
+_ENDS = (".", "!", "?", ":", "\u3002", '."', ".)")
+
+
+class Section(NamedTuple):
+    """A passage: the headings above it, its text, and the line of the file it begins in."""
+
+    heading: str
+    text: str
+    line: int
+
+
+class _Part(NamedTuple):
+    """A heading with everything up to the next; `path` ends with the heading itself."""
+
+    path: tuple[str, ...]
+    first: int
+    lines: tuple[str, ...]
+    bare: bool
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.lines)) + len(self.lines)
+
+
+def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> list[Section]:
+    """Every line of a Markdown or plain text in passages of at most `max_chars`."""
+    if max_chars < _LEAST_CHARS or not 0 <= overlap_chars <= max_chars // 2:
+        raise BadInput(
+            f"passages of {max_chars} characters that overlap by {overlap_chars}",
+            todo=f"Give at least {_LEAST_CHARS} characters, and an overlap of at most half.",
+        )
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    begin, title = _front_matter(lines)
+    found = list[Section]()
+    for part in _joined(_parts(lines, begin, title), max_chars):
+        heading = BETWEEN_HEADINGS.join(part.path)
+        for passage, line in _passages(part, max_chars, overlap_chars):
+            found.append(Section(heading, passage, line))
+    return found
+
+
+def _front_matter(lines: Sequence[str]) -> tuple[int, str]:
+    """Where the document proper begins, and the title that was given before it."""
+    mark = lines[0].rstrip()
+    if mark not in {"---", "+++"}:
+        return 0, ""
+    ends = {mark, "..."} if mark == "---" else {mark}
+    end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in ends), 0)
+    inside = [line for line in lines[1:end] if line.strip()]
+    # Two rules with prose between them are no front matter.
+    if not end or not all(compiled(r"[\w\"'#\s\-\]}]").match(line) for line in inside):
+        return 0, ""
+    if inside and not any(compiled(r"[\w\"'-]+\s*[:=]|\[").match(line) for line in inside):
+        return 0, ""
+    titles = (compiled(_TITLE).match(line) for line in inside)
+    title = next((found[1].strip("\"'") for found in titles if found), "")
+    return end + 1, " ".join(title.split())[:_LONGEST_HEADING]
+
+
+def _headings(lines: Sequence[str], begin: int) -> Iterator[tuple[int, int, str]]:
+    """Line, level and words of every heading, outside of fences."""
+    fence = ""
+    for at in range(begin, len(lines)):
+        line = lines[at]
+        if opened := compiled(_FENCE).match(line):
+            if not fence:
+                fence = opened[1]
+                continue
+            if opened[1].startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+                continue
+        if fence or not line.strip():
+            continue
+        if found := compiled(_ATX).match(line):
+            words = line[found.end() :].strip()
+            closed = words.rstrip("#")
+            yield at, len(found[1]), _plain(closed if closed[-1:] in {"", " ", "\t"} else words)
+        elif at + 1 < len(lines) and compiled(_SETEXT).match(lines[at + 1]):
+            alone = at == begin or not lines[at - 1].strip() or compiled(_ATX).match(lines[at - 1])
+            if alone and not compiled(_NO_PARAGRAPH).match(line):
+                yield at, 1 if "=" in lines[at + 1] else 2, _plain(line)
+
+
+def _plain(heading: str) -> str:
+    """The words of a heading: no links, marks or anchors."""
+    heading = heading[: 4 * _LONGEST_HEADING]
+    heading = compiled(r"!?\[([^\]]*)\]\([^)]*\)").sub(r"\1", heading)
+    heading = compiled(r"\s*\{#[^}]*\}\s*\Z|\*\*|`|(?<!\w)[*_]+(?=\w)|(?<=\w)[*_]+(?!\w)").sub(
+        "", heading
+    )
+    return " ".join(heading.split())[:_LONGEST_HEADING]
+
+
+def _parts(lines: Sequence[str], begin: int, title: str) -> list[_Part]:
+    """The document from heading to heading; what comes before the first belongs to the title."""
+    headings = list(_headings(lines, begin))
+    # A first-level heading is the document's title already.
+    root = (title,) if title and all(level > 1 for _, level, _ in headings) else ()
+    bounds = [at for at, _, _ in headings] + [len(lines)]
+    found = [_part(root or ((title,) if title else ()), lines, begin, bounds[0], head=0)]
+    above = list[tuple[int, str]]()
+    for (at, level, words), end in zip(headings, bounds[1:], strict=True):
+        above = [one for one in above if one[0] < level]
+        above.append((level, words))
+        path = (*root, *(name for _, name in above if name))
+        is_atx = compiled(_ATX).match(lines[at]) is not None
+        found.append(_part(path, lines, at, end, head=1 if is_atx else 2))
+    return [part for part in found if part.lines]
+
+
+def _part(path: tuple[str, ...], lines: Sequence[str], first: int, end: int, head: int) -> _Part:
+    while first < end and not lines[first].strip():
+        first += 1
+    while end > first and not lines[end - 1].strip():
+        end -= 1
+    return _Part(path, first, tuple(lines[first:end]), bare=end - first <= head)
+
+
+def _joined(parts: list[_Part], max_chars: int) -> list[_Part]:
+    """Tiny parts with the next of the same parent; a heading alone with what stands below it."""
+    found = list[_Part]()
+    for part in parts:
+        before = found[-1] if found else None
+        # Only neighbours: what is between two parts is in one of them, or blank.
+        if before and before.size + part.size + 1 <= max_chars:
+            below = before.bare and part.path[: len(before.path)] == before.path
+            beside = part.path[:-1] == before.path[:-1] and part.path and before.path
+            if below or (beside and before.size * _TINY < max_chars):
+                blank = part.first - before.first - len(before.lines)
+                lines = (*before.lines, *[""] * blank, *part.lines)
+                path = part.path if below else _both(before.path, part.path)
+                found[-1] = _Part(path, before.first, lines, bare=before.bare and part.bare)
+                continue
+        found.append(part)
+    return found
+
+
+def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return one if one == other else (*one[:-1], f"{one[-1]}, {other[-1]}")
+
+
+def _passages(part: _Part, max_chars: int, overlap_chars: int) -> Iterator[tuple[str, int]]:
+    """The part whole, or cut where it hurts least, each piece with the end of the one before."""
+    if part.size - 1 <= max_chars:
+        yield "\n".join(part.lines).rstrip(), part.first + 1
+        return
+    room = max_chars - overlap_chars - 1 if overlap_chars else max_chars
+    held = list[str]()
+    size = line = 0
+    before = ""
+    for at, block in [*_blocks(part.lines, room, max_chars), (0, None)]:
+        if held and (block is None or size + len(block) > room):
+            text = "\n".join(held).rstrip()
+            # What needs the whole room gets it.
+            again = _tail(before, min(overlap_chars, max_chars - len(text) - 1))
+            yield (f"{again}\n{text}" if again else text), line
+            before, held, size = text, [], 0
+        if block is None or not (held or block.strip()):
+            continue
+        if not held:
+            blank = next(n for n, one in enumerate(block.split("\n")) if one.strip())
+            block = block.split("\n", blank)[blank]
+            line = part.first + 1 + at + blank
+        held.append(block)
+        size += len(block) + 1
+
+
+def _tail(text: str, max_chars: int) -> str:
+    """The last sentences or lines of a passage, as many as fit."""
+    if max_chars < 1 or len(text) <= max_chars:
+        return ""
+    tail = text[-max_chars:]
+    starts = [*sentence_ends(tail), *(at + 1 for at, char in enumerate(tail) if char == "\n")]
+    if not starts:
+        starts = [at + 1 for at, char in enumerate(tail) if char == " "]
+    return tail[min(starts) :].strip() if starts else ""
+
+
+def _blocks(lines: Sequence[str], room: int, max_chars: int) -> Iterator[tuple[int, str]]:
+    """Paragraphs, lists, tables and fences, each whole where it fits; else in lines, else cut."""
+    start = 0
+    for end in _block_ends(lines):
+        block = "\n".join(lines[start:end])
+        if len(block) <= max_chars:
+            yield start, block
+        else:
+            yield from _smaller(lines, start, end, room, max_chars)
+        start = end
+
+
+def _block_ends(lines: Sequence[str]) -> Iterator[int]:
+    """The lines before which a new block begins: after a blank one, unless a list goes on."""
+    fence = ""
+    for at, line in enumerate(lines):
+        if opened := compiled(_FENCE).match(line):
+            if not fence:
+                fence = opened[1]
+            elif opened[1].startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        nothing = not line.strip()
+        if nothing and not fence:
+            after = next((one for one in lines[at + 1 : at + 3] if one.strip()), "")
+            head = at > 0 and compiled(_CONTINUES).match(lines[at - 1])
+            if not (head and compiled(_CONTINUES).match(after)):
+                yield at + 1
+    yield len(lines)
+
+
+def _smaller(
+    lines: Sequence[str], start: int, end: int, room: int, max_chars: int
+) -> Iterator[tuple[int, str]]:
+    """A block that is too long: runs of lines that end a sentence where one does."""
+    at = start
+    while at < end:
+        if len(lines[at]) > max_chars:
+            for piece in _cut(lines[at], room):
+                yield at, piece
+            at += 1
+            continue
+        stop, size = at + 1, len(lines[at])
+        while stop < end and size + 1 + len(lines[stop]) <= room:
+            size += 1 + len(lines[stop])
+            stop += 1
+        if stop < end:
+            ends = (one for one in range(stop, at, -1) if lines[one - 1].rstrip().endswith(_ENDS))
+            whole = next(ends, stop)
+            # Not at the price of a passage that is nearly empty.
+            stop = whole if whole - at > (stop - at) // 2 else stop
+        yield at, "\n".join(lines[at:stop])
+        at = stop
+
+
+def _cut(line: str, room: int) -> Iterator[str]:
+    """A line that is too long: at sentences, else at words, else anywhere."""
+    ends = sentence_ends(line)
+    at = 0
+    while len(line) - at > room:
+        stop = ends[after - 1] if (after := bisect_right(ends, at + room)) else 0
+        if stop <= at:
+            stop = line.rfind(" ", at, at + room) + 1
+        if stop <= at:
+            stop = at + room
+        yield line[at:stop].rstrip() or line[at:stop]
+        at = stop
+    if line[at:].strip():
+        yield line[at:]
