@@ -301,3 +301,10 @@ def test_the_process_sees_exactly_what_was_chosen(
     [seen] = [json.loads(line) for line in lines(folder / "output.jsonl")]
     assert "FAKE_SERVICE_SECRET" not in seen
     assert seen["RALPH_TASK"] == "7"
+
+
+def test_an_agent_never_gets_ralphs_own_keys() -> None:
+    own = {"RALPH_OPENAI_API_KEY": "k", "RALPH_CHAT_API_KEY": "k", "RALPH_HOME": "/h"}
+    passed = agent_environment(environ=own, also=["RALPH_*"])
+    assert passed["RALPH_HOME"] == "/h"
+    assert not any(name.endswith("_API_KEY") for name in passed)

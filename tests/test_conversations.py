@@ -288,3 +288,22 @@ def test_a_conversation_whose_record_is_damaged_hides_no_other_and_keeps_its_exc
 )
 def test_a_moment_says_how_long_ago_it_is(at: str, told: str) -> None:
     assert when(at, today=datetime(2026, 3, 10, 12, tzinfo=UTC)) == told
+
+
+def test_another_projects_index_is_not_rebuilt_with_our_embedder(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with open_ralph(tmp_path / "shop", home=home, embedder="none") as shop:
+        shop.project.init()
+        one = shop.conversations.start("Payment")
+        shop.conversations.exchange(one, user="Which payment provider?", assistant="Stripe.")
+        shop.conversations.sync()
+        theirs = shop.conversations._mine().target().name
+    with opened(tmp_path / "blog", home) as blog:
+        blog.project.init()
+        [hit] = blog.conversations.search("which payment provider", everywhere=True)
+        with blog.conversations.shelf.index.store.reading() as view:
+            live = view.live(theirs)
+
+    assert hit.record.assistant == "Stripe."
+    assert live is not None
+    assert live.manifest.embedder == "none"

@@ -96,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mcp_record_tokens: int = 8000
     mcp_resource_bytes: int = 100_000
     mcp_calls_hint: int = 10
+    mcp_catch_up_s: float = 10.0
     embed_timeout_s: float = 60.0
     embed_query_timeout_s: float = 2.0
     embed_batch: int = 64

@@ -25,6 +25,10 @@ USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 """.split()
 
 
+# Ralph's own keys: an agent's memory server is told them where it needs them, the agent is not.
+_KEPT_BACK = "RALPH_*_API_KEY"
+
+
 def agent_environment(
     *,
     also: Iterable[str] = (),
@@ -38,6 +42,7 @@ def agent_environment(
         name: value
         for name, value in source.items()
         if any(fnmatch.fnmatchcase(_folded(name), _folded(pattern)) for pattern in patterns)
+        and not fnmatch.fnmatchcase(_folded(name), _KEPT_BACK)
     }
     passed["PATH"] = _with_ralph(passed.get("PATH", ""))
     return passed | dict(given or {})

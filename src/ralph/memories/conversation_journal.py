@@ -298,7 +298,7 @@ class ConversationJournal:
 
     def _one(self, name: str) -> Series:
         if name not in self._series:
-            self._series[name] = Series(name, self.shelf)
+            self._series[name] = Series(name, self.shelf, foreign=name != self._own)
         return self._series[name]
 
 

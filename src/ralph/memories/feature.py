@@ -67,6 +67,8 @@ class Stats(msgspec.Struct, frozen=True):
 class FeatureMemory:
     """The memory of one feature of one project."""
 
+    foreign = False
+
     def __init__(self, name: str, place: Place) -> None:
         check_name(name)
         self.name = name

@@ -91,11 +91,15 @@ class Ralph:
         features: Sequence[str] | None = None,
         limit: int | None = None,
         min_score: float | None = None,
+        budget_s: float | None = None,
     ) -> Answer:
-        """Search some features, or all of the project, as one."""
+        """Search some features, or all of the project, as one.
+
+        `budget_s` bounds the catching up with the journals before it.
+        """
         question = self.place.question(query, limit=limit, min_score=min_score)
         chosen = self.features() if features is None else [self.feature(f) for f in features]
-        return self.place.ask(chosen, question)
+        return self.place.ask(chosen, question, budget_s=budget_s)
 
     def get(self, record_id: str) -> Hit:
         """One record of any feature, by its id or the beginning of it."""

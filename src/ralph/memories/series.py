@@ -42,8 +42,9 @@ _READERS: dict[str, Callable[[Record], Any]] = {
 class Series:
     """The conversations of one project: a stream of the shelf."""
 
-    def __init__(self, name: str, shelf: Shelf) -> None:
+    def __init__(self, name: str, shelf: Shelf, *, foreign: bool = False) -> None:
         self.name = name
+        self.foreign = foreign
         self._shelf = shelf
         self.journal = shelf.journals.journal(name)
         self._fold = Fold(self.journal)

@@ -36,6 +36,11 @@ class Stream(Protocol):
         """The journal's name."""
         ...
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it belongs to another project, whose embedder may be another one."""
+        ...
+
     def target(self) -> Target:
         """What the index needs to know to follow the journal."""
         ...
@@ -147,7 +152,8 @@ class Shelf:
         targets = {stream.name: stream.target() for stream in streams}
         for tries_left in reversed(range(_TRIES)):
             notes.clear()
-            behind, ready = self._caught_up(targets, notes, budget_s)
+            foreign = {stream.name for stream in streams if stream.foreign}
+            behind, ready = self._caught_up(targets, notes, budget_s, foreign)
             vector = self._vector(question.text, notes) if meaning else None
             with self.index.store.reading() as view:
                 if tries_left and not all(is_current_in(view, targets[name]) for name in ready):
@@ -166,12 +172,18 @@ class Shelf:
         return _shown(found, by_stream, last)
 
     def _caught_up(
-        self, targets: dict[str, Target], notes: list[str], budget_s: float | None
+        self,
+        targets: dict[str, Target],
+        notes: list[str],
+        budget_s: float | None,
+        foreign: set[str],
     ) -> tuple[set[str], set[str]]:
         """Sync them all; which are behind because somebody else is at it, and which are ready."""
         behind: set[str] = set()
         ready: set[str] = set()
         for name, target in targets.items():
+            if name in foreign and self._built_otherwise(target):
+                continue  # its own project keeps it up; here it is searched by words
             synced = self.index.sync(target, budget_s=budget_s, progress=self.progress)
             if synced.embedder_off:
                 notes.append(f"searched by words alone: {synced.embedder_off}")
@@ -179,8 +191,13 @@ class Shelf:
                 ready.add(name)
             else:
                 behind.add(name)
-                notes.append(f"the index of {name!r} is still being built elsewhere")
+                notes.append(f"the index of {name!r} is not complete yet; ask again soon")
         return behind, ready
+
+    def _built_otherwise(self, target: Target) -> bool:
+        with self.index.store.reading() as view:
+            live = view.live(target.name)
+        return live is not None and live.manifest.embedder != target.manifest().embedder
 
     def _by_journal(self, streams: Sequence[Stream], question: Question) -> list[Hit]:
         by_stream = {stream.name: stream for stream in streams}

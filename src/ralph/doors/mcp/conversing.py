@@ -63,6 +63,7 @@ def search_conversations(desk: Desk, given: SearchConversations) -> str:
         limit=given.limit,
         min_score=desk.settings.min_score,
         everywhere=desk.options.everywhere,
+        budget_s=desk.settings.mcp_catch_up_s,
     )
     asked = harmless(given.query, 120)
     if not answer:

@@ -90,6 +90,7 @@ def search_feature_memory(desk: Desk, given: Search) -> str:
         features=None if feature is None else [feature],
         limit=given.limit,
         min_score=given.min_score,
+        budget_s=desk.settings.mcp_catch_up_s,
     )
     asked = harmless(given.query, 120)
     if not answer:
