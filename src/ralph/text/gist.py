@@ -25,6 +25,8 @@ _READ_FIRST = 1600
 _READ_LAST = 800
 _MOST_SENTENCES = 24
 _HEADS = 6
+# What an answer's best sentence is worth when it is a courtesy.
+_COURTESY = -1.0
 
 _WORD = r"[^\W_][\w'./+#-]*[\w+#]|[^\W_]"
 # What says nothing: courtesies, offers, announcements.
@@ -46,7 +48,7 @@ _EMPTY = (
 )
 _EMPTY_WITHIN = (
     r"happy to help|wish you|I hope|well on your way|I'm sure you|n't hesitate|let me know"
-    r"|eel free|ood luck|'d love to"
+    r"|eel free|ood luck|'d love to|language model"
 )
 _RESULTS = frozenset(
     "done fixed fix implemented added created removed updated committed merged pass passes passed"
@@ -147,9 +149,12 @@ def title_of(user: str) -> str:
     title = compiled(_URL).sub("", _asked(user, 4 * TITLE_CHARS))
     title = compiled(_PATH).sub(lambda path: re.split(r"[\\/]", path[0].rstrip("\\/"))[-1], title)
     title = " ".join(title.split())
+    closing = " .:;,!-"
     while lead := compiled(_POLITE).match(title) or compiled(_LEAD).match(title):
         title = title[lead.end() :]
-    title = shorten(title.rstrip(" .:;,!-"), TITLE_CHARS)
+        if lead.re.pattern == _LEAD:
+            closing = " .:;,!-?"  # "Can you fix it?" asks for a deed
+    title = shorten(title.rstrip(closing), TITLE_CHARS)
     return title[:1].upper() + title[1:]
 
 
@@ -186,7 +191,7 @@ def _prose(read: list[Piece], about: str) -> list[_Said]:
             if len(word) > 7 or not word.isalpha():
                 worth += 1
         worth /= 8 + sentence.count(" ")
-        worth += 1.2 * len(its & wanted) / (3 + len(wanted))
+        worth += 2.0 * len(its & wanted) / (3 + min(len(wanted), 12))
         worth += 0.5 if place == 0 else 0.2 if place == 1 else 0.0
         if len(its) < 3 or sentence[-1] == "?":
             worth -= 0.8
@@ -216,14 +221,15 @@ def _asked(user: str, max_chars: int) -> str:
             worth += 0.5
         if worth > most:
             best, most = sentence, worth
-    return _stopped(shorten(best, max_chars))
+    return _stopped(shorten(best[:1].upper() + best[1:], max_chars))
 
 
 def _outcome(user: str, assistant: str) -> str:
     """The sentence of an answer that says what came out; of a list, what it lists."""
     text = assistant
     if len(text) > _READ_FIRST + _READ_LAST:
-        text = f"{text[:_READ_FIRST]}\n\n{text[-_READ_LAST:]}"
+        # From the next line on: what stands before it may be half a sentence.
+        text = f"{text[:_READ_FIRST]}\n\n{text[-_READ_LAST:].partition(chr(10))[2]}"
     read = pieces(text)
     said = _prose(read, user[:_READ_LAST])
     best, most = "", float("-inf")
@@ -237,11 +243,14 @@ def _outcome(user: str, assistant: str) -> str:
             best, most = one.text, worth
     lead, heads = _listed(read)
     # "Here's why:" leads to a list and says nothing itself; a result is not what is listed.
-    if len(heads) >= 3 and (most <= 0 or (most < 1.3 and len(_content(lead)) >= 3)):
+    prose = any(piece.kind == "prose" for piece in read)
+    if len(heads) >= 3 and (most <= 0 or not prose or (most < 1.3 and len(_content(lead)) >= 3)):
         best = f"{lead}: {', '.join(heads)}" if lead else ", ".join(heads)
     elif len(heads) >= 3 and len(best) < _OUTCOME_CHARS - 60 and not _tells_a_result(best):
         listed = shorten(", ".join(heads), _OUTCOME_CHARS - len(best) - 3)
         best = f"{best.rstrip('.:!')} ({listed})."
+    elif most < _COURTESY:
+        return ""
     if agrees := compiled(_AGREES).match(best):
         best = best[agrees.end()].upper() + best[agrees.end() + 1 :]
     return _stopped(shorten(best, _OUTCOME_CHARS))
@@ -256,7 +265,7 @@ def _listed(read: list[Piece]) -> tuple[str, list[str]]:
     lead, heads = "", list[str]()
     for piece in read:
         if piece.kind == "item":
-            head = compiled(_HEAD_ENDS).split(piece.text, maxsplit=1)[0].strip(" :.")
+            head = compiled(_HEAD_ENDS).split(piece.text, maxsplit=1)[0].strip(' :."')
             if 2 < len(head) <= 60 and head not in heads:
                 heads.append(head)
             if len(heads) == _HEADS:

@@ -18,7 +18,8 @@ class Piece(NamedTuple):
 
 # An end is a mark, perhaps closed by a quote or a bracket, with a beginning after it.
 _END = (
-    r"(?<![.!?\u2026])[.!?\u2026]+[\"'\u201d\u2019)\]*_]*\s+(?=[\"'\u201c\u2018(\[*_`]*(?:[A-Z0-9]|[^\x00-\x7f]))"
+    r"(?<![.!?\u2026])[.!?\u2026]+[\"'\u201d\u2019)\]*_]*\s+"
+    r"(?=[\"'\u201c\u2018(\[*_`]*(?:[A-Z0-9]|[^\x00-\x7f]))"
     r"|[\u3002\uff01\uff1f]+"
 )
 # What a dot follows without ending anything; so do single letters.
@@ -26,7 +27,7 @@ _SHORT = frozenset(
     "e.g i.e etc vs cf mr mrs ms dr prof sgt lt col gen capt rev st mt no nr fig vol approx resp"
     " inc ltd z.b d.h bzw ca usw".split()
 )
-_FENCED = r"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)"
+_FENCED = r"(?ms)^[ \t]*(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)"
 _INJECTED = (
     r"(?s)<(system-reminder|command-[a-z]+|local-command-[a-z]+|analysis|ide_[a-z_]+|function_calls)"
     r">.*?(?:</\1>|\Z)"
