@@ -14,7 +14,7 @@ from ralph.errors import EmbedderOff
 from ralph.index.ollama import Ollama, ollama_wire
 from ralph.index.openai import OpenAI
 from ralph.index.served import Dialect, ServedEmbedder, memo_file
-from ralph.index.wire import Deadline
+from ralph.wire import Deadline
 
 # Long enough for a busy machine to answer, short enough to wait for.
 SHORT = 1.0

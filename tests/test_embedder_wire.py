@@ -13,7 +13,8 @@ from embedding_server import EmbeddingServer, running
 from journaling import run_child
 
 from ralph.errors import EmbedderOff
-from ralph.index.wire import Deadline, Reply, Wire, _proxy, _retry_after_s
+from ralph.wire import Deadline, Reply, Wire, _retry_after_s
+from ralph.wire.exchange import _proxy
 
 LONG = 60.0
 SHORT = 0.3
@@ -32,37 +33,41 @@ def waits() -> list[float]:
 
 
 @pytest.fixture
-def wire(server: EmbeddingServer, waits: list[float]) -> Wire:
-    return Wire(server.url, name="The box", todo="Start it.", sleep=waits.append)
+def wire(server: EmbeddingServer, waits: list[float]) -> Wire[EmbedderOff]:
+    return Wire(server.url, name="The box", todo="Start it.", error=EmbedderOff, sleep=waits.append)
 
 
-def embed(wire: Wire, seconds: float = LONG) -> Reply:
+def embed(wire: Wire[EmbedderOff], seconds: float = LONG) -> Reply:
     body = b'{"model": "nomic-embed-text", "input": ["one"]}'
     return wire.call("POST", "/api/embed", body, deadline=Deadline(seconds))
 
 
-def refused(wire: Wire, seconds: float = LONG) -> str:
+def refused(wire: Wire[EmbedderOff], seconds: float = LONG) -> str:
     with pytest.raises(EmbedderOff) as caught:
         embed(wire, seconds)
     assert caught.value.todo
     return caught.value.what
 
 
-def test_an_answer_comes_with_its_status_and_body(wire: Wire) -> None:
+def test_an_answer_comes_with_its_status_and_body(wire: Wire[EmbedderOff]) -> None:
     reply = embed(wire)
     assert reply.status == 200
     assert reply.body.startswith(b'{"model"')
     assert wire.call("GET", "/nowhere", deadline=Deadline(LONG)).status == 404
 
 
-def test_one_connection_serves_many_requests(wire: Wire, server: EmbeddingServer) -> None:
+def test_one_connection_serves_many_requests(
+    wire: Wire[EmbedderOff], server: EmbeddingServer
+) -> None:
     for _ in range(5):
         assert embed(wire).status == 200
     assert len(server.requests) == 5
     assert server.connections == 1
 
 
-def test_threads_do_not_share_a_connection(wire: Wire, server: EmbeddingServer) -> None:
+def test_threads_do_not_share_a_connection(
+    wire: Wire[EmbedderOff], server: EmbeddingServer
+) -> None:
     server.fail("slow")
     replies: list[Reply] = []
     threads = [threading.Thread(target=lambda: replies.append(embed(wire))) for _ in range(3)]
@@ -75,7 +80,7 @@ def test_threads_do_not_share_a_connection(wire: Wire, server: EmbeddingServer) 
 
 
 def test_a_connection_the_server_has_closed_is_made_anew(
-    wire: Wire, server: EmbeddingServer
+    wire: Wire[EmbedderOff], server: EmbeddingServer
 ) -> None:
     embed(wire)
     server.fail("reset", times=1)
@@ -85,7 +90,7 @@ def test_a_connection_the_server_has_closed_is_made_anew(
 
 @pytest.mark.parametrize("fault", ["hang", "drip", "drip_head"])
 def test_a_server_that_does_not_finish_is_given_up(
-    wire: Wire, server: EmbeddingServer, fault: str
+    wire: Wire[EmbedderOff], server: EmbeddingServer, fault: str
 ) -> None:
     server.fail(fault, times=1)
     assert refused(wire, SHORT) == "The box gave no answer within 0.3 s"
@@ -95,7 +100,7 @@ def test_a_server_that_does_not_finish_is_given_up(
 def test_a_server_that_never_accepts_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        wire = Wire(url, name="The box", todo="Start it.")
+        wire = Wire(url, name="The box", todo="Start it.", error=EmbedderOff)
         assert refused(wire, SHORT) == "The box gave no answer within 0.3 s"
 
 
@@ -103,7 +108,7 @@ def test_nobody_at_the_port_is_told_with_its_url_and_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     with pytest.raises(EmbedderOff) as caught:
-        embed(Wire(url, name="The box", todo="Start it."))
+        embed(Wire(url, name="The box", todo="Start it.", error=EmbedderOff))
     assert str(caught.value) == f"{url}: The box is not reachable. Start it."
 
 
@@ -117,7 +122,7 @@ def test_nobody_at_the_port_is_told_with_its_url_and_what_to_do() -> None:
     ],
 )
 def test_nonsense_is_told_in_one_line(
-    wire: Wire, server: EmbeddingServer, fault: str, told: str
+    wire: Wire[EmbedderOff], server: EmbeddingServer, fault: str, told: str
 ) -> None:
     server.fail(fault)
     assert refused(wire) == told
@@ -128,18 +133,23 @@ def test_nonsense_is_told_in_one_line(
     "url", ["", "nowhere", "ftp://127.0.0.1/", "http://", "http://127.0.0.1:99999", "http://[::1"]
 )
 def test_what_is_no_url_is_told(url: str) -> None:
-    assert refused(Wire(url, name="The box", todo="Start it.")) == "The box has no usable URL"
+    assert (
+        refused(Wire(url, name="The box", todo="Start it.", error=EmbedderOff))
+        == "The box has no usable URL"
+    )
 
 
 def test_a_server_without_tls_is_not_trusted_over_https(server: EmbeddingServer) -> None:
-    wire = Wire(server.url.replace("http:", "https:"), name="The box", todo="Start it.")
+    wire = Wire(
+        server.url.replace("http:", "https:"), name="The box", todo="Start it.", error=EmbedderOff
+    )
     assert refused(wire).startswith("The box cannot be trusted over TLS (")
     assert server.requests == []
 
 
 def test_a_password_in_the_url_is_sent_and_never_told(server: EmbeddingServer) -> None:
     url = server.url.replace("//", "//me:se%20cret@")
-    wire = Wire(url, name="The box", todo="Start it.")
+    wire = Wire(url, name="The box", todo="Start it.", error=EmbedderOff)
     embed(wire)
     given = server.requests[0].headers["authorization"]
     assert given == "Basic " + base64.b64encode(b"me:se cret").decode()
@@ -148,7 +158,7 @@ def test_a_password_in_the_url_is_sent_and_never_told(server: EmbeddingServer) -
     with pytest.raises(EmbedderOff) as caught:
         embed(wire)
     assert "se%20cret" not in str(caught.value)
-    assert "secret" not in Wire("http://me:secret@[::1", name="", todo="").shown
+    assert "secret" not in Wire("http://me:secret@[::1", name="", todo="", error=EmbedderOff).shown
 
 
 # -- a server that is busy
@@ -156,7 +166,7 @@ def test_a_password_in_the_url_is_sent_and_never_told(server: EmbeddingServer) -
 
 @pytest.mark.parametrize("fault", ["429", "500", "503"])
 def test_a_busy_server_is_asked_again_later_and_later(
-    wire: Wire, server: EmbeddingServer, waits: list[float], fault: str
+    wire: Wire[EmbedderOff], server: EmbeddingServer, waits: list[float], fault: str
 ) -> None:
     server.fail(fault, times=3)
     assert embed(wire).status == 200
@@ -165,7 +175,7 @@ def test_a_busy_server_is_asked_again_later_and_later(
 
 
 def test_a_server_that_stays_busy_is_left_alone_in_the_end(
-    wire: Wire, server: EmbeddingServer, waits: list[float]
+    wire: Wire[EmbedderOff], server: EmbeddingServer, waits: list[float]
 ) -> None:
     server.fail("429")
     assert embed(wire).status == 429
@@ -174,7 +184,7 @@ def test_a_server_that_stays_busy_is_left_alone_in_the_end(
 
 
 def test_it_waits_as_long_as_the_server_asks(
-    wire: Wire, server: EmbeddingServer, waits: list[float]
+    wire: Wire[EmbedderOff], server: EmbeddingServer, waits: list[float]
 ) -> None:
     server.fail("429", times=1)
     server.retry_after = "7"
@@ -183,7 +193,7 @@ def test_it_waits_as_long_as_the_server_asks(
 
 
 def test_a_wait_beyond_the_deadline_is_none(
-    wire: Wire, server: EmbeddingServer, waits: list[float]
+    wire: Wire[EmbedderOff], server: EmbeddingServer, waits: list[float]
 ) -> None:
     server.fail("429")
     server.retry_after = "120"
@@ -193,7 +203,7 @@ def test_a_wait_beyond_the_deadline_is_none(
 
 
 def test_an_account_that_is_used_up_is_not_asked_again(
-    wire: Wire, server: EmbeddingServer, waits: list[float]
+    wire: Wire[EmbedderOff], server: EmbeddingServer, waits: list[float]
 ) -> None:
     server.fail("quota")
     assert embed(wire).complaint() == "You exceeded your current quota"
@@ -245,7 +255,7 @@ def test_what_runs_on_this_machine_is_never_asked_through_a_proxy(
 
 
 def test_a_plain_http_server_is_asked_directly_whatever_the_environment_says(
-    wire: Wire, monkeypatch: pytest.MonkeyPatch
+    wire: Wire[EmbedderOff], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
@@ -255,7 +265,7 @@ def test_a_plain_http_server_is_asked_directly_whatever_the_environment_says(
 def test_importing_it_loads_no_http_client() -> None:
     script = """
     import sys
-    import ralph.index.wire, ralph.index.ollama, ralph.index.openai, ralph.index.served
+    import ralph.wire, ralph.index.ollama, ralph.index.openai, ralph.index.served
     print(*[name for name in ("http.client", "ssl", "httpx", "numpy") if name in sys.modules])
     """
     assert run_child(script) == [""]

@@ -24,7 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"disk"},
     "capture": {*VALUES, "text"},
     "journal": {"record", "disk"},
-    "index": {*VALUES, "text", "journal", "disk"},
+    "wire": set(),
+    "index": {*VALUES, "text", "journal", "disk", "wire"},
     "recall": {*VALUES, "text", "index"},
     "plan": {*VALUES, "text", "disk"},
     "memories": {
@@ -51,7 +52,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agents",
         "disk",
     },
-    "chat": {"memories", "prompt"},
+    "chat": {
+        *VALUES,
+        "text",
+        "disk",
+        "config",
+        "wire",
+        "memories",
+        "prompt",
+        "agents",
+    },
     "bench": {
         "record",
         "text",

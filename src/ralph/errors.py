@@ -15,12 +15,15 @@ RalphError                 everything Ralph raises on purpose
 │   └── JournalBusy        another process holds the journal's lock for too long
 └── MemoryOff              memory cannot serve now; everything else goes on
     ├── IndexOff           the index cannot be opened, read or written
-    └── EmbedderOff        the embedder is missing, down or not what was chosen
+    ├── EmbedderOff        the embedder is missing, down or not what was chosen
+    └── ModelOff           the language model gave no answer, or not a whole one
 
 Every message says what happened, where, and what to do now.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class RalphError(Exception):
@@ -97,3 +100,24 @@ class IndexOff(MemoryOff):
 
 class EmbedderOff(MemoryOff):
     """The embedder is missing, down or not what was chosen."""
+
+
+class ModelOff(MemoryOff):
+    """The language model gave no answer, or not a whole one; `partial` is what had come of it.
+
+    The fault lies with the server (later may help), with a setting (a person must change
+    something), or with this prompt alone (others will be answered).
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        todo: str | None = None,
+        fault: Literal["server", "setting", "prompt"] = "server",
+        partial: str = "",
+    ) -> None:
+        super().__init__(what, where=where, todo=todo)
+        self.fault = fault
+        self.partial = partial

@@ -8,7 +8,8 @@ import msgspec
 
 from ralph.errors import EmbedderOff
 from ralph.index.recipes import Recipe, plain_name, recipe_for
-from ralph.index.wire import UNWANTED, Deadline, Refused, Reply, Wire
+from ralph.index.refused import SLOW, UNWANTED, Refused
+from ralph.wire import Deadline, Reply, Wire
 
 DEFAULT_URL = "http://127.0.0.1:11434"
 DEFAULT_MODEL = "nomic-embed-text"
@@ -32,7 +33,7 @@ class _Embedded(msgspec.Struct):
 class Ollama:
     """The dialect of Ollama: `/api/tags` tells its models, `/api/embed` makes vectors."""
 
-    def __init__(self, wire: Wire, model: str = DEFAULT_MODEL) -> None:
+    def __init__(self, wire: Wire[EmbedderOff], model: str = DEFAULT_MODEL) -> None:
         self._wire = wire
         self._model = model
 
@@ -100,9 +101,9 @@ class Ollama:
         return {_tagged(model.name): model for model in listed}
 
 
-def ollama_wire(url: str) -> Wire:
+def ollama_wire(url: str) -> Wire[EmbedderOff]:
     """The way to an Ollama."""
-    return Wire(url, name="Ollama", todo="Start it: ollama serve")
+    return Wire(url, name="Ollama", todo="Start it: ollama serve", error=EmbedderOff, slow=SLOW)
 
 
 def missing(model: str) -> EmbedderOff:

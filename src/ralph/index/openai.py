@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ralph.errors import EmbedderOff
 from ralph.index.recipes import Recipe, plain_name, recipe_for
-from ralph.index.wire import UNWANTED, Deadline, Refused, Reply, Wire
+from ralph.index.refused import SLOW, UNWANTED, Refused
+from ralph.wire import Deadline, Reply, Wire, versioned
 
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_MODEL = "text-embedding-3-small"
@@ -35,19 +36,20 @@ class OpenAI:
         *,
         key: str | None = None,
         dimensions: int | None = None,
-        sleep: Callable[[float], None] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._url = _with_version(url)
+        self._url = versioned(url)
         self._model = model
         self._key = key
         self._dimensions = dimensions
-        more = {} if sleep is None else {"sleep": sleep}
         self._wire = Wire(
             self._url,
             name="OpenAI" if self._url == DEFAULT_URL else "the embedding server",
             todo="Check openai_base_url and the network.",
+            error=EmbedderOff,
+            slow=SLOW,
             key=key,
-            **more,
+            sleep=sleep,
         )
 
     @property
@@ -108,13 +110,3 @@ class OpenAI:
         if reply.status == 429:
             return self.off(f"has enough of us for now ({said})", "Wait, or raise the limits.")
         return self.off(f"refused to embed ({said})")
-
-
-def _with_version(url: str) -> str:
-    """The base URL as people write it: with `/v1`, or only the server's."""
-    stripped = url.rstrip("/")
-    try:
-        path = urlsplit(stripped).path
-    except ValueError:
-        return stripped
-    return stripped if path else f"{stripped}/v1"

@@ -19,8 +19,9 @@ from ralph import disk
 from ralph.errors import EmbedderOff
 from ralph.index.pieces import about_tokens, cut, ends
 from ralph.index.recipes import Recipe
+from ralph.index.refused import Refused
 from ralph.index.unit import mean_direction, unit_rows
-from ralph.index.wire import Deadline, Refused
+from ralph.wire import Deadline
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

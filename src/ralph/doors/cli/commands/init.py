@@ -82,7 +82,7 @@ def _offered(settings: Settings, *, person: bool) -> str | None:
     """Ollama, if it answers and a person wants it; where nobody can be asked, a line tells how."""
     from ralph.errors import EmbedderOff
     from ralph.index.ollama import Ollama, ollama_wire
-    from ralph.index.wire import Deadline
+    from ralph.wire import Deadline
 
     if settings.embedder == "ollama":
         return None
