@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from measuring import measured
+
 from ralph.kinds.conversation import Exchange
 from ralph.kinds.iteration import Iteration
 from ralph.memories.ralph import open_ralph
@@ -59,7 +61,7 @@ def hook(
         input=data,
         capture_output=True,
         cwd=cwd,
-        env=_environ(environ),
+        env=_environ(environ) | ({} if python else measured()),
         timeout=60,
         check=False,
     )
