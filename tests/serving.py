@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import mcp_types as types
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client
+from measuring import measured
 
 from ralph.doors.mcp.desk import Desk
 from ralph.doors.mcp.options import read_options
@@ -173,7 +174,7 @@ def wired(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, **(environ or {})},
+        env={**os.environ, **measured(), **(environ or {})},
     ) as process:
         try:
             yield Wire(process, era)

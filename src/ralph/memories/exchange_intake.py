@@ -7,7 +7,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadRecord
 from ralph.kinds.conversation import Conversation, Exchange, Message
-from ralph.kinds.iteration import cut, strongest
+from ralph.kinds.iteration import FileTouched, cut, strongest
 from ralph.record import utc
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
@@ -53,10 +53,14 @@ def prepared_exchange(one: Exchange, conversation: str, settings: Settings) -> E
                     if error.resolution
                     else None
                 ),
+                file_path=redact(error.file_path) if error.file_path else None,
             )
             for error in one.errors[: settings.errors_max]
         ),
-        files_touched=strongest(one.files_touched)[: settings.files_max],
+        files_touched=tuple(
+            FileTouched(redact(file.path), file.action)
+            for file in strongest(one.files_touched)[: settings.files_max]
+        ),
         messages=_messages(one.messages, most),
     )
     if not (ready.user or ready.assistant):
@@ -68,7 +72,11 @@ def _messages(messages: tuple[Message, ...], max_chars: int) -> tuple[Message, .
     """The first steps, as many as fit."""
     kept: list[Message] = []
     for message in messages:
-        clean = msgspec.structs.replace(message, content=_clean(message.content, max_chars))
+        clean = msgspec.structs.replace(
+            message,
+            content=_clean(message.content, max_chars),
+            tool=_clean(message.tool, _SHORT_FIELD_CHARS) if message.tool else "",
+        )
         max_chars -= len(clean.content)
         if max_chars < 0:
             break

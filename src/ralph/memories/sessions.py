@@ -13,18 +13,17 @@ import msgspec
 
 from ralph.capture.exchanges import ExchangeSeen
 from ralph.errors import BadRecord
-from ralph.kinds.conversation import Conversation, Exchange, conversation_id, exchange_id
-from ralph.kinds.iteration import Outcome, cut
+from ralph.kinds.conversation import conversation_id, exchange_id
+from ralph.kinds.iteration import Outcome
 from ralph.memories.conversations import Kept
 from ralph.memories.feature import Remembered
 from ralph.memories.focus import Focus
 from ralph.memories.ralph import Ralph
 from ralph.memories.runs import CLAUDE_CODE, run_name
+from ralph.memories.transcript_conversations import Home, beginning, conversations_of
 from ralph.plan.values import Task, View
 from ralph.record import utc
-from ralph.text.marks import strip_marked
 
-_TITLE_CHARS = 80
 # Not done, but no longer as it was.
 _MOVED = ("in_progress", "blocked", "skipped")
 
@@ -42,22 +41,12 @@ def keep_exchanges(
     ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str, title: str | None
 ) -> list[Kept]:
     """Keep what was said, each exchange once, in the conversation its session is."""
-    by_session: dict[str, list[ExchangeSeen]] = {}
-    for one in seen:
-        if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
-            by_session.setdefault(one.session_id or session, []).append(one)
-    kept: list[Kept] = []
-    for name, some in by_session.items():
-        conversation = Conversation(
-            id=conversation_id(CLAUDE_CODE, name),
-            title=title or _beginning(some[0]),
-            source=CLAUDE_CODE,
-            created=some[0].captured.started_at,
-        )
-        kept += ralph.conversations.add(
-            conversation, [_exchange(conversation.id, one) for one in some]
-        )
-    return kept
+    talks = conversations_of(seen, source=CLAUDE_CODE, session=session, title=title, where=Home(""))
+    return [
+        kept
+        for talk in talks
+        for kept in ralph.conversations.add(talk.conversation, talk.exchanges)
+    ]
 
 
 def unkept(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[ExchangeSeen]:
@@ -75,24 +64,6 @@ def _id(seen: ExchangeSeen, session: str) -> str:
     return exchange_id(conversation_id(CLAUDE_CODE, seen.session_id or session), seen.key)
 
 
-def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
-    captured = seen.captured
-    return Exchange(
-        id=exchange_id(conversation, seen.key),
-        conversation=conversation,
-        user=seen.user,
-        assistant=seen.assistant,
-        status=seen.status,
-        started=captured.started_at,
-        completed=captured.ended_at,
-        tokens_used=captured.tokens_used,
-        model=captured.model,
-        errors=captured.errors,
-        files_touched=captured.files_touched,
-        messages=seen.messages,
-    )
-
-
 def keep_iteration(
     ralph: Ralph, seen: ExchangeSeen, work: Work, *, session: str
 ) -> Remembered | None:
@@ -107,7 +78,7 @@ def keep_iteration(
     iteration = seen.captured.to_iteration(
         feature=work.feature,
         task_id=task.id if task else None,
-        task_title=task.title if task else _beginning(seen),
+        task_title=task.title if task else beginning(seen),
         discipline=(task.discipline or "") if task else "",
         outcome=None if work.outcome == "unknown" else work.outcome,
     )
@@ -178,9 +149,3 @@ def _within(at: str | None, seen: ExchangeSeen) -> bool:
 
 def _moment(at: str) -> datetime:
     return datetime.fromisoformat(utc(at))
-
-
-def _beginning(seen: ExchangeSeen) -> str:
-    # Where the client made the assistant go on, nobody asked.
-    words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
-    return cut(" ".join(words), _TITLE_CHARS)

@@ -39,7 +39,7 @@ def conversations_of(
     for name, some in by_session.items():
         conversation = Conversation(
             id=conversation_id(source, name),
-            title=title or _beginning(some[0]),
+            title=title or beginning(some[0]),
             source=source,
             project=where.project,
             created=some[0].captured.started_at,
@@ -67,7 +67,8 @@ def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
     )
 
 
-def _beginning(seen: ExchangeSeen) -> str:
+def beginning(seen: ExchangeSeen) -> str:
+    """How an exchange begins: a title where there is none."""
     words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
     return cut(" ".join(words), _TITLE_CHARS)
 
