@@ -275,3 +275,27 @@ def test_what_is_not_a_terminal_gets_plain_columns(
         "disk a record, index",
         "disk a record, together",
     ]
+
+
+def test_every_bench_of_the_list_is_there() -> None:
+    from importlib import import_module
+
+    for name in bench.BENCHES:
+        assert callable(import_module(f"ralph.bench.{name}").main)
+
+
+def test_bench_start_measures_hooks_and_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main("start", ["--size", "40", "--repeat", "1", "--json"]) == 0
+
+    report = json.loads(capsys.readouterr().out)
+    assert report["bench"] == "start"
+    told = {row["what"]: row for row in report["rows"]}
+    assert told["hook session-start"]["target"] == {"ratio": 4.0}
+    assert told["mcp, start to handshake"]["reference_is"] == "the SDK's own empty server"
+    assert all(row["ours"] > 0 and row["reference"] > 0 for row in report["rows"])
+
+
+def test_bench_start_refuses_sizes_that_make_no_sense() -> None:
+    with pytest.raises(BadInput, match="go from 1 upwards"):
+        bench.main("start", ["--size", "0"])
+    assert bench.main("start", ["--colour"]) == 2

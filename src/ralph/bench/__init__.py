@@ -13,6 +13,7 @@ from collections.abc import Sequence
 BENCHES = {
     "speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record",
     "loop": "what an iteration costs beside its agent",
+    "start": "how long hooks delay a client, and how soon the MCP server answers",
     "quality": "how often the right thing is found: by words, by meaning, by both",
     "calibrate": "what a score is worth: its constants, and how well it keeps its word",
 }
