@@ -8,6 +8,7 @@ import pytest
 from commanding import Line
 
 from ralph import open_ralph
+from ralph.kinds.conversation import Summary
 
 
 @pytest.fixture
@@ -123,3 +124,120 @@ def test_the_index_of_conversations_is_rebuilt_with_the_rest(
 
     assert list((home / "cache" / "conversations").glob("*.sqlite3"))
     assert ralph.well("search", "logo file", "--conversations", "--json").json
+
+
+def test_a_conversation_is_tagged_and_found_by_its_tags(ralph: Line, said: dict[str, str]) -> None:
+    assert ralph.well("conversations", "tag", said["one"][:8], "Load", "db").out.endswith(
+        "db, load\n"
+    )
+
+    [tagged] = ralph.well("conversations", "list", "--tag", "load", "--json").json
+    assert (tagged["id"], tagged["tags"]) == (said["one"], ["db", "load"])
+    assert "#load" in ralph.well("conversations", "list").out
+    words = ("search", "the file or the pool", "--conversations", "--min-score", "0", "--json")
+    assert len(ralph.well(*words).json) == 2
+    assert [hit["id"] for hit in ralph.well(*words, "--tag", "load").json] == [said["pool"]]
+
+    left = ralph.well("conversations", "tag", said["one"], "load", "--remove", "--json").json
+    assert left == {"id": said["one"], "tags": ["db"]}
+    assert "No conversation here has the tag load" in (
+        ralph.well("conversations", "list", "--tag", "load").out
+    )
+
+
+def test_a_conversation_gets_another_title(ralph: Line, said: dict[str, str]) -> None:
+    ralph.well("conversations", "rename", said["one"][:8], "The pool", "was", "empty")
+
+    shown = ralph.well("conversations", "show", said["one"], "--json").json
+    assert shown["title"] == "The pool was empty"
+    assert "no conversation" in ralph("conversations", "rename", "ffffffff", "x").complaint
+
+
+def test_an_exchange_is_rated_and_the_rating_taken_back(
+    ralph: Line, said: dict[str, str], project: Path
+) -> None:
+    told = ralph.well("conversations", "rate", said["pool"][:8], "down", "--json").json
+    assert told == {"id": said["pool"], "rating": -1}
+    assert "Rated up" in ralph.well("conversations", "rate", said["pool"], "up").out
+    assert "taken back" in ralph.well("conversations", "rate", said["pool"], "none").out
+    assert ralph("conversations", "rate", said["pool"], "great").code == 2
+
+
+def test_a_private_exchange_is_gone_for_good(
+    ralph: Line, said: dict[str, str], project: Path, home: Path
+) -> None:
+    assert "Forgot 1 exchange" in ralph.well("conversations", "private", said["pool"][:8]).out
+
+    assert ralph.well("search", "checkout times out", "--conversations", "--json").json == []
+    [journal] = (home / "journal" / "conversations").glob("*.jsonl")
+    assert "connection pool" not in journal.read_text(encoding="utf-8")
+    with open_ralph(project) as opened:
+        assert opened.conversations.buried()[said["pool"]] == "private"
+    assert "no exchange" in ralph("conversations", "private", said["pool"]).complaint
+
+
+def test_summaries_and_tags_are_shown(ralph: Line, said: dict[str, str], project: Path) -> None:
+    with open_ralph(project) as opened:
+        talk = opened.conversations
+        talk.say(Summary(of="conversation", target=said["one"], text="About a pool."))
+        talk.say(Summary(of="exchange", target=said["pool"], text="The pool was too small."))
+        talk.tag(said["one"], add=["load"])
+
+    shown = ralph.well("conversations", "show", said["one"]).out
+    whole = ralph.well("conversations", "show", said["one"], "--json").json
+
+    assert "summary (extractive) About a pool." in shown
+    assert "summary The pool was too small." in shown
+    assert "tags load" in shown
+    assert (whole["summary"], whole["tags"]) == ("About a pool.", ["load"])
+    assert whole["exchanges"][0]["summary"] == "The pool was too small."
+    assert ralph.well("conversations", "list", "--json").json[-1]["summary"] == "About a pool."
+
+
+def test_a_search_is_limited_to_days(ralph: Line, project: Path) -> None:
+    with open_ralph(project) as opened:
+        talk = opened.conversations.start("Timeouts")
+        for day in ("2026-03-01", "2026-04-01"):
+            opened.conversations.exchange(
+                talk, user=f"Timeout on {day}?", assistant="Yes.", completed=f"{day}T10:00:00Z"
+            )
+    words = ("search", "timeout", "--conversations", "--json")
+
+    def days(*more: str) -> list[str]:
+        return [hit["record"]["completed"][:10] for hit in ralph.well(*words, *more).json]
+
+    assert sorted(days()) == ["2026-03-01", "2026-04-01"]
+    assert days("--since", "2026-03-15") == ["2026-04-01"]
+    assert days("--until", "2026-03-01") == ["2026-03-01"]
+    assert "since" in ralph(*words, "--since", "soon").complaint
+    assert ralph("search", "timeout", "--since", "2026-03-15").code == 2
+
+
+def test_only_conversations_are_forgotten_where_that_is_said(
+    ralph: Line, said: dict[str, str]
+) -> None:
+    ralph.record("auth", {"summary": "the connection pool of the login was exhausted"})
+
+    ralph.well("forget", "--match", "connection pool", "--conversations", "--yes")
+
+    assert ralph.well("search", "connection pool", "--conversations", "--json").json == []
+    assert len(ralph.well("recent", "--feature", "auth", "--json").json) == 1
+    assert ralph("forget", "--feature", "auth", "--conversations").code == 2
+
+
+def test_conversations_are_forgotten_by_their_date(ralph: Line, project: Path) -> None:
+    with open_ralph(project) as opened:
+        for day in ("2026-03-01", "2026-04-01"):
+            talk = opened.conversations.start(f"Of {day}")
+            opened.conversations.exchange(
+                talk, user=f"Timeout on {day}?", assistant="Yes.", completed=f"{day}T10:00:00Z"
+            )
+
+    ralph.well("forget", "--before", "2026-03-15", "--conversations", "--yes")
+
+    [left] = ralph.well("conversations", "list", "--json").json
+    assert left["title"] == "Of 2026-04-01"
+
+
+def test_nothing_given_up_is_nothing_to_retry(ralph: Line, said: dict[str, str]) -> None:
+    assert ralph.well("conversations", "retry", "--json").json == {"retried": 0}

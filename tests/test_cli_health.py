@@ -99,6 +99,7 @@ def test_status_prints_what_a_program_would_ask(ralph: Line) -> None:
         "memories",
         "features",
         "line",
+        "paused",
     ]
     assert told["available"] is True
     assert told["index"]["ok"] is told["embedder"]["ok"] is True
@@ -355,6 +356,7 @@ def test_doctor_finds_a_fresh_project_in_order(ralph: Line) -> None:
             "sqlite",
             "home",
             "settings",
+            "pause",
             "embedder",
             "project",
             "git",

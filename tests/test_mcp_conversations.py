@@ -11,6 +11,7 @@ from serving import Served, served
 
 from ralph.kinds.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
 from ralph.kinds.iteration import ErrorSeen, FileTouched
+from ralph.memories.documents import add_documents
 from ralph.memories.ralph import open_ralph
 from ralph.text.estimate import estimate_tokens
 
@@ -88,6 +89,20 @@ def test_a_past_exchange_is_found_with_when_how_sure_and_why(server: Served) -> 
     assert "answered: The connection pool was exhausted" in fenced
     assert "solved by: pool size 50" in fenced
     assert "[...]" not in fenced
+
+
+def test_a_section_of_a_document_is_found_with_its_place(server: Served, root: Path) -> None:
+    notes = root / "gateway.md"
+    notes.write_text("# Gateway\n\nThe gateway times out after a deploy.\n", encoding="utf-8")
+    with open_ralph(root) as ralph:
+        add_documents(ralph.conversations, [notes], root=root)
+
+    text = server.told("search_conversations", query="gateway timeout after deploy")
+
+    assert "1 past exchange and 1 section of documents in this project" in text
+    assert "document gateway.md:1 | relevant, score " in text
+    assert '| "Gateway"' in text
+    assert "says: # Gateway The gateway times out after a deploy." in text
 
 
 def test_a_conversation_is_told_in_short_and_whole(server: Served) -> None:

@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agents",
     },
     "bench": {
-        "record",
+        *VALUES,
         "text",
         "disk",
         "journal",

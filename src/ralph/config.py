@@ -133,6 +133,7 @@ _PERSONAL = _SECRETS | {
     *("ollama_url", "openai_base_url"),
     *("chat_model", "chat_base_url"),
     *("summary_model", "summary_base_url", "summary_spend_cap_usd"),
+    "conversations_keep_days",  # a clone must not decide what of a person's memory goes
 }
 
 

@@ -14,7 +14,8 @@ import msgspec
 from ralph.errors import BadRecord
 
 
-class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+# `gc=False`: there are many of these, and none can hold itself.
+class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where a record came from: an agent's run, or a file and line."""
 
     run: str | None = None
@@ -22,7 +23,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int | None = None
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One remembered thing: which it is, when it was, and its content as JSON bytes."""
 
     id: str
@@ -39,7 +40,7 @@ class Record(msgspec.Struct, frozen=True):
         return hashlib.sha256(envelope + self.body).hexdigest()[:32]
 
 
-class Located(msgspec.Struct, frozen=True):
+class Located(msgspec.Struct, frozen=True, gc=False):
     """A record and the line of the journal it stands on."""
 
     record: Record

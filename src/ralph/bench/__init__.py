@@ -15,6 +15,7 @@ BENCHES = {
     "loop": "what an iteration costs beside its agent",
     "start": "how long hooks delay a client, and how soon the MCP server answers",
     "quality": "how often the right thing is found: by words, by meaning, by both",
+    "conversations": "related, search, list and import of conversations; with a dataset, quality",
     "calibrate": "what a score is worth: its constants, and how well it keeps its word",
 }
 
@@ -25,7 +26,7 @@ def main(name: str | None, args: Sequence[str]) -> int:
 
     if name is None:
         for known, what in BENCHES.items():
-            sys.stdout.write(f"{known:<10} {what}\n")
+            sys.stdout.write(f"{known:<13} {what}\n")
         return 0
     if name not in BENCHES:
         raise BadInput(f"there is no bench {name!r}", todo=f"There is: {', '.join(BENCHES)}.")

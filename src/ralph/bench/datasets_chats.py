@@ -88,6 +88,60 @@ def longmemeval(file: Path) -> Dataset:
     )
 
 
+class Round(msgspec.Struct, frozen=True):
+    """What a person said and what came back; `holds_answer` to the question."""
+
+    user: str
+    assistant: str
+    holds_answer: bool
+
+
+class HeldSession(msgspec.Struct, frozen=True):
+    """A session with its rounds in order."""
+
+    id: str
+    at: str
+    rounds: tuple[Round, ...]
+
+
+class Haystack(msgspec.Struct, frozen=True):
+    """A question, the sessions it is asked of, and those that answer it."""
+
+    id: str
+    question: str
+    sessions: tuple[HeldSession, ...]
+    answers: frozenset[str]
+
+
+def longmemeval_rounds(file: Path) -> list[Haystack]:
+    """The same questions over whole sessions: both sides, a round for each thing a person said."""
+    instances: list[_Instance] = json_of(file, list[_Instance], "a LongMemEval file")
+    found: list[Haystack] = []
+    for number, one in enumerate(instances, 1):
+        _check_haystack(one, f"{file}: question {number} ({one.question_id})")
+        if _ABSTENTION in one.question_id:
+            continue
+        dates = one.haystack_dates or [""] * len(one.haystack_sessions)
+        sessions = zip(one.haystack_session_ids, dates, one.haystack_sessions, strict=True)
+        held = tuple(HeldSession(name, _moment(at), _rounds(some)) for name, at, some in sessions)
+        answers = frozenset(one.answer_session_ids)
+        found.append(Haystack(one.question_id, one.question, held, answers))
+    return found
+
+
+def _rounds(session: list[_Turn]) -> tuple[Round, ...]:
+    rounds: list[Round] = []
+    for turn in session:
+        holds = bool(turn.has_answer)
+        last = rounds[-1] if rounds else None
+        if turn.role == "user" or last is None or last.assistant:
+            mine = turn.content if turn.role == "user" else ""
+            rounds.append(Round(mine, "" if mine else turn.content, holds))
+        else:
+            rounds[-1] = Round(last.user, turn.content, last.holds_answer or holds)
+    return tuple(one for one in rounds if one.user or one.assistant)
+
+
 def _check_haystack(one: _Instance, where: str) -> None:
     ids, dates = len(one.haystack_session_ids), len(one.haystack_dates)
     count = len(one.haystack_sessions)

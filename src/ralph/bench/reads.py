@@ -11,13 +11,12 @@ from ralph.bench.ground import Ground
 from ralph.bench.measure import compared
 from ralph.bench.report import NO_TARGET, Row, Target, of_times
 from ralph.errors import RalphError
-from ralph.memories.feature import FeatureMemory
 from ralph.recall.search import telling
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
-    from ralph.index import Vectors
-    from ralph.memories import Ralph
+    from ralph.index import Embedder, Vectors
+    from ralph.index.embedded import Index
 
 _CANDIDATES = 100
 _WARM_UP = 5
@@ -30,7 +29,10 @@ def search(ground: Ground, repeat: int) -> list[Row]:
     """One warm search; each round asks another question, both sides the same one."""
     rounds = 20 * repeat
     questions = corpus.queries(rounds + _WARM_UP, size=ground.size)
-    with ground.opened() as (ralph, memory), closing(_Bare(ralph, memory)) as bare:
+    with (
+        ground.opened() as (ralph, memory),
+        closing(Bare(ralph.place.index, ralph.place.embedder, memory.target().name)) as bare,
+    ):
         prepared = [(bare.match(one), bare.vector(one)) for one in questions]
         mine, theirs = iter(questions), iter(prepared)
         both = compared(
@@ -44,16 +46,16 @@ def search(ground: Ground, repeat: int) -> list[Row]:
     return [of_times("warm search", ground.size, both, "NumPy scan + FTS5 query", target=target)]
 
 
-class _Bare:
-    """The same vectors in a plain matrix, the same words in a plain connection."""
+class Bare:
+    """The vectors of a collection in a plain matrix, its words in a plain connection."""
 
-    def __init__(self, ralph: Ralph, memory: FeatureMemory) -> None:
+    def __init__(self, index: Index, embedder: Embedder | None, name: str) -> None:
         import numpy as np
 
-        store, embedder = ralph.place.index.store, ralph.place.embedder
+        store = index.store
         self._store = store
         with store.reading() as view:
-            live = view.live(memory.target().name)
+            live = view.live(name)
         if live is None or embedder is None:
             raise RalphError("the bench's memory has no index with vectors to compare with")
         self._embedder = embedder
@@ -73,6 +75,7 @@ class _Bare:
         return " OR ".join(f'"{token}"' for token in words)
 
     def vector(self, question: str) -> Vectors:
+        """The question as the embedder sees it."""
         return self._embedder.embed_query(question)
 
     def search(self, match: str, vector: Vectors) -> None:
@@ -92,4 +95,5 @@ class _Bare:
         ).fetchall()
 
     def close(self) -> None:
+        """Let go of the file."""
         self._connection.close()

@@ -50,7 +50,7 @@ class EchoModel:
 
 
 def _ordered(last: Turn, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-    order = _ORDER.fullmatch(last.text.strip()) if last.role == "user" else None
+    order = _ORDER.fullmatch(_asked(last)) if last.role == "user" else None
     if order is None or order[1] not in {tool.name for tool in tools}:
         return ()
     return (tool_call("", order[1], order[2]),)
@@ -62,8 +62,13 @@ def _repeated(messages: Sequence[Turn]) -> str:
         return f"The tool {'failed' if last.failed else 'answered'}:\n{last.text}"
     found = "\n\n".join(filter(None, (_section(turn.text) for turn in messages)))
     told = f"Memory found:\n\n{found}" if found else "Memory found nothing."
-    asked = last.text[: heading.start()] if (heading := _FOUND.search(last.text)) else last.text
-    return f"{told}\n\nYou said: {asked.strip()}"
+    return f"{told}\n\nYou said: {_asked(last)}"
+
+
+def _asked(turn: Turn) -> str:
+    """What the person said, without what memory said after it."""
+    heading = _FOUND.search(turn.text)
+    return (turn.text[: heading.start()] if heading else turn.text).strip()
 
 
 def _section(text: str) -> str:

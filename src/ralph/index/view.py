@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _FIELD_WEIGHTS = "2.0, 1.0, 0.5"
 # Vectors on their way from the file to the matrix are held twice; this bounds how many.
 _LOAD_ROWS = 2048
+_FLOAT_BYTES = 4
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
@@ -47,8 +48,9 @@ class Matrices:
                 matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims)
                 matrix.generation, matrix.removals = wanted
             if matrix.last_vector == 0:
-                counted = connection.execute(f"SELECT count(*) FROM vector_{n}").fetchone()
-                matrix.reserve(counted[0])
+                # A passage may have several vectors in one row, and growing later copies them all.
+                held = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
+                matrix.reserve(int(held[0]) // (_FLOAT_BYTES * collection.manifest.dims))
             cursor = connection.execute(
                 f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
                 (matrix.last_vector,),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from ralph.journal import Journal
 from ralph.record import Complaint, Located
 
+# Where the first record of an id stands; others of that id stand under their digests.
+_FIRST = ""
+
 
 class Fold:
     """The living records of a journal, kept up to date by reading only what is new."""
@@ -46,13 +49,23 @@ class Fold:
         for line in {located.line for located in batch.records} & self._complaints.keys():
             del self._complaints[line]
         self._complaints.update((complaint.line, complaint) for complaint in batch.complaints)
-        for located in batch.records:
-            record = located.record
-            self._records.setdefault((record.id, record.digest), located)
+        fresh = [self._take(located) for located in batch.records]
         self._forgotten |= {stone.id for stone in batch.tombstones}
-        fresh = [(one.record.id, one.record.digest) for one in batch.records]
         suspects = list(self._records) if batch.tombstones else fresh
         gone = {key for key in suspects if key[0] in self._forgotten}
         for key in gone:
             del self._records[key]
         self.generation += bool(gone)
+
+    def _take(self, located: Located) -> tuple[str, str]:
+        """Keep the record unless it is known, and give the key it is known by.
+
+        Digests tell apart only what has the same id: of most records nobody needs one.
+        """
+        record = located.record
+        first = self._records.setdefault((record.id, _FIRST), located).record
+        if first is record or first.digest == record.digest:
+            return record.id, _FIRST
+        key = record.id, record.digest
+        self._records.setdefault(key, located)
+        return key

@@ -16,7 +16,7 @@ BOM = b"\xef\xbb\xbf"
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, gc=False):
     v: int
     kind: str
     id: str

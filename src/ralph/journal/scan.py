@@ -14,7 +14,7 @@ from ralph.record import Complaint, Record, Tombstone
 BUFFER_BYTES = 1024 * 1024
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One line as it was met: an entry, a complaint, or both; `crc` is of all up to its end."""
 
     line: int

@@ -18,6 +18,7 @@ from ralph.index.sync import Progress, Synced
 from ralph.journal import Draft
 from ralph.journal.folder import JournalFolder
 from ralph.kinds.conversation import (
+    DOCUMENT,
     EXCHANGE,
     Conversation,
     Exchange,
@@ -30,13 +31,14 @@ from ralph.kinds.conversation import (
     exchange_from,
     exchange_id,
     exchange_record,
+    said_from,
     said_record,
 )
 from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
 from ralph.memories.series import Series, when
 from ralph.memories.shelf import Shelf
 from ralph.recall import Hit
-from ralph.record import Complaint, Record, Source, now
+from ralph.record import Complaint, Record, Source, Tombstone, now
 
 # Where conversations go that belong to no project.
 GENERAL = "general"
@@ -86,6 +88,7 @@ class ConversationJournal:
             [home / "cache" / "conversations"], lock_timeout_s=settings.index_lock_timeout_s
         )
         self.shelf = Shelf(journals, index, embedder, settings, progress=progress)
+        self.home = home
         self._own = project_id or GENERAL
         self._project = project
         self._series: dict[str, Series] = {}
@@ -189,6 +192,14 @@ class ConversationJournal:
             self.shelf.erase_soon(series.target())
         return gone
 
+    def bury(self, ids: Collection[str], *, reason: str) -> None:
+        """See to it that what has these ids is never kept, whether it was or not."""
+        series = self._mine()
+        at = now()
+        stones = [Tombstone(one, at, reason) for one in ids if one not in series.forgotten()]
+        if stones and series.journal.forget((), stones=stones):
+            self.shelf.erase_soon(series.target())
+
     def standing(self) -> list[Record]:
         """Every record that stands in this project's journal, forgotten ones that a merge brought
         back too."""
@@ -239,10 +250,13 @@ class ConversationJournal:
         return identity
 
     def say_all(self, said: Sequence[tuple[Said, str]]) -> list[bool]:
-        """Keep many with one flush: all of them, or none; tells which were new."""
+        """Keep many with one flush: all of them, or none; tells which were new.
+
+        What was forgotten once stays so.
+        """
         series = self._mine()
-        known = series.history.records
-        fresh = [identity not in known for _, identity in said]
+        met = series.history.records.keys() | series.forgotten()
+        fresh = [identity not in met for _, identity in said]
         drafts: list[Record | Draft] = [
             functools.partial(_said, one, identity)
             for (one, identity), new in zip(said, fresh, strict=True)
@@ -251,9 +265,19 @@ class ConversationJournal:
         self._append(series, drafts, title="")
         return fresh
 
-    def summary(self, target: str) -> Summary | None:
+    def said(self, kind: str) -> list[Record]:
+        """Every record of one kind in this project, as they were written."""
+        return [one for one in self._mine().history.records.values() if one.kind == kind]
+
+    def buried(self) -> dict[str, str]:
+        """Why everything that was forgotten here went, by its id."""
+        stones = self._mine().journal.read().tombstones
+        return {stone.id: stone.reason or "" for stone in stones}
+
+    def summary(self, target: str, *, everywhere: bool = False) -> Summary | None:
         """The newest summary of a conversation or an exchange."""
-        return self._mine().history.summaries.get(target)
+        found = (one.history.summaries.get(target) for one in self._within(everywhere))
+        return next((one for one in found if one is not None), None)
 
     # -- looking up
 
@@ -283,6 +307,17 @@ class ConversationJournal:
         }
         one = _the_one(list(held.values()), wanted, "exchange")
         return Hit(one.id, EXCHANGE, None, None, when(one.completed or ""), None, one)
+
+    def document(self, wanted: str, *, everywhere: bool = False) -> Hit:
+        """One section of a document by its id or the beginning of it."""
+        held = {
+            record.id: record
+            for series in self._within(everywhere)
+            for name, record in series.history.records.items()
+            if name.startswith(wanted.lower()) and record.kind == DOCUMENT
+        }
+        one = _the_one(list(held.values()), wanted, "document")
+        return Hit(one.id, DOCUMENT, None, None, when(one.at), None, said_from(one))
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""

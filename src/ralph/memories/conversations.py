@@ -65,15 +65,19 @@ class Conversations(ConversationJournal):
         exchanges: int | None = None,
         min_similarity: float | None = None,
         tags: Collection[str] = (),
+        budget_s: float | None = None,
     ) -> Related:
-        """The past conversations that matter for a question, and their exchanges that do."""
+        """The past conversations that matter for a question, and their exchanges that do.
+
+        `budget_s` bounds the catching up with the journal before it.
+        """
         settings = self.shelf.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
         scope = Scope.of(asked.text, tags=tags)
         streams = self._within(everywhere)
         deeper = msgspec.structs.replace(asked, text=scope.question, limit=_DEPTH)
-        found = self.shelf.ask(streams, deeper)
+        found = self.shelf.ask(streams, deeper, budget_s=budget_s)
         hits = self._fitting(streams, found, scope, exclude=exclude, summaries=True)
         return grouped(
             question,

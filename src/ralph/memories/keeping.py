@@ -58,8 +58,12 @@ def choose(
     before: str | None = None,
     match: str | None = None,
     everything: bool = False,
+    conversations: bool = False,
 ) -> Choice:
-    """The records that fit every condition given; an id that is not there is an error."""
+    """The records that fit every condition given; an id that is not there is an error.
+
+    `conversations` leaves iterations alone.
+    """
     wanted = list(ids)
     if not (wanted or feature or before or match or everything):
         raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
@@ -81,6 +85,7 @@ def choose(
         return list(fit)
 
     features = ralph.features() if feature is None else [ralph.feature(feature)]
+    features = [] if conversations else features
     # One that was forgotten and came back by a merge stands in the file too.
     chosen = {one.name: fitting(_standing(ralph, one.name)) for one in features}
     # What a person said in this project belongs to no feature.

@@ -124,10 +124,19 @@ class Series:
                 ids |= set(exchanges)
             elif ids.issuperset(exchanges):
                 ids.add(conversation)
-        # What was said of something forgotten would still tell of it.
+        # What was said of something forgotten would still tell of it; so would a summary that
+        # covers it, of a conversation that goes on without it.
+        first = {
+            name: next(place for place, one in enumerate(exchanges) if one in ids)
+            for name, exchanges in history.of.items()
+            if not ids.isdisjoint(exchanges)
+        }
         for record in history.records.values():
-            if record.kind in (SUMMARY, LABEL, RATING) and said_from(record).target in ids:
-                ids.add(record.id)
+            if record.kind in (SUMMARY, LABEL, RATING):
+                said = said_from(record)
+                covers = said.covers if record.kind == SUMMARY else 0
+                if said.target in ids or covers > first.get(said.target, covers):
+                    ids.add(record.id)
         return ids
 
     def verify(self) -> tuple[int, list[Complaint]]:

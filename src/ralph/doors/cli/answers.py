@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 from ralph.doors.cli.page import Page, Span, excerpt
 
 if TYPE_CHECKING:
-    from ralph.kinds.conversation import Exchange
+    from pathlib import Path
+
+    from ralph.kinds.conversation import Document, Exchange
     from ralph.kinds.iteration import ErrorSeen, Iteration
-    from ralph.recall import Hit, Parts
+    from ralph.recall import Answer, Hit, Parts
 
 SHORT_ID = 8
 _EXCERPT_CHARS = 240
 _ERRORS_SHOWN = 2
+_TITLES = {"exchange": "user", "document": "heading"}
+_TOLD = {"exchange": "assistant", "document": "text"}
 _STYLES = {
     "relevant": "bold green",
     "possibly": "yellow",
@@ -46,6 +50,24 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     return plain
 
 
+def located(answer: Answer, root: Path) -> Answer:
+    """The same with the lines where sections of documents begin now."""
+    if not any(hit.kind == "document" for hit in answer):
+        return answer
+    import msgspec
+
+    from ralph.memories.documents import line_of
+    from ralph.recall import Answer
+
+    def now(hit: Hit) -> Hit:
+        if hit.kind != "document":
+            return hit
+        moved = msgspec.structs.replace(hit.record, line=line_of(hit.record, root))
+        return msgspec.structs.replace(hit, record=moved)
+
+    return Answer([now(hit) for hit in answer], answer.notes)
+
+
 def show_hits(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None:
     """One card a hit, best or newest first."""
     for place, hit in enumerate(hits):
@@ -56,14 +78,15 @@ def show_hits(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None
 
 def show_card(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """A hit in a few lines: what it is, when, what happened, and why it is here."""
-    record = hit.record  # an Iteration or an Exchange
+    record = hit.record  # an Iteration, an Exchange or a Document
     page.line(*_headline(hit))
     page.line(*whereabouts(hit), indent=2)
-    if told := record.assistant if hit.kind == "exchange" else record.summary:
+    if told := getattr(record, _TOLD.get(hit.kind, "summary")):
         page.line(excerpt(told, _EXCERPT_CHARS), indent=2)
-    for error in record.errors[:_ERRORS_SHOWN]:
+    errors: Sequence[ErrorSeen] = getattr(record, "errors", ())
+    for error in errors[:_ERRORS_SHOWN]:
         page.line(("error ", "red"), excerpt(error_text(error), _EXCERPT_CHARS), indent=2)
-    if more := record.errors[_ERRORS_SHOWN:]:
+    if more := errors[_ERRORS_SHOWN:]:
         page.line((f"and {len(more)} more", "dim"), indent=2)
     if hit.why:
         page.line((f"why: {hit.why}", "dim"), indent=2)
@@ -77,6 +100,9 @@ def whereabouts(hit: Hit) -> list[Span]:
         exchange: Exchange = hit.record
         ended = [] if exchange.status == "complete" else [" | ", styled(exchange.status)]
         return [hit.when, *ended, " | ", f"conversation {exchange.conversation[:SHORT_ID]}"]
+    if hit.kind == "document":
+        document: Document = hit.record
+        return [f"{document.path}:{document.line}", " | ", f"added {hit.when}"]
     iteration: Iteration = hit.record
     spans: list[Span] = [hit.when, ", ", (iteration.timestamp or "")[:16].replace("T", " ")]
     spans += [" | ", styled(iteration.outcome)]
@@ -101,7 +127,7 @@ def styled(word: str) -> Span:
 
 
 def _headline(hit: Hit) -> list[Span]:
-    title = hit.record.user if hit.kind == "exchange" else hit.record.task_title
+    title = getattr(hit.record, _TITLES.get(hit.kind, "task_title"))
     spans: list[Span] = [(hit.id[:SHORT_ID], "cyan"), "  "]
     if hit.score is not None:
         style = _STYLES.get(hit.relevance or "", "")

@@ -91,6 +91,17 @@ def settings(folder: Path, project: Project | None) -> Check:
     return Check("settings", "ok", f"{changed} differ from the defaults" if changed else "defaults")
 
 
+def pause(folder: Path, project: Project | None) -> Check:
+    """What is said is kept."""
+    from ralph.memories.pausing import in_force
+
+    held = in_force(folder, project.id if project else "")
+    if held is None:
+        return Check("pause", "ok", "none")
+    todo = "Run: ralph resume" + ("" if held.project else " --everywhere")
+    return Check("pause", "warning", str(held), todo)
+
+
 def embedder(settings: Settings) -> Check:
     """What makes vectors is there, and is exactly what it should be."""
     from ralph.index.choose import choose

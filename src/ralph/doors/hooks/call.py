@@ -30,6 +30,8 @@ Its own names (SessionStart, ...) are understood too. It always ends with 0; wha
 in .ralph/cache/hooks.log of the project, or in cache/hooks.log of Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
+# What the model is told at, and what is noted of a session before it is captured.
+_TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # Until the settings are known, and they say how long the event may take.
 _FIRST_LIMIT_S = 2.0
 _MOST_INPUT_BYTES = 16 * 1024 * 1024
@@ -146,6 +148,8 @@ def _event(word: str, given: dict[str, Any]) -> str:
 def _served(call: Call) -> str:
     """What the event comes to: the text for the model, or nothing."""
     inside_loop = bool(os.environ.get("RALPH_FEATURE"))
+    if not inside_loop and call.event in _TELLING and _paused(call):
+        return ""
     if call.event == "post-tool-use-failure":
         from ralph.doors.hooks.failing import answer as answer_failure
 
@@ -164,6 +168,33 @@ def _served(call: Call) -> str:
 
     keep(call)
     return ""
+
+
+def _paused(call: Call) -> bool:
+    """Whether memory is paused here; then only that the session goes on is noted."""
+    from ralph.memories.pausing import in_force
+
+    def project() -> str:
+        from pathlib import Path
+
+        from ralph.memories.project import Project
+
+        return Project(Path(call.root)).id
+
+    def conversation() -> str:
+        from ralph.kinds.conversation import conversation_id
+        from ralph.memories.runs import CLAUDE_CODE
+
+        return conversation_id(CLAUDE_CODE, call.session)
+
+    if in_force(call.home, project, conversation) is None:
+        return False
+    if call.event == "session-start":
+        resumed = call.text("source") == "resume"
+        call.sessions.begin(call.session, call.transcript, remembers=resumed)
+    elif call.event == "user-prompt-submit":
+        call.sessions.prompted(call.session, call.transcript)
+    return True
 
 
 def _say(call: Call, text: str) -> None:

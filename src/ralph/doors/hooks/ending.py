@@ -20,6 +20,7 @@ from ralph.doors.hooks.reading import Reading
 from ralph.doors.hooks.starting import refresh
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
 from ralph.kinds.iteration import ErrorSeen
+from ralph.memories.pausing import unpaused
 from ralph.memories.sessions import keep_exchanges, keep_iteration, unkept, work_of
 from ralph.text.signature import signature
 
@@ -129,9 +130,12 @@ def _is_last(one: ExchangeSeen, seen: Sequence[ExchangeSeen]) -> bool:
 def _kept(
     call: Call, ralph: Ralph, session: Session, seen: Sequence[ExchangeSeen], title: str | None
 ) -> bool:
-    new = unkept(ralph, seen, session=session.name) if seen else []
+    unknown = unkept(ralph, seen, session=session.name) if seen else []
+    new = unpaused(ralph, unknown, session=session.name)
     if not new:
         return False
+    # What was held in a pause may have given the session its title.
+    title = title if len(new) == len(unknown) and not session.offset else None
     view, focus = plan_view(call), focus_of(call, ralph)
     for one in new:
         work = work_of(one, view, focus)

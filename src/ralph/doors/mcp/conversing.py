@@ -7,27 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from ralph.doors.mcp.answers import (
-    WHOLE,
-    Detail,
-    Entry,
-    beginning,
-    error_line,
-    fenced,
-    fenced_lines,
-    harmless,
-    sureness,
-)
+from ralph.doors.mcp.answers import Detail, Entry, fenced, fenced_lines
 from ralph.doors.mcp.tool import Arguments, reading
-from ralph.errors import BadInput, NotFound
+from ralph.prompt.conversed import about, details_lines, document_lines, harmless, hit_lines
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.desk import Desk
-    from ralph.kinds.conversation import Conversation, Exchange
-    from ralph.recall import Hit
+    from collections.abc import Sequence
 
-_SIDE_CHARS = 200
-_STEP_CHARS = 2000
+    from ralph.doors.mcp.desk import Desk
+    from ralph.recall import Hit
 
 
 class SearchConversations(Arguments, frozen=True, kw_only=True):
@@ -58,12 +46,16 @@ class Details(Arguments, frozen=True, kw_only=True):
 
 def search_conversations(desk: Desk, given: SearchConversations) -> str:
     """Past exchanges that match, best first."""
-    answer = desk.conversations.search(
+    from ralph.memories.details import standing
+
+    memory, everywhere = desk.conversations, desk.options.everywhere
+    answer = memory.search(
         given.query,
         limit=given.limit,
         min_score=desk.settings.min_score,
-        everywhere=desk.options.everywhere,
+        everywhere=everywhere,
         budget_s=desk.settings.mcp_catch_up_s,
+        documents=True,
     )
     asked = harmless(given.query, 120)
     if not answer:
@@ -72,120 +64,70 @@ def search_conversations(desk: Desk, given: SearchConversations) -> str:
             "Try other words; if that finds nothing either, go on without it.",
         ]
         return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in answer.notes)])
+    listed = standing(memory, everywhere=everywhere)
+
+    def text(hit: Hit, detail: Detail) -> str:
+        if hit.kind == "document":
+            return "\n".join(document_lines(hit, chars=max(detail.prose, 160)))
+        held = listed.get(hit.record.conversation)
+        summary = memory.summary(hit.id)
+        lines = hit_lines(
+            hit,
+            side_chars=max(detail.prose // 2, 80),
+            errors=detail.errors,
+            files=detail.files,
+            about=about(held.conversation.title, held.tags) if held else (),
+            summary=summary.text if summary else "",
+        )
+        return "\n".join(lines)
+
     return fenced(
-        f"{len(answer)} past exchange{'' if len(answer) == 1 else 's'} {_place(desk)} for "
-        f'"{asked}", best first.',
-        [Entry(hit.id, functools.partial(_hit_text, hit)) for hit in answer],
+        f'{_counted(answer)} {_place(desk)} for "{asked}", best first.',
+        [Entry(hit.id, functools.partial(text, hit)) for hit in answer],
         budget_tokens=desk.settings.mcp_answer_tokens,
         notes=answer.notes,
         whole="fetch_conversation_details(exchange_id)",
     )
 
 
+def _counted(hits: Sequence[Hit]) -> str:
+    sections = sum(hit.kind == "document" for hit in hits)
+    said = len(hits) - sections
+    told = [f"{said} past exchange{'' if said == 1 else 's'}"] if said or not sections else []
+    told += [f"{sections} section{'' if sections == 1 else 's'} of documents"] if sections else []
+    return " and ".join(told)
+
+
 def fetch_conversation_details(desk: Desk, given: Details) -> str:
     """A conversation or one exchange, in short or whole."""
-    if (given.conversation_id is None) == (given.exchange_id is None):
-        raise BadInput(
-            "give a conversation_id or an exchange_id, one of them",
-            todo='For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}',
-        )
-    conversation, exchanges = _wanted(desk, given)
-    whole = given.include_full_transcript
+    from ralph.memories.details import details
+
+    found = details(
+        desk.conversations,
+        conversation=given.conversation_id,
+        exchange=given.exchange_id,
+        everywhere=desk.options.everywhere,
+    )
     budget_tokens = desk.settings.mcp_record_tokens
-    # A question that fills the answer would leave no room for what was said to it.
-    side_tokens = budget_tokens * 2 // 5
-    title = harmless(conversation.title) or "(no title)"
-    held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
-    lines = [
-        f"conversation {conversation.id} | {title} | {(conversation.created or '')[:10]} | "
-        f"{harmless(conversation.source)} | {held}"
-    ]
-    for one in exchanges:
-        all_of_it = whole or given.exchange_id is not None
-        lines += ["", *_exchange_lines(one, whole=all_of_it, side_tokens=side_tokens)]
-        if whole:
-            lines += _steps(one)
+    alone = given.exchange_id is not None
+    lines = details_lines(
+        found.conversation,
+        found.exchanges,
+        whole=given.include_full_transcript,
+        alone=alone,
+        # A question that fills the answer would leave no room for what was said to it.
+        side_tokens=budget_tokens * 2 // 5,
+        summaries=found.summaries,
+        tags=found.tags,
+    )
     return fenced_lines(
         "What was said.",
         lines,
         budget_tokens=budget_tokens,
-        rest="Ask for single exchanges by exchange_id."
-        if given.exchange_id is None
-        else f"`ralph conversations show {conversation.id}` prints all of it.",
+        rest=f"`ralph conversations show {found.conversation.id}` prints all of it."
+        if alone
+        else "Ask for single exchanges by exchange_id.",
     )
-
-
-def _wanted(desk: Desk, given: Details) -> tuple[Conversation, list[Exchange]]:
-    memory = desk.conversations
-    wanted = _long_enough(given.exchange_id or given.conversation_id or "")
-    # Another project's conversations do not exist here, unless the server was started for all.
-    everywhere = desk.options.everywhere
-    try:
-        if given.exchange_id is not None:
-            one: Exchange = memory.get(wanted, everywhere=everywhere).record
-            return memory.conversation(one.conversation, everywhere=everywhere), [one]
-        conversation = memory.conversation(wanted, everywhere=everywhere)
-        return conversation, memory.exchanges(conversation.id, everywhere=everywhere)
-    except NotFound:
-        raise NotFound(
-            f"there is no {wanted!r} here", todo="Take an id from search_conversations."
-        ) from None
-
-
-def _long_enough(wanted: str) -> str:
-    plain = wanted.strip()
-    if len(plain) < 4:
-        raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
-    return plain
-
-
-def _hit_text(hit: Hit, detail: Detail) -> str:
-    one: Exchange = hit.record
-    parts = [f"[{hit.id}] {hit.when}", f"conversation {one.conversation}", sureness(hit)]
-    if one.status != "complete":
-        parts.append(one.status)
-    side = max(detail.prose // 2, 80)
-    lines = [" | ".join(part for part in parts if part)]
-    if hit.why:
-        lines.append(f"  why it matched: {harmless(hit.why, 160)}")
-    lines.append(f"  asked: {harmless(one.user, side)}")
-    lines.append(f"  answered: {harmless(one.assistant, side)}")
-    for error in one.errors[: detail.errors]:
-        lines.append(f"  {error_line(error, side)}")
-        if error.resolution:
-            lines.append(f"    solved by: {harmless(error.resolution, side)}")
-    if one.files_touched and detail.files:
-        names = ", ".join(harmless(file.path) for file in one.files_touched[: detail.files])
-        lines.append(f"  files: {names}")
-    return "\n".join(lines)
-
-
-def _exchange_lines(one: Exchange, *, whole: bool, side_tokens: int) -> list[str]:
-    chars = WHOLE.prose if whole else _SIDE_CHARS
-    asked, answered = (harmless(side, chars) for side in (one.user, one.assistant))
-    status = "" if one.status == "complete" else f" | {one.status}"
-    lines = [
-        f"exchange {one.id} | {(one.completed or '')[:16].replace('T', ' ')}{status}",
-        f"  asked: {beginning(asked, side_tokens)}",
-        f"  answered: {beginning(answered, side_tokens)}",
-    ]
-    for error in one.errors if whole else one.errors[:2]:
-        lines.append(f"  {error_line(error, chars)}")
-        if error.resolution:
-            lines.append(f"    solved by: {harmless(error.resolution, chars)}")
-    if one.files_touched and whole:
-        told = ", ".join(f"{harmless(file.path)} ({file.action})" for file in one.files_touched)
-        lines.append(f"  files: {told}")
-    return lines
-
-
-def _steps(one: Exchange) -> list[str]:
-    lines = []
-    for step in one.messages:
-        who = f"tool {harmless(step.tool)}" if step.role == "tool" else step.role
-        failed = ", failed" if step.failed else ""
-        lines.append(f"  - {who}{failed}: {harmless(step.content, _STEP_CHARS)}")
-    return lines
 
 
 def _place(desk: Desk) -> str:
@@ -202,7 +144,8 @@ TOOLS = (
             "by words.\n"
             "Use it when the user refers to something discussed before (as we did, that bug, the "
             "usual way), and when a problem may have been solved in an earlier session. Each hit "
-            "is one exchange: the question, the answer, when, and how sure the match is."
+            "is one exchange: the question, the answer, when, and how sure the match is; or a "
+            "section of a document that the user added, with its file and line."
         ),
         example={"query": "how did we fix the timeout?", "limit": 5},
     ),

@@ -59,6 +59,7 @@ def import_(
     if folder is not None or everything or follow:
         raise click.UsageError("DIR, --all and --follow go with claude-code or codex only.")
     from ralph.memories.conversation_transfer import import_conversations
+    from ralph.memories.retention import prune_if_due
 
     data = read_bytes(source)
     with _opened() as (memory, project, _):
@@ -69,6 +70,7 @@ def import_(
             name=shown_name(source),
             project=project.root.name if project else "",
         )
+        prune_if_due(memory)
     _tell(came, as_json=as_json)
     return None
 
@@ -112,6 +114,7 @@ def export(
 def _import_sessions(
     client: str, folder: str | None, everything: bool, follow: bool, as_json: bool
 ) -> int:
+    from ralph.memories.retention import prune_if_due
     from ralph.memories.transcripts import Importer
 
     with _opened() as (memory, project, home):
@@ -128,6 +131,7 @@ def _import_sessions(
             came = importer.once()
         finally:
             bar.close()
+        prune_if_due(memory)
         _tell(came, as_json=as_json, on_one_line=follow)
         if follow:
             _follow(importer, came, as_json=as_json)

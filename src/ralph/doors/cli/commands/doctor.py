@@ -60,6 +60,7 @@ def _checks() -> list[Check]:
         ("sqlite", checks.sqlite),
         ("home", lambda: checks.home(home)),
         ("settings", lambda: checks.settings(home, project)),
+        ("pause", lambda: checks.pause(home, project)),
         ("embedder", lambda: checks.embedder(_settings(home, project))),
         ("hooks", lambda: checks_clients.hooks(project.root if project else None)),
     ]

@@ -32,6 +32,9 @@ _GIT = "Git history keeps what was committed before."
     help="Without DIR: everything of this project. With DIR: the project, as everywhere.",
 )
 @feature_option
+@click.option(
+    "--conversations", is_flag=True, help="Only what was said, and documents; no iterations."
+)
 @click.option("--before", metavar="DATE", help="What is older than this.")
 @click.option("--match", metavar="TEXT", help="What holds this text.")
 @click.option("--reason", metavar="R", help="Why; it is kept beside the id.")
@@ -41,6 +44,7 @@ def forget(
     ids: tuple[str, ...],
     project: tuple[str, ...],
     feature: str | None,
+    conversations: bool,
     before: str | None,
     match: str | None,
     reason: str | None,
@@ -60,9 +64,17 @@ def forget(
     everything = _EVERYTHING in project
     if not (ids or feature or before or match or everything):
         raise click.UsageError("Name records to forget, or say which: --feature, --before, ...")
+    if conversations and feature is not None:
+        raise click.UsageError("Conversations belong to no feature; leave one of the two out.")
     with opened() as ralph:
         choice = keeping.choose(
-            ralph, ids=ids, feature=feature, before=before, match=match, everything=everything
+            ralph,
+            ids=ids,
+            feature=feature,
+            before=before,
+            match=match,
+            everything=everything,
+            conversations=conversations,
         )
         if choice.count:
             if not as_json:
@@ -111,7 +123,12 @@ def _said(ralph: Ralph, record_id: str) -> str:
     try:
         return f"conversation  {excerpt(ralph.conversations.conversation(record_id).title, 60)}"
     except NotFound:
+        pass
+    try:
+        section = ralph.conversations.document(record_id).record
+    except NotFound:
         return "record"  # one that cannot be read, or came back by a merge
+    return f"document  {excerpt(f'{section.path}:{section.line} {section.heading}', 60)}"
 
 
 def _confirm(number: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ralph.doors.cli.answers import hit_json, show_hits
+from ralph.doors.cli.answers import hit_json, located, show_hits
 from ralph.doors.cli.opening import as_json, feature_option, opened
 from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.tree import Command
@@ -14,9 +14,16 @@ from ralph.doors.cli.tree import Command
 @click.argument("query", nargs=-1, required=True)
 @feature_option
 @click.option(
-    "--conversations", is_flag=True, help="What was said in this project, instead of iterations."
+    "--conversations",
+    is_flag=True,
+    help="What was said in this project, and documents added to it, instead of iterations.",
 )
 @click.option("--everywhere", is_flag=True, help="With --conversations: in all projects.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="T", help="With --conversations: with this tag."
+)
+@click.option("--since", metavar="DATE", help="With --conversations: said on this day or later.")
+@click.option("--until", metavar="DATE", help="With --conversations: said on this day or before.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many; 20 at most.")
 @click.option(
     "--min-score", type=click.FloatRange(0, 1), metavar="X", help="None less sure than this."
@@ -28,6 +35,9 @@ def search(
     feature: str | None,
     conversations: bool,
     everywhere: bool,
+    tags: tuple[str, ...],
+    since: str | None,
+    until: str | None,
     limit: int | None,
     min_score: float | None,
     explain: bool,
@@ -39,16 +49,25 @@ def search(
     """
     if conversations and feature is not None:
         raise click.UsageError("Conversations belong to no feature; leave one of the two out.")
-    if everywhere and not conversations:
-        raise click.UsageError("--everywhere goes with --conversations.")
+    if (everywhere or tags or since or until) and not conversations:
+        raise click.UsageError("--everywhere, --tag, --since, --until go with --conversations.")
     asked = " ".join(query)
     with opened() as ralph:
         names = [memory.name for memory in ralph.features()]
         floor = ralph.place.settings.min_score if min_score is None else min_score
         if conversations:
             answer = ralph.conversations.search(
-                asked, limit=limit, min_score=floor, everywhere=everywhere
+                asked,
+                limit=limit,
+                min_score=floor,
+                everywhere=everywhere,
+                tags=tags,
+                since=since,
+                until=until,
+                # They have no tags, and nobody said them on a day.
+                documents=not (tags or since or until),
             )
+            answer = located(answer, ralph.project.root)
         else:
             features = None if feature is None else [feature]
             answer = ralph.search(asked, features=features, limit=limit, min_score=floor)

@@ -20,16 +20,20 @@ def status(as_json: bool) -> None:
     """Tell whether memory serves, and what it holds."""
     import msgspec
 
+    from ralph.memories.pausing import in_force
     from ralph.memories.status import status as look
 
     with opened() as ralph:
         found = look(ralph)
         root = ralph.project.root
+        paused = in_force(ralph.place.home, ralph.project.id)
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(found) | {"paused": paused.since if paused else None})
         return
     page = Page()
     page.line((found.line, "green" if found.available else "bold red"))
+    if paused is not None:
+        page.line((f"{paused}; nothing is kept of what is said", "yellow"))
     page.line(f"project {root}")
     if not found.features:
         page.line("Nothing is remembered yet. Put iterations into memory with: ralph record")
