@@ -99,7 +99,11 @@ def test_the_same_run_on_another_task_is_another_record(ralph: Line) -> None:
     assert len(ralph.well("recent", "--json").json) == 2
 
 
-@pytest.mark.parametrize("name", sorted(f.name for f in FIXTURES.glob("*/*.jsonl")))
+# The sessions that Codex keeps for itself are conversations, not the output of a run.
+RUNS = sorted(f.name for f in FIXTURES.glob("*/*.jsonl") if f.parent.name != "codex")
+
+
+@pytest.mark.parametrize("name", RUNS)
 def test_every_real_output_can_be_recorded(ralph: Line, name: str) -> None:
     [file] = FIXTURES.glob(f"*/{name}")
 
@@ -296,3 +300,10 @@ def test_a_huge_run_is_streamed(project: Path) -> None:
         peaks.append(used.ru_maxrss)
 
     assert peaks[1] - peaks[0] < 20_000
+
+
+def test_a_session_of_codex_is_refused_with_the_way_to_bring_it_in(ralph: Line) -> None:
+    rollout = FIXTURES / "codex" / "rollout_session.jsonl"
+    ran = ralph("record", "--feature", "auth", rollout)
+    assert ran.code == 1
+    assert "ralph conversations import codex" in ran.complaint

@@ -320,7 +320,7 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
             found = ask(changed)
             assert len(found) == 4
             assert all(hit.parts and hit.parts.meaning is None for hit in found)
-            assert any("still being built" in note for note in found.notes)
+            assert any("not complete yet" in note for note in found.notes)
         new.break_after_batches = None
         found = ask(changed)
         assert len(found) == 4

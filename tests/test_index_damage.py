@@ -305,7 +305,7 @@ def test_while_another_process_builds_the_index_what_is_there_answers(
             # The journal forgets at once; an index that is behind must not tell it any more.
             memory.place.journals.journal("auth").forget([gone])
             answer = memory.feature("auth").search(QUESTION)
-            assert any("still being built" in note for note in answer.notes)
+            assert any("not complete yet" in note for note in answer.notes)
             assert gone not in {hit.id for hit in answer}
             assert len(answer) >= 9
         assert memory.feature("auth").search(QUESTION).notes == ()

@@ -102,6 +102,12 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
     from ralph.doors.cli.reading import EXPECTED
     from ralph.kinds.iteration import FIELDS
 
+    if plain.get("type") == "session_meta":
+        raise BadRecord(
+            "this is a session that Codex kept for itself, not the output of a run",
+            where=where,
+            todo="Bring it in with: ralph conversations import codex",
+        )
     if not plain.keys() & {*FIELDS} - {"session_id"}:
         raise BadRecord(
             "this is neither an agent's output nor a record", where=where, todo=EXPECTED
