@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from chat_server import Answer, ChatServer, running
 from workers_ground import GOOD, Clock, add, by_name, fill, model, opener, status, written
 
+from ralph.chat.model import OnText, Said, ToolSpec, Turn
 from ralph.chat.prices import FREE
-from ralph.chat.workers import Workers
+from ralph.chat.workers import Name, Workers
 from ralph.kinds.conversation import EXTRACTIVE, Conversation, Exchange
 from ralph.memories.ralph import open_ralph
+from ralph.record import Record
 
 BACK_OFF_S = (1, 2, 4, 8, 16, 32)
 
@@ -108,6 +110,18 @@ def test_what_was_forgotten_is_not_summarised(project: Path, server: ChatServer)
     assert told["conversation"].failed == told["conversation"].retrying == 0
 
 
+def test_an_exchange_that_cannot_be_read_stops_nobody(project: Path) -> None:
+    fill(project, [1])
+    with open_ralph(project) as ralph:
+        journal = ralph.conversations.shelf.journals.journal(ralph.project.id)
+        for name, bad in (("e" * 16, b'"errors":5'), ("f" * 16, b'"status":5')):
+            body = b'{"conversation":"c000000000000000","user":"Hm?",%b}' % bad
+            journal.append([Record(name, "exchange", 9, "2026-04-01T10:00:00Z", body)])
+    told = by_name(Workers(opener(project)).run_once())
+    assert {one.target for one in written(project)} == {"c000000000000000", "0" * 16}
+    assert told["exchange"].total == told["exchange"].completed == 1
+
+
 # -- with a model
 
 
@@ -164,6 +178,43 @@ def test_a_free_model_has_no_cap(project: Path, server: ChatServer) -> None:
     opened = opener(project, summary_spend_cap_usd=0.0)
     [told] = Workers(opened, summariser=model(server, price=FREE)).run_once(["exchange"])
     assert told.completed == 3
+
+
+class Forgetful:
+    """A model during whose answer somebody forgets what it is asked about."""
+
+    name = "forgetful"
+    takes_tools = False
+    costs = "free"
+
+    def __init__(self, forget: Callable[[], object]) -> None:
+        self._forget = forget
+
+    def answer(
+        self,
+        messages: Sequence[Turn],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        on_text: OnText | None = None,
+        timeout_s: float,
+    ) -> Said:
+        self._forget()
+        return Said(text=GOOD, model=self.name)
+
+
+@pytest.mark.parametrize("name", ["conversation", "exchange"])
+def test_what_is_forgotten_while_the_model_writes_gets_no_summary(
+    project: Path, name: Name
+) -> None:
+    [conversation] = fill(project, [1])
+
+    def forget() -> None:
+        with open_ralph(project) as ralph:
+            ralph.conversations.forget([conversation])
+
+    workers = Workers(opener(project), summariser=Forgetful(forget))
+    workers.run_once([name])
+    assert written(project) == []
 
 
 def test_a_price_that_nobody_knows_is_told_of(project: Path, server: ChatServer) -> None:

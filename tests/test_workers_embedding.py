@@ -10,7 +10,7 @@ import embedding_server
 import pytest
 from embedding_server import KEY, EmbeddingServer
 from remembering import ToyEmbedder
-from workers_ground import Clock, add, by_name, fill, opener, status
+from workers_ground import Clock, add, by_name, fill, opener, status, until
 
 from ralph.chat.indexed import clear, counted
 from ralph.chat.summarising import open_backlog
@@ -138,6 +138,25 @@ def test_a_batch_that_fails_is_not_stored_and_is_tried_again(
     [told] = workers.run_once(EMBEDDING)
     assert (told.completed, told.retrying, told.note) == (4, 0, "")
     assert in_index(opened) == 4
+
+
+def test_a_retry_really_asks_a_server_that_is_else_left_alone_for_a_while(
+    project: Path, server: EmbeddingServer, clock: Clock
+) -> None:
+    fill(project, [2])
+    opened = served(project, server, embedding_pipeline_poll_interval_s=3600)
+    with opened() as ralph:
+        ralph.place.embedder.check()
+    server.fail("not_json")
+    workers = Workers(opened, clock=clock)
+    workers.start("embedding")
+    until(lambda: status(workers, "embedding").retrying == 2, "a failure")
+    until(lambda: status(workers, "embedding").state == "idle", "rest")
+    server.fail(None)
+    clock.now += 1
+    workers.signal()
+    until(lambda: status(workers, "embedding").completed == 2, "the embeddings")
+    workers.stop()
 
 
 def test_what_was_done_before_a_batch_failed_is_kept(project: Path, clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,6 +190,39 @@ def test_a_model_that_is_set_later_is_asked_from_then_on(
         workers.signal()
         until(lambda: completed(workers, "exchange") == 2, "the second summary")
         assert "ollama:small-model" in status(workers, "exchange").note
+
+
+class Slow(ToyEmbedder):
+    """A toy that works when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
+        self.begun.set()
+        self.go_on.wait()
+        return super().embed_passages(texts, budget_s=budget_s)
+
+
+def test_a_pipeline_that_is_stopped_ends_after_its_batch_and_nothing_has_failed(
+    project: Path,
+) -> None:
+    fill(project, [5])
+    slow = Slow()
+    opened = opener(project, slow, embedding_batch_size=2, **NEVER)
+    workers = Workers(opened, grace_s=0.05)
+    workers.start("embedding")
+    slow.begun.wait()
+    assert status(workers, "embedding").current == "batch of 2"
+    workers.stop()
+    slow.go_on.set()
+    until(lambda: status(workers, "embedding").state == "stopped", "its end")
+    told = status(workers, "embedding")
+    assert (told.retrying, told.given_up, told.failed) == (0, 0, 0)
+    assert len(slow.embedded) == 2
+    assert Workers(opened).run_once(["embedding"])[0].completed == 4
 
 
 class Broken(ToyEmbedder):

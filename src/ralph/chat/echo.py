@@ -60,7 +60,9 @@ def _repeated(messages: Sequence[Turn]) -> str:
     last = messages[-1]
     if last.role == "tool":
         return f"The tool {'failed' if last.failed else 'answered'}:\n{last.text}"
-    found = "\n\n".join(filter(None, (_section(turn.text) for turn in messages)))
+    # What it repeated before is said, not found.
+    shown = [turn for turn in messages[:-1] if turn.role == "system"] + [last]
+    found = "\n\n".join(filter(None, (_section(turn.text) for turn in shown)))
     told = f"Memory found:\n\n{found}" if found else "Memory found nothing."
     return f"{told}\n\nYou said: {_asked(last)}"
 

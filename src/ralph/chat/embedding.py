@@ -157,9 +157,10 @@ class EmbeddingPipeline:
             batches.careful = failing is not None and failing.attempts >= most
             batches.chars = 0
         trouble = self._sync(memory, batches, again=failing is not None)
-        left = behind(memory).count
+        after = behind(memory)
+        left = after.count
         cost = (price_per_char(memory.shelf.settings) or 0.0) * getattr(batches, "chars", 0)
-        board.done(max(0, before.count - left), cost)
+        board.done(after.done_since(before), cost)
         board.set(total=board.look().completed + left)
         if isinstance(batches, Batches) and batches.refused:
             self._give_up(memory, batches, board, attempts=most + 1)

@@ -43,10 +43,20 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """How many records the index lacks, or has without a vector; and whether it lacks nothing."""
+    """How many records the index lacks, or has without a vector; and whether it lacks nothing.
+
+    `embedded` passages have a vector, in this `generation` of the collection.
+    """
 
     count: int
     current: bool
+    generation: int = 0
+    embedded: int = 0
+
+    def done_since(self, before: Behind) -> int:
+        """How many embeddings were made since: all where the collection was built anew."""
+        same = self.generation == before.generation
+        return max(0, self.embedded - (before.embedded if same else 0))
 
 
 def behind(memory: Backlog) -> Behind:
@@ -58,11 +68,13 @@ def behind(memory: Backlog) -> Behind:
             live = view.live(target.name)
             if live is None or live.manifest != target.manifest():
                 return Behind(len(_findable(memory, None, frozenset())), current=False)
-            waiting = view.counts(live)[2]
+            _, passages, waiting = view.counts(live)
+            embedded = passages - waiting if live.manifest.dims else 0
             if target.journal.unchanged(live.position) and not live.sweeping:
-                return Behind(waiting, current=not waiting)
+                return Behind(waiting, not waiting, live.id, embedded)
             known = frozenset(name for name, _ in view.known(live))
-        return Behind(waiting + len(_findable(memory, live.position, known)), current=False)
+        count = waiting + len(_findable(memory, live.position, known))
+        return Behind(count, current=False, generation=live.id, embedded=embedded)
 
     return index.healed(look)
 

@@ -36,7 +36,7 @@ from ralph.record import Record
 _GROWN = 3
 _GROWN_SHARE = 0.25
 # Extracts are cheap: so many are kept with one flush.
-_AT_ONCE = 200
+_AT_ONCE = 500
 # While the model's server is away, the next try is so far off.
 _LONGEST_REST_S = 32.0
 
@@ -56,7 +56,9 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class _Status(msgspec.Struct, frozen=True):
-    status: str = "complete"
+    """As much of an exchange as tells whether it is complete, whatever stands there."""
+
+    status: object = "complete"
 
 
 _status = msgspec.json.Decoder(_Status).decode
@@ -213,7 +215,7 @@ class Summariser:
                     self._extract(memory, ready[:_AT_ONCE], board)
                     continue
                 one = ready[0]
-                title, exchanges = self._material(memory, one)
+                title, exchanges = _material(memory.history, one)
             if not exchanges:
                 self._skipped.add(one.key)
                 continue
@@ -227,8 +229,9 @@ class Summariser:
     def _extract(self, memory: Backlog, ready: list[Due], board: Board) -> None:
         board.set(state="running", current=f"{self._of}_id={ready[0].target}")
         made: list[tuple[Summary, str]] = []
+        history = memory.history
         for one in ready:
-            title, exchanges = self._material(memory, one)
+            title, exchanges = _material(history, one)
             if exchanges and (text := extract(one.of, title, exchanges)):
                 made.append((_summary(one, text, by=EXTRACTIVE), one.key))
             else:
@@ -295,14 +298,6 @@ class Summariser:
         board.set(note=str(error))
         return False
 
-    def _material(self, memory: Backlog, one: Due) -> tuple[str, list[Exchange]]:
-        history = memory.history
-        if one.of == "exchange":
-            return "", _readable([history.records[one.target]])
-        title = history.conversations[one.target].conversation.title
-        told = _readable(history.exchanges_of([one.target]))
-        return title, sorted(told, key=lambda each: each.started or each.completed or "")
-
     def _stands(self, memory: Backlog, one: Due) -> bool:
         """Whether it was not forgotten while the model wrote."""
         history = memory.history
@@ -330,6 +325,15 @@ class Summariser:
             return "summaries are extractive: no LLM is set (summary_model)"
         unknown = f"; {model.costs}" if model.costs.startswith("price unknown") else ""
         return f"summaries by {model.name}{unknown}"
+
+
+def _material(history: History, one: Due) -> tuple[str, list[Exchange]]:
+    """What a summary is made from: the title, and what was said in its order."""
+    if one.of == "exchange":
+        return "", _readable([history.records[one.target]])
+    title = history.conversations[one.target].conversation.title
+    told = _readable(history.exchanges_of([one.target]))
+    return title, sorted(told, key=lambda each: each.started or each.completed or "")
 
 
 def _readable(records: list[Record]) -> list[Exchange]:

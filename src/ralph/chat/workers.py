@@ -138,7 +138,7 @@ class Workers:
         until = time.monotonic() + self._grace_s
         for one, thread in zip(ending, threads, strict=True):
             thread.join(max(0.0, until - time.monotonic()))
-            self._boards[one].set(state="stopped", current="")
+            self._boards[one].set(state="stopped", current="", note="")
 
     def signal(self) -> None:
         """Wake them at once: something was said, or a conversation has ended."""
@@ -179,17 +179,17 @@ class Workers:
                     finally:
                         board.set(state="idle", current="")
                         self._jobs[name].close()
-        told = [one for one in self.statuses() if one.name in ran]
+        told = self.statuses(ran)
         for name in ran:
             self._boards[name].set(state="stopped")
         return told
 
     # -- looking
 
-    def statuses(self) -> list[WorkerStatus]:
+    def statuses(self, names: Iterable[Name] = NAMES) -> list[WorkerStatus]:
         """How each stands, whichever process it runs in."""
         seen: dict[Name, WorkerStatus] = {}
-        for name in NAMES:
+        for name in names:
             status = self._boards[name].look()
             thread = self._threads.get(name)
             waits = thread is not None and thread.is_alive() and not thread.holds
@@ -199,7 +199,7 @@ class Workers:
         idle = [name for name, one in seen.items() if one.state == "stopped"]
         if idle:
             seen |= self._stopped(idle, seen)
-        return [self._with_retries(seen[name]) for name in NAMES]
+        return [self._with_retries(one) for one in seen.values()]
 
     def _other(self, name: Name) -> WorkerStatus | None:
         """The worker of another process, or one of ours that has not ended yet."""

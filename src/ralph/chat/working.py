@@ -21,7 +21,8 @@ NAMES: tuple[Name, ...] = ("conversation", "exchange", "embedding")
 
 # A look at whether a lock is free takes it for a moment; nobody shall take that for a worker.
 _CLAIM_S = 0.25
-_READS = 5
+# A worker adds a line for each change, and the last one counts; now and then it begins anew.
+_LARGEST_CLAIM_BYTES = 64 * 1024
 
 Clock = Callable[[], float]
 
@@ -83,18 +84,18 @@ class Board:
 
         def publish(status: WorkerStatus) -> None:
             with suppress(OSError):  # a full disk: others see less of it, the work goes on
-                os.ftruncate(fd, 0)
-                os.write(fd, msgspec.json.encode(Live(os.getpid(), status)))
+                if os.fstat(fd).st_size > _LARGEST_CLAIM_BYTES:
+                    os.ftruncate(fd, 0)
+                os.write(fd, msgspec.json.encode(Live(os.getpid(), status)) + b"\n")
 
         with self._lock:
             self._publish = publish
+            publish(self._status)
         try:
             yield
         finally:
             with self._lock:
                 self._publish = lambda status: None
-            with suppress(OSError):
-                os.ftruncate(fd, 0)
 
 
 class Spend:
@@ -188,9 +189,7 @@ def elsewhere(lock: Path, name: Name) -> Live | None:
             return None
     except disk.Busy:
         pass
-    for _ in range(_READS):  # it may be written at this moment
-        try:
-            return msgspec.json.decode(lock.read_bytes(), type=Live)
-        except (msgspec.MsgspecError, OSError):
-            continue
+    for line in reversed(lock.read_bytes().splitlines()):
+        with suppress(msgspec.MsgspecError):  # it is being written at this moment
+            return msgspec.json.decode(line, type=Live)
     return Live(0, WorkerStatus(name, "idle"))
