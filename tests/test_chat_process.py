@@ -76,6 +76,15 @@ def test_programs_get_one_json_object_for_each_prompt(project: Path) -> None:
     assert kept.id == first["exchange"]
 
 
+def test_a_chat_in_a_paused_project_says_so(project: Path) -> None:
+    assert process(["pause"], cwd=project).returncode == 0
+    ran = process(["chat", "--echo"], cwd=project, stdin=b"Hello\n")
+
+    assert ran.returncode == 0
+    assert b"memory is paused" in ran.stderr
+    assert kept_in(project) == []
+
+
 def test_without_a_model_it_says_how_to_choose_one(project: Path) -> None:
     ran = process(["chat"], cwd=project, stdin=b"Hello\n")
 
@@ -152,9 +161,10 @@ def test_ctrl_c_keeps_the_part_of_the_answer_that_was_said(
     assert b"what was said is kept" in err
 
 
-@posix_only
 @pytest.mark.parametrize("ending", ["/quit\n", "\x04", "\x03"])
 def test_at_a_terminal_it_greets_prompts_and_tells_how_to_go_on(project: Path, ending: str) -> None:
+    if sys.platform == "win32":
+        pytest.skip("signals and terminals of POSIX")
     held_before(project)
     prompt = "> \x1b[0m"
     main, other = os.openpty()
@@ -189,10 +199,11 @@ def test_at_a_terminal_it_greets_prompts_and_tells_how_to_go_on(project: Path, e
 
 def _own_terminal() -> None:
     """Ctrl-C in the terminal reaches the process only if the terminal is its own."""
-    import fcntl
-    import termios
+    if sys.platform != "win32":
+        import fcntl
+        import termios
 
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class _Terminal:

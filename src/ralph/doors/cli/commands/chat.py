@@ -124,6 +124,8 @@ def _hold(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> in
 
     if by_hand:
         _greet(talk)
+    if talk.paused:
+        talk.screen.note("memory is paused: nothing is kept or recalled (ralph resume)")
     failed = False
     while not talk.over:
         try:
@@ -183,13 +185,28 @@ def _typed() -> Callable[[str], str | None]:
     """Lines from a person, with an editor where there is one. No line is written to a file."""
     from ralph.chat.slash import COMMANDS
 
-    prompt_marks = ("", "")
-    try:
-        import readline
-    except ImportError:
-        pass
-    else:
-        words = [f"/{name}" for name in COMMANDS]
+    marks = ("", "")
+    if sys.platform != "win32" and _editor([f"/{name}" for name in COMMANDS]):
+        colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        marks = ("\001\033[1;36m\002", "\001\033[0m\002") if colour else marks
+
+    def read(prompt: str) -> str | None:
+        try:
+            return input(f"{marks[0]}{prompt}{marks[1]}")
+        except EOFError:
+            return None
+
+    return read
+
+
+if sys.platform != "win32":
+
+    def _editor(words: Sequence[str]) -> bool:
+        """Let these words be completed, if this Python has an editor of lines."""
+        try:
+            import readline
+        except ImportError:
+            return False
 
         def complete(text: str, state: int) -> str | None:
             fitting = [word for word in words if word.startswith(text)] if text else []
@@ -198,16 +215,7 @@ def _typed() -> Callable[[str], str | None]:
         readline.set_completer_delims(" ")
         readline.set_completer(complete)
         readline.parse_and_bind("tab: complete")
-        if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-            prompt_marks = ("\001\033[1;36m\002", "\001\033[0m\002")
-
-    def read(prompt: str) -> str | None:
-        try:
-            return input(f"{prompt_marks[0]}{prompt}{prompt_marks[1]}")
-        except EOFError:
-            return None
-
-    return read
+        return True
 
 
 def _piped() -> Callable[[str], str | None]:
