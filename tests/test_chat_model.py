@@ -359,6 +359,14 @@ def test_echo_repeats_what_memory_found_and_what_was_said() -> None:
     assert ask(EchoModel()).text == "Memory found nothing.\n\nYou said: Hello!"
 
 
+def test_what_echo_repeated_before_is_not_found_again() -> None:
+    section = "## Related Past Conversations\n\n### Timeouts (a1b2)\nWe raised it."
+    first = Turn("user", f"How did we fix it?\n\n{section}")
+    answered = Turn("assistant", ask(EchoModel(), first).text)
+    later = ask(EchoModel(), Turn("user", "How did we fix it?"), answered, Turn("user", "And now?"))
+    assert later.text == "Memory found nothing.\n\nYou said: And now?"
+
+
 def test_echo_calls_only_what_is_on_offer() -> None:
     said = ask(EchoModel(), Turn("user", "!get_weather {}"))
     assert said.calls == ()

@@ -241,3 +241,55 @@ def test_conversations_are_forgotten_by_their_date(ralph: Line, project: Path) -
 
 def test_nothing_given_up_is_nothing_to_retry(ralph: Line, said: dict[str, str]) -> None:
     assert ralph.well("conversations", "retry", "--json").json == {"retried": 0}
+
+
+def test_outside_a_project_what_belongs_to_none_is_listed_searched_and_looked_after(
+    ralph: Line, said: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    monkeypatch.chdir(outside)
+    assert ralph.well("conversations", "list", "--json").json == []
+    everywhere = ralph.well("conversations", "list", "--everywhere", "--json").json
+    assert {one["id"] for one in everywhere} == {said["one"], said["two"]}
+    shown = ralph.well("conversations", "show", said["one"], "--everywhere", "--json").json
+    assert [one["id"] for one in shown["exchanges"]] == [said["pool"]]
+
+    talk = '{"exchanges": [{"user": "Which tyres fit?", "assistant": "The 28 mm ones."}]}'
+    (outside / "talk.json").write_text(talk)
+    ralph.well("conversations", "import", "talk.json")
+    [mine] = ralph.well("conversations", "list", "--json").json
+    ralph.well("conversations", "tag", mine["id"], "bike")
+    ralph.well("conversations", "rename", mine["id"], "Tyres")
+    [hit] = ralph.well("search", "--conversations", "which tyres", "--tag", "bike", "--json").json
+    assert hit["record"]["conversation"] == mine["id"]
+    ralph.well("conversations", "rate", hit["id"], "up")
+    assert ralph.well("conversations", "retry", "--json").json == {"retried": 0}
+    ralph.well("forget", "--conversations", "--match", "tyres", "--yes")
+
+    assert ralph.well("conversations", "list", "--json").json == []
+    assert not (outside / ".ralph").exists()
+    assert ralph("search", "tyres").code == 1
+
+
+def test_an_empty_title_is_refused(ralph: Line, said: dict[str, str]) -> None:
+    refused = ralph("conversations", "rename", said["one"], " ")
+
+    assert refused.code == 1
+    assert "the title is empty" in refused.err
+    assert "Timeouts" in ralph.well("conversations", "list").out
+
+
+def test_what_goes_with_a_forgotten_exchange_is_counted_and_named_before(
+    ralph: Line, said: dict[str, str], project: Path
+) -> None:
+    with open_ralph(project) as opened:
+        summary = Summary(of="exchange", target=said["pool"], text="A short one.")
+        opened.conversations.say(summary)
+
+    told = ralph.well("forget", "--conversations", "--match", "exhausted", "--yes").out
+
+    assert told.startswith("To be forgotten: 3 records of the conversations\n")
+    assert f"{said['one'][:8]}  conversation  Timeouts\n" in told
+    assert "  summary\n" in told
+    assert told.endswith("Forgot 3 records, in journal and index.\n")

@@ -152,6 +152,14 @@ def test_an_exchange_without_a_time_stands_at_its_conversation_s(kept: Kept) -> 
     assert {one.completed for one in kept.exchanges()} == {"2026-11-02T10:00:00Z"}
 
 
+def test_a_conversation_without_a_time_began_with_its_first_exchange(kept: Kept) -> None:
+    said_then = {"user": "Why?", "assistant": "So.", "started": "2026-03-03T10:00:00Z"}
+    later = {"user": "And?", "assistant": "Yes.", "completed": "2026-03-03T10:05:00Z"}
+    bring_in(kept, [{"exchanges": [said_then, later]}])
+    [conversation] = kept.conversations()
+    assert conversation.created == "2026-03-03T10:00:00Z"
+
+
 def test_secrets_are_taken_out_of_every_field(kept: Kept, home: Path) -> None:
     said = {
         "user": SECRET,

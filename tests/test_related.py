@@ -273,3 +273,12 @@ def test_what_is_new_is_folded_in_and_what_was_forgotten_folded_out(tmp_path: Pa
         one.conversations.forget([exchange_id(first, "0")])
         assert [told.exchanges for told in other.conversations.list()] == [1]
         assert [told.user for told in other.conversations.exchanges(first)] == ["second question"]
+
+
+def test_a_memory_that_knows_one_topic_only_still_recalls_it(tmp_path: Path) -> None:
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
+        for n in range(6):
+            hold(ralph, f"t{n}", [(f"how did we fix the socket timeout? case {n}", "120 s")])
+        found = ralph.conversations.related("how did we fix the socket timeout?")
+
+    assert len(found.conversations) == 3

@@ -192,6 +192,10 @@ class ConversationJournal:
             self.shelf.erase_soon(series.target())
         return gone
 
+    def bound_to(self, ids: Sequence[str]) -> list[str]:
+        """These records, and after them those that are forgotten with them."""
+        return [*ids, *sorted(self._mine().bound_to(set(ids)) - set(ids))]
+
     def bury(self, ids: Collection[str], *, reason: str) -> None:
         """See to it that what has these ids is never kept, whether it was or not."""
         series = self._mine()
@@ -234,7 +238,9 @@ class ConversationJournal:
         self.say(label)
 
     def rename(self, conversation: str, title: str) -> None:
-        """Give a conversation another title."""
+        """Give a conversation another title; it must say something."""
+        if not title.strip():
+            raise BadInput("the title is empty", todo="Give it some words.")
         held = self.conversation(conversation)
         clean = prepared_conversation(msgspec.structs.replace(held, title=title)).title
         self.say(Label(target=held.id, title=clean))
@@ -349,7 +355,7 @@ def _the_one(found: Sequence[_T], wanted: str, what: str) -> _T:
     if not found or len(wanted) < _SHORTEST_ID:
         raise NotFound(
             f"there is no {what} {wanted!r}",
-            todo="Searching conversations gives the ids of both.",
+            todo="Listing, showing and searching conversations gives the ids.",
         )
     if len(found) > 1:
         raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")

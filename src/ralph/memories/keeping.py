@@ -94,6 +94,7 @@ def choose(
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
     _refuse_ambiguous(wanted, [*said, *(i for ids in chosen.values() for i in ids)])
+    said = ralph.conversations.bound_to(said) if said else []
     return Choice({name: some for name, some in chosen.items() if some}, said)
 
 

@@ -43,7 +43,8 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
     `known` are exchanges that were kept, or forgotten, before. `waiting` are still under way and
     left for the next import. `files` were read, `unchanged` were not: nothing is new in them;
-    `unread` are those of which nothing could be read, and why.
+    `unread` are those of which nothing could be read, and why. `elsewhere` were held in other
+    projects, and left out.
     """
 
     conversations: int = 0
@@ -52,6 +53,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     files: int = 0
     unchanged: int = 0
+    elsewhere: int = 0
     unread: list[Complaint] = []
     complaints: list[Complaint] = []
 

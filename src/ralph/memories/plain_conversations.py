@@ -190,6 +190,9 @@ def _talk(plain: Any, where: str, project: str) -> Talk:
     for number, one in enumerate(told.exchanges):
         place = f"{where}.exchanges[{number}]"
         exchanges.append(_exchange(one, conversation, place, times))
+    if conversation.created is None:  # it began no later than what was said in it
+        begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
+        conversation = replace(conversation, created=begun)
     return Talk(conversation, exchanges)
 
 

@@ -191,7 +191,7 @@ class Shelf:
                 ready.add(name)
             else:
                 behind.add(name)
-                notes.append(f"the index of {name!r} is not complete yet; ask again soon")
+                notes.append("the index is not complete yet; ask again soon")
         return behind, ready
 
     def _built_otherwise(self, target: Target) -> bool:

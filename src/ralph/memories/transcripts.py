@@ -60,6 +60,7 @@ class _Tally(msgspec.Struct):
     waiting: int = 0
     files: int = 0
     unchanged: int = 0
+    elsewhere: int = 0
     unread: list[Complaint] = []
     complaints: list[Complaint] = []
 
@@ -71,6 +72,7 @@ class _Tally(msgspec.Struct):
             waiting=self.waiting,
             files=self.files,
             unchanged=self.unchanged,
+            elsewhere=self.elsewhere,
             unread=self.unread,
             complaints=self.complaints,
         )
@@ -180,6 +182,7 @@ class Importer:
             where = None if head.is_subagent else self._home_of(head.cwd)
             if where is None or (self._within is not None and where.stream != self._within.id):
                 self._passed_over.add(path)
+                self._tally.elsewhere += where is not None
                 return
             if not still_fits(mark, file, stat.st_size):
                 mark = Mark()

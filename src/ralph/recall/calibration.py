@@ -59,6 +59,8 @@ python server sql src ts tsx txt url web windows www yaml yml
 
 # A rarity of 3.3 nats and more points at something: a word of one passage in 27.
 _POINTED = 3.3
+# From here on a cosine says more and more that two texts are the same, whatever their words.
+_ALIKE = 0.6
 # Matched weight, times the share of the question it is: from about so much on it is enough. One
 # common word is nothing, one rare word much when it is the whole question, and of a long question
 # a few rare words are as much as a few words that are all of a short one.
@@ -174,7 +176,9 @@ def features(evidence: Evidence, constants: Constants) -> tuple[float, float]:
     if evidence.cosine is None:
         return words, 0.0
     nearness = (evidence.cosine - constants.unrelated) / (constants.related - constants.unrelated)
-    return words, (1.0 - words) * pointed * min(1.0, max(0.0, nearness))
+    # What is all but the same text needs no rare word: in a memory about one topic there is none.
+    twin = min(1.0, max(0.0, (evidence.cosine - _ALIKE) / (1.0 - _ALIKE)))
+    return words, (1.0 - words) * max(pointed, twin) * min(1.0, max(0.0, nearness))
 
 
 @functools.lru_cache(maxsize=64)

@@ -69,6 +69,23 @@ def opened(*, patience_s: float = 0.5) -> Iterator[Ralph]:
 
 
 @contextlib.contextmanager
+def opened_anywhere() -> Iterator[Ralph]:
+    """As `opened`; where there is no project, the conversations that belong to none."""
+    from ralph.config import home_folder
+    from ralph.memories.project import find_project
+
+    named = project_given() or os.environ.get("RALPH_PROJECT")
+    if named or find_project(start_folder(), home=home_folder()) is not None:
+        with opened() as ralph:
+            yield ralph
+        return
+    from ralph.chat.opening import open_memory
+
+    with warnings_told(), open_memory(start_folder(), waits=True) as ralph:
+        yield ralph
+
+
+@contextlib.contextmanager
 def opened_input(name: str) -> Iterator[BinaryIO]:
     """A file to read from, or stdin for `-`."""
     if name != "-":

@@ -17,7 +17,7 @@ from ralph.doors.cli.commands.conversations_care import (
     tag,
 )
 from ralph.doors.cli.commands.conversations_import import export, import_
-from ralph.doors.cli.opening import as_json, opened
+from ralph.doors.cli.opening import as_json, opened_anywhere
 from ralph.doors.cli.page import Page, excerpt, print_json
 from ralph.doors.cli.tree import Group
 
@@ -46,7 +46,7 @@ for _command in (import_, export, tag, rename, rate, private, add_document, prun
 @as_json
 def list_(limit: int, tags: tuple[str, ...], everywhere: bool, as_json: bool) -> None:
     """List conversations, newest first."""
-    with opened() as ralph:
+    with opened_anywhere() as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
     if as_json:
         print_json(
@@ -96,7 +96,7 @@ def show(wanted: str, everywhere: bool, as_json: bool) -> None:
     """
     from ralph.errors import NotFound
 
-    with opened() as ralph:
+    with opened_anywhere() as ralph:
         memory = ralph.conversations
         try:
             conversation = memory.conversation(wanted, everywhere=everywhere)

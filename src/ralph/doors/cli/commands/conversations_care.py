@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.opening import as_json, opened
+from ralph.doors.cli.opening import as_json, opened, opened_anywhere, start_folder
 from ralph.doors.cli.page import Page, count, note, print_json
 from ralph.doors.cli.tree import Command
 
@@ -30,7 +30,7 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool, as_json: bool) 
 
     `list --tag` and `ralph search --conversations --tag` look for them.
     """
-    with opened() as ralph:
+    with opened_anywhere() as ralph:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
         one = memory.conversation(conversation)
@@ -47,7 +47,7 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool, as_json: bool) 
 @as_json
 def rename(conversation: str, title: tuple[str, ...], as_json: bool) -> None:
     """Give a conversation another title."""
-    with opened() as ralph:
+    with opened_anywhere() as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
         one = ralph.conversations.conversation(conversation)
     if as_json:
@@ -65,7 +65,7 @@ def rate(exchange: str, value: str, as_json: bool) -> None:
 
     It moves gently up or down in later answers; `none` takes the rating back.
     """
-    with opened() as ralph:
+    with opened_anywhere() as ralph:
         identity = ralph.conversations.get(exchange).id
         ralph.conversations.rate(identity, _VALUES[value])
     if as_json:
@@ -84,7 +84,7 @@ def private(exchanges: tuple[str, ...], as_json: bool) -> None:
     Their text goes out of journal and index, and no import brings them back. What the client itself
     keeps of the session is left alone.
     """
-    with opened() as ralph:
+    with opened_anywhere() as ralph:
         memory = ralph.conversations
         ids = list(dict.fromkeys(memory.get(one).id for one in exchanges))
         memory.forget(ids, reason="private")
@@ -107,7 +107,7 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool, as_json: 
     """
     if (remove and listing) or (listing and paths) or (remove and not paths):
         raise click.UsageError("Give PATHs, --remove with PATHs, or --list alone.")
-    with opened() as ralph:
+    with opened() as ralph:  # their names are told from a project's root
         if listing:
             _list(ralph, as_json=as_json)
             return 0
@@ -179,7 +179,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
     from ralph.memories import retention
 
-    with opened() as ralph:
+    with opened_anywhere() as ralph:
         found = retention.prune(ralph.conversations, dry_run=dry_run)
     if as_json:
         print_json(msgspec.to_builtins(found) | {"dry_run": dry_run})
@@ -193,12 +193,12 @@ def prune(dry_run: bool, as_json: bool) -> None:
 @as_json
 def retry(as_json: bool) -> None:
     """Let the workers try again what they gave up."""
+    from ralph.chat.opening import open_memory
     from ralph.chat.workers import Workers
-    from ralph.memories.ralph import open_ralph
 
-    with opened() as ralph:
-        root = ralph.project.root
-    workers = Workers(lambda: open_ralph(root))
+    with opened_anywhere():
+        start = start_folder()
+    workers = Workers(lambda: open_memory(start, waits=True))
     given_up = workers.given_up()
     again = workers.retry()
     if as_json:

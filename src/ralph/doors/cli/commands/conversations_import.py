@@ -185,6 +185,12 @@ def summary(came: Imported) -> str:
         more.append(f"{count(came.unchanged, 'session')} unchanged")
     if came.waiting:
         more.append(f"{came.waiting} still under way")
+    if came.elsewhere:
+        more.append(
+            f"{count(came.elsewhere, 'session')} of other projects left out; --all takes them"
+        )
+    if came.files and not (came.exchanges or came.known or came.waiting):
+        more.append(f"{count(came.files, 'file')} with nothing that was said")
     if came.unread:
         more.append(f"{count(len(came.unread), 'file')} could not be read")
     beside = f" ({', '.join(more)})" if more else ""

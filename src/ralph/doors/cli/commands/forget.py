@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.opening import as_json, feature_option, opened
+from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
 from ralph.doors.cli.page import Page, count, excerpt, note, print_json
 from ralph.doors.cli.tree import Command, keep_project
 
@@ -66,7 +66,7 @@ def forget(
         raise click.UsageError("Name records to forget, or say which: --feature, --before, ...")
     if conversations and feature is not None:
         raise click.UsageError("Conversations belong to no feature; leave one of the two out.")
-    with opened() as ralph:
+    with opened_anywhere() if conversations else opened() as ralph:
         choice = keeping.choose(
             ralph,
             ids=ids,
@@ -86,10 +86,11 @@ def forget(
         homes = [*choice.ids.items(), (None, choice.conversations)]
         records = [{"id": i, "feature": name} for name, some in homes for i in some]
         print_json({"forgotten": gone, "records": records})
-        if gone:
+        if gone and choice.ids:
             note(_GIT)
     elif gone:
-        Page().line(f"Forgot {count(gone, 'record')}, in journal and index. {_GIT}")
+        beside = f" {_GIT}" if choice.ids else ""  # conversations are never committed
+        Page().line(f"Forgot {count(gone, 'record')}, in journal and index.{beside}")
     else:
         Page().line("No record fits; nothing was forgotten.")
 
@@ -127,7 +128,9 @@ def _said(ralph: Ralph, record_id: str) -> str:
     try:
         section = ralph.conversations.document(record_id).record
     except NotFound:
-        return "record"  # one that cannot be read, or came back by a merge
+        # A summary, a tag, a rating; or one that cannot be read, or came back by a merge.
+        kinds = {one.id: one.kind for one in ralph.conversations.standing()}
+        return kinds.get(record_id, "record")
     return f"document  {excerpt(f'{section.path}:{section.line} {section.heading}', 60)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ralph.doors.cli.answers import hit_json, located, show_hits
-from ralph.doors.cli.opening import as_json, feature_option, opened
+from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
 from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.tree import Command
 
@@ -52,7 +52,7 @@ def search(
     if (everywhere or tags or since or until) and not conversations:
         raise click.UsageError("--everywhere, --tag, --since, --until go with --conversations.")
     asked = " ".join(query)
-    with opened() as ralph:
+    with opened_anywhere() if conversations else opened() as ralph:
         names = [memory.name for memory in ralph.features()]
         floor = ralph.place.settings.min_score if min_score is None else min_score
         if conversations:
