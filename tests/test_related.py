@@ -282,3 +282,24 @@ def test_a_memory_that_knows_one_topic_only_still_recalls_it(tmp_path: Path) -> 
         found = ralph.conversations.related("how did we fix the socket timeout?")
 
     assert len(found.conversations) == 3
+
+
+def test_an_event_that_the_question_names_is_dated_by_the_exchange_that_tells_of_it(
+    tmp_path: Path,
+) -> None:
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
+        pairs = [("how is the cache configured?", "in memory")]
+        hold(ralph, "early", pairs, day="2026-01-05")
+        hold(ralph, "event", [("the migration to Redis is done", "well")], day="2026-02-01")
+        hold(ralph, "late", [("how is the cache configured?", "in Redis")], day="2026-03-01")
+        memory = ralph.conversations
+
+        def told(question: str) -> list[str]:
+            found = memory.search(question)
+            return [hit.record.assistant for hit in found if "cache" in hit.record.user]
+
+        before = told("how was the cache configured before the migration to Redis?")
+        after = told("how was the cache configured after the migration to Redis?")
+
+    assert before == ["in memory", "in Redis"]
+    assert after == ["in Redis", "in memory"]

@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ralph.kinds.conversation import DOCUMENT
+from ralph.kinds.conversation import DOCUMENT, EXCHANGE
 from ralph.memories.conversation_journal import GENERAL, ConversationJournal, Kept, Listed
 from ralph.memories.related import Related, Weights, in_order
 from ralph.memories.scope import Scope, grouped, homes, without_summaries
 from ralph.memories.series import Series
 from ralph.recall import Answer, Hit
 from ralph.recall.calibration import RELEVANT
+from ralph.recall.search import Question
+from ralph.text.when import event_range
 
 __all__ = ["GENERAL", "Conversations", "Kept", "Listed"]
 
@@ -48,8 +50,9 @@ class Conversations(ConversationJournal):
         # tell an agent pass the floor that holds everywhere else.
         floor = self.shelf.settings.conversation_min_score if min_score is None else min_score
         question = self.shelf.question(query, limit=limit, min_score=floor)
-        scope = Scope.of(question.text, tags=tags, since=since, until=until)
         streams = self._within(everywhere)
+        scope = Scope.of(question.text, tags=tags, since=since, until=until)
+        scope = self._dated(scope, streams, meaning=not words_only, budget_s=budget_s)
         deeper = msgspec.structs.replace(question, text=scope.question, limit=_DEPTH)
         found = self.shelf.ask(streams, deeper, meaning=not words_only, budget_s=budget_s)
         hits = self._fitting(streams, found, scope, exclude=exclude, documents=documents)
@@ -74,8 +77,9 @@ class Conversations(ConversationJournal):
         settings = self.shelf.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
-        scope = Scope.of(asked.text, tags=tags)
         streams = self._within(everywhere)
+        scope = Scope.of(asked.text, tags=tags)
+        scope = self._dated(scope, streams, meaning=True, budget_s=budget_s)
         deeper = msgspec.structs.replace(asked, text=scope.question, limit=_DEPTH)
         found = self.shelf.ask(streams, deeper, budget_s=budget_s)
         hits = self._fitting(streams, found, scope, exclude=exclude, summaries=True)
@@ -88,6 +92,19 @@ class Conversations(ConversationJournal):
             exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
             notes=found.notes,
         )
+
+    def _dated(
+        self, scope: Scope, streams: Sequence[Series], *, meaning: bool, budget_s: float | None
+    ) -> Scope:
+        """`before the release`: the day is that of the exchange which tells of it most surely."""
+        event = None if scope.first or scope.last else event_range(scope.question)
+        if event is None:
+            return scope
+        side, phrase = event
+        asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
+        found = self.shelf.ask(streams, asked, meaning=meaning, budget_s=budget_s)
+        days = [hit.record.completed[:10] for hit in found if hit.kind == EXCHANGE]
+        return scope.around(side, days[0]) if days else scope
 
     def _fitting(
         self,

@@ -59,6 +59,11 @@ class Scope(msgspec.Struct, frozen=True):
         last = found.last.isoformat() if found.last else ""
         return cls(question, first, last, wanted, named=True)
 
+    def around(self, side: str, day: str) -> Self:
+        """The same, for what was said on this side of a day."""
+        first, last = ("", day) if side == "before" else (day, "")
+        return msgspec.structs.replace(self, first=first, last=last, named=True)
+
     def in_time(self, hit: Hit) -> bool:
         """Whether an exchange was held in the days that were asked for."""
         day = (hit.record.completed or "")[:10] if hit.kind == EXCHANGE else ""
