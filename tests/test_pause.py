@@ -22,7 +22,7 @@ from ralph.memories.pausing import (
     NAME,
     Held,
     Pause,
-    is_paused,
+    in_force,
     pause,
     read_pauses,
     resume,
@@ -274,11 +274,11 @@ def test_a_pause_begins_once_and_ends_once(project: Path, home: Path) -> None:
     first = pause(home, project=here)
 
     assert pause(home, project=here) == first
-    assert is_paused(home, project=here)
-    assert not is_paused(home)
+    assert in_force(home, here.id)
+    assert in_force(home) is None
     assert resume(home, project=here) == first
     assert resume(home, project=here) is None
-    assert not is_paused(home, project=here)
+    assert in_force(home, here.id) is None
     [over] = read_pauses(home)
     assert over.until
 
@@ -286,10 +286,10 @@ def test_a_pause_begins_once_and_ends_once(project: Path, home: Path) -> None:
 def test_paused_everywhere_is_paused_in_each_project(project: Path, home: Path) -> None:
     pause(home)
 
-    assert is_paused(home, project=Project(project))
-    assert is_paused(home, conversation="0123456789abcdef")
+    assert in_force(home, Project(project).id)
+    assert in_force(home, conversation="0123456789abcdef")
     assert resume(home, project=Project(project)) is None
-    assert is_paused(home, project=Project(project))
+    assert in_force(home, Project(project).id)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
@@ -305,7 +305,7 @@ def test_what_cannot_be_read_is_an_error_that_says_what_to_do(home: Path) -> Non
     (home / NAME).write_text("[", encoding="utf-8")
 
     with pytest.raises(BadInput, match="nothing is kept") as error:
-        is_paused(home)
+        in_force(home)
 
     assert error.value.todo == "Mend or delete it."
 
@@ -315,7 +315,7 @@ def test_what_cannot_be_read_is_an_error_that_says_what_to_do(home: Path) -> Non
 
 def test_a_project_is_paused_and_goes_on(ralph: Line, project: Path, home: Path) -> None:
     assert "To go on: ralph resume" in ralph.well("pause").out
-    assert is_paused(home, project=Project(project))
+    assert in_force(home, Project(project).id)
     assert ralph.well("status", "--json").json["paused"]
     assert "memory is paused in this project" in ralph.well("status").out
     checks = {one["name"]: one for one in ralph.well("doctor", "--json").json["checks"]}
@@ -343,12 +343,12 @@ def test_a_conversation_is_named_by_its_id_or_its_session(
     assert ralph.well("pause", "--conversation", known[:6], "--json").json["conversation"] == known
     told = ralph.well("pause", "--conversation", session, "--json").json
     assert told["conversation"] == conversation_id("claude-code", session)
-    assert is_paused(home, conversation=known)
+    assert in_force(home, conversation=known)
     # Nothing of it is kept, but it is paused, and that is enough to name it by.
     again = told["conversation"][:8]
     assert ralph.well("resume", "--conversation", again, "--json").json["resumed"] is True
     assert ralph.well("resume", "--conversation", known, "--json").json["resumed"] is True
-    assert not is_paused(home, conversation=known)
+    assert not in_force(home, conversation=known)
 
 
 def test_a_conversation_nobody_knows_is_refused(ralph: Line, home: Path) -> None:

@@ -98,13 +98,6 @@ def in_force(
     return next((one for one in held if one.is_for(in_project, of)), None)
 
 
-def is_paused(
-    home: str | os.PathLike[str], *, project: Project | None = None, conversation: str = ""
-) -> bool:
-    """Whether what is said now must not be kept, and nothing be told."""
-    return in_force(home, project.id if project else "", conversation) is not None
-
-
 def pause(home: Path, *, project: Project | None = None, conversation: str = "") -> Pause:
     """Begin a pause of a conversation, of a project, or of everything; one that holds goes on."""
     from ralph.record import now
