@@ -80,6 +80,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     embedding_batch_size: int = 100
     embedding_max_retries: int = 6
     conversations_keep_days: int = 0
+    knowledge_give: bool = True
+    knowledge_receive: bool = True
+    knowledge_task_limit: int = 5
+    knowledge_task_min_score: float = 0.70
+    knowledge_failure_limit: int = 3
+    knowledge_failure_min_score: float = 0.75
+    knowledge_patterns_in_context: int = 3
+    knowledge_conflicts_max: int = 3
+    knowledge_text_max_chars: int = 4000
+    knowledge_batch: int = 500
+    knowledge_keep_days: int = 365
+    technology: str | None = None
+    journal_url: str | None = None
+    journal_connect_timeout_s: float = 2.0
+    qdrant_url: str | None = None
+    qdrant_api_key: str | None = None
+    qdrant_timeout_s: float = 5.0
+    qdrant_binary: str | None = None
     hook_capture: bool = True
     hook_inject: bool = True
     hook_min_score: float = 0.55
@@ -128,12 +146,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 # What is never shown, and what a project's file may not decide: it comes with a clone, and could
 # send a person's key and memories to whoever wrote it, or spend their money.
-_SECRETS = frozenset({"openai_api_key", "chat_api_key", "summary_api_key"})
+_SECRETS = frozenset(
+    {"openai_api_key", "chat_api_key", "summary_api_key", "journal_url", "qdrant_api_key"}
+)
 _PERSONAL = _SECRETS | {
     *("ollama_url", "openai_base_url"),
     *("chat_model", "chat_base_url"),
     *("summary_model", "summary_base_url", "summary_spend_cap_usd"),
-    "conversations_keep_days",  # a clone must not decide what of a person's memory goes
+    *("qdrant_url", "qdrant_binary"),
+    # A clone must not decide what of a person's memory goes.
+    *("conversations_keep_days", "knowledge_keep_days"),
 }
 
 

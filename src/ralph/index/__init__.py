@@ -26,12 +26,14 @@ ASIDE_WEIGHT = 0.85
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """One findable piece of a record: its words by field, and the text whose meaning counts."""
+    """One findable piece of a record: its words by field, the text whose meaning counts, and what
+    it is of."""
 
     title: str
     text: str
     places: str = ""
     embed: str = ""
+    facets: dict[str, tuple[str, ...]] = {}
 
 
 # How a memory cuts its records into passages; a record it cannot read gives none.

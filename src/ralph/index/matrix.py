@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ralph.index import Vectors
 
 _FLOAT_BYTES = 4
+# How many questions are multiplied with the whole matrix in one go.
+_AT_ONCE = 64
 
 
 class Matrix:
@@ -69,19 +71,27 @@ class Matrix:
         self._pieces = self._pieces or total > len(blobs)
         self._count = end
 
+    @property
+    def state(self) -> tuple[int, int]:
+        """Which generation of the collection is here, and after how many removals."""
+        return self.generation, self.removals
+
     def nearest(
-        self, query: Vectors, count: int, also: list[int], upto: int | None = None
+        self,
+        query: Vectors,
+        count: int,
+        also: list[int],
+        upto: int | None = None,
+        among: NDArray[np.int64] | None = None,
     ) -> dict[int, float]:
         """Cosines of the `count` nearest passages, and of those in `also` that have a vector.
 
         `upto` leaves out vector rows above it: another thread may have loaded what was written
-        after the asking view began.
+        after the asking view began. `among` names the passages that count.
         """
         import numpy as np
 
-        held = self._count
-        if upto is not None and self.last_vector > upto:
-            held = int(np.searchsorted(self._vectors[:held], upto, side="right"))
+        held = self._held(upto)
         if not held:
             return {}
         rows = self._rows[:held]
@@ -91,7 +101,14 @@ class Matrix:
             # A passage is as near as its nearest piece.
             firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
             rows, cosines = rows[firsts], np.maximum.reduceat(cosines, firsts)
-            held = len(rows)
+        if among is not None:
+            fits = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
+            fits[among[among < len(fits)]] = True
+            chosen = fits[rows]
+            rows, cosines = rows[chosen], cosines[chosen]
+        held = len(rows)
+        if not held:
+            return {}
         near = _largest(cosines, count) if count < held else np.arange(held)
         if also:
             # A mask, because np.isin and np.union1d load numpy.ma, which takes 25 ms.
@@ -99,6 +116,36 @@ class Matrix:
             asked[[row for row in also if row < len(asked)]] = True
             near = np.concatenate((near, np.flatnonzero(asked[rows])))
         return dict(zip(rows[near].tolist(), cosines[near].tolist(), strict=True))
+
+    def nearest_of_each(
+        self, queries: Vectors, count: int, upto: int | None = None
+    ) -> list[dict[int, float]]:
+        """Cosines of the `count` nearest passages of each of these vectors."""
+        import numpy as np
+
+        held = self._held(upto)
+        found: list[dict[int, float]] = []
+        if not held:
+            return [{} for _ in queries]
+        rows = self._rows[:held]
+        for start in range(0, len(queries), _AT_ONCE):
+            # Many at once are worth the threads of BLAS.
+            cosines = queries[start : start + _AT_ONCE] @ self._data[:held].T
+            for one in cosines:
+                near = _largest(one, count) if count < held else np.arange(held)
+                best: dict[int, float] = {}
+                for row, cosine in zip(rows[near].tolist(), one[near].tolist(), strict=True):
+                    best[row] = max(cosine, best.get(row, cosine))
+                found.append(best)
+        return found
+
+    def _held(self, upto: int | None) -> int:
+        """How many rows there are up to this vector."""
+        import numpy as np
+
+        if upto is None or self.last_vector <= upto:
+            return self._count
+        return int(np.searchsorted(self._vectors[: self._count], upto, side="right"))
 
 
 def _largest(values: Vectors, count: int) -> NDArray[np.intp]:

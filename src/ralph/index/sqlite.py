@@ -18,6 +18,7 @@ import msgspec
 
 from ralph.errors import IndexOff
 from ralph.index import Manifest
+from ralph.index.facets import facet_tokens
 from ralph.index.tables import (
     COLUMNS,
     DROP,
@@ -32,7 +33,7 @@ from ralph.index.view import Matrices, View
 from ralph.text.tokens import tokens
 
 # In the file's name: a Ralph with another schema keeps its own file, and nothing is migrated.
-SCHEMA = 1
+SCHEMA = 2
 FILE_NAME = f"index-v{SCHEMA}.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
@@ -370,12 +371,13 @@ def _insert(connection: sqlite3.Connection, n: int, row: Row, sweep: int) -> Non
             (number, passage_hash, (passage.embed or None) if vector is None else None),
         ).lastrowid
         connection.execute(
-            f"INSERT INTO words_{n} (rowid, title, text, places) VALUES (?, ?, ?, ?)",
+            f"INSERT INTO words_{n} (rowid, title, text, places, facets) VALUES (?, ?, ?, ?, ?)",
             (
                 place,
                 " ".join(tokens(passage.title)),
                 " ".join(tokens(passage.text)),
                 " ".join(tokens(passage.places)),
+                " ".join(facet_tokens(passage.facets)),
             ),
         )
         if vector is not None:

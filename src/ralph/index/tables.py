@@ -33,7 +33,7 @@ CREATE INDEX passage_waiting_{n} ON passage_{n} (row) WHERE waiting IS NOT NULL;
 CREATE TABLE vector_{n} (
     row INTEGER PRIMARY KEY AUTOINCREMENT, passage INTEGER NOT NULL UNIQUE, v BLOB NOT NULL);
 CREATE VIRTUAL TABLE words_{n} USING fts5(
-    title, text, places, tokenize = "ascii tokenchars '._/+#-'");
+    title, text, places, facets, tokenize = "ascii tokenchars '._/+#-'");
 CREATE VIRTUAL TABLE vocabulary_{n} USING fts5vocab(words_{n}, 'row');
 CREATE TABLE forgotten_{n} (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """

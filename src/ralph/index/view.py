@@ -9,18 +9,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralph.index.facets import Only, wanted_tokens
 from ralph.index.matrix import Matrix
 from ralph.index.tables import COLUMNS, Collection, Corrupt, collection_of
 from ralph.record import Record, Source
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ralph.index import Vectors
 
-# Title, text, places: how much a word counts by where it stands.
-_FIELD_WEIGHTS = "2.0, 1.0, 0.5"
+# For each facet the tokens of which one must be there.
+Groups = tuple[tuple[str, ...], ...]
+
+# Title, text, places, facets: how much a word counts by where it stands.
+_FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
 # Vectors on their way from the file to the matrix are held twice; this bounds how many.
 _LOAD_ROWS = 2048
 _FLOAT_BYTES = 4
+# Which passages fit the facets asked for is remembered for so many ways of asking.
+_FITTING_KEPT = 8
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
@@ -30,6 +39,7 @@ class Matrices:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_name: dict[str, Matrix] = {}
+        self._fitting: dict[tuple[object, ...], NDArray[np.int64]] = {}
 
     def nearest(
         self,
@@ -38,32 +48,70 @@ class Matrices:
         query: Vectors,
         count: int,
         also: list[int],
+        groups: Groups = (),
     ) -> dict[int, float]:
         """Cosines of the nearest passages, after loading what is new since the last query."""
-        n = collection.id
         with self._lock:
-            matrix = self._by_name.get(collection.name)
-            wanted = (n, collection.removals)
-            if matrix is None or (matrix.generation, matrix.removals) != wanted:
-                matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims)
-                matrix.generation, matrix.removals = wanted
-            if matrix.last_vector == 0:
-                # A passage may have several vectors in one row, and growing later copies them all.
-                held = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
-                matrix.reserve(int(held[0]) // (_FLOAT_BYTES * collection.manifest.dims))
-            cursor = connection.execute(
-                f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
-                (matrix.last_vector,),
-            )
-            while rows := cursor.fetchmany(_LOAD_ROWS):
-                try:
-                    matrix.append(*(list(column) for column in zip(*rows, strict=True)))
-                except ValueError as error:
-                    raise Corrupt(
-                        f"a vector of another length than it should have: {error}"
-                    ) from None
-            last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
-            return matrix.nearest(query, count, also, upto=last or 0)
+            matrix, upto = self._loaded(connection, collection)
+            among = self._among(connection, matrix, collection, upto, groups)
+            return matrix.nearest(query, count, also, upto=upto, among=among)
+
+    def nearest_of_each(
+        self,
+        connection: sqlite3.Connection,
+        collection: Collection,
+        queries: Vectors,
+        count: int,
+    ) -> list[dict[int, float]]:
+        """The same for many vectors at once."""
+        with self._lock:
+            matrix, upto = self._loaded(connection, collection)
+            return matrix.nearest_of_each(queries, count, upto=upto)
+
+    def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
+        n = collection.id
+        matrix = self._by_name.get(collection.name)
+        wanted = (n, collection.removals)
+        if matrix is None or (matrix.generation, matrix.removals) != wanted:
+            matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims)
+            matrix.generation, matrix.removals = wanted
+        if matrix.last_vector == 0:
+            # A passage may have several vectors in one row, and growing later copies them all.
+            held = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
+            matrix.reserve(int(held[0]) // (_FLOAT_BYTES * collection.manifest.dims))
+        cursor = connection.execute(
+            f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
+            (matrix.last_vector,),
+        )
+        while rows := cursor.fetchmany(_LOAD_ROWS):
+            try:
+                matrix.append(*(list(column) for column in zip(*rows, strict=True)))
+            except ValueError as error:
+                raise Corrupt(f"a vector of another length than it should have: {error}") from None
+        last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
+        return matrix, last or 0
+
+    def _among(
+        self,
+        connection: sqlite3.Connection,
+        matrix: Matrix,
+        collection: Collection,
+        upto: int,
+        groups: Groups,
+    ) -> NDArray[np.int64] | None:
+        """The passages that fit the facets; kept, because the same are asked for again."""
+        if not groups:
+            return None
+        import numpy as np
+
+        key = (*matrix.state, upto, groups)
+        if key not in self._fitting:
+            select = f"SELECT rowid FROM words_{collection.id} WHERE words_{collection.id} MATCH ?"
+            rows = connection.execute(select, (_of_facets(groups),)).fetchall()
+            while len(self._fitting) >= _FITTING_KEPT:
+                self._fitting.pop(next(iter(self._fitting)))
+            self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
+        return self._fitting[key]
 
 
 class View:
@@ -91,12 +139,21 @@ class View:
                 building = found
         return live, building
 
-    def words(self, collection: Collection, query: Sequence[str], count: int) -> dict[int, float]:
+    def words(
+        self,
+        collection: Collection,
+        query: Sequence[str],
+        count: int,
+        *,
+        only: Only | None = None,
+    ) -> dict[int, float]:
         """BM25 of the passages that hold any of these tokens, the best `count` of them."""
         if not query:
             return {}
         n = collection.id
         match = " OR ".join(f'"{token}"' for token in query)
+        if groups := wanted_tokens(only):
+            match = f"({match}) AND {_of_facets(groups)}"
         rows = self._connection.execute(
             f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
             f" WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?",
@@ -105,10 +162,23 @@ class View:
         return dict(rows.fetchall())
 
     def nearest(
-        self, collection: Collection, query: Vectors, count: int, also: list[int]
+        self,
+        collection: Collection,
+        query: Vectors,
+        count: int,
+        also: list[int],
+        *,
+        only: Only | None = None,
     ) -> dict[int, float]:
         """Cosines of the `count` nearest passages and of those in `also`."""
-        return self._matrices.nearest(self._connection, collection, query, count, also)
+        groups = wanted_tokens(only)
+        return self._matrices.nearest(self._connection, collection, query, count, also, groups)
+
+    def nearest_of_each(
+        self, collection: Collection, queries: Vectors, count: int
+    ) -> list[dict[int, float]]:
+        """Cosines of the `count` nearest passages of each of these vectors."""
+        return self._matrices.nearest_of_each(self._connection, collection, queries, count)
 
     def frequencies(self, collection: Collection, query: Iterable[str]) -> dict[str, int]:
         """In how many passages each token stands."""
@@ -204,3 +274,7 @@ class View:
         n = collection.id
         select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
         return dict(self._connection.execute(select).fetchall())
+
+
+def _of_facets(groups: Groups) -> str:
+    return " AND ".join(f"facets : ({' OR '.join(group)})" for group in groups)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ralph.index import Cut
+from ralph.index.facets import fits
 from ralph.recall import Found, Parts
 from ralph.recall.calibration import score, weigh, why
 from ralph.recall.search import Question, relevance
@@ -23,6 +24,8 @@ def search_plainly(
     frequencies: Counter[str] = Counter()
     for stream, record in records:
         for passage in cut(record):
+            if not fits(passage.facets, question.only):
+                continue
             words = frozenset(tokens(f"{passage.title}\n{passage.text}\n{passage.places}"))
             held.append((stream, record, words))
             frequencies.update(words & wanted)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralph.index.facets import Only
 from ralph.index.tables import Collection
 from ralph.index.view import View
 from ralph.recall import Found, Parts, Relevance
@@ -31,11 +32,12 @@ _COMMON_SHARE = 0.3
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked, how many answers are wanted, and how sure they must be."""
+    """What is asked, how many answers are wanted, how sure they must be, and of what."""
 
     text: str
     limit: int
     min_score: float
+    only: Only | None = None
 
 
 def telling(asked: Sequence[str], frequencies: Mapping[str, int], count: int) -> list[str]:
@@ -72,7 +74,7 @@ def search(
     A collection built with another embedder than the question's vector is searched by words.
     """
     asked = query_tokens(question.text)
-    facts = _Facts(view, asked)
+    facts = _Facts(view, asked, question.only)
     candidates: list[_Candidate] = []
     words: dict[int, float] = {}
     meaning: dict[int, float] = {}
@@ -80,7 +82,8 @@ def search(
         by_words = facts.by_words(collection)
         near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
-            near = view.nearest(collection, vector, _CANDIDATES, list(by_words))
+            also = list(by_words)
+            near = view.nearest(collection, vector, _CANDIDATES, also, only=question.only)
         for row in by_words.keys() | near.keys():
             place = len(candidates)
             candidates.append(_Candidate(collection, row, near.get(row)))
@@ -166,9 +169,10 @@ def _weighed(
 class _Facts:
     """What is known of the question's words in each collection, asked for once."""
 
-    def __init__(self, view: View, asked: Sequence[str]) -> None:
+    def __init__(self, view: View, asked: Sequence[str], only: Only | None) -> None:
         self._view = view
         self._asked = asked
+        self._only = only
         self._of: dict[int, tuple[dict[str, int], int]] = {}
         self._fields: dict[tuple[int, int], Fields] = {}
         self.coverage = 0.0
@@ -177,7 +181,7 @@ class _Facts:
         """The passages of this collection that fit best by their words, and how well."""
         frequencies, count = self._known(collection)
         ranked = telling(self._asked, frequencies, count)
-        rows = self._view.words(collection, ranked, _CANDIDATES)
+        rows = self._view.words(collection, ranked, _CANDIDATES, only=self._only)
         fields = self._view.fields(collection, rows)
         self._fields.update(((collection.id, row), held) for row, held in fields.items())
         weighed = weigh_words(self._asked, fields, frequencies=frequencies, count=count)
