@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ralph
-from ralph.journal import Draft
+from ralph.journal import Draft, Journal
 from ralph.journal.fold import Fold
-from ralph.journal.jsonl import JsonlJournal
 from ralph.kinds.iteration import Iteration, from_record, to_record
 from ralph.record import Record
 
@@ -47,7 +46,7 @@ def summary(record: Record) -> str:
     return from_record(record).summary
 
 
-def living(journal: JsonlJournal) -> list[str]:
+def living(journal: Journal) -> list[str]:
     """The summaries of a journal's living records, each once, in its order."""
     return [summary(located.record) for located in Fold(journal).records()]
 

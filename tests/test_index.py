@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from indexing import embedded
 from journaling import child, hear, run_child, tell
 from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, summaries, topical
 
@@ -316,7 +317,7 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
         assert (live.manifest.embedder, building.manifest.embedder) == ("toy:1", "toy:2")
         # While somebody else holds the lock, the old one answers, by words.
         with disk.locked(project / ".ralph" / "cache" / "index.lock", timeout_s=1):
-            changed.place.index._lock_timeout_s = 0.0
+            embedded(changed)._lock_timeout_s = 0.0
             found = ask(changed)
             assert len(found) == 4
             assert all(hit.parts and hit.parts.meaning is None for hit in found)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from indexing import embedded
 from journaling import child, hear, tell
 from remembering import ToyEmbedder, index_file, index_files, made, open_toy, shown, topical
 
@@ -214,7 +215,7 @@ def test_a_file_another_process_has_healed_already_is_left_alone(
         with open_toy(project) as other:
             assert ask(other) == filled
         healed = index_file(project).stat().st_ino
-        memory.place.index._set_aside(Corrupt("seen in the old file"))
+        embedded(memory)._set_aside(Corrupt("seen in the old file"))
         assert index_file(project).stat().st_ino == healed
         assert ask(memory) == filled
     assert not [f for f in index_files(project) if ".damaged-" in f.name]
@@ -353,7 +354,7 @@ def test_threads_go_on_while_one_of_them_sets_the_index_aside(
             if n % 3 == 2:
                 memory.place.index.delete()
             else:
-                memory.place.index._set_aside(Corrupt("says the test"))
+                embedded(memory)._set_aside(Corrupt("says the test"))
             assert len(memory.feature("auth").search(QUESTION)) == 10
         done.set()
         for thread in threads:

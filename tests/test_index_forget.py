@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from indexing import embedded
 from journaling import child, hear, tell
 from remembering import (
     ToyEmbedder,
@@ -120,7 +121,7 @@ def test_no_file_holds_it_while_another_process_has_the_index_open(
 def test_an_index_that_somebody_keeps_reading_is_thrown_away_rather_than_left_unclean(
     memory: Ralph, written: Remembered, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory.place.index.store._busy_timeout_s = 0.01
+    embedded(memory).store._busy_timeout_s = 0.01
     memory.place.index.store.close()
     reader = sqlite3.connect(index_file(project), isolation_level=None)
     reader.execute("BEGIN")
@@ -208,7 +209,7 @@ def test_an_index_kept_elsewhere_is_cleaned_too(
     memory: Ralph, written: Remembered, project: Path, home: Path
 ) -> None:
     memory.feature("auth").search("plimfoxations")
-    elsewhere = memory.place.index._folders[1]
+    elsewhere = embedded(memory)._folders[1]
     assert elsewhere.is_relative_to(home)
     elsewhere.mkdir(parents=True)
     memory.close()

@@ -1,4 +1,4 @@
-"""The journal in one process: each record once, numbers, forgetting, and what is refused."""
+"""The journal as a file, in one process: its published form, merges, what a crash left."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journaling import living, note, summary, unnumbered
+from journaling import living, note, summary
 
-from ralph.errors import BadRecord, JournalError, RecordForgotten
+from ralph.errors import RecordForgotten
 from ralph.journal import Journal
 from ralph.journal.fold import Fold
 from ralph.journal.jsonl import JsonlJournal
-from ralph.record import Record, Source, Tombstone, utc
+from ralph.record import Record, utc
 
 
 @pytest.fixture
@@ -67,133 +67,6 @@ def test_the_line_of_a_tombstone_is_as_published(journal: JsonlJournal) -> None:
 
 
 # -- append
-
-
-def test_a_numbered_record_appended_twice_is_one(journal: JsonlJournal) -> None:
-    record = note("a", 3)
-    (first,) = journal.append([record])
-    (second,) = journal.append([record])
-    (elsewhere,) = again(journal).append([record])
-    assert [first.fresh, second.fresh, elsewhere.fresh] == [True, False, False]
-    assert first.record == second.record == elsewhere.record == record
-    assert len(lines(journal)) == 1
-
-
-def test_an_unnumbered_record_appended_twice_is_one_and_keeps_its_number(
-    journal: JsonlJournal,
-) -> None:
-    journal.append([unnumbered("a"), unnumbered("b"), unnumbered("c")])
-    (second,) = journal.append([unnumbered("b")])
-    (elsewhere,) = again(journal).append([unnumbered("b")])
-    assert [second.fresh, elsewhere.fresh] == [False, False]
-    assert second.record == elsewhere.record == note("b", 2)
-    assert len(lines(journal)) == 3
-
-
-def test_a_record_twice_in_one_batch_is_one(journal: JsonlJournal) -> None:
-    appended = journal.append([note("a"), note("a"), unnumbered("b"), unnumbered("b")])
-    assert [a.fresh for a in appended] == [True, False, True, False]
-    assert [a.record.number for a in appended] == [1, 1, 2, 2]
-
-
-def test_numbers_go_on_from_the_highest_in_the_file(journal: JsonlJournal) -> None:
-    journal.append([unnumbered("a"), note("b", 40), unnumbered("c"), note("d", 7)])
-    again(journal).append([unnumbered("e")])
-    journal.append([unnumbered("f")])
-    assert [line["number"] for line in lines(journal)] == [1, 40, 41, 7, 42, 43]
-
-
-def test_two_branches_iteration_8_are_two_records(journal: JsonlJournal) -> None:
-    journal.append([note("main", 8), note("branch", 8)])
-    assert living(journal) == ["main", "branch"]
-    assert journal.verify() == (2, [])
-
-
-def test_two_projects_iteration_8_are_two_records(journal: JsonlJournal) -> None:
-    journal.append([note("main", 8, project="one"), note("main", 8, project="two")])
-    assert journal.verify() == (2, [])
-
-
-def test_the_same_id_with_other_content_is_kept_twice_and_reported(journal: JsonlJournal) -> None:
-    one, other = note("a", 1, text="it works"), note("a", 1, text="it does not")
-    assert one.id == other.id
-    assert [a.fresh for a in journal.append([one, other])] == [True, True]
-    assert [a.fresh for a in again(journal).append([other, one])] == [False, False]
-    assert living(journal) == ["it works", "it does not"]
-    readable, complaints = journal.verify()
-    assert readable == 2
-    assert [str(c) for c in complaints] == [
-        f"auth.jsonl:2: record {one.id} stands on line 1 with other content; both are kept"
-    ]
-
-
-def test_the_source_of_a_record_comes_back(journal: JsonlJournal) -> None:
-    source = Source(run="s", file="runs/out.jsonl", line=12)
-    journal.append([Record("r1", "iteration", 1, "2026-02-07T14:30:00Z", b"{}", source)])
-    (located,) = again(journal).read().records
-    assert located.record.source == source
-    assert (located.file, located.line) == ("auth.jsonl", 1)
-
-
-def test_a_batch_with_one_bad_record_is_not_kept_at_all(journal: JsonlJournal) -> None:
-    journal.append([note("before")])
-    before = journal.path.read_bytes()
-    bad = Record("r1", "iteration", 1, "", b"not json")
-    with pytest.raises(BadRecord):
-        journal.append([note("good"), bad])
-    assert journal.path.read_bytes() == before
-    assert journal.append([note("good")])[0].fresh  # it was not remembered as written
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        Record("r1", "iteration", 1, "", b""),
-        Record("r1", "iteration", 1, "", b"not json"),
-        Record("r1", "iteration", 1, "", b'{"a":1'),
-        Record("r1", "iteration", 1, "", b'{\n"a":1}'),
-        Record("r1", "iteration", 1, "", b' {"a":1} '),
-        Record("r1", "iteration", 1, "", b'"\xff"'),
-        Record("r1", "iteration", 1, "", b'"\0"'),
-        Record("r1", "iteration", 1, "", b'{}, "id": "r2"'),
-        Record("r1", "iteration", 1, "", b"[" * 100_000 + b"]" * 100_000),
-        Record("r1", "iteration", -1, "", b"{}"),
-        Record("r1", "iteration", 2**53, "", b"{}"),
-        Record("r1", "forgotten", 1, "", b"{}"),
-        Record("r1", "", 1, "", b"{}"),
-        Record("", "iteration", 1, "", b"{}"),
-        Record("r1", "iteration", 1, "\ud800", b"{}"),
-        Record("r1", "\ud800", 1, "", b"{}"),
-        Record("\ud800", "iteration", 1, "", b"{}"),
-        Record("r1", "iteration", 1, "", b"{}", Source(run="\ud800")),
-    ],
-)
-def test_a_record_that_would_not_read_back_is_refused_and_not_acknowledged(
-    journal: JsonlJournal, record: Record
-) -> None:
-    with pytest.raises(BadRecord, match="cannot be kept"):
-        journal.append([record])
-    assert journal.path.read_bytes() == b""
-    assert journal.append([note("a")])[0].fresh
-
-
-def test_a_record_over_the_limit_of_a_line_is_refused_with_both_sizes(tmp_path: Path) -> None:
-    journal = JsonlJournal(tmp_path / "auth.jsonl", max_line_bytes=1000)
-    with pytest.raises(JournalError, match=r"takes \d{4} bytes, the limit is 1000") as caught:
-        journal.append([note("a", text="x" * 1000)])
-    assert "nothing was written" in str(caught.value)
-    journal.append([note("b")])
-    assert living(journal) == ["b"]
-
-
-def test_a_draft_that_fails_writes_nothing_and_lets_the_lock_go(journal: JsonlJournal) -> None:
-    def fails(number: int) -> Record:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        journal.append([unnumbered("a"), fails])
-    (appended,) = journal.append([unnumbered("b")])
-    assert (appended.record.number, appended.fresh) == (1, True)
 
 
 def test_what_is_appended_while_git_replaces_the_file_goes_into_the_new_one(
@@ -253,60 +126,6 @@ def test_the_other_lines_are_byte_for_byte_what_they_were(journal: JsonlJournal)
     assert len(journal.path.read_bytes()[len(a + odd + c) :].splitlines()) == 1
 
 
-@pytest.mark.parametrize("other", [False, True])
-def test_a_forgotten_record_does_not_come_back_by_an_append(
-    journal: JsonlJournal, other: bool
-) -> None:
-    journal.append([unnumbered("a"), unnumbered("b"), unnumbered("c")])
-    journal.forget([note("b", 2).id])
-    before = journal.path.read_bytes()
-    writer = again(journal) if other else journal
-    for draft in (note("b", 2), unnumbered("b"), note("b", 2, text="in other words")):
-        with pytest.raises(RecordForgotten, match=f"{note('b', 2).id} was forgotten"):
-            writer.append([note("new", 9), draft])
-    assert journal.path.read_bytes() == before
-
-
-def test_the_number_of_a_forgotten_record_stays_taken(journal: JsonlJournal) -> None:
-    journal.append([unnumbered("a"), unnumbered("session")])
-    journal.forget([note("session", 2).id])
-    # The same run goes on to its next iteration: not the one that was forgotten.
-    later = unnumbered("session", at="2026-02-07T14:45:00Z")
-    assert again(journal).append([later])[0].record.number == 3
-    assert journal.append([unnumbered("b")])[0].record.number == 4
-
-
-def test_all_contents_under_one_id_are_forgotten_together(journal: JsonlJournal) -> None:
-    one, other = note("a", 1, text="this"), note("a", 1, text="that")
-    journal.append([one, other, note("b", 2)])
-    assert journal.forget([one.id]) == [one.id]
-    assert living(journal) == ["b"]
-    assert len(journal.read().tombstones) == 1
-
-
-def test_forgetting_twice_or_something_unknown_changes_nothing(journal: JsonlJournal) -> None:
-    record = note("a")
-    journal.append([record])
-    journal.forget([record.id])
-    before = journal.path.read_bytes()
-    assert journal.forget([record.id, "unknown"]) == []
-    assert journal.forget([]) == []
-    assert journal.path.read_bytes() == before
-
-
-def test_an_unseen_record_can_be_forgotten_before_it_comes(journal: JsonlJournal) -> None:
-    record = note("a")
-    stone = Tombstone(record.id, "2026-02-07T14:30:00Z", "elsewhere", record.number, record.at)
-    assert journal.forget([], stones=[stone]) == []
-    assert journal.forgotten() == {record.id}
-    assert journal.read().tombstones == (stone,)
-    with pytest.raises(RecordForgotten):
-        journal.append([record])
-    before = journal.path.read_bytes()
-    assert journal.forget([], stones=[stone]) == []
-    assert journal.path.read_bytes() == before
-
-
 def test_a_record_that_a_merge_brought_back_is_not_living_is_reported_and_can_go_again(
     journal: JsonlJournal,
 ) -> None:
@@ -355,13 +174,6 @@ def test_a_half_written_record_alone_can_be_forgotten(journal: JsonlJournal) -> 
     assert journal.verify() == (1, [])
     with pytest.raises(RecordForgotten):
         journal.append([secret])
-
-
-def test_a_reason_that_is_no_text_does_not_stop_a_forget(journal: JsonlJournal) -> None:
-    record = note("a")
-    journal.append([record])
-    journal.forget([record.id], reason="caf\udce9")  # as a terminal hands over a stray byte
-    assert [stone.reason for stone in journal.read().tombstones] == ["caf?"]
 
 
 def test_a_draft_left_by_a_crashed_rewrite_is_swept_by_the_next(journal: JsonlJournal) -> None:

@@ -24,6 +24,19 @@ LEARNINGS = [
     Learning(text="The cookie is set before the redirect.", source="human", reviewed=True),
     Learning(text="Hashes are compared in constant time.", source="auto", iteration=7, hit_count=3),
 ]
+CONTEXT = """\
+[ORCHESTRATOR CONTEXT: Historical Knowledge]
+
+Similar situations have been resolved these ways:
+
+Pattern 1 (Less Common - 1 success):
+- Problem: The browser refuses the session cookie
+- Solution: Set SameSite to Lax and the path to the root
+- When to try: When this problem appears in python work
+
+Recommendation: Try patterns in order. Pattern 1 is most likely based on historical data.
+
+[END CONTEXT]"""
 
 
 def facts(**changed: Any) -> Facts:
@@ -66,6 +79,7 @@ def facts(**changed: Any) -> Facts:
         ),
         "repeated": (RepeatedError("AssertionError: Set-Cookie refused", 3),),
         "knowledge": (KnowledgeFile("docs/cookies.md", "Cookies are signed.\n"),),
+        "context": CONTEXT,
         "vanished": ("[STALE: src/old.py no longer exists \u2014 removed from context_files]",),
     }
     return Facts(**{**given, **changed})
@@ -89,6 +103,7 @@ def test_the_prompt_of_a_task_without_memory_as_it_was_looked_at() -> None:
         attempts=(),
         repeated=(),
         knowledge=(),
+        context="",
         vanished=(),
         memory_on=False,
     )
@@ -138,7 +153,7 @@ def test_what_must_be_there_stays_whatever_the_budget() -> None:
 def test_what_is_left_out_says_why() -> None:
     built = task_prompt(facts(), Limits(prompt=1))
     left = {one.name: one.left_out for one in built.sections if one.left_out}
-    assert left.keys() == {"memory", "attempts", "learnings", "files", "knowledge"}
+    assert left.keys() == {*("memory", "attempts", "context", "learnings", "files", "knowledge")}
     assert set(left.values()) == {"over the budget of 1 tokens"}
 
 
@@ -160,6 +175,29 @@ def test_the_least_worth_goes_first_and_a_smaller_one_may_still_fit() -> None:
         ("small", True),
     ]
     assert built.tokens <= built.budget_tokens
+
+
+def test_the_block_of_other_projects_stands_in_the_prompt_as_it_is() -> None:
+    built = task_prompt(facts(), Limits())
+    assert f"\n\n{CONTEXT}\n\n" in built.text
+    [placed] = [one for one in built.sections if one.name == "context"]
+    assert placed.tokens == estimate_tokens(CONTEXT)
+    assert CONTEXT.splitlines()[0] not in prompt(context="")
+
+
+def test_a_block_that_finds_no_room_is_left_out_whole() -> None:
+    long = CONTEXT.replace("The browser", "The browser " * 400)
+    limits = Limits(prompt=task_prompt(facts(context=""), Limits()).tokens + 300)
+    built = task_prompt(facts(context=long), limits)
+    assert not built.has("context")
+    assert built.has("knowledge")  # what is worth less and short enough is still there
+    assert "CONTEXT" not in built.text
+    assert "Pattern 1" not in built.text
+
+
+def test_a_review_is_told_nothing_of_other_projects() -> None:
+    review = ReviewFacts(learnings=(), all_learnings=False)
+    assert CONTEXT not in review_prompt(facts(), review, Limits()).text
 
 
 def test_the_parts_stand_in_the_order_a_reader_needs_whatever_their_worth() -> None:
@@ -342,7 +380,7 @@ def test_an_attempt_says_when_it_was() -> None:
 
 def test_everything_from_memory_is_marked_and_nothing_else() -> None:
     outside = strip_marked(prompt())
-    for recalled in ("dropped by the browser", "constant time", "Warning: this error"):
+    for recalled in ("dropped by the browser", "constant time", "Warning: this error", "SameSite"):
         assert recalled not in outside
     for own in ("Add the login form", "People sign in", "Cookies are signed", "task update 7"):
         assert own in outside

@@ -12,7 +12,8 @@ RalphError                 everything Ralph raises on purpose
 ├── LoopBusy               another run, or the end of its agent, is in the way for too long
 ├── PlanBusy               another process holds the plan's lock for too long
 ├── JournalError           the journal could not be read or written; nothing was acknowledged
-│   └── JournalBusy        another process holds the journal's lock for too long
+│   ├── JournalBusy        another process holds the journal's lock for too long
+│   └── JournalDown        the journal's server is not reached (a MemoryOff, too)
 └── MemoryOff              memory cannot serve now; everything else goes on
     ├── IndexOff           the index cannot be opened, read or written
     ├── EmbedderOff        the embedder is missing, down or not what was chosen
@@ -92,6 +93,10 @@ class JournalBusy(JournalError):
 
 class MemoryOff(RalphError):
     """Memory cannot serve now; everything else goes on."""
+
+
+class JournalDown(JournalError, MemoryOff):
+    """The journal's server is not reached; what is kept meanwhile waits here for it."""
 
 
 class IndexOff(MemoryOff):

@@ -16,6 +16,7 @@ BENCHES = {
     "start": "how long hooks delay a client, and how soon the MCP server answers",
     "quality": "how often the right thing is found: by words, by meaning, by both",
     "conversations": "related, search, list and import of conversations; with a dataset, quality",
+    "knowledge": "capture, checkpoint and queries of knowledge; with a dataset, quality",
     "calibrate": "what a score is worth: its constants, and how well it keeps its word",
 }
 

@@ -21,16 +21,34 @@ _SEE = (
 )
 
 
-class _Issue(msgspec.Struct):
+class Issue(msgspec.Struct):
+    """An issue, what was said of it before it was fixed, and the patch that fixed it."""
+
     instance_id: str
     problem_statement: str
     gold_patch: str
     hints: str | None = None
 
+    @property
+    def title(self) -> str:
+        """Its first line."""
+        return next(iter(self.problem_statement.strip().splitlines()), "")[:_TITLE_CHARS]
+
+    @property
+    def discussion(self) -> str:
+        """How the discussion begins; nothing where there was next to none."""
+        hints = self.hints or ""
+        return hints[:_DISCUSSION_CHARS] if len(hints) > _DISCUSSION_LEAST else ""
+
+
+def read_issues(file: Path) -> list[Issue]:
+    """Every issue of a file."""
+    return [one for _, one in json_lines(file, Issue, "an issue with its fix")]
+
 
 def issue_fix(file: Path) -> Dataset:
     """An issue's first line asks for its patch, the discussion before the fix for its issue."""
-    issues: list[_Issue] = [one for _, one in json_lines(file, _Issue, "an issue with its fix")]
+    issues = read_issues(file)
     fixes = Corpus("fixes", tuple(Document(one.instance_id, _patch(one)) for one in issues))
     problems = Corpus(
         "issues",
@@ -40,13 +58,10 @@ def issue_fix(file: Path) -> Dataset:
     discussions: list[Ask] = []
     for one in issues:
         answer = frozenset({one.instance_id})
-        first = next(iter(one.problem_statement.strip().splitlines()), "")[:_TITLE_CHARS]
-        if first:
-            titles.append(Ask(one.instance_id, first, fixes.name, answer))
-        hints = one.hints or ""
-        if len(hints) > _DISCUSSION_LEAST:
-            asked = hints[:_DISCUSSION_CHARS]
-            discussions.append(Ask(one.instance_id, asked, problems.name, answer))
+        if one.title:
+            titles.append(Ask(one.instance_id, one.title, fixes.name, answer))
+        if one.discussion:
+            discussions.append(Ask(one.instance_id, one.discussion, problems.name, answer))
     return Dataset(
         name="issue-fix",
         corpora=(fixes, problems),
@@ -57,7 +72,7 @@ def issue_fix(file: Path) -> Dataset:
     )
 
 
-def _patch(issue: _Issue) -> str:
+def _patch(issue: Issue) -> str:
     lines = (
         line
         for line in issue.gold_patch.splitlines()

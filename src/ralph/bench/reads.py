@@ -16,7 +16,7 @@ from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
     from ralph.index import Embedder, Vectors
-    from ralph.index.embedded import Index
+    from ralph.index.view import AnyIndex
 
 _CANDIDATES = 100
 _WARM_UP = 5
@@ -49,7 +49,7 @@ def search(ground: Ground, repeat: int) -> list[Row]:
 class Bare:
     """The vectors of a collection in a plain matrix, its words in a plain connection."""
 
-    def __init__(self, index: Index, embedder: Embedder | None, name: str) -> None:
+    def __init__(self, index: AnyIndex, embedder: Embedder | None, name: str) -> None:
         import numpy as np
 
         store = index.store
@@ -61,7 +61,7 @@ class Bare:
         self._embedder = embedder
         self._live = live
         self._words = f"words_{live.id}"
-        self._connection = sqlite3.connect(store.path)
+        self._connection = sqlite3.connect(index.path)
         rows = self._connection.execute(f"SELECT v FROM vector_{live.id} ORDER BY row")
         joined = b"".join(row[0] for row in rows)
         self._matrix = np.frombuffer(joined, dtype=np.float32).reshape(-1, live.manifest.dims)

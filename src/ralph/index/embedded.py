@@ -41,6 +41,15 @@ class Index:
         """The file the index is kept in."""
         return self.store.path
 
+    @property
+    def where(self) -> str:
+        """The file, for people."""
+        return str(self.path)
+
+    def check(self) -> None:
+        """Look into the file; IndexOff says what to do."""
+        self.store.collections()
+
     def sync(
         self,
         target: Target,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from ralph.index import Vectors
 
+NEARNESS_DIGITS = 5
 _FLOAT_BYTES = 4
 # How many questions are multiplied with the whole matrix in one go.
 _AT_ONCE = 64
@@ -115,7 +116,7 @@ class Matrix:
             asked = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
             asked[[row for row in also if row < len(asked)]] = True
             near = np.concatenate((near, np.flatnonzero(asked[rows])))
-        return dict(zip(rows[near].tolist(), cosines[near].tolist(), strict=True))
+        return dict(zip(rows[near].tolist(), rounded(cosines[near]), strict=True))
 
     def nearest_of_each(
         self, queries: Vectors, count: int, upto: int | None = None
@@ -134,7 +135,7 @@ class Matrix:
             for one in cosines:
                 near = _largest(one, count) if count < held else np.arange(held)
                 best: dict[int, float] = {}
-                for row, cosine in zip(rows[near].tolist(), one[near].tolist(), strict=True):
+                for row, cosine in zip(rows[near].tolist(), rounded(one[near]), strict=True):
                     best[row] = max(cosine, best.get(row, cosine))
                 found.append(best)
         return found
@@ -146,6 +147,14 @@ class Matrix:
         if upto is None or self.last_vector <= upto:
             return self._count
         return int(np.searchsorted(self._vectors[: self._count], upto, side="right"))
+
+
+def rounded(cosines: Vectors) -> list[float]:
+    """To five digits: what is equally near is so in every store, whatever order it sums in."""
+    import numpy as np
+
+    numbers: list[float] = np.round(cosines.astype(np.float64), NEARNESS_DIGITS).tolist()
+    return numbers
 
 
 def _largest(values: Vectors, count: int) -> NDArray[np.intp]:

@@ -18,7 +18,8 @@ import msgspec
 
 from ralph.errors import IndexOff
 from ralph.index import Manifest
-from ralph.index.facets import facet_tokens
+from ralph.index.sqlite_rows import insert_row, remove_records
+from ralph.index.sqlite_view import Matrices, SqliteView
 from ralph.index.tables import (
     COLUMNS,
     DROP,
@@ -29,8 +30,6 @@ from ralph.index.tables import (
     Row,
     collection_of,
 )
-from ralph.index.view import Matrices, View
-from ralph.text.tokens import tokens
 
 # In the file's name: a Ralph with another schema keeps its own file, and nothing is migrated.
 SCHEMA = 2
@@ -39,7 +38,6 @@ SIDE_FILES = ("", "-wal", "-shm")
 _LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
 # In the file itself, so that whoever comes after a crash still cleans up.
 _SOILED, _CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
-_encode = msgspec.json.Encoder().encode
 
 
 class SqliteStore:
@@ -54,15 +52,25 @@ class SqliteStore:
         self._opened: dict[sqlite3.Connection, threading.RLock] = {}
         self._matrices: tuple[int, Matrices] = 0, Matrices()
 
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return "SQLite"
+
+    @property
+    def where(self) -> str:
+        """The file."""
+        return str(self.path)
+
     # -- reading
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[View]:
+    def reading(self) -> Iterator[SqliteView]:
         """A view in which nothing changes while it is open; writers go on beside it."""
         with self._using() as connection:
             connection.execute("BEGIN")
             try:
-                yield View(connection, self._local.matrices)
+                yield SqliteView(connection, self._local.matrices)
             finally:
                 connection.execute("COMMIT")
 
@@ -124,7 +132,7 @@ class SqliteStore:
                 raise Corrupt("somebody deleted it while it was written")
             sweep, sweeping = state
             for row in rows:
-                _insert(connection, n, row, sweep)
+                insert_row(connection, n, row, sweep)
             if sweeping:
                 connection.executemany(
                     f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?", seen
@@ -132,11 +140,11 @@ class SqliteStore:
             removed = 0
             for record_id in forget:
                 connection.execute(f"INSERT OR IGNORE INTO forgotten_{n} VALUES (?)", (record_id,))
-                removed += _remove(connection, n, "id = ?", record_id)
+                removed += remove_records(connection, n, "id = ?", record_id)
             if removed:
                 connection.execute(_SOILED)
             if done and sweeping:
-                _remove(connection, n, "sweep < ?", sweep)
+                remove_records(connection, n, "sweep < ?", sweep)
                 connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
             connection.execute("UPDATE collection SET position = ? WHERE id = ?", (position, n))
         return removed
@@ -155,7 +163,7 @@ class SqliteStore:
     def replace_live(self, collection: Collection) -> None:
         """Let a built generation answer from now on, and drop the one before."""
         with self._writing() as connection:
-            live, _ = View(connection, self._local.matrices).generations(collection.name)
+            live, _ = SqliteView(connection, self._local.matrices).generations(collection.name)
             if (
                 live
                 and connection.execute(
@@ -347,55 +355,3 @@ def _script(connection: sqlite3.Connection, script: str, n: int | None) -> None:
     for statement in script.format(n=n).split(";"):
         if statement.strip():
             connection.execute(statement)
-
-
-def _insert(connection: sqlite3.Connection, n: int, row: Row, sweep: int) -> None:
-    record = row.record
-    number = connection.execute(
-        f"INSERT INTO record_{n} (id, digest, kind, number, at, source, body, sweep)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            record.id,
-            record.digest,
-            record.kind,
-            record.number,
-            record.at,
-            _encode(record.source).decode(),
-            record.body,
-            sweep,
-        ),
-    ).lastrowid
-    for passage, passage_hash, vector in zip(row.passages, row.hashes, row.vectors, strict=True):
-        place = connection.execute(
-            f"INSERT INTO passage_{n} (record, hash, waiting) VALUES (?, ?, ?)",
-            (number, passage_hash, (passage.embed or None) if vector is None else None),
-        ).lastrowid
-        connection.execute(
-            f"INSERT INTO words_{n} (rowid, title, text, places, facets) VALUES (?, ?, ?, ?, ?)",
-            (
-                place,
-                " ".join(tokens(passage.title)),
-                " ".join(tokens(passage.text)),
-                " ".join(tokens(passage.places)),
-                " ".join(facet_tokens(passage.facets)),
-            ),
-        )
-        if vector is not None:
-            connection.execute(
-                f"INSERT INTO vector_{n} (passage, v) VALUES (?, ?)", (place, vector)
-            )
-
-
-def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
-    found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
-    for (number,) in found:
-        passages = connection.execute(
-            f"SELECT row FROM passage_{n} WHERE record = ?", (number,)
-        ).fetchall()
-        connection.executemany(f"DELETE FROM words_{n} WHERE rowid = ?", passages)
-        connection.executemany(f"DELETE FROM vector_{n} WHERE passage = ?", passages)
-        connection.execute(f"DELETE FROM passage_{n} WHERE record = ?", (number,))
-        connection.execute(f"DELETE FROM record_{n} WHERE row = ?", (number,))
-    if found:
-        connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))
-    return len(found)

@@ -20,10 +20,9 @@ import msgspec
 from ralph import disk
 from ralph.errors import EmbedderOff, IndexOff
 from ralph.index import ASIDE, ASIDE_WEIGHT, Cut, Embedder, Manifest, Passage
-from ralph.index.sqlite import SqliteStore
 from ralph.index.tables import Collection, Row
-from ralph.index.view import View
-from ralph.journal import Batch, Journal
+from ralph.index.view import Store, View
+from ralph.journal import Batch, Followed
 from ralph.record import Record
 from ralph.text.tokens import TOKENISER_VERSION
 
@@ -52,7 +51,7 @@ class Target(msgspec.Struct, frozen=True):
 
     name: str
     stream: str
-    journal: Journal
+    journal: Followed
     cut: Cut
     cut_version: str
     embedder: Embedder | None
@@ -63,7 +62,7 @@ class Target(msgspec.Struct, frozen=True):
         return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
-def is_current(store: SqliteStore, target: Target) -> bool:
+def is_current(store: Store, target: Target) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
     with store.reading() as view:
         return is_current_in(view, target)
@@ -80,16 +79,19 @@ def is_current_in(view: View, target: Target) -> bool:
 
 
 def sync(
-    store: SqliteStore,
+    store: Store,
     target: Target,
     *,
     lock: Path,
     lock_timeout_s: float,
     budget_s: float | None = None,
     afresh: bool = False,
+    renew: bool = False,
     progress: Progress | None = None,
 ) -> Synced:
     """Index what the journal has and the collection lacks, for as long as the budget allows.
+
+    `afresh` builds all of it anew; `renew` does too, but uses the vectors there are.
 
     One process at a time works on an index; whoever finds it taken answers from what is there.
     """
@@ -97,12 +99,13 @@ def sync(
         with disk.locked(lock, timeout_s=lock_timeout_s):
             for _ in range(_TRIES):
                 try:
-                    return _Run(store, target, budget_s, progress).go(afresh=afresh)
+                    run = _Run(store, target, budget_s, progress)
+                    return run.go(afresh=afresh, renew=renew)
                 except _OtherModel:
                     continue
     except disk.Busy:
         return Synced(complete=is_current(store, target))
-    raise IndexOff("the embedder is another one again and again", where=str(store.path))
+    raise IndexOff("the embedder is another one again and again", where=store.where)
 
 
 class _OtherModel(Exception):
@@ -112,7 +115,7 @@ class _OtherModel(Exception):
 class _Run:
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         target: Target,
         budget_s: float | None,
         progress: Progress | None,
@@ -128,12 +131,12 @@ class _Run:
         # Whether passages wait for vectors, and whether forgotten bytes may be in the file.
         self._waiting = self._soiled = False
 
-    def go(self, *, afresh: bool) -> Synced:
+    def go(self, *, afresh: bool, renew: bool) -> Synced:
         with self._store.reading() as view:
             live, building = view.generations(self._target.name)
             self._soiled = view.soiled()
             self._waiting = live is not None and bool(view.waiting(live, 1))
-        collection = self._choose(live, building, afresh=afresh)
+        collection = self._choose(live, building, afresh=afresh, anew=afresh or renew)
         complete = self._follow(collection)
         if complete and not collection.live:
             self._store.replace_live(collection)
@@ -147,13 +150,13 @@ class _Run:
         return Synced(complete, not collection.live, self._written, self._embedder_off)
 
     def _choose(
-        self, live: Collection | None, building: Collection | None, *, afresh: bool
+        self, live: Collection | None, building: Collection | None, *, afresh: bool, anew: bool
     ) -> Collection:
         """The generation to work on: the live one if it fits, else one built beside it."""
         target, store, manifest = self._target, self._store, self._manifest
-        if building and building.manifest == manifest and not afresh:
+        if building and building.manifest == manifest and not anew:
             return self._with_old_vectors(building, live)
-        if live and live.manifest == manifest and not afresh:
+        if live and live.manifest == manifest and not anew:
             if building:
                 store.drop_building(target.name)
             return live
@@ -182,16 +185,18 @@ class _Run:
         fresh: dict[tuple[str, str], Record] = {}
         seen: list[tuple[str, str]] = []
         gone = {stone.id for stone in batch.tombstones}
+        given: dict[tuple[str, str], Record] = {}
+        for located in batch.records:
+            given.setdefault((located.record.id, located.record.digest), located.record)
         with self._store.reading() as view:
-            for located in batch.records:
-                record = located.record
-                key = (record.id, record.digest)
-                if view.has(collection, record):
-                    seen.append(key)
-                elif record.id not in gone and (
-                    batch.restarted or not view.forgotten(collection, record.id)
-                ):
-                    fresh.setdefault(key, record)
+            held = view.held(collection, given)
+            new = [record_id for record_id, _ in given.keys() - held]
+            buried = set() if batch.restarted else view.forgotten(collection, new)
+        for key, record in given.items():
+            if key in held:
+                seen.append(key)
+            elif record.id not in gone and record.id not in buried:
+                fresh[key] = record
         rows = self._rows(list(fresh.values()))
         removed = self._store.write(
             collection,

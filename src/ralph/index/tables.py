@@ -62,6 +62,10 @@ class Collection(msgspec.Struct, frozen=True):
     sweep: int
     sweeping: bool
     removals: int
+    # Where a store gives its generations names of their own, this one's; and what changes with
+    # everything that is written to it.
+    physical: str = ""
+    state: str = ""
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -1,143 +1,41 @@
-"""Reading the embedded store: everything one query needs, from one unchanging state of it."""
+"""The ports of the index: what a store, a view of it, and the index around it promise.
+
+SQLite and Qdrant keep the same promises; nobody outside this room knows which of them is there.
+"""
 
 from __future__ import annotations
 
-import sqlite3
-import threading
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection as Some
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import msgspec
-
-from ralph.index.facets import Only, wanted_tokens
-from ralph.index.matrix import Matrix
-from ralph.index.tables import COLUMNS, Collection, Corrupt, collection_of
-from ralph.record import Record, Source
+from ralph.index import Manifest
+from ralph.index.facets import Only
+from ralph.index.tables import Collection, Row
+from ralph.record import Record
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ralph.index import Vectors
+    from ralph.index.sync import Progress, Synced, Target
 
-# For each facet the tokens of which one must be there.
-Groups = tuple[tuple[str, ...], ...]
-
-# Title, text, places, facets: how much a word counts by where it stands.
-_FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
-# Vectors on their way from the file to the matrix are held twice; this bounds how many.
-_LOAD_ROWS = 2048
-_FLOAT_BYTES = 4
-# Which passages fit the facets asked for is remembered for so many ways of asking.
-_FITTING_KEPT = 8
-_decode_source = msgspec.json.Decoder(Source).decode
+_T = TypeVar("_T")
 
 
-class Matrices:
-    """The vectors of each collection generation, shared by the threads of a process."""
+class View(Protocol):
+    """The store as one query sees it. A row is a passage's number, the same in every view.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_name: dict[str, Matrix] = {}
-        self._fitting: dict[tuple[object, ...], NDArray[np.int64]] = {}
-
-    def nearest(
-        self,
-        connection: sqlite3.Connection,
-        collection: Collection,
-        query: Vectors,
-        count: int,
-        also: list[int],
-        groups: Groups = (),
-    ) -> dict[int, float]:
-        """Cosines of the nearest passages, after loading what is new since the last query."""
-        with self._lock:
-            matrix, upto = self._loaded(connection, collection)
-            among = self._among(connection, matrix, collection, upto, groups)
-            return matrix.nearest(query, count, also, upto=upto, among=among)
-
-    def nearest_of_each(
-        self,
-        connection: sqlite3.Connection,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-    ) -> list[dict[int, float]]:
-        """The same for many vectors at once."""
-        with self._lock:
-            matrix, upto = self._loaded(connection, collection)
-            return matrix.nearest_of_each(queries, count, upto=upto)
-
-    def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
-        n = collection.id
-        matrix = self._by_name.get(collection.name)
-        wanted = (n, collection.removals)
-        if matrix is None or (matrix.generation, matrix.removals) != wanted:
-            matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims)
-            matrix.generation, matrix.removals = wanted
-        if matrix.last_vector == 0:
-            # A passage may have several vectors in one row, and growing later copies them all.
-            held = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
-            matrix.reserve(int(held[0]) // (_FLOAT_BYTES * collection.manifest.dims))
-        cursor = connection.execute(
-            f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
-            (matrix.last_vector,),
-        )
-        while rows := cursor.fetchmany(_LOAD_ROWS):
-            try:
-                matrix.append(*(list(column) for column in zip(*rows, strict=True)))
-            except ValueError as error:
-                raise Corrupt(f"a vector of another length than it should have: {error}") from None
-        last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
-        return matrix, last or 0
-
-    def _among(
-        self,
-        connection: sqlite3.Connection,
-        matrix: Matrix,
-        collection: Collection,
-        upto: int,
-        groups: Groups,
-    ) -> NDArray[np.int64] | None:
-        """The passages that fit the facets; kept, because the same are asked for again."""
-        if not groups:
-            return None
-        import numpy as np
-
-        key = (*matrix.state, upto, groups)
-        if key not in self._fitting:
-            select = f"SELECT rowid FROM words_{collection.id} WHERE words_{collection.id} MATCH ?"
-            rows = connection.execute(select, (_of_facets(groups),)).fetchall()
-            while len(self._fitting) >= _FITTING_KEPT:
-                self._fitting.pop(next(iter(self._fitting)))
-            self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
-        return self._fitting[key]
-
-
-class View:
-    """One unchanging state of the store, for as long as it is open."""
-
-    def __init__(self, connection: sqlite3.Connection, matrices: Matrices) -> None:
-        self._connection = connection
-        self._matrices = matrices
+    All may raise IndexOff where the store cannot be reached, Corrupt where it is not what it was.
+    """
 
     def live(self, name: str) -> Collection | None:
         """The collection that answers under this name."""
-        query = f"SELECT {COLUMNS} FROM collection WHERE name = ? AND live = 1"
-        row = self._connection.execute(query, (name,)).fetchone()
-        return collection_of(row) if row else None
+        ...
 
     def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
         """The collection that answers, and the one that is being built to replace it."""
-        live = building = None
-        query = f"SELECT {COLUMNS} FROM collection WHERE name = ?"
-        for row in self._connection.execute(query, (name,)):
-            found = collection_of(row)
-            if found.live:
-                live = found
-            else:
-                building = found
-        return live, building
+        ...
 
     def words(
         self,
@@ -148,18 +46,7 @@ class View:
         only: Only | None = None,
     ) -> dict[int, float]:
         """BM25 of the passages that hold any of these tokens, the best `count` of them."""
-        if not query:
-            return {}
-        n = collection.id
-        match = " OR ".join(f'"{token}"' for token in query)
-        if groups := wanted_tokens(only):
-            match = f"({match}) AND {_of_facets(groups)}"
-        rows = self._connection.execute(
-            f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
-            f" WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?",
-            (match, count),
-        )
-        return dict(rows.fetchall())
+        ...
 
     def nearest(
         self,
@@ -170,111 +57,209 @@ class View:
         *,
         only: Only | None = None,
     ) -> dict[int, float]:
-        """Cosines of the `count` nearest passages and of those in `also`."""
-        groups = wanted_tokens(only)
-        return self._matrices.nearest(self._connection, collection, query, count, also, groups)
+        """Cosines of the `count` nearest passages and of those in `also`, to five digits."""
+        ...
 
     def nearest_of_each(
         self, collection: Collection, queries: Vectors, count: int
     ) -> list[dict[int, float]]:
         """Cosines of the `count` nearest passages of each of these vectors."""
-        return self._matrices.nearest_of_each(self._connection, collection, queries, count)
+        ...
 
     def frequencies(self, collection: Collection, query: Iterable[str]) -> dict[str, int]:
         """In how many passages each token stands."""
-        select = f"SELECT doc FROM vocabulary_{collection.id} WHERE term = ?"
-        found: dict[str, int] = {}
-        for token in query:
-            row = self._connection.execute(select, (token,)).fetchone()
-            found[token] = row[0] if row else 0
-        return found
+        ...
 
     def passages(self, collection: Collection) -> int:
         """How many passages there are."""
-        select = f"SELECT count(*) FROM passage_{collection.id}"
-        count: int = self._connection.execute(select).fetchone()[0]
-        return count
+        ...
 
     def fields(
         self, collection: Collection, rows: Iterable[int]
     ) -> dict[int, tuple[str, str, str]]:
         """The tokens of title, text and places of each of these passages, separated by blanks."""
-        select = f"SELECT title, text, places FROM words_{collection.id} WHERE rowid = ?"
-        found: dict[int, tuple[str, str, str]] = {}
-        for row in rows:
-            held = self._connection.execute(select, (row,)).fetchone()
-            if held is None:
-                raise Corrupt(f"passage {row} has no words")
-            found[row] = held
-        return found
+        ...
+
+    def expect(self, collection: Collection, rows: Iterable[int]) -> None:
+        """Be told whose fields and records will be asked for one by one, to fetch them at once."""
+        ...
 
     def records(self, collection: Collection, rows: Iterable[int]) -> dict[int, tuple[int, Record]]:
         """For each passage the number of its record in the index, and the record."""
-        n = collection.id
-        select = (
-            "SELECT r.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
-            f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
-        )
-        found: dict[int, tuple[int, Record]] = {}
-        for row in rows:
-            found_row = self._connection.execute(select, (row,)).fetchone()
-            if found_row is None:
-                raise Corrupt(f"passage {row} has no record")
-            place, record_id, kind, number, at, body, source, digest = found_row
-            record = Record(record_id, kind, number, at, body, _decode_source(source))
-            if record.digest != digest:
-                raise Corrupt(f"record {record_id} does not match its digest")
-            found[row] = place, record
-        return found
+        ...
 
     def last_number(self, collection: Collection) -> int:
         """The highest number any record of the collection has."""
-        select = f"SELECT max(number) FROM record_{collection.id}"
-        return int(self._connection.execute(select).fetchone()[0] or 0)
+        ...
 
     def known(self, collection: Collection) -> dict[tuple[str, str], None]:
         """Identity and content of everything indexed."""
-        select = f"SELECT id, digest FROM record_{collection.id}"
-        return dict.fromkeys((row[0], row[1]) for row in self._connection.execute(select))
+        ...
 
-    def has(self, collection: Collection, record: Record) -> bool:
-        """Whether exactly this content is indexed under this id."""
-        select = f"SELECT 1 FROM record_{collection.id} WHERE id = ? AND digest = ?"
-        return bool(self._connection.execute(select, (record.id, record.digest)).fetchone())
+    def held(self, collection: Collection, keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Those of these ids and contents that are indexed."""
+        ...
 
-    def forgotten(self, collection: Collection, record_id: str) -> bool:
-        """Whether a tombstone of this id has been met."""
-        select = f"SELECT 1 FROM forgotten_{collection.id} WHERE id = ?"
-        return bool(self._connection.execute(select, (record_id,)).fetchone())
+    def forgotten(self, collection: Collection, ids: Iterable[str]) -> set[str]:
+        """Those of these ids of which a tombstone has been met."""
+        ...
 
     def soiled(self) -> bool:
-        """Whether bytes of something forgotten may still be in the file."""
-        return bool(self._connection.execute("PRAGMA user_version").fetchone()[0])
+        """Whether bytes of something forgotten may still be in a file of ours."""
+        ...
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""
-        select = (
-            f"SELECT row, waiting FROM passage_{collection.id} WHERE waiting IS NOT NULL"
-            " ORDER BY row LIMIT ?"
-        )
-        return self._connection.execute(select, (count,)).fetchall()
+        ...
 
     def counts(self, collection: Collection) -> tuple[int, int, int]:
         """Records, passages, and passages that wait for a vector."""
-        n = collection.id
-        one = "SELECT count(*) FROM "
-        values = [
-            self._connection.execute(one + table).fetchone()[0]
-            for table in (f"record_{n}", f"passage_{n}", f"passage_{n} WHERE waiting IS NOT NULL")
-        ]
-        return values[0], values[1], values[2]
+        ...
 
     def vectors_by_hash(self, collection: Collection) -> dict[bytes, bytes]:
         """The vectors under the hash of the text they were made from, to be used again (F16)."""
-        n = collection.id
-        select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
-        return dict(self._connection.execute(select).fetchall())
+        ...
 
 
-def _of_facets(groups: Groups) -> str:
-    return " AND ".join(f"facets : ({' OR '.join(group)})" for group in groups)
+class Store(Protocol):
+    """Collections and their generations: read through views, written batch by batch."""
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Where it is: a file, or a server without its key."""
+        ...
+
+    def reading(self) -> AbstractContextManager[View]:
+        """A view for one query; writers go on beside it."""
+        ...
+
+    def collections(self) -> list[Collection]:
+        """Every generation of every collection."""
+        ...
+
+    def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
+        """The collection that answers, and the one that is being built to replace it."""
+        ...
+
+    def create(self, name: str, stream: str, manifest: Manifest, *, live: bool) -> Collection:
+        """A new, empty generation; one that was being built before is dropped."""
+        ...
+
+    def write(
+        self,
+        collection: Collection,
+        rows: Sequence[Row],
+        *,
+        forget: Some[str],
+        seen: Sequence[tuple[str, str]],
+        position: str,
+        restart: bool,
+        done: bool,
+    ) -> int:
+        """Index one batch, then move the position; how many were forgotten.
+
+        `restart` begins a sweep: what the journal no longer has when `done` comes is dropped.
+        `seen` are records the collection has already, met again by the sweep.
+        """
+        ...
+
+    def fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
+        """Give vectors to passages that waited for the embedder."""
+        ...
+
+    def replace_live(self, collection: Collection) -> None:
+        """Let a built generation answer from now on, and drop the one before."""
+        ...
+
+    def drop_building(self, name: str) -> None:
+        """Give up a generation that was being built; the live one stays."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Delete a collection, every generation of it."""
+        ...
+
+    def soiled(self) -> bool:
+        """Whether bytes of something forgotten may still be in a file of ours."""
+        ...
+
+    def scrub(self) -> None:
+        """Make sure that what was removed cannot be read from a file of ours any more."""
+        ...
+
+    def compact(self) -> None:
+        """Give back the space of a dropped generation, unless somebody is in the way."""
+        ...
+
+    def check(self) -> list[str]:
+        """What is wrong with the store itself."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; the store may be used again afterwards."""
+        ...
+
+
+class AnyIndex(Protocol):
+    """A store, who may write it at a time, and how it heals."""
+
+    @property
+    def store(self) -> Store:
+        """The store, opened at first use."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The file of the index, or beside which its lock lies."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Where the index is, for people."""
+        ...
+
+    def check(self) -> None:
+        """Try it now, whatever was found before; IndexOff says what to do."""
+        ...
+
+    def sync(
+        self,
+        target: Target,
+        *,
+        budget_s: float | None = None,
+        afresh: bool = False,
+        progress: Progress | None = None,
+        lock_timeout_s: float | None = None,
+        changed: bool = False,
+    ) -> Synced:
+        """Bring one collection up to its journal; `changed`: there surely is something to do."""
+        ...
+
+    def healed(self, work: Callable[[], _T]) -> _T:
+        """Do the work; where the index turns out damaged, heal it and do the work again."""
+        ...
+
+    def erase(self, target: Target, *, lock_timeout_s: float) -> None:
+        """Leave nothing of what was forgotten in the index."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Delete a collection."""
+        ...
+
+    def remove_others(self) -> list[Path]:
+        """Delete what no longer serves, and name it."""
+        ...
+
+    def delete(self) -> None:
+        """Throw the index away; IndexOff when that cannot be."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; it opens again by itself."""
+        ...

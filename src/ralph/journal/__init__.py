@@ -7,7 +7,7 @@ it but `forget`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -37,6 +37,18 @@ class Batch(msgspec.Struct, frozen=True):
     position: str
     restarted: bool
     done: bool
+
+
+class Followed(Protocol):
+    """What an index needs of a journal to follow it."""
+
+    def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
+        """What stands behind the position, at most `limit` lines."""
+        ...
+
+    def unchanged(self, position: str | None) -> bool:
+        """Whether nothing can have happened since the position; cheap, for every query."""
+        ...
 
 
 class Journal(Protocol):
@@ -73,4 +85,54 @@ class Journal(Protocol):
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
+        ...
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A journal whose records may have to wait here, because its server is elsewhere."""
+
+    def waiting(self) -> tuple[Located, ...]:
+        """What was kept here and has not reached the server yet."""
+        ...
+
+
+class Journals(Protocol):
+    """The journals of one memory, each with a name: a folder of files, or a database."""
+
+    @property
+    def where(self) -> str:
+        """The folder, or host and database; no password is in it."""
+        ...
+
+    def journal(self, name: str) -> Journal:
+        """The journal of this name; it begins with its first record."""
+        ...
+
+    def names(self) -> list[str]:
+        """The names of all journals that are there."""
+        ...
+
+    def prepare(self) -> None:
+        """Make what must be there before the first record; OSError where that cannot be."""
+        ...
+
+    def newest_at(self, name: str) -> str:
+        """When the newest record of a journal was made, from its end alone; "" if unclear."""
+        ...
+
+    def size_bytes(self, name: str) -> int:
+        """About how much there is to read in a journal; 0 where there is none."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Why answers may be old: the server was not reached the last time; None where it was."""
+        ...
+
+    def deliver(self) -> int:
+        """Hand over what waits here for its server, and say how many records that were."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; they open again by themselves."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from pathlib import Path
@@ -9,11 +10,15 @@ from urllib.parse import quote, unquote
 
 from ralph.errors import BadInput
 from ralph.journal.jsonl import LOCK_TIMEOUT_S, JsonlJournal
+from ralph.journal.line import Unreadable, read_line
+from ralph.record import Record
 
 _SUFFIX = ".jsonl"
 _MAX_NAME_CHARS = 100
 # File systems allow 255; a draft of the file has a longer name for a moment.
 _MAX_FILE_BYTES = 230
+# Where the newest record of a journal stands, unless a very long one or a stranger's line does.
+_TAIL_BYTES = 64 * 1024
 # Names that Windows gives to devices; a project is shared between systems.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 
@@ -44,6 +49,43 @@ class JournalFolder:
             return []
         files = (f for f in self.path.iterdir() if f.suffix == _SUFFIX and f.is_file())
         return sorted(unquote(f.name[: -len(_SUFFIX)]) for f in files if f.name[0] != ".")
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self.path)
+
+    def prepare(self) -> None:
+        """Make the folder; OSError where that cannot be."""
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def newest_at(self, name: str) -> str:
+        """When the newest record of a journal was made, from its end alone; "" if unclear."""
+        with self.journal(name).path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            lines = file.read().splitlines()
+        found = ""
+        for line in lines:
+            with contextlib.suppress(Unreadable):  # half a line, or a stranger's
+                entry, _ = read_line(line)
+                found = max(found, entry.at if isinstance(entry, Record) else "")
+        return found
+
+    def size_bytes(self, name: str) -> int:
+        """How long a journal's file is; 0 where there is none."""
+        path = self.journal(name).path
+        return path.stat().st_size if path.exists() else 0
+
+    def trouble(self) -> None:
+        """A folder is here or fails at once: nothing is ever as of the last time."""
+
+    def deliver(self) -> int:
+        """Nothing waits for a folder."""
+        return 0
+
+    def close(self) -> None:
+        """No file is kept open."""
 
     def _refuse_twin(self, name: str, file: Path) -> None:
         """Where upper and lower case are one, two names must not become one file."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ralph import disk
-from ralph.errors import JournalBusy, JournalError, RecordForgotten
+from ralph.errors import JournalBusy, JournalError
 from ralph.journal import Appended, Batch, Draft
-from ralph.journal.known import Known
-from ralph.journal.line import FORGOTTEN, write_record, write_tombstone
+from ralph.journal.known import Known, prepared
+from ralph.journal.line import FORGOTTEN, write_tombstone
 from ralph.journal.position import (
     TAIL_BYTES,
     Position,
@@ -51,14 +51,22 @@ class JsonlJournal:
         self._max_line_bytes = max_line_bytes
         self._known = Known()
 
-    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
-        """Keep all of them or none; when this returns they are on disk."""
+    def append(self, drafts: Sequence[Record | Draft], *, above: int = 0) -> list[Appended]:
+        """Keep all of them or none; when this returns they are on disk.
+
+        Numbers go on from the highest in the file, or from `above` where that is higher.
+        """
         if not drafts:
             return []
         while True:
             with self._locked() as fd:
                 try:
-                    appended, data = self._prepare(drafts, self._catch_up())
+                    known = self._catch_up()
+                    known.last_number = max(known.last_number, above)
+                    appended, fresh = prepared(
+                        drafts, known, name=self.name, max_line_bytes=self._max_line_bytes
+                    )
+                    data = b"".join(line for _, line in fresh)
                     if data:
                         self._write(fd, data)
                 except BaseException:
@@ -194,32 +202,6 @@ class JsonlJournal:
         return at if tail_hash(file, at.offset) == at.tail else None
 
     # -- writing
-
-    def _prepare(
-        self, drafts: Sequence[Record | Draft], known: Known
-    ) -> tuple[list[Appended], bytes]:
-        appended: list[Appended] = []
-        lines: list[bytes] = []
-        for draft in drafts:
-            record = draft if isinstance(draft, Record) else known.numbered(draft)
-            if record.id in known.forgotten:
-                raise RecordForgotten(
-                    f"record {record.id} was forgotten and stays so", where=self.name
-                )
-            fresh = not known.has(record)
-            if fresh:
-                line = write_record(record)
-                if len(line) > self._max_line_bytes:
-                    raise JournalError(
-                        f"record {record.id} takes {len(line)} bytes, the limit is "
-                        f"{self._max_line_bytes}",
-                        where=self.name,
-                        todo="Shorten it; nothing was written.",
-                    )
-                lines.append(line)
-                known.add(record)
-            appended.append(Appended(record, fresh))
-        return appended, b"".join(lines)
 
     def _catch_up(self) -> Known:
         """What the file holds by now, read on from where this process last looked."""

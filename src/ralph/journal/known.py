@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ralph.journal import Draft
+from collections.abc import Sequence
+
+from ralph.errors import JournalError, RecordForgotten
+from ralph.journal import Appended, Draft
+from ralph.journal.line import write_record
 from ralph.record import Record, Tombstone
 
 
@@ -32,13 +36,20 @@ class Known:
         """Whether exactly this content stands under this id."""
         return any(known == record.id for known, _ in self._places.get(record.digest, ()))
 
+    def buried(self, record: Record) -> bool:
+        """Whether what has this id was forgotten."""
+        return record.id in self.forgotten
+
     def add(self, record: Record) -> None:
         """Know one more record."""
-        digest = record.digest
+        self.stands(record.digest, record.id, record.number)
+
+    def stands(self, digest: str, record_id: str, number: int) -> None:
+        """Know that this content stands under this id and number."""
         places = self._places.get(digest, ())
-        if all(known != record.id for known, _ in places):
-            self._places[digest] = (*places, (record.id, record.number))
-        self.last_number = max(self.last_number, record.number)
+        if all(known != record_id for known, _ in places):
+            self._places[digest] = (*places, (record_id, number))
+        self.last_number = max(self.last_number, number)
 
     def bury(self, stone: Tombstone) -> None:
         """Know one more tombstone."""
@@ -48,3 +59,28 @@ class Known:
             graves = self._graves.get(stone.was_at, ())
             self._graves[stone.was_at] = (*graves, (stone.id, stone.number))
         self.last_number = max(self.last_number, stone.number)
+
+
+def prepared(
+    drafts: Sequence[Record | Draft], known: Known, *, name: str, max_line_bytes: int
+) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
+    """What an append comes to, and the records with their lines that are to be written for it."""
+    appended: list[Appended] = []
+    fresh: list[tuple[Record, bytes]] = []
+    for draft in drafts:
+        record = draft if isinstance(draft, Record) else known.numbered(draft)
+        if known.buried(record):
+            raise RecordForgotten(f"record {record.id} was forgotten and stays so", where=name)
+        new = not known.has(record)
+        if new:
+            line = write_record(record)
+            if len(line) > max_line_bytes:
+                raise JournalError(
+                    f"record {record.id} takes {len(line)} bytes, the limit is {max_line_bytes}",
+                    where=name,
+                    todo="Shorten it; nothing was written.",
+                )
+            fresh.append((record, line))
+            known.add(record)
+        appended.append(Appended(record, new))
+    return appended, fresh

@@ -104,7 +104,7 @@ def read_line(raw: bytes) -> tuple[Record | Tombstone, str]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise Unreadable(_why(raw, error)) from None
     if line.v > VERSION:
-        raise Unreadable(_newer(line.v))
+        raise Unreadable(newer(line.v))
     if line.v < 1 or not line.id or not line.kind:
         raise Unreadable("is not an entry: it has no version, kind or id")
     if line.kind == FORGOTTEN:
@@ -126,9 +126,10 @@ def _why(raw: bytes, error: Exception) -> str:
     except (msgspec.DecodeError, RecursionError):
         return f"is not an entry of this journal ({error})"
     if version > VERSION:
-        return _newer(version)
+        return newer(version)
     return f"is an entry with a field that does not fit ({error})"
 
 
-def _newer(version: int) -> str:
+def newer(version: int) -> str:
+    """What is said of an entry that this version cannot read."""
     return f"was written by a newer Ralph (version {version}); upgrade to read it"

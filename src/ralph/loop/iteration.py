@@ -15,6 +15,7 @@ from ralph.loop.config_files import loop_servers
 from ralph.loop.driver import Driver, Start
 from ralph.loop.events import Event, Listener, Name
 from ralph.loop.gather import History, gather, gather_review, prompt_limits
+from ralph.loop.orchestrate import Orchestrator
 from ralph.loop.outcome import judge
 from ralph.loop.output import Output
 from ralph.loop.work import Runs, Work, plan_hash
@@ -26,7 +27,7 @@ from ralph.plan.learnings import learn
 from ralph.plan.store import Plan, read_bytes
 from ralph.plan.values import Task
 from ralph.prompt.budget import Prompt
-from ralph.prompt.build import review_prompt, task_prompt
+from ralph.prompt.build import CONTEXT, review_prompt, task_prompt
 from ralph.prompt.facts import Facts
 from ralph.record import now
 
@@ -70,10 +71,12 @@ class Iterating:
             stopping=stopping,
         )
         self._memory_on = memory_on
+        self._limits = prompt_limits(self.settings)
         self._listener = listener
         self._guard = Guard(plan)
         self._noted: set[str] = set()
         self.history = History(ralph)
+        self.knowledge = Orchestrator(ralph, plan, self._say)
 
     def tell(self, event: Name, **facts: object) -> None:
         """Say what happened to whoever listens."""
@@ -82,15 +85,20 @@ class Iterating:
     def work_on(self, task: Task) -> Told:
         """One iteration of work on a task."""
         facts = self._gather(task)
-        prompt = task_prompt(facts, prompt_limits(self.settings))
-        return self._run(task, prompt, review=False)
+        context = self.knowledge.context(facts)
+        if context is None:
+            return self._run(task, task_prompt(facts, self._limits), review=False)
+        facts = msgspec.structs.replace(facts, context=context.block)
+        prompt = task_prompt(facts, self._limits)
+        carried = context.patterns if prompt.has(CONTEXT) else ()
+        return self._run(task, prompt, review=False, patterns=carried)
 
     def review(self, task: Task, *, everything: bool) -> Told:
         """One review of the task's feature by the stronger model."""
         facts = self._gather(task)
         told = self.history.of(task.feature)
         review = gather_review(facts, told, self.settings, everything=everything)
-        prompt = review_prompt(facts, review, prompt_limits(self.settings))
+        prompt = review_prompt(facts, review, self._limits)
         return self._run(task, prompt, review=True)
 
     def _gather(self, task: Task) -> Facts:
@@ -122,7 +130,12 @@ class Iterating:
             self.runs.finish(work)
         return finished
 
-    def _run(self, task: Task, prompt: Prompt, *, review: bool) -> Told:
+    def _say(self, line: str, well: bool) -> None:
+        self.tell("memory", line=line, available=well)
+
+    def _run(
+        self, task: Task, prompt: Prompt, *, review: bool, patterns: tuple[str, ...] = ()
+    ) -> Told:
         snapshot = self._guard.snapshot()
         work = Work(
             run=Work.new_run(),
@@ -136,6 +149,7 @@ class Iterating:
             agent=self._driver.agent,
             plan_before=plan_hash(self.plan, task.feature),
             task_before=None if review else task,
+            patterns=patterns,
         )
         folder = self.runs.begin(work, snapshot)
         self.tell(
@@ -218,6 +232,10 @@ class Iterating:
             mcp_failed=list(captured.mcp_failed),
         )
         self._learn(work, iteration)
+        if not work.review:
+            if not ended.interrupted:  # who was stopped has not failed
+                self.knowledge.report(work.patterns, iteration)
+            self.knowledge.give(iteration, self.history.of(work.feature))
         return Told(iteration, captured, plan_changed, ended.interrupted)
 
     def _untouched(self, before: Snapshot) -> bool:

@@ -91,6 +91,7 @@ class _Run:
 
     def go(self) -> Stopped:
         try:
+            self._iterating.knowledge.begin()
             recovered = self._iterating.recover(self._claims.take)
             if recovered:
                 self._iterating.tell("recovered", iterations=len(recovered))
@@ -211,6 +212,10 @@ class _Run:
 
     def _stopped(self, reason: StopReason, detail: str) -> Stopped:
         totals = self._totals
+        if reason == "interrupted":
+            self._iterating.knowledge.cancel()
+        elif reason == "no_ready_task":
+            self._iterating.knowledge.complete(self._options.feature)
         self._iterating.tell(
             "stopped",
             reason=reason,

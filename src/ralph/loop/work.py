@@ -44,6 +44,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     plan_before: str
     task_before: Task | None
+    # Of other projects' knowledge, what its prompt carries.
+    patterns: tuple[str, ...] = ()
 
     @staticmethod
     def new_run() -> str:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-
 import msgspec
 
-from ralph.journal.line import Unreadable, read_line
 from ralph.kinds.iteration import Iteration
 from ralph.memories.focus import Focus
 from ralph.memories.ralph import Ralph
 from ralph.plan.shown import prompt_lines
 from ralph.plan.values import DEFAULT_LIMITS, Feature, Limits, Task, View
-from ralph.record import Record
-
-# Where the newest record of a journal stands, unless a very long one or a stranger's line does.
-_TAIL_BYTES = 64 * 1024
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +67,7 @@ def _feature_now(ralph: Ralph, view: View, focus: Focus | None) -> tuple[str | N
             begun, key=lambda task: task.updated or task.created or ""
         ).feature, "in progress"
     journals = ralph.place.journals
-    last = {name: _last_at(journals.journal(name).path) for name in journals.names()}
+    last = {name: journals.newest_at(name) for name in journals.names()}
     if last:
         return max(last, key=lambda name: last[name]), "last worked on"
     return None, ""
@@ -92,17 +84,3 @@ def _tasks_now(view: View, feature: str, focus: Focus | None) -> tuple[Task, ...
 def _told(ralph: Ralph, feature: str) -> tuple[Iteration, ...]:
     told = [iteration for _, iteration in ralph.feature(feature).iterations()]
     return tuple(sorted(told, key=lambda one: (one.iteration_number or 0, one.timestamp or "")))
-
-
-def _last_at(journal: Path) -> str:
-    """When the newest record was made, from the journal's end alone; "" where that is unclear."""
-    with journal.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _TAIL_BYTES))
-        lines = file.read().splitlines()
-    found = ""
-    for line in lines:
-        with contextlib.suppress(Unreadable):  # half a line, or a stranger's
-            entry, _ = read_line(line)
-            found = max(found, entry.at if isinstance(entry, Record) else "")
-    return found

@@ -13,10 +13,10 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, JournalError, NotFound
 from ralph.index import Embedder
-from ralph.index.embedded import Index
+from ralph.index.open import index_for
 from ralph.index.sync import Progress, Synced
 from ralph.journal import Draft
-from ralph.journal.folder import JournalFolder
+from ralph.journal.choose import journals_for
 from ralph.kinds.conversation import (
     DOCUMENT,
     EXCHANGE,
@@ -36,7 +36,7 @@ from ralph.kinds.conversation import (
 )
 from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
 from ralph.memories.series import Series, when
-from ralph.memories.shelf import Shelf
+from ralph.memories.shelf import Shelf, short_hash
 from ralph.recall import Hit
 from ralph.record import Complaint, Record, Source, Tombstone, now
 
@@ -79,14 +79,18 @@ class ConversationJournal:
         project: str = "",
         progress: Progress | None = None,
     ) -> None:
-        journals = JournalFolder(
+        journals = journals_for(
+            settings.journal_url,
             home / "journal" / "conversations",
+            memory="conversations",
+            home=home,
             shown_as="journal/conversations",
             lock_timeout_s=settings.journal_lock_timeout_s,
+            connect_timeout_s=settings.journal_connect_timeout_s,
         )
-        index = Index(
-            [home / "cache" / "conversations"], lock_timeout_s=settings.index_lock_timeout_s
-        )
+        folders = [home / "cache" / "conversations"]
+        scope = f"{short_hash('conversations')}-"
+        index = index_for(settings, folders, home=home, scope=lambda: scope)
         self.shelf = Shelf(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
@@ -171,11 +175,11 @@ class ConversationJournal:
         if not drafts:
             return
         try:
-            self.shelf.journals.path.mkdir(parents=True, exist_ok=True)
+            self.shelf.journals.prepare()
         except OSError as error:
             raise JournalError(
                 f"the conversation {title!r} cannot be kept ({error.strerror or error})",
-                where=str(self.shelf.journals.path),
+                where=self.shelf.journals.where,
                 todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
             ) from error
         series.journal.append(drafts)
@@ -328,6 +332,7 @@ class ConversationJournal:
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
         self.shelf.index.close()
+        self.shelf.journals.close()
 
     def _mine(self) -> Series:
         return self._one(self._own)

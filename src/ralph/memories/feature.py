@@ -30,7 +30,7 @@ from ralph.recall import Answer, Found, Hit
 from ralph.record import Complaint, Located, Record, Source, Tombstone, now, utc
 
 # Named in the manifest: another way of cutting means a rebuild.
-_CUT_VERSION = "iteration-2"
+_CUT_VERSION = "iteration-3"
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -351,7 +351,13 @@ def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
     places = [file.path for file in iteration.files_touched]
     places += [error.file_path for error in iteration.errors if error.file_path]
     body = whole[len(title) :] if whole.startswith(title) else whole
-    return [Passage(title=title, text=body, places="\n".join(dict.fromkeys(places)), embed=whole)]
+    facets: dict[str, tuple[str, ...]] = {
+        "type": (record.kind,),
+        "outcome": (iteration.outcome,),
+        "task_id": () if iteration.task_id is None else (str(iteration.task_id),),
+    }
+    named = "\n".join(dict.fromkeys(places))
+    return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]
 
 
 def _when(number: int, last: int) -> str:

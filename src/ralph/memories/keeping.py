@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,25 +11,30 @@ import msgspec
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.kinds.iteration import from_record
+from ralph.kinds.knowledge import ENTRIES, GATE, OUTCOME, is_known, knowledge_from
+from ralph.memories.knowledge_journal import stream_of
 from ralph.record import Complaint, Record, Tombstone, utc
 from ralph.text.redact import redact_tree
 
 if TYPE_CHECKING:
+    from ralph.journal import Journal
     from ralph.memories.ralph import Ralph
 
 _SHORTEST_ID = 4
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Records picked out to be forgotten: by feature, and of the project's conversations."""
+    """Records picked out to be forgotten: by feature, of the conversations, of knowledge."""
 
     ids: dict[str, list[str]]
     conversations: list[str] = []
+    knowledge: list[str] = []
 
     @property
     def count(self) -> int:
         """How many records were picked."""
-        return sum(len(ids) for ids in self.ids.values()) + len(self.conversations)
+        features = sum(len(ids) for ids in self.ids.values())
+        return features + len(self.conversations) + len(self.knowledge)
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -41,9 +46,19 @@ class Imported(msgspec.Struct, frozen=True):
     complaints: list[Complaint]
 
 
-class _Exported(msgspec.Struct):
-    stream: str
+class _Exported(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A line of an export: of a feature's journal, or of a project's knowledge."""
+
+    stream: str | None = None
+    knowledge: str | None = None
     entry: msgspec.Raw
+
+
+class _Home(msgspec.Struct, frozen=True):
+    """The journal that a line belongs to: a feature's, or that of a project's knowledge."""
+
+    name: str
+    knowledge: bool = False
 
 
 _read_exported = msgspec.json.Decoder(_Exported).decode
@@ -59,43 +74,55 @@ def choose(
     match: str | None = None,
     everything: bool = False,
     conversations: bool = False,
+    knowledge: bool = False,
 ) -> Choice:
     """The records that fit every condition given; an id that is not there is an error.
 
-    `conversations` leaves iterations alone.
+    `conversations` and `knowledge` each leave all else alone. Of knowledge it is what this project
+    gave, but what an id names, entry or pattern, may come from anywhere.
     """
     wanted = list(ids)
     if not (wanted or feature or before or match or everything):
         raise BadInput("nothing was said to forget", todo="Name ids, or say which records.")
     limit = datetime.fromisoformat(utc(before, field="before")) if before else None
+    # What each id that was given is the beginning of.
+    meant: dict[str, set[str]] = {one: set() for one in wanted}
     found_ids: set[str] = set()
 
-    def fitting(records: Iterable[Record]) -> list[str]:
+    def fitting(
+        records: Iterable[Record], called: Callable[[Record], Iterable[str]] = _by_id
+    ) -> list[str]:
         fit: dict[str, None] = {}
         for record in records:
-            prefix = _begins(record.id, wanted)
-            if prefix is not None:
-                found_ids.add(prefix)
+            named = [(one, name) for name in called(record) if (one := _begins(name, wanted))]
+            found_ids.update(one for one, _ in named)
             if (
-                (not wanted or prefix is not None)
+                (not wanted or named)
                 and (limit is None or _is_before(record, limit))
                 and (not match or match.casefold() in _text(record))
             ):
                 fit[record.id] = None
+                for one, name in named:
+                    meant[one].add(name)
         return list(fit)
 
     features = ralph.features() if feature is None else [ralph.feature(feature)]
-    features = [] if conversations else features
+    features = [] if conversations or knowledge else features
     # One that was forgotten and came back by a merge stands in the file too.
     chosen = {one.name: fitting(_standing(ralph, one.name)) for one in features}
-    # What a person said in this project belongs to no feature.
-    said = fitting(ralph.conversations.standing()) if feature is None else []
+    # What a person said in this project, or what it taught others, belongs to no feature.
+    said = [] if feature or knowledge else fitting(ralph.conversations.standing())
+    known: list[str] = []
+    if not (feature or conversations) and (not wanted or set(wanted) - found_ids):
+        pattern = _pattern_of(ralph) if wanted else {}
+        own = _known(ralph, everywhere=bool(wanted))
+        known = fitting(own, lambda one: [one.id, *pattern.get(one.id, ())])
     missing = [one for one in wanted if one not in found_ids]
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
-    _refuse_ambiguous(wanted, [*said, *(i for ids in chosen.values() for i in ids)])
+    _refuse_ambiguous(meant)
     said = ralph.conversations.bound_to(said) if said else []
-    return Choice({name: some for name, some in chosen.items() if some}, said)
+    return Choice({name: some for name, some in chosen.items() if some}, said, known)
 
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> int:
@@ -105,59 +132,91 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> int:
     )
     if choice.conversations:
         gone += len(ralph.conversations.forget(choice.conversations, reason=reason))
+    if choice.knowledge:
+        gone += len(ralph.knowledge.forget(choice.knowledge, reason=reason))
     return gone
 
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:
-    """Every entry with its feature's name, tombstones too, one a line."""
+    """Every entry with its feature's name, tombstones too, one a line; the project's knowledge."""
     names = ralph.place.journals.names() if feature is None else [feature]
     for name in names:
-        batch = ralph.place.journals.journal(name).read()
-        buried = {stone.id for stone in batch.tombstones}
-        for located in batch.records:
-            if located.record.id not in buried:
-                yield _line(name, write_record(located.record))
-        for stone in batch.tombstones:
-            yield _line(name, write_tombstone(stone))
+        yield from _exported(ralph.place.journals.journal(name), stream=name)
+    own = stream_of(ralph.project.id)
+    if feature is None and own in ralph.knowledge.shelf.journals.names():
+        yield from _exported(ralph.knowledge.shelf.journals.journal(own), knowledge=own)
 
 
 def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str) -> Imported:
-    """Bring in what is not here yet; what was forgotten here or there stays forgotten."""
-    records: dict[str, list[Record]] = {}
-    stones: dict[str, list[Tombstone]] = {}
+    """Bring in what is not here yet; what was forgotten here or there stays forgotten.
+
+    Knowledge goes to the project that it names, staged or published as it was.
+    """
+    records: dict[_Home, list[Record]] = {}
+    stones: dict[_Home, list[Tombstone]] = {}
     complaints: list[Complaint] = []
     for number, raw in enumerate(lines, 1):
         if not raw.strip():
             continue
         try:
-            stream, entry = _read(raw)
+            home, entry = _read(raw)
         except Unreadable as error:
             complaints.append(Complaint(name, number, str(error)))
             continue
         if isinstance(entry, Tombstone):
-            stones.setdefault(stream, []).append(entry)
+            stones.setdefault(home, []).append(entry)
         else:
-            records.setdefault(stream, []).append(_redacted(entry))
+            records.setdefault(home, []).append(_redacted(entry))
     ralph.place.ensure()
-    for stream, some in stones.items():
-        ralph.feature(stream).forget((), stones=some)
     added = known = forgotten = 0
-    for stream, many in records.items():
-        fresh, old, gone = ralph.feature(stream).adopt(many)
-        added, known, forgotten = added + fresh, known + old, forgotten + gone
+    for home in dict.fromkeys([*stones, *records]):
+        came = _adopted(ralph, home, records.get(home, []), stones.get(home, []))
+        added, known, forgotten = added + came[0], known + came[1], forgotten + came[2]
     return Imported(added, known, forgotten, complaints)
 
 
-def _read(raw: bytes) -> tuple[str, Record | Tombstone]:
+def _adopted(
+    ralph: Ralph, home: _Home, records: list[Record], stones: list[Tombstone]
+) -> tuple[int, int, int]:
+    """Keep what was made elsewhere as it is: how many were new, known, forgotten here."""
+    if not home.knowledge:
+        memory = ralph.feature(home.name)
+        if stones:
+            memory.forget((), stones=stones)
+        return memory.adopt(records) if records else (0, 0, 0)
+    shelf = ralph.knowledge.shelf
+    shelf.journals.prepare()
+    journal = shelf.journals.journal(home.name)
+    if stones and journal.forget((), stones=stones):
+        shelf.erase_soon(ralph.knowledge.stream.target())
+    buried = journal.forgotten()
+    wanted = [one for one in records if one.id not in buried]
+    fresh = sum(one.fresh for one in journal.append(wanted))
+    return fresh, len(wanted) - fresh, len(records) - len(wanted)
+
+
+def _exported(journal: Journal, **home: str) -> Iterable[bytes]:
+    batch = journal.read()
+    buried = {stone.id for stone in batch.tombstones}
+    lines = [write_record(one.record) for one in batch.records if one.record.id not in buried]
+    for line in [*lines, *(write_tombstone(stone) for stone in batch.tombstones)]:
+        yield _encode(_Exported(entry=msgspec.Raw(line.strip()), **home)) + b"\n"
+
+
+def _read(raw: bytes) -> tuple[_Home, Record | Tombstone]:
     """A line of an export, or of a journal copied from elsewhere."""
     text = raw.strip().removeprefix(b"\xef\xbb\xbf")
     try:
         exported = _read_exported(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         entry, _ = read_line(text)
-        return _stream_of(entry), entry
+        return _home_of(entry), entry
     entry, _ = read_line(bytes(exported.entry))
-    return exported.stream, entry
+    if exported.stream is not None:
+        return _Home(exported.stream), entry
+    if exported.knowledge is not None:
+        return _Home(exported.knowledge, knowledge=True), entry
+    raise Unreadable("says neither which feature it belongs to nor whose knowledge it is")
 
 
 def _redacted(record: Record) -> Record:
@@ -172,19 +231,38 @@ def _redacted(record: Record) -> Record:
     return msgspec.structs.replace(record, body=_encode(clean))
 
 
-def _stream_of(entry: Record | Tombstone) -> str:
+def _home_of(entry: Record | Tombstone) -> _Home:
     if isinstance(entry, Record):
         try:
+            if is_known(entry.kind):
+                return _Home(stream_of(knowledge_from(entry).project), knowledge=True)
             feature = from_record(entry).feature
         except BadRecord as error:
             raise Unreadable(error.what) from None
         if feature:
-            return feature
+            return _Home(feature)
     raise Unreadable("does not say which feature it belongs to")
 
 
-def _line(name: str, line: bytes) -> bytes:
-    return _encode(_Exported(name, msgspec.Raw(line.strip()))) + b"\n"
+def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
+    """What may be forgotten of knowledge: entries, waiting gates, outcomes."""
+    memory = ralph.knowledge
+    own = stream_of(ralph.project.id)
+    kinds = (*ENTRIES, GATE, OUTCOME)
+    return [
+        located.record
+        for account in (memory.ledger.accounts() if memory.shelf.names() else ())
+        if everywhere or account.name == own
+        for located in account.standing()
+        if located.record.kind in kinds
+    ]
+
+
+def _pattern_of(ralph: Ralph) -> dict[str, tuple[str]]:
+    """By the id of a published entry that of its pattern."""
+    memory = ralph.knowledge
+    slots = memory.ledger.history().slots if memory.shelf.names() else {}
+    return {entry: (slot.pattern,) for entry, slot in slots.items()}
 
 
 def _standing(ralph: Ralph, name: str) -> list[Record]:
@@ -198,6 +276,10 @@ def _is_before(record: Record, limit: datetime) -> bool:
         return False
 
 
+def _by_id(record: Record) -> Iterable[str]:
+    return (record.id,)
+
+
 def _begins(record_id: str, wanted: list[str]) -> str | None:
     for prefix in wanted:
         if len(prefix) >= _SHORTEST_ID and record_id.startswith(prefix.lower()):
@@ -205,9 +287,8 @@ def _begins(record_id: str, wanted: list[str]) -> str | None:
     return None
 
 
-def _refuse_ambiguous(wanted: list[str], chosen: list[str]) -> None:
-    for prefix in wanted:
-        found = {i for i in chosen if i.startswith(prefix.lower())}
+def _refuse_ambiguous(meant: dict[str, set[str]]) -> None:
+    for prefix, found in meant.items():
         if len(found) > 1:
             raise BadInput(
                 f"{prefix} is the beginning of {len(found)} ids",

@@ -92,12 +92,11 @@ def _said(one: Exchange) -> Draft:
 
 
 def _make_folder(series: Series) -> None:
-    folder = series.journal.path.parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        series.journals.prepare()
     except OSError as error:
         raise JournalError(
             f"conversations cannot be kept ({error.strerror or error})",
-            where=str(folder),
+            where=series.journals.where,
             todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
         ) from error

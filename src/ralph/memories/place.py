@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ralph.config import Settings
 from ralph.errors import JournalError
-from ralph.index.embedded import Index
+from ralph.index.open import index_for
 from ralph.index.sync import Progress
-from ralph.journal.folder import JournalFolder
+from ralph.journal.choose import journals_for
 from ralph.memories.project import Project
 from ralph.memories.shelf import Shelf, make_embedder, short_hash
 
@@ -19,15 +19,24 @@ class Place(Shelf):
     def __init__(
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
-        journals = JournalFolder(
+        journals = journals_for(
+            settings.journal_url,
             project.journals,
+            memory=lambda: f"feature/{project.id}",
+            home=home,
             shown_as=".ralph/db/memory",
             lock_timeout_s=settings.journal_lock_timeout_s,
+            connect_timeout_s=settings.journal_connect_timeout_s,
         )
         # Clones share an id but not their journals, so the path counts here.
         here = f"{project.id}-{short_hash(str(project.root))}"
         elsewhere = home / "cache" / "projects" / here
-        index = Index([project.cache, elsewhere], lock_timeout_s=settings.index_lock_timeout_s)
+        index = index_for(
+            settings,
+            [project.cache, elsewhere],
+            home=home,
+            scope=lambda: f"{short_hash(project.id)}-",
+        )
         super().__init__(
             journals, index, make_embedder(settings, home), settings, progress=progress
         )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
@@ -20,6 +20,9 @@ from ralph.memories.project import Project, find_project, need_project
 from ralph.recall import Answer, Hit
 from ralph.record import Source
 
+if TYPE_CHECKING:
+    from ralph.memories.knowledge import Knowledge
+
 _SHORTEST_ID = 4
 
 
@@ -31,6 +34,7 @@ class Ralph:
         self.config = config
         self._features: dict[str, FeatureMemory] = {}
         self._conversations: Conversations | None = None
+        self._knowledge: Knowledge | None = None
 
     @property
     def project(self) -> Project:
@@ -51,6 +55,22 @@ class Ralph:
                 progress=place.progress,
             )
         return self._conversations
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What all projects learned; for whoever directs agents, not for the agents."""
+        if self._knowledge is None:
+            from ralph.memories.knowledge import Knowledge  # a hook starts without it
+
+            place = self.place
+            self._knowledge = Knowledge(
+                home=place.home,
+                settings=place.settings,
+                embedder=place.embedder,
+                project_id=place.project.id,
+                progress=place.progress,
+            )
+        return self._knowledge
 
     def feature(self, name: str) -> FeatureMemory:
         """The memory of one feature, whether or not a plan names it."""
@@ -135,8 +155,11 @@ class Ralph:
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
         self.place.index.close()
+        self.place.journals.close()
         if self._conversations is not None:
             self._conversations.close()
+        if self._knowledge is not None:
+            self._knowledge.close()
 
     def __enter__(self) -> Self:
         return self

@@ -46,6 +46,7 @@ class Series:
         self.name = name
         self.foreign = foreign
         self._shelf = shelf
+        self.journals = shelf.journals
         self.journal = shelf.journals.journal(name)
         self._fold = Fold(self.journal)
         self._history = History()

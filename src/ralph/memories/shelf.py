@@ -12,9 +12,9 @@ from ralph.config import Settings
 from ralph.errors import BadInput, EmbedderOff, IndexOff, MemoryOff
 from ralph.index import Embedder
 from ralph.index.choose import choose
-from ralph.index.embedded import Index
 from ralph.index.sync import Progress, Target, is_current_in
-from ralph.journal.folder import JournalFolder
+from ralph.index.view import AnyIndex
+from ralph.journal import Journals
 from ralph.recall import Answer, Found, Hit
 from ralph.recall.plain import search_plainly
 from ralph.recall.search import Question, search
@@ -59,8 +59,8 @@ class Shelf:
 
     def __init__(
         self,
-        journals: JournalFolder,
-        index: Index,
+        journals: Journals,
+        index: AnyIndex,
         embedder: Embedder | None,
         settings: Settings,
         *,
@@ -72,6 +72,10 @@ class Shelf:
         self.settings = settings
         self.progress = progress
         self._told: set[str] = set()
+
+    def names(self) -> set[str]:
+        """The streams there is anything in."""
+        return set(self.journals.names())
 
     def sync_soon(self, target: Target) -> None:
         """Index within the budget. The journal has the record already, so trouble is only told."""
@@ -125,7 +129,7 @@ class Shelf:
 
         `budget_s` bounds the catching up with the journals; what it leaves is not found yet.
         """
-        names = set(self.journals.names())
+        names = self.names()
         streams = [one for one in streams if one.name in names]
         notes: list[str] = []
         if not streams:
@@ -137,6 +141,8 @@ class Shelf:
         except MemoryOff as error:
             notes[:] = [f"searched the journal by words alone: {error}"]
             found = self._by_journal(streams, question)
+        if trouble := self.journals.trouble():
+            notes.append(trouble)
         return Answer(found, tuple(dict.fromkeys(notes)))
 
     def _by_index(

@@ -67,7 +67,7 @@ def solved(
     candidates, so nothing heavy is loaded. `budget_s` bounds catching up.
     """
     wanted = signature(message)
-    if not _tells(wanted):
+    if not tells(wanted):
         return None
     met = sorted(_met(ralph, message, wanted, budget_s), key=lambda one: (one.at, one.number))
     for one in reversed(met):
@@ -118,7 +118,7 @@ def _solution(ralph: Ralph, one: _Met, known: Solved) -> Solved | None:
     )
 
 
-def _tells(wanted: str) -> bool:
+def tells(wanted: str) -> bool:
     """Whether the signature says anything by which one failure differs from another."""
     words = {word for word in _WORD.findall(_FOLDED.sub(" ", wanted)) if word not in _EMPTY}
     return len(words) >= 2
@@ -141,11 +141,12 @@ def _met(ralph: Ralph, message: str, wanted: str, budget_s: float | None) -> lis
         _Met(hit, error, *_place(hit.record))
         for hit in hits
         for error in hit.record.errors
-        if _same(signature(error.message), wanted)
+        if same_error(signature(error.message), wanted)
     ]
 
 
-def _same(one: str, other: str) -> bool:
+def same_error(one: str, other: str) -> bool:
+    """Whether two signatures are of the same error, told with more or less around it."""
     if one == other:
         return True
     long_enough = min(len(one), len(other)) > _LONG_ENOUGH

@@ -25,6 +25,9 @@ class Health(msgspec.Struct, frozen=True):
 _NONE = Health(False, "the setting embedder is none", "Run: ralph config embedder static")
 
 
+_REBUILD = "Run: ralph index rebuild"
+
+
 class FeatureCount(msgspec.Struct, frozen=True):
     """How much of a feature's journal the index has."""
 
@@ -98,14 +101,21 @@ def _embedder(ralph: Ralph) -> Health:
     return Health(True, f"{embedder.title} {embedder.dims}d")
 
 
-def _told(error: EmbedderOff) -> str:
+def _told(error: MemoryOff) -> str:
     """What is wrong; of a server also which one, for that is what a person must look after."""
     at_server = error.where is not None and "://" in error.where
     return f"{error.what} at {error.where}" if at_server else error.what
 
 
 def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
+    index = ralph.place.index
     trouble: Health | None = None
+    try:
+        index.check()
+    except MemoryOff as error:
+        trouble = Health(False, _told(error), error.todo)
+    except Corrupt as error:
+        trouble = Health(False, f"the index is damaged ({error})", _REBUILD)
     features: list[FeatureCount] = []
     for memory in ralph.features():
         journalled = len(memory.records())
@@ -114,22 +124,13 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
         if trouble is None:
             try:
                 indexed, waiting, current = _counts(ralph, memory.target().name)
-                current = current and is_current(ralph.place.index.store, memory.target())
+                current = current and is_current(index.store, memory.target())
             except MemoryOff as error:
-                trouble = Health(False, error.what, error.todo)
+                trouble = Health(False, _told(error), error.todo)
             except Corrupt as error:
-                trouble = Health(
-                    False, f"the index is damaged ({error})", "Run: ralph index rebuild"
-                )
+                trouble = Health(False, f"the index is damaged ({error})", _REBUILD)
         features.append(FeatureCount(memory.name, journalled, indexed, waiting, current))
-    if trouble is None:
-        try:
-            ralph.place.index.store.collections()
-        except MemoryOff as error:
-            trouble = Health(False, error.what, error.todo)
-        except Corrupt as error:
-            trouble = Health(False, f"the index is damaged ({error})", "Run: ralph index rebuild")
-    return trouble or Health(True, "SQLite ok"), features
+    return trouble or Health(True, f"{index.store.title} ok"), features
 
 
 def _counts(ralph: Ralph, name: str) -> tuple[int, int, bool]:

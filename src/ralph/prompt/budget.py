@@ -33,6 +33,10 @@ class Prompt(msgspec.Struct, frozen=True):
     budget_tokens: int
     sections: tuple[Placed, ...]
 
+    def has(self, name: str) -> bool:
+        """Whether the section found room."""
+        return any(one.name == name and one.left_out is None for one in self.sections)
+
 
 def fit(sections: Sequence[Section], *, budget_tokens: int) -> Prompt:
     """The sections in their order; those that do not fit are left out, the least worth first."""

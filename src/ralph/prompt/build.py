@@ -14,6 +14,8 @@ from ralph.text.estimate import estimate_tokens, first_tokens
 from ralph.text.marks import mark
 from ralph.text.sanitise import sanitised_line
 
+# The section of other projects' knowledge.
+CONTEXT = "context"
 _NOTHING = "(not written down yet)"
 _ATTEMPT_CHARS = 400
 _ERROR_CHARS = 200
@@ -37,9 +39,10 @@ def task_prompt(facts: Facts, limits: Limits) -> Prompt:
             Section("warnings", _warnings(facts.repeated)),
             Section("memory", _memory(facts), worth=1),
             Section("attempts", _attempts(facts.attempts), worth=2),
-            Section("learnings", _learnings(facts.learnings), worth=3),
-            Section("files", _files(facts.feature, facts.vanished), worth=4),
-            Section("knowledge", _knowledge(facts.knowledge, limits), worth=5),
+            Section(CONTEXT, facts.context, worth=3),
+            Section("learnings", _learnings(facts.learnings), worth=4),
+            Section("files", _files(facts.feature, facts.vanished), worth=5),
+            Section("knowledge", _knowledge(facts.knowledge, limits), worth=6),
         ],
         budget_tokens=limits.prompt,
     )

@@ -36,6 +36,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known when a prompt for one task is built. `vanished`: a note for each lost file.
 
     `server` is the MCP server whose tools the agent has; without one it is told commands.
+    `context` is what helped in other projects, a block that goes into the prompt as it is.
     """
 
     feature: Feature
@@ -47,6 +48,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     repeated: tuple[RepeatedError, ...] = ()
     knowledge: tuple[KnowledgeFile, ...] = ()
     vanished: tuple[str, ...] = ()
+    context: str = ""
     memory_on: bool = True
     server: str | None = None
     ralph: str = "ralph"

@@ -97,6 +97,7 @@ def search(
         weight=meaning_share(facts.average_words(), facts.coverage, embedder),
     )
     order = _settled(view, candidates, fused, question.limit * _SPARE)
+    _announce(view, candidates, order)
     ranks = _ranks(words), _ranks(meaning)
     return _weighed(facts, candidates, order, ranks, question, embedder)
 
@@ -116,8 +117,21 @@ def _settled(
         if len(order) >= wanted:
             break
         equals = list(group)
-        order += sorted(equals, key=newest_first) if len(equals) > 1 else equals
+        if len(equals) > 1:
+            _announce(view, candidates, equals)
+            equals.sort(key=newest_first)
+        order += equals
     return order[:wanted]
+
+
+def _announce(view: View, candidates: Sequence[_Candidate], order: Sequence[Fused]) -> None:
+    """Tell the view what will be looked at one by one: a server is better asked once."""
+    rows: dict[Collection, list[int]] = {}
+    for one in order:
+        candidate = candidates[one.row]
+        rows.setdefault(candidate.collection, []).append(candidate.row)
+    for collection, some in rows.items():
+        view.expect(collection, some)
 
 
 def _weighed(

@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "summarizer": ("workers:summarizer", "Steer the workers that summarise conversations."),
     "embeddings": ("workers:embeddings", "Steer the worker that indexes conversations."),
     "workers": ("workers:workers", "Run the workers behind conversations, or look at them."),
+    "knowledge": ("knowledge:knowledge", "Give and ask for what projects learned."),
+    "gate": ("gate:gate", "Approve or reject what an agent did, so that it is learned."),
     "journal": ("journal:journal", "Look after the journal, which is the truth."),
     "forget": ("forget:forget", "Take records out of journal and index for good."),
     "export": ("transfer:export", "Write every record to a file."),

@@ -127,8 +127,7 @@ def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
     record = hit.record
     if not isinstance(record, Iteration):
         return ""
-    journal = ralph.place.journals.journal(record.feature).path
-    if journal.stat().st_size > _SHORT_JOURNAL_BYTES:
+    if ralph.place.journals.size_bytes(record.feature) > _SHORT_JOURNAL_BYTES:
         return ""
     later = later_success(ralph, record)
     if later is None:

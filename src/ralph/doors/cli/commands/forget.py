@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
+from ralph.doors.cli.commands.knowledge_cards import entry_line
 from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
-from ralph.doors.cli.page import Page, count, excerpt, note, print_json
+from ralph.doors.cli.page import Page, Span, count, excerpt, note, print_json
 from ralph.doors.cli.tree import Command, keep_project
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _EVERYTHING = "\0everything"
 _SHOWN = 10
 _GIT = "Git history keeps what was committed before."
+_OTHERS = "what is published of it goes for all other projects, too"
 
 
 @click.command(cls=Command)
@@ -35,6 +37,7 @@ _GIT = "Git history keeps what was committed before."
 @click.option(
     "--conversations", is_flag=True, help="Only what was said, and documents; no iterations."
 )
+@click.option("--knowledge", is_flag=True, help="Only knowledge that this project gave.")
 @click.option("--before", metavar="DATE", help="What is older than this.")
 @click.option("--match", metavar="TEXT", help="What holds this text.")
 @click.option("--reason", metavar="R", help="Why; it is kept beside the id.")
@@ -45,6 +48,7 @@ def forget(
     project: tuple[str, ...],
     feature: str | None,
     conversations: bool,
+    knowledge: bool,
     before: str | None,
     match: str | None,
     reason: str | None,
@@ -53,8 +57,10 @@ def forget(
 ) -> None:
     """Take records out of journal and index for good.
 
-    Iterations, and exchanges of conversations held in this project. What is named in several ways
-    must fit all of them. A forgotten record does not come back by a rebuild, an import or a merge.
+    Iterations, exchanges of conversations held in this project, and knowledge that it gave:
+    entries, rejections that wait, outcomes. An ID may also be that of another project's entry, or
+    of a pattern, which is all its entries. What is named in several ways must fit all of them. A
+    forgotten record does not come back by a rebuild, an import or a merge.
     """
     from ralph.memories import keeping
 
@@ -66,6 +72,8 @@ def forget(
         raise click.UsageError("Name records to forget, or say which: --feature, --before, ...")
     if conversations and feature is not None:
         raise click.UsageError("Conversations belong to no feature; leave one of the two out.")
+    if knowledge and (conversations or feature is not None):
+        raise click.UsageError("--knowledge goes with neither --feature nor --conversations.")
     with opened_anywhere() if conversations else opened() as ralph:
         choice = keeping.choose(
             ralph,
@@ -75,21 +83,25 @@ def forget(
             match=match,
             everything=everything,
             conversations=conversations,
+            knowledge=knowledge,
         )
+        others = _taught(ralph, choice)
         if choice.count:
             if not as_json:
                 _show(Page(), ralph, choice)
+            if others:
+                note(_OTHERS)
             if not ids and not yes:
                 _confirm(choice.count)
         gone = keeping.forget(ralph, choice, reason=reason)
     if as_json:
-        homes = [*choice.ids.items(), (None, choice.conversations)]
+        homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
         records = [{"id": i, "feature": name} for name, some in homes for i in some]
         print_json({"forgotten": gone, "records": records})
         if gone and choice.ids:
             note(_GIT)
     elif gone:
-        beside = f" {_GIT}" if choice.ids else ""  # conversations are never committed
+        beside = f" {_GIT}" if choice.ids else ""  # the rest is never committed
         Page().line(f"Forgot {count(gone, 'record')}, in journal and index.{beside}")
     else:
         Page().line("No record fits; nothing was forgotten.")
@@ -97,11 +109,15 @@ def forget(
 
 def _show(page: Page, ralph: Ralph, choice: Choice) -> None:
     homes = [*choice.ids, *(["the conversations"] if choice.conversations else [])]
+    homes += ["knowledge"] if choice.knowledge else []
     page.line(f"To be forgotten: {count(choice.count, 'record')} of {', '.join(homes)}")
     left = _SHOWN
     for record_id in choice.conversations[:left]:
         page.line((record_id[:SHORT_ID], "cyan"), "  ", _said(ralph, record_id), indent=2)
     left -= len(choice.conversations)
+    for record_id in choice.knowledge[: max(0, left)]:
+        page.line(*_learned(ralph, record_id), indent=2)
+    left -= len(choice.knowledge)
     for name, ids in choice.ids.items():
         told = {located.record.id: one for located, one in ralph.feature(name).iterations()}
         for record_id in ids[: max(0, left)]:
@@ -112,6 +128,29 @@ def _show(page: Page, ralph: Ralph, choice: Choice) -> None:
         left -= len(ids)
     if left < 0:
         page.line((f"and {-left} more", "dim"), indent=2)
+
+
+def _taught(ralph: Ralph, choice: Choice) -> bool:
+    """Whether other projects can find some of it now."""
+    if not choice.knowledge:
+        return False
+    return not ralph.knowledge.living().slots.keys().isdisjoint(choice.knowledge)
+
+
+def _learned(ralph: Ralph, record_id: str) -> list[Span]:
+    from ralph.errors import BadRecord, NotFound
+    from ralph.kinds.knowledge import knowledge_from
+
+    try:
+        return entry_line(record_id, knowledge_from(ralph.knowledge.get(record_id)))
+    except (NotFound, BadRecord):
+        # A rejection that waits, an outcome; or an entry that cannot be read.
+        for account in ralph.knowledge.ledger.accounts():
+            if record_id in account.gates:
+                gate = account.gates[record_id]
+                told = f"rejected at the {gate.gate_type} gate  {excerpt(gate.human_feedback, 60)}"
+                return [(record_id[:SHORT_ID], "cyan"), "  ", told]
+        return [(record_id[:SHORT_ID], "cyan"), "  outcome of a pattern"]
 
 
 def _said(ralph: Ralph, record_id: str) -> str:

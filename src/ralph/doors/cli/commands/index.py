@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,7 +13,10 @@ from ralph.doors.cli.page import Page, count, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
+    from ralph.index.sync import Target
+    from ralph.index.view import AnyIndex
     from ralph.memories.ralph import Ralph
+    from ralph.memories.shelf import Shelf, Stream
 
 
 @click.group(cls=Group)
@@ -23,22 +27,22 @@ def index() -> None:
 @index.command()
 @as_json
 def status(as_json: bool) -> None:
-    """Tell what the index holds and what it was built with."""
+    """Tell what the index holds and what it was built with.
+
+    The knowledge of all projects has an index of its own, in Ralph's home.
+    """
     with opened() as ralph:
-        found = ralph.place.index.healed(lambda: _look(ralph))
+        found = _look(ralph.place.index, [memory.target() for memory in ralph.features()])
+        known = _look_at_knowledge(ralph)
     if as_json:
-        print_json(found)
+        print_json(found | ({"knowledge": known} if known else {}))
         return
     page = Page()
-    page.line(f"{found['file']} ({found['bytes'] / 1e6:.1f} MB)")
-    if found["collections"]:
+    _show_status(page, found)
+    if known:
         page.line()
-        heads = ("collection", "feature", "records", "passages", "waiting", "state", "embedder")
-        page.table(heads, [_row(one) for one in found["collections"]])
-    if found["orphans"]:
-        page.line()
-        orphans = count(len(found["orphans"]), "collection")
-        page.line(f"{orphans} without a journal. To delete: ralph index prune")
+        page.line(("knowledge", "bold"))
+        _show_status(page, known)
 
 
 @index.command()
@@ -66,13 +70,18 @@ def rebuild(feature: str | None, as_json: bool) -> None:
             built.append({"feature": memory.name, "records": records, "seconds": seconds})
         if feature is None and ralph.conversations.exist:
             ralph.conversations.sync(afresh=True)
+        known = _rebuild_knowledge(ralph) if feature is None else None
     if as_json:
-        print_json({"features": built})
+        print_json({"features": built} | ({"knowledge": known} if known else {}))
         return
     records = sum(one["records"] for one in built)
     seconds = sum(one["seconds"] for one in built)
     features = count(len(built), "feature")
-    Page().line(f"Rebuilt {count(records, 'record')} of {features} in {seconds:.1f} s.")
+    page = Page()
+    page.line(f"Rebuilt {count(records, 'record')} of {features} in {seconds:.1f} s.")
+    if known:
+        entries = count(known["records"], "entry", "entries")
+        page.line(f"Rebuilt {entries} of knowledge in {known['seconds']:.1f} s.")
 
 
 @index.command()
@@ -81,10 +90,18 @@ def verify(as_json: bool) -> int:
     """Compare the index with the journal, record by record; nothing is changed."""
     import msgspec
 
-    from ralph.memories.checking import verify_index
+    from ralph.memories.checking import Checked, verify_index
 
     with opened() as ralph:
         checked = verify_index(ralph)
+        memory = ralph.knowledge
+        if memory.shelf.names():
+            known = verify_index(cast("Ralph", _Looked(memory.shelf, memory.stream)))
+            checked = Checked(
+                checked.ok and known.ok,
+                checked.records + known.records,
+                [*checked.faults, *known.faults],
+            )
     if as_json:
         print_json(msgspec.to_builtins(checked))
     else:
@@ -106,6 +123,7 @@ def prune(as_json: bool) -> None:
     """Delete collections without a journal, and files that no longer serve."""
     with opened() as ralph:
         gone = ralph.place.index.healed(ralph.prune)
+        gone += _prune_knowledge(ralph)
     if as_json:
         print_json({"removed": gone})
     elif gone:
@@ -114,13 +132,70 @@ def prune(as_json: bool) -> None:
         Page().line("There was nothing to remove.")
 
 
-def _look(ralph: Ralph) -> dict[str, Any]:
+class _Looked:
+    """A memory in Ralph's home, as what looks at a project's index sees it."""
+
+    def __init__(self, shelf: Shelf, stream: Stream) -> None:
+        self.place = shelf
+        self._stream = stream
+
+    def features(self) -> list[Stream]:
+        """The one stream."""
+        return [self._stream]
+
+
+def _rebuild_knowledge(ralph: Ralph) -> dict[str, Any] | None:
+    from ralph.errors import IndexOff
+
+    memory = ralph.knowledge
+    if not memory.shelf.names():
+        return None
+    began = time.monotonic()
+    synced = memory.sync(afresh=True)
+    if not synced.complete and synced.embedder_off:
+        note(f"knowledge: by words alone: {synced.embedder_off}")
+    elif not synced.complete:
+        raise IndexOff(
+            "another process is working on the index",
+            where="knowledge",
+            todo="Try again when it has finished.",
+        )
+    records = len(memory.stream.records())
+    return {"records": records, "seconds": round(time.monotonic() - began, 3)}
+
+
+def _prune_knowledge(ralph: Ralph) -> list[str]:
+    """Delete index files that no longer serve, and what is indexed of journals that are gone."""
+    memory = ralph.knowledge
+    if not (memory.home / "cache" / "knowledge").is_dir():
+        return []
+    gone: list[str] = []
+    if not memory.shelf.names():
+        target = memory.stream.target()
+        index = memory.shelf.index
+        held = index.healed(index.store.collections)
+        gone = [one.name for one in held if one.name == target.name][:1]
+        for name in gone:
+            index.drop(name)
+    return gone + [file.name for file in memory.shelf.index.remove_others()]
+
+
+def _look_at_knowledge(ralph: Ralph) -> dict[str, Any] | None:
+    memory = ralph.knowledge
+    if not memory.shelf.names():
+        return None
+    return _look(memory.shelf.index, [memory.stream.target()])
+
+
+def _look(index: AnyIndex, targets: Sequence[Target]) -> dict[str, Any]:
+    return index.healed(lambda: _looked_at(index, {target.name: target for target in targets}))
+
+
+def _looked_at(place: AnyIndex, targets: dict[str, Target]) -> dict[str, Any]:
     import msgspec
 
     from ralph.index.sync import is_current
 
-    targets = {memory.target().name: memory.target() for memory in ralph.features()}
-    place = ralph.place.index
     held = place.store.collections()
     collections = []
     with place.store.reading() as view:
@@ -143,11 +218,23 @@ def _look(ralph: Ralph) -> dict[str, Any]:
         plain["current"] = target is not None and is_current(place.store, target)
     files = place.path.parent.glob(place.path.name + "*")
     return {
-        "file": str(place.path),
+        "file": place.where,
         "bytes": sum(file.stat().st_size for file in files),
         "collections": collections,
         "orphans": sorted({str(one["name"]) for one in collections if one["orphan"]}),
     }
+
+
+def _show_status(page: Page, found: dict[str, Any]) -> None:
+    page.line(f"{found['file']} ({found['bytes'] / 1e6:.1f} MB)")
+    if found["collections"]:
+        page.line()
+        heads = ("collection", "feature", "records", "passages", "waiting", "state", "embedder")
+        page.table(heads, [_row(one) for one in found["collections"]])
+    if found["orphans"]:
+        page.line()
+        orphans = count(len(found["orphans"]), "collection")
+        page.line(f"{orphans} without a journal. To delete: ralph index prune")
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

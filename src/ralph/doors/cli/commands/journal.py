@@ -24,6 +24,10 @@ def verify(feature: str | None, as_json: bool) -> int:
         judged = [memory.verify() for memory in memories]
         if feature is None and ralph.conversations.exist:
             judged.append(ralph.conversations.verify())
+        journals = len(judged)
+        if feature is None and (others := ralph.knowledge.shelf.journals.names()):
+            judged.append(ralph.knowledge.verify())  # of all projects: they learn from each other
+            journals += len(others)
     records = sum(number for number, _ in judged)
     complaints = [complaint for _, some in judged for complaint in some]
     if as_json:
@@ -33,7 +37,7 @@ def verify(feature: str | None, as_json: bool) -> int:
         page = Page()
         for one in complaints:
             page.line((f"{one.file}:{one.line} ", "yellow"), one.what)
-        page.line(f"{count(records, 'record')} can be read in {count(len(judged), 'journal')}.")
+        page.line(f"{count(records, 'record')} can be read in {count(journals, 'journal')}.")
     if complaints:
         note(f"{count(len(complaints), 'complaint')}; what is told of was stepped over or kept")
     return 1 if complaints else 0

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import is_terminal, one_span, print_json
-from ralph.doors.cli.planning import completing, plain, the_plan
+from ralph.doors.cli.page import is_terminal, note, one_span, print_json
+from ralph.doors.cli.planning import completing, in_agents_run, plain, the_plan
 from ralph.doors.cli.tree import Command
+from ralph.errors import RalphError
 
 if TYPE_CHECKING:
+    from ralph.memories.ralph import Ralph
     from ralph.prompt.budget import Prompt
+    from ralph.prompt.facts import Facts
 
 
 @click.command(cls=Command)
@@ -25,6 +28,8 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
 
     The text goes to stdout, the table of tokens by section to stderr. Nothing is changed.
     """
+    import msgspec
+
     from ralph.loop.gather import History, gather, gather_review, prompt_limits
     from ralph.memories.status import status
     from ralph.prompt.build import review_prompt, task_prompt
@@ -40,6 +45,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
             to_review = gather_review(facts, told, settings, everything=False)
             built = review_prompt(facts, to_review, prompt_limits(settings))
         else:
+            facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
             built = task_prompt(facts, prompt_limits(settings))
     if as_json:
         print_json(plain(built))
@@ -50,6 +56,20 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
     _show_tokens(built)
+
+
+def _context(ralph: Ralph, facts: Facts) -> str:
+    """What helped in other projects; without it there is a prompt all the same."""
+    from ralph.loop.orchestrate import context_for
+
+    if in_agents_run():
+        return ""  # it has been told what it may know
+    try:
+        found = context_for(ralph, facts)
+    except (RalphError, OSError) as error:
+        note(f"knowledge: nothing asked ({error})")
+        return ""
+    return found.block if found else ""
 
 
 def _show_tokens(built: Prompt) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ralph.doors.cli.answers import hit_json, located, show_hits
+from ralph.doors.cli.commands.knowledge_access import refuse_agents
+from ralph.doors.cli.commands.knowledge_cards import show_entries
 from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
 from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.tree import Command
+
+if TYPE_CHECKING:
+    from ralph.memories.ralph import Ralph
+    from ralph.recall import Answer
 
 
 @click.command(cls=Command)
@@ -18,6 +26,7 @@ from ralph.doors.cli.tree import Command
     is_flag=True,
     help="What was said in this project, and documents added to it, instead of iterations.",
 )
+@click.option("--knowledge", is_flag=True, help="What all projects published, instead.")
 @click.option("--everywhere", is_flag=True, help="With --conversations: in all projects.")
 @click.option(
     "--tag", "tags", multiple=True, metavar="T", help="With --conversations: with this tag."
@@ -34,6 +43,7 @@ def search(
     query: tuple[str, ...],
     feature: str | None,
     conversations: bool,
+    knowledge: bool,
     everywhere: bool,
     tags: tuple[str, ...],
     since: str | None,
@@ -49,10 +59,14 @@ def search(
     """
     if conversations and feature is not None:
         raise click.UsageError("Conversations belong to no feature; leave one of the two out.")
+    if knowledge:
+        if conversations or feature is not None:
+            raise click.UsageError("--knowledge goes with neither --feature nor --conversations.")
+        refuse_agents()
     if (everywhere or tags or since or until) and not conversations:
         raise click.UsageError("--everywhere, --tag, --since, --until go with --conversations.")
     asked = " ".join(query)
-    with opened_anywhere() if conversations else opened() as ralph:
+    with opened_anywhere() if conversations or knowledge else opened() as ralph:
         names = [memory.name for memory in ralph.features()]
         floor = ralph.place.settings.min_score if min_score is None else min_score
         if conversations:
@@ -68,6 +82,8 @@ def search(
                 documents=not (tags or since or until),
             )
             answer = located(answer, ralph.project.root)
+        elif knowledge:
+            answer = _known(ralph, asked, limit, floor)
         else:
             features = None if feature is None else [feature]
             answer = ralph.search(asked, features=features, limit=limit, min_score=floor)
@@ -78,12 +94,21 @@ def search(
     if as_json:
         print_json([hit_json(hit, explain=explain) for hit in answer])
     elif answer:
-        show_hits(Page(), answer, explain=explain)
+        (show_entries if knowledge else show_hits)(Page(), answer, explain=explain)
     else:
         Page().line(
             f"Nothing found that is sure enough ({floor:.2f}). "
             "Try other words, or a lower --min-score."
         )
+
+
+def _known(ralph: Ralph, asked: str, limit: int | None, floor: float) -> Answer:
+    """The published entries; nothing in a project that wants none."""
+    from ralph.recall import Answer
+
+    if not ralph.config.settings.knowledge_receive:
+        return Answer(notes=("this project receives no knowledge: knowledge_receive is false",))
+    return ralph.knowledge.search(asked, limit=limit, min_score=floor)
 
 
 def _list(names: list[str]) -> str:

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.answers import error_text, hit_json, show_card, whereabouts
+from ralph.doors.cli.answers import SHORT_ID, error_text, hit_json, show_card, whereabouts
+from ralph.doors.cli.commands.knowledge_cards import (
+    entry_hit,
+    pattern_json,
+    show_entry_whole,
+    show_pattern,
+    state_of,
+)
 from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.page import Page, note, print_json
+from ralph.doors.cli.planning import in_agents_run, show_entry
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
@@ -17,6 +25,8 @@ if TYPE_CHECKING:
     from ralph.recall import Hit
     from ralph.record import Located
 
+_SHORTEST_ID = 4
+
 
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
@@ -24,8 +34,8 @@ if TYPE_CHECKING:
 def show(record_id: str, as_json: bool) -> None:
     """Show one record whole.
 
-    An iteration, or an exchange of a conversation. ID may be the beginning of it, from four
-    characters on.
+    An iteration, an exchange of a conversation, an entry of knowledge or a pattern. ID may be the
+    beginning of it, from four characters on.
     """
     import msgspec
 
@@ -35,9 +45,11 @@ def show(record_id: str, as_json: bool) -> None:
         try:
             hit = ralph.get(record_id)
         except NotFound:
-            if not _show_exchange(ralph, record_id, as_json=as_json):
-                raise
-            return
+            if _show_exchange(ralph, record_id, as_json=as_json):
+                return
+            if _show_known(ralph, record_id, as_json=as_json):
+                return
+            raise
         held = [
             located
             for memory in ralph.features()
@@ -66,6 +78,50 @@ def _show_exchange(ralph: Ralph, record_id: str, *, as_json: bool) -> bool:
         print_json(hit_json(hit))
     else:
         show_card(Page(), hit)
+    return True
+
+
+def _show_known(ralph: Ralph, wanted: str, *, as_json: bool) -> bool:
+    """Show an entry of knowledge or a pattern; not to an agent, which has no way there."""
+    from ralph.errors import NotFound
+
+    if len(wanted) < _SHORTEST_ID or in_agents_run():
+        return False
+    memory = ralph.knowledge
+    if not memory.shelf.names():
+        return False
+    try:
+        hit = entry_hit(memory.get(wanted))
+    except NotFound:
+        pass
+    else:
+        staged, pattern = state_of(memory, hit.id)
+        if as_json:
+            print_json(hit_json(hit) | {"staged": staged, "pattern": pattern})
+        else:
+            state = f"in pattern {pattern[:SHORT_ID]}" if pattern else "staged"
+            show_entry_whole(Page(), hit, state)
+        return True
+    try:
+        found = memory.pattern(wanted)
+    except NotFound:
+        return _show_gate(ralph, wanted, as_json=as_json)
+    held = {record.id: record for record in memory.stream.records()}
+    told = [held[entry] for entry in found.entries]
+    if as_json:
+        print_json(pattern_json(found, told))
+    else:
+        show_pattern(Page(), found, told)
+    return True
+
+
+def _show_gate(ralph: Ralph, wanted: str, *, as_json: bool) -> bool:
+    from ralph.memories.gates import gates
+
+    found = [one for one in gates(ralph) if one.id.startswith(wanted.lower())]
+    if len(found) != 1:
+        return False
+    show_entry({"kind": "gate", **found[0].to_json()}, as_json=as_json)
     return True
 
 

@@ -22,7 +22,8 @@ _COMPLAINTS_SHOWN = 20
 def export(file: str, feature: str | None, as_json: bool) -> None:
     """Write every record to a file.
 
-    One JSON object a line, tombstones too; - is stdout.
+    One JSON object a line, tombstones too; - is stdout. Without --feature the knowledge that this
+    project gave goes with them.
     """
     from ralph.memories.keeping import export_lines
 
@@ -46,8 +47,9 @@ def export(file: str, feature: str | None, as_json: bool) -> None:
 def import_(file: str, as_json: bool) -> int:
     """Bring in the records of an export.
 
-    What is here already is not doubled, and what was forgotten stays forgotten. Lines that cannot
-    be read are named and stepped over.
+    What is here already is not doubled, and what was forgotten stays forgotten. Knowledge stays
+    that of the project which gave it, staged or published as it was. Lines that cannot be read are
+    named and stepped over.
     """
     import msgspec
 

@@ -1,0 +1,211 @@
+"""Knowledge as commands show it: entries, patterns, and how often a pattern held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ralph.doors.cli.answers import SHORT_ID, styled
+from ralph.doors.cli.page import Page, Span, count, excerpt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralph.kinds.knowledge import Entry
+    from ralph.memories.knowledge import Captured, Knowledge
+    from ralph.recall import Hit
+    from ralph.recall.patterns import Pattern
+    from ralph.record import Record
+
+_EXCERPT_CHARS = 240
+_LINE_CHARS = 70
+
+
+def held(one: Pattern) -> str:
+    """How often a pattern held of all times that anybody told: `4 of 5`."""
+    successes = one.success_count + one.worked
+    return f"{successes} of {successes + one.failed}"
+
+
+def show_patterns(page: Page, patterns: Sequence[Pattern]) -> None:
+    """One card a pattern, best first."""
+    for place, one in enumerate(patterns):
+        if place:
+            page.line()
+        page.line(*_headline(one.id, one.score, one.relevance, one.problem))
+        page.line(*_facts(one), indent=2)
+        page.line(("solution ", "green"), excerpt(one.solution, _EXCERPT_CHARS), indent=2)
+        page.line(("when to try ", "dim"), excerpt(one.when_to_try, _EXCERPT_CHARS), indent=2)
+        if one.conflicts:
+            against = ", ".join(other[:SHORT_ID] for other in one.conflicts)
+            page.line(("says otherwise than ", "yellow"), against, indent=2)
+        if one.why:
+            page.line((f"why: {one.why}", "dim"), indent=2)
+
+
+def pattern_table(page: Page, patterns: Sequence[Pattern]) -> None:
+    """Many patterns, a line each."""
+    page.table(
+        ("id", "held", "rate", "projects", "type", "technology", "problem"),
+        [
+            (
+                (one.id[:SHORT_ID], "cyan"),
+                held(one),
+                f"{one.success_rate:.2f}",
+                str(one.projects),
+                one.entry_type,
+                one.record.technology,
+                excerpt(one.problem, _LINE_CHARS),
+            )
+            for one in patterns
+        ],
+    )
+
+
+def pattern_json(one: Pattern, told: Sequence[Record]) -> dict[str, Any]:
+    """A pattern whole, with the entries that tell it."""
+    from ralph.kinds.knowledge import knowledge_from
+
+    records = [
+        {"id": record.id, "at": record.at, **knowledge_from(record).to_json()} for record in told
+    ]
+    return {**one.to_json(), "kind": "pattern", "records": records}
+
+
+def show_pattern(page: Page, one: Pattern, told: Sequence[Record]) -> None:
+    """A pattern whole: what it says, how often it held, and who told it."""
+    from ralph.kinds.knowledge import knowledge_from
+
+    page.line((excerpt(one.problem, 120), "bold"))
+    page.line((one.id, "cyan"))
+    page.line(*_facts(one))
+    page.line(
+        ("told ", "dim"),
+        f"{count(one.success_count, 'time')} by {count(one.projects, 'project')}; where it was "
+        f"used it worked {count(one.worked, 'time')} and failed {count(one.failed, 'time')}",
+    )
+    for name, text in (
+        ("problem", one.problem),
+        ("solution", one.solution),
+        ("when to try", one.when_to_try),
+    ):
+        _paragraph(page, name, text)
+    page.line(("entries", "bold"))
+    for record in told:
+        entry: Entry = knowledge_from(record)
+        about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
+        page.line(
+            (record.id[:SHORT_ID], "cyan"),
+            f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}",
+            indent=2,
+        )
+
+
+def entry_line(identity: str, one: Entry) -> list[Span]:
+    """An entry on one line: what it is, and what it tells."""
+    from ralph.recall.patterns import described
+
+    told = excerpt(described(one), _LINE_CHARS)
+    return [(identity[:SHORT_ID], "cyan"), f"  {one.entry_type}  ", told]
+
+
+def staged_table(page: Page, staged: Sequence[Captured]) -> None:
+    """What waits for a checkpoint, a line each."""
+    from ralph.recall.patterns import described
+
+    page.table(
+        ("id", "type", "project", "technology", "tells"),
+        [
+            (
+                (one.id[:SHORT_ID], "cyan"),
+                one.record.entry_type,
+                one.record.project[:SHORT_ID],
+                one.record.technology,
+                excerpt(described(one.record), _LINE_CHARS),
+            )
+            for one in staged
+        ],
+    )
+
+
+def entry_hit(record: Record) -> Hit:
+    """An entry as an answer, where nothing was asked."""
+    from ralph.kinds.knowledge import knowledge_from
+    from ralph.memories.series import when
+    from ralph.recall import Hit
+
+    return Hit(
+        id=record.id,
+        kind=record.kind,
+        score=None,
+        relevance=None,
+        when=when(record.at),
+        why=None,
+        record=knowledge_from(record),
+    )
+
+
+def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None:
+    """One card an entry, best first."""
+    from ralph.recall.patterns import described, told
+
+    for place, hit in enumerate(hits):
+        if place:
+            page.line()
+        entry: Entry = hit.record
+        page.line(*_headline(hit.id, hit.score, hit.relevance, described(entry)))
+        page.line(hit.when, " | ", " | ".join(_belongs(entry)), indent=2)
+        solution = excerpt(told(entry).solution, _EXCERPT_CHARS)
+        page.line(("solution ", "green"), solution, indent=2)
+        if hit.why:
+            page.line((f"why: {hit.why}", "dim"), indent=2)
+        if explain and hit.parts is not None:
+            parts = hit.parts
+            numbers = {"words": parts.words, "coverage": parts.coverage, "meaning": parts.meaning}
+            numbers |= {"mixed": parts.mixed, "score": parts.score}
+            stages = [f"{name} {n:.2f}" for name, n in numbers.items() if n is not None]
+            page.line((f"explain: {'; '.join(stages)}", "dim"), indent=2)
+
+
+def show_entry_whole(page: Page, hit: Hit, state: str) -> None:
+    """An entry with every field that it has."""
+    entry: Entry = hit.record
+    fields = entry.to_json()
+    page.line((fields.pop("subject") or entry.entry_type, "bold"))
+    page.line((hit.id, "cyan"))
+    page.line(hit.when, " | ", " | ".join(_belongs(entry)), " | ", state)
+    shown = {"entry_type", "project", "agent_type", "task_type", "technology", "gate_type"}
+    for name, value in fields.items():
+        if name not in shown and isinstance(value, str) and value:
+            _paragraph(page, name.replace("_", " "), value)
+
+
+def state_of(memory: Knowledge, identity: str) -> tuple[bool, str | None]:
+    """Whether an entry waits for a checkpoint, and the pattern it is in if it does not."""
+    slot = memory.ledger.history().slots.get(identity)
+    return slot is None, slot.pattern if slot else None
+
+
+def _paragraph(page: Page, name: str, text: str) -> None:
+    page.line((name, "bold"))
+    for line in text.splitlines():
+        page.line(line, indent=2)
+
+
+def _headline(identity: str, score: float | None, relevance: str | None, title: str) -> list[Span]:
+    spans: list[Span] = [(identity[:SHORT_ID], "cyan"), "  "]
+    if score is not None:
+        spans += [f"{score:.2f} ", styled(relevance or "doubtful"), "  "]
+    return [*spans, (excerpt(title, 120), "bold")]
+
+
+def _facts(one: Pattern) -> list[Span]:
+    style = "green" if one.failed == 0 else "yellow"
+    facts: list[Span] = [(f"held {held(one)} times", style), f", rate {one.success_rate:.2f}"]
+    return [*facts, " | ", " | ".join(_belongs(one.record))]
+
+
+def _belongs(entry: Entry) -> list[str]:
+    gate = getattr(entry, "gate_type", "")
+    kind = f"{entry.entry_type} ({gate})" if gate else entry.entry_type
+    of = (entry.agent_type, entry.task_type, entry.technology)
+    return [kind, *(text for text in of if text), f"project {entry.project[:SHORT_ID]}"]

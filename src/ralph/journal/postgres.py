@@ -1,0 +1,335 @@
+"""The journal as rows of PostgreSQL: the same promises as a file, for many machines at once.
+
+A stream's own row gives out positions one by one, and its lock is held until the commit: so
+positions have no gaps, become visible in their order, and a reader that has seen one has seen
+every earlier one. Forgetting deletes rows and adds tombstones behind them all; no reader has to
+begin again for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+
+from ralph.errors import BadRecord
+from ralph.journal import Appended, Batch, Draft
+from ralph.journal.jsonl import MAX_LINE_BYTES
+from ralph.journal.line import FORGOTTEN
+from ralph.journal.link import Link
+from ralph.journal.position import short_hash
+from ralph.journal.rows import COLUMNS, check_fits, is_text, put, settled, steps
+from ralph.journal.scan import judge
+from ralph.journal.talk import Row, Talk
+from ralph.record import Complaint, Located, Record, Tombstone, now
+
+CHANNEL = "ralph_journal"
+_PAGE_ROWS = 1000
+_MICROS = "(extract(epoch FROM e.written_at) * 1000000)::bigint"
+
+_STATE = f"""
+SELECT s.stream, s.epoch::text, s.head, s.last_number, e.id, {_MICROS}
+FROM ralph_streams s LEFT JOIN ralph_entries e ON e.stream = s.stream AND e.position = %s
+WHERE s.memory = %s AND s.name = %s
+"""
+_MARK = f"SELECT e.id, {_MICROS} FROM ralph_entries e WHERE e.stream = %s AND e.position = %s"
+_PAGE = f"""
+SELECT {COLUMNS} FROM ralph_entries
+WHERE stream = %s AND position > %s AND position <= %s ORDER BY position LIMIT %s
+"""
+_LOCK = """
+SELECT stream, epoch::text, head, last_number FROM ralph_streams
+WHERE memory = %s AND name = %s FOR NO KEY UPDATE
+"""
+_MAKE = "INSERT INTO ralph_streams (memory, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_MOVE = f"""
+UPDATE ralph_streams SET head = %s, last_number = %s, removed = removed + %s WHERE stream = %s
+RETURNING pg_current_xact_id()::text, pg_notify('{CHANNEL}', %s)
+"""
+# A transaction that this server does not know (it was restored) is not asked about.
+_FATE = """
+SELECT CASE WHEN %s::xid8 < pg_snapshot_xmax(pg_current_snapshot())
+    THEN pg_xact_status(%s::xid8) END
+"""
+_STANDING = """
+SELECT id, number, at FROM ralph_entries
+WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' ORDER BY position
+"""
+_BURIED = "SELECT id FROM ralph_entries WHERE stream = %s AND id = ANY(%s) AND kind = 'forgotten'"
+_DELETE = """
+WITH gone AS (DELETE FROM ralph_entries
+    WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' RETURNING 1)
+SELECT count(*) FROM gone
+"""
+_WHOLE = """
+SELECT s.head - s.removed, count(e.position), coalesce(max(e.position), 0)
+FROM ralph_streams s LEFT JOIN ralph_entries e ON e.stream = s.stream
+WHERE s.stream = %s GROUP BY s.stream
+"""
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far was read, in which stream, and which entry stood there ("" where none does now)."""
+
+    epoch: str
+    at: Annotated[int, msgspec.Meta(ge=0)]
+    mark: str = ""
+
+
+class Tried:
+    """What an append had sent when its connection broke: perhaps it is kept, perhaps not."""
+
+    def __init__(self) -> None:
+        self.xid: str | None = None
+        self.appended: list[Appended] = []
+
+
+class _Stream(msgspec.Struct, frozen=True):
+    stream: int
+    epoch: str
+    head: int
+    last_number: int
+
+
+_decode = msgspec.json.Decoder(Position).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class PostgresJournal:
+    """A journal in one database. Any number of processes and machines may use it at once."""
+
+    def __init__(
+        self,
+        link: Link,
+        memory: Callable[[], str],
+        stream: str,
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        self._link = link
+        self._memory = memory
+        self._stream = stream
+        self._max_line_bytes = max_line_bytes
+        # The highest number as of the last time anything was asked.
+        self.last_number = 0
+
+    @property
+    def name(self) -> str:
+        """Host, database, memory and stream."""
+        return f"{self._link.shown}/{self._memory()}/{self._stream}"
+
+    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+        """Keep all of them or none; when this returns the server has them on its disk."""
+        return self.attempt(drafts, Tried())
+
+    def attempt(self, drafts: Sequence[Record | Draft], tried: Tried) -> list[Appended]:
+        """Append; where the server is lost on the way, `tried` has what may be kept already."""
+        if not drafts:
+            return []
+
+        def work(talk: Talk) -> list[Appended]:
+            with talk.transaction():
+                stream = self._locked(talk)
+                if tried.xid is not None and _committed(talk, tried.xid):
+                    return tried.appended  # only the answer to the commit was lost
+                tried.xid, tried.appended = None, []
+                appended, fresh, last_number = settled(
+                    talk,
+                    stream.stream,
+                    stream.last_number,
+                    drafts,
+                    name=self.name,
+                    max_line_bytes=self._max_line_bytes,
+                )
+                if fresh:
+                    head = put(talk, stream.stream, stream.head, fresh)
+                    tried.xid = self._move(talk, stream, head, last_number)
+                    tried.appended = appended
+                self.last_number = last_number
+            return appended
+
+        return self._link.run(work)
+
+    def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
+        """What stands behind the position, at most `limit` entries."""
+        return self._link.run(lambda talk: self._read(talk, position, limit))
+
+    def unchanged(self, position: str | None) -> bool:
+        """Whether nothing can have happened since the position; cheap, for every query."""
+        at = known_position(position)
+        if at is None:
+            return False
+        state, fits = self._link.run(lambda talk: self._state(talk, at))
+        return fits and at.at == (state.head if state else 0)
+
+    def forget(
+        self,
+        ids: Collection[str],
+        *,
+        reason: str | None = None,
+        stones: Sequence[Tombstone] = (),
+    ) -> list[str]:
+        """Take the content out for good, leave a tombstone for each, and say which were there."""
+        given = {stone.id: stone for stone in stones}
+        for stone in given.values():
+            check_fits(Record(stone.id, FORGOTTEN, stone.number, stone.was_at or stone.at, b""))
+            if not is_text(stone.id):
+                raise BadRecord(f"record {stone.id!r} cannot be forgotten: its id is no text")
+        wanted = sorted({one for one in ids if is_text(one)} | given.keys())
+        if not wanted:
+            return []
+        tried: list[tuple[str, list[str]]] = []
+        return self._link.run(lambda talk: self._forget(talk, wanted, reason, given, tried))
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of everything that was forgotten here."""
+        sql = """SELECT e.id FROM ralph_entries e JOIN ralph_streams s USING (stream)
+            WHERE s.memory = %s AND s.name = %s AND e.kind = 'forgotten'"""
+        rows = self._link.run(lambda talk: talk.rows(sql, [self._memory(), self._stream]))
+        return frozenset(row[0] for row in rows)
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong."""
+        return self._link.run(self._verify)
+
+    # -- reading
+
+    def _state(self, talk: Talk, at: Position) -> tuple[_Stream | None, bool]:
+        """The stream as it is now, and whether the position still fits it."""
+        rows = talk.rows(_STATE, [at.at, self._memory(), self._stream])
+        if not rows:
+            return None, at.at == 0
+        stream, epoch, head, last_number, *marked = rows[0]
+        self.last_number = last_number
+        state = _Stream(stream, epoch, head, last_number)
+        if at.at == 0:
+            return state, True
+        same = at.epoch == epoch and at.at <= head
+        # A row that is gone was forgotten; one that is another came with a restored database.
+        return state, same and (not at.mark or marked[0] is None or at.mark == _mark(marked))
+
+    def _read(self, talk: Talk, position: str | None, limit: int | None) -> Batch:
+        at = known_position(position)
+        start = at or Position("", 0)
+        state, fits = self._state(talk, start)
+        restarted = position is not None and (at is None or not fits)
+        if state is None:
+            return Batch((), (), (), _given("", 0, ""), restarted, done=True)
+        after = start.at if fits and at is not None else 0
+        rows: list[Row] = []
+        for page in self._pages(talk, state, after, limit):
+            rows += page
+        done = limit is None or len(rows) <= limit
+        kept = rows if limit is None else rows[:limit]
+        end = state.head if done else (kept[-1][0] if kept else after)
+        records: list[Located] = []
+        stones: list[Tombstone] = []
+        complaints: list[Complaint] = []
+        name = self.name
+        for step in steps(kept):
+            if step.complaint:
+                complaints.append(Complaint(name, step.line, step.complaint))
+            if isinstance(step.entry, Record):
+                records.append(Located(step.entry, name, step.line))
+            elif step.entry is not None:
+                stones.append(step.entry)
+        marked = talk.rows(_MARK, [state.stream, end])
+        where = _given(state.epoch, end, _mark(marked[0]) if marked else "")
+        return Batch(tuple(records), tuple(stones), tuple(complaints), where, restarted, done)
+
+    def _pages(
+        self, talk: Talk, state: _Stream, after: int, limit: int | None
+    ) -> Iterator[list[Row]]:
+        """The rows up to the head as it was, and one beyond the limit where there is one."""
+        left = None if limit is None else limit + 1
+        while after < state.head and left != 0:
+            size = _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)
+            page = talk.rows(_PAGE, [state.stream, after, state.head, size])
+            yield page
+            if len(page) < size:
+                return
+            after = page[-1][0]
+            left = None if left is None else left - len(page)
+
+    def _verify(self, talk: Talk) -> tuple[int, list[Complaint]]:
+        with talk.transaction(snapshot=True):
+            state, _ = self._state(talk, Position("", 0))
+            if state is None:
+                return 0, []
+            name = self.name
+            rows = (row for page in self._pages(talk, state, 0, None) for row in page)
+            count, complaints = judge(name, iter(steps(rows)))
+            expected, there, last = talk.rows(_WHOLE, [state.stream])[0]
+        if expected != there or last > state.head:
+            what = f"{there} entries stand here and {expected} were written: rows were taken away"
+            complaints.append(Complaint(name, state.head, what))
+        return count, complaints
+
+    # -- writing
+
+    def _locked(self, talk: Talk) -> _Stream:
+        """The stream with its lock held, made where it is new."""
+        names = [self._memory(), self._stream]
+        rows = talk.rows(_LOCK, names, waits=True)
+        if not rows:
+            talk.rows(_MAKE, names, waits=True)
+            rows = talk.rows(_LOCK, names, waits=True)
+        return _Stream(*rows[0])
+
+    def _move(
+        self, talk: Talk, stream: _Stream, head: int, last_number: int, removed: int = 0
+    ) -> str:
+        """Set the stream's row, wake whoever listens after the commit; gives the transaction."""
+        woken = f"{self._memory()}\n{self._stream}"
+        rows = talk.rows(_MOVE, [head, last_number, removed, stream.stream, woken])
+        return str(rows[0][0])
+
+    def _forget(
+        self,
+        talk: Talk,
+        wanted: list[str],
+        reason: str | None,
+        given: dict[str, Tombstone],
+        tried: list[tuple[str, list[str]]],
+    ) -> list[str]:
+        with talk.transaction():
+            if not given and not talk.rows(_STATE, [0, self._memory(), self._stream]):
+                return []
+            stream = self._locked(talk)
+            for xid, were_there in tried:
+                if _committed(talk, xid):
+                    return were_there  # only the answer to the commit was lost
+            at = now()
+            gone = {
+                row[0]: Tombstone(row[0], at, reason, row[1], row[2])
+                for row in talk.rows(_STANDING, [stream.stream, wanted])
+            }
+            buried = {row[0] for row in talk.rows(_BURIED, [stream.stream, wanted])}
+            stones = [stone for i, stone in (gone | given).items() if i not in buried]
+            if gone or stones:
+                removed = talk.rows(_DELETE, [stream.stream, list(gone)])[0][0]
+                head = put(talk, stream.stream, stream.head, stones)
+                last = max([stream.last_number, *(stone.number for stone in stones)])
+                tried.append((self._move(talk, stream, head, last, removed), list(gone)))
+        return list(gone)
+
+
+def known_position(position: str | None) -> Position | None:
+    """The position read; None for none, and for one of a file or of another version of Ralph."""
+    try:
+        return None if position is None else _decode(position)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def _given(epoch: str, at: int, mark: str) -> str:
+    return _encode(Position(epoch, at, mark)).decode()
+
+
+def _mark(row: Sequence[object]) -> str:
+    return short_hash(f"{row[0]} {row[1]}".encode())
+
+
+def _committed(talk: Talk, xid: str) -> bool:
+    return bool(talk.rows(_FATE, [xid, xid])[0][0] == "committed")

@@ -1,0 +1,188 @@
+"""Patterns: entries that tell the same, as one thing with a history; how far it can be trusted.
+
+Pure: entries and counts in, values and an order out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ralph.kinds.knowledge import (
+    Entry,
+    EntryType,
+    FailureSolution,
+    GateApproval,
+    GateRejection,
+    Quality,
+)
+from ralph.recall import Relevance
+from ralph.recall.sameness import Told
+
+# A human's word counts a little more than what a machine saw succeed.
+_QUALITY: dict[Quality, float] = {"high": 1.0, "highest": 1.05}
+# What one success and nothing else says of the next time: two in three, as Laplace counted.
+_ONE_SUCCESS = 2 / 3
+_SHOWN_ERROR_CHARS = 160
+# Some that contradict others are left out again, so a few more are compared than are wanted.
+_SPARE = 5
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem with one solution: who told it, how often it held, how well it fits a question.
+
+    `score`, `relevance` and `why` are None where nothing was asked. `conflicts` are the ids of
+    patterns in the same answer that say something else about the same problem.
+    """
+
+    id: str
+    entry_type: EntryType
+    problem: str
+    solution: str
+    when_to_try: str
+    success_count: int
+    worked: int
+    failed: int
+    success_rate: float
+    quality: Quality
+    projects: int
+    entries: tuple[str, ...]
+    published: str
+    record: Entry
+    score: float | None = None
+    relevance: Relevance | None = None
+    why: str | None = None
+    conflicts: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its published name."""
+        plain = {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
+        return {**plain, "record": self.record.to_json()}
+
+
+class Patterns(list[Pattern]):
+    """Patterns, best first, and what the reader should know about how they were found."""
+
+    def __init__(self, patterns: Sequence[Pattern] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__(patterns)
+        self.notes = tuple(notes)
+
+
+def success_rate(successes: int, failures: int) -> float:
+    """How likely it helps the next time: one success of one is two in three, not certainty."""
+    return (successes + 1) / (successes + failures + 2)
+
+
+def worth(fit: float, pattern: Pattern) -> float:
+    """What a pattern's place in an answer goes by: how well it fits, times how far it held."""
+    return fit * pattern.success_rate / _ONE_SUCCESS * _QUALITY[pattern.quality]
+
+
+def in_order(
+    found: Sequence[tuple[float, Pattern]],
+    *,
+    alternative: Callable[[Pattern, Pattern], bool],
+    conflicting: Callable[[Pattern, Pattern], bool],
+    conflicts_max: int,
+    limit: int,
+) -> list[Pattern]:
+    """The best, in order; contradicting ones side by side, no more than `conflicts_max` of them.
+
+    Of those that answer the same problem the one that held best comes first, however well the
+    words of each happen to fit the question.
+    """
+    ranked = [one for _, one in sorted(found, key=lambda pair: (-worth(*pair), pair[1].id))]
+    ranked = _best_of_alternatives_first(ranked[: limit + _SPARE], alternative)
+    against = {
+        one.id: [other for other in ranked if other is not one and conflicting(one, other)]
+        for one in ranked
+    }
+    order: list[Pattern] = []
+    seen: set[str] = set()
+    for one in ranked:
+        if one.id not in seen:
+            dispute = _dispute(one, against)
+            seen |= dispute
+            order += [other for other in ranked if other.id in dispute][:conflicts_max]
+    shown = {one.id for one in order[:limit]}
+    return [
+        msgspec.structs.replace(
+            one, conflicts=tuple(other.id for other in against[one.id] if other.id in shown)
+        )
+        for one in order[:limit]
+    ]
+
+
+def _dispute(one: Pattern, against: Mapping[str, Sequence[Pattern]]) -> set[str]:
+    """The ids of a pattern, of those it contradicts, of those that these contradict, and so on."""
+    found = {one.id}
+    left = [one]
+    while left:
+        fresh = [other for other in against[left.pop().id] if other.id not in found]
+        found |= {other.id for other in fresh}
+        left += fresh
+    return found
+
+
+def _best_of_alternatives_first(
+    ranked: Sequence[Pattern], alternative: Callable[[Pattern, Pattern], bool]
+) -> list[Pattern]:
+    """Each group of alternatives keeps its places and fills them anew, by success."""
+    groups: list[list[int]] = []
+    for place, one in enumerate(ranked):
+        home = next((group for group in groups if alternative(ranked[group[0]], one)), None)
+        if home is None:
+            groups.append([place])
+        else:
+            home.append(place)
+    order = list(ranked)
+    for group in groups:
+        held = sorted(
+            (ranked[place] for place in group),
+            key=lambda one: (-one.success_rate, -one.success_count),  # stable: else by fit
+        )
+        for place, one in zip(group, held, strict=True):
+            order[place] = one
+    return order
+
+
+def told(entry: Entry) -> Told:
+    """The problem and the solution of an entry."""
+    match entry:
+        case FailureSolution():
+            parts = [entry.failure_description, entry.error_message]
+            return Told("\n".join(part for part in parts if part), entry.solution_steps)
+        case GateRejection():
+            return Told(entry.human_feedback, entry.revision_approach)
+        case GateApproval():
+            return Told(entry.subject or entry.gate_type, entry.approved_approach)
+
+
+def when_to_try(entry: Entry) -> str:
+    """By what a reader knows that the pattern is meant for them."""
+    work = f" in {entry.technology} work" if entry.technology else ""
+    match entry:
+        case FailureSolution(error_message=message) if message.strip():
+            first = message.strip().splitlines()[0][:_SHOWN_ERROR_CHARS]
+            return f"When this error appears{work}: {first}"
+        case FailureSolution():
+            return f"When this problem appears{work}"
+        case GateRejection():
+            return f"Before the {entry.gate_type} gate is asked for{work}"
+        case GateApproval():
+            return f"When the {entry.gate_type} gate is ahead{work}"
+
+
+def described(entry: Entry) -> str:
+    """The problem as a reader is told it."""
+    match entry:
+        case FailureSolution():
+            return told(entry).problem
+        case GateRejection():
+            about = f" of {entry.subject}" if entry.subject else ""
+            return f"The {entry.gate_type} gate{about} was rejected: {entry.human_feedback}"
+        case GateApproval():
+            about = f" of {entry.subject}" if entry.subject else ""
+            return f"The {entry.gate_type} gate{about} had to be passed"
