@@ -15,7 +15,7 @@ import pytest
 from commanding import COOKIE, LOGIN, Line, Terminal
 from remembering import index_file
 
-from ralph import disk
+from ralph import disk, open_ralph
 from ralph.config import KEYS
 
 
@@ -108,6 +108,30 @@ def test_status_prints_what_a_program_would_ask(ralph: Line) -> None:
     said = ralph.well("status").out.splitlines()
     assert said[0] == told["line"] == "RAG: active (SQLite ok, static 256d)"
     assert said[-1].split() == ["auth", "2", "2", "current"]
+
+
+def test_status_counts_every_memory(ralph: Line, project: Path) -> None:
+    ralph.record("auth", LOGIN)
+    with open_ralph(project) as memory:
+        talk = memory.conversations.start("Cookies")
+        memory.conversations.exchange(talk, user="Why do they vanish?", assistant="The proxy.")
+        memory.conversations.sync()
+        for problem in ("The backup is empty", "The label overflows"):
+            memory.knowledge.capture_failure_solution(
+                failure_description=problem, solution_steps=f"Mend what it is: {problem}"
+            )
+            if problem.startswith("The backup"):
+                memory.knowledge.checkpoint()
+
+    told = ralph.well("status", "--json").json["memories"]
+    said = ralph.well("status").out.splitlines()
+
+    assert told["conversation"] == {"journalled": 2, "indexed": 2}
+    assert told["knowledge"] == {"journalled": 2, "indexed": 1, "staged": 1}
+    assert said[-2:] == [
+        "conversations: 2 journalled, 2 indexed",
+        "knowledge of all projects: 2 journalled, 1 indexed, 1 wait for a checkpoint",
+    ]
 
 
 def test_status_without_an_embedder_says_what_to_do(ralph: Line, words: None) -> None:

@@ -501,7 +501,7 @@ def test_status_tells_what_is_journalled_and_indexed(memory: Ralph) -> None:
     memory.feature("auth").remember_all(topical(7))
     told = status(memory)
     assert told.available
-    assert told.memories == {"feature": {"journalled": 7, "indexed": 7}}
+    assert told.memories["feature"] == {"journalled": 7, "indexed": 7}
     assert told.line.startswith("RAG: active")
     assert told.dimensions == 64
 

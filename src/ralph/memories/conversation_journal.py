@@ -14,9 +14,8 @@ from ralph.config import Settings
 from ralph.errors import BadInput, JournalError, NotFound
 from ralph.index import Embedder
 from ralph.index.open import index_for
-from ralph.index.sync import Progress, Synced
+from ralph.index.sync import Progress, Synced, Target
 from ralph.journal import Draft
-from ralph.journal.choose import journals_for
 from ralph.kinds.conversation import (
     DOCUMENT,
     EXCHANGE,
@@ -35,9 +34,12 @@ from ralph.kinds.conversation import (
     said_record,
 )
 from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
+from ralph.memories.journals import conversation_journals, known_by
+from ralph.memories.scope import homes
 from ralph.memories.series import Series, when
-from ralph.memories.shelf import Shelf, short_hash
-from ralph.recall import Hit
+from ralph.memories.shelf import Shelf, Stream, short_hash
+from ralph.recall import Answer, Hit
+from ralph.recall.search import Question
 from ralph.record import Complaint, Record, Source, Tombstone, now
 
 # Where conversations go that belong to no project.
@@ -66,6 +68,28 @@ class Listed(msgspec.Struct, frozen=True):
     summary: str = ""
 
 
+class ConversationShelf(Shelf):
+    """The shelf of conversations: a hit is told of only with the conversation it belongs to."""
+
+    def ask(
+        self,
+        streams: Sequence[Stream],
+        question: Question,
+        *,
+        meaning: bool = True,
+        budget_s: float | None = None,
+    ) -> Answer:
+        """Search these streams as one, with what is there."""
+        found = super().ask(streams, question, meaning=meaning, budget_s=budget_s)
+        if self.journals.trouble() is None:
+            return found
+        # The index may know more than can be read of a journal whose server is away.
+        histories = [one.history for one in streams if isinstance(one, Series)]
+        home = homes(found, histories)
+        there = {"", *(name for history in histories for name in history.conversations)}
+        return Answer([hit for hit in found if home[hit.id] in there], found.notes)
+
+
 class ConversationJournal:
     """The conversations of one project, or of none; those of others can be looked up too."""
 
@@ -79,19 +103,13 @@ class ConversationJournal:
         project: str = "",
         progress: Progress | None = None,
     ) -> None:
-        journals = journals_for(
-            settings.journal_url,
-            home / "journal" / "conversations",
-            memory="conversations",
-            home=home,
-            shown_as="journal/conversations",
-            lock_timeout_s=settings.journal_lock_timeout_s,
-            connect_timeout_s=settings.journal_connect_timeout_s,
-        )
-        folders = [home / "cache" / "conversations"]
         scope = f"{short_hash('conversations')}-"
-        index = index_for(settings, folders, home=home, scope=lambda: scope)
-        self.shelf = Shelf(journals, index, embedder, settings, progress=progress)
+        index = index_for(
+            settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
+        )
+        known = known_by(lambda: self.shelf.index, lambda name: scope + short_hash(name))
+        journals = conversation_journals(settings, home, known=known)
+        self.shelf = ConversationShelf(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
         self._project = project
@@ -207,6 +225,14 @@ class ConversationJournal:
         stones = [Tombstone(one, at, reason) for one in ids if one not in series.forgotten()]
         if stones and series.journal.forget((), stones=stones):
             self.shelf.erase_soon(series.target())
+
+    def count(self) -> int:
+        """How many records this project's journal has."""
+        return len(self._mine().records()) if self.exist else 0
+
+    def target(self) -> Target:
+        """What the index needs to know to follow this project's conversations."""
+        return self._mine().target()
 
     def standing(self) -> list[Record]:
         """Every record that stands in this project's journal, forgotten ones that a merge brought

@@ -16,7 +16,6 @@ from ralph.index import Embedder
 from ralph.index.open import index_for
 from ralph.index.sync import Progress, Synced
 from ralph.journal import Appended, Draft
-from ralph.journal.choose import journals_for
 from ralph.kinds.knowledge import (
     Entry,
     FailureSolution,
@@ -30,6 +29,7 @@ from ralph.kinds.knowledge import (
     outcome_id,
     said_record,
 )
+from ralph.memories.journals import knowledge_journals
 from ralph.memories.knowledge_intake import in_lines, prepared_entry, read_entry
 from ralph.memories.knowledge_stream import COLLECTION, KnowledgeShelf, KnowledgeStream
 from ralph.memories.ledger import Account, Ledger
@@ -74,15 +74,7 @@ class KnowledgeJournal:
         project_id: str,
         progress: Progress | None = None,
     ) -> None:
-        journals = journals_for(
-            settings.journal_url,
-            home / "journal" / "knowledge",
-            memory="knowledge",
-            home=home,
-            shown_as="journal/knowledge",
-            lock_timeout_s=settings.journal_lock_timeout_s,
-            connect_timeout_s=settings.journal_connect_timeout_s,
-        )
+        journals = knowledge_journals(settings, home)
         folder = home / "cache" / "knowledge"
         index = index_for(settings, [folder], home=home, scope=lambda: COLLECTION)
         self.shelf = KnowledgeShelf(journals, index, embedder, settings, progress=progress)

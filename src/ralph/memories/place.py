@@ -8,7 +8,7 @@ from ralph.config import Settings
 from ralph.errors import JournalError
 from ralph.index.open import index_for
 from ralph.index.sync import Progress
-from ralph.journal.choose import journals_for
+from ralph.memories.journals import feature_journals, known_by
 from ralph.memories.project import Project
 from ralph.memories.shelf import Shelf, make_embedder, short_hash
 
@@ -19,15 +19,8 @@ class Place(Shelf):
     def __init__(
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
-        journals = journals_for(
-            settings.journal_url,
-            project.journals,
-            memory=lambda: f"feature/{project.id}",
-            home=home,
-            shown_as=".ralph/db/memory",
-            lock_timeout_s=settings.journal_lock_timeout_s,
-            connect_timeout_s=settings.journal_connect_timeout_s,
-        )
+        known = known_by(lambda: self.index, self.collection_name)
+        journals = feature_journals(project, settings, home, known=known)
         # Clones share an id but not their journals, so the path counts here.
         here = f"{project.id}-{short_hash(str(project.root))}"
         elsewhere = home / "cache" / "projects" / here

@@ -172,7 +172,8 @@ class Shelf:
             break
         if len(live) < len(targets):
             raise IndexOff("the index is deleted again and again", where=str(self.index.path))
-        for name in behind:  # the index may not know yet what was forgotten
+        # The index may not know yet what was forgotten; nor does anybody while the server is away.
+        for name in behind if self.journals.trouble() is None else ():
             living = {record.id for record in by_stream[name].records()}
             found = [one for one in found if one.stream != name or one.record.id in living]
         return _shown(found, by_stream, last)

@@ -12,6 +12,7 @@ from ralph.index.tables import Corrupt
 
 if TYPE_CHECKING:
     from ralph.memories.ralph import Ralph
+    from ralph.memories.shelf import Shelf
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -67,10 +68,43 @@ def status(ralph: Ralph) -> RagStatus:
         embedder=embedder,
         model=model if embedder.ok else None,
         dimensions=dims if embedder.ok else None,
-        memories={"feature": total},
+        memories={
+            "feature": total,
+            "conversation": _conversations(ralph),
+            "knowledge": _knowledge(ralph),
+        },
         features=features,
         line=_line(index, embedder),
     )
+
+
+def _conversations(ralph: Ralph) -> dict[str, int]:
+    """What was said in this project: messages, summaries, labels, documents."""
+    memory = ralph.conversations
+    try:
+        journalled = memory.count()
+        indexed = _records(memory.shelf, memory.target().name) if journalled else 0
+    except (MemoryOff, Corrupt):
+        return {"journalled": 0, "indexed": 0}
+    return {"journalled": journalled, "indexed": indexed}
+
+
+def _knowledge(ralph: Ralph) -> dict[str, int]:
+    """What all projects gave; of each pattern only the first entries are indexed."""
+    memory = ralph.knowledge
+    try:
+        entries = sum(len(one.entries) for one in memory.ledger.accounts())
+        staged = sum(len(one.staged) for one in memory.ledger.accounts())
+        indexed = _records(memory.shelf, memory.stream.target().name) if entries else 0
+    except (MemoryOff, Corrupt):
+        return {"journalled": 0, "indexed": 0, "staged": 0}
+    return {"journalled": entries, "indexed": indexed, "staged": staged}
+
+
+def _records(shelf: Shelf, name: str) -> int:
+    with shelf.index.store.reading() as view:
+        live = view.live(name)
+        return view.counts(live)[0] if live else 0
 
 
 def _line(index: Health, embedder: Health) -> str:

@@ -2,8 +2,9 @@
 
 Meaning (cosines by the static table) and words (those that both have, synonyms being one word)
 say how near two entries are; guards say no where they differ in what matters: a denial, a number,
-a version, a rival, an opposite, a name. Who tells a problem in the very words of another would tell
-the same solution in the same words too, so the nearer one half is, the nearer the other must be.
+a version, a value, a rival, an opposite, a name. Who tells a problem in the very words of another
+would tell the same solution in the same words too, so the nearer one half is, the nearer the other
+must be.
 """
 
 from __future__ import annotations

@@ -35,11 +35,22 @@ def status(as_json: bool) -> None:
     if paused is not None:
         page.line((f"{paused}; nothing is kept of what is said", "yellow"))
     page.line(f"project {root}")
-    if not found.features:
+    said, known = found.memories["conversation"], found.memories["knowledge"]
+    if not (found.features or said["journalled"] or known["journalled"]):
         page.line("Nothing is remembered yet. Put iterations into memory with: ralph record")
         return
     page.line()
-    page.table(("feature", "journalled", "indexed", "state"), [_row(one) for one in found.features])
+    if found.features:
+        heads = ("feature", "journalled", "indexed", "state")
+        page.table(heads, [_row(one) for one in found.features])
+    if said["journalled"]:
+        page.line(f"conversations: {said['journalled']} journalled, {said['indexed']} indexed")
+    if known["journalled"]:
+        staged = f", {known['staged']} wait for a checkpoint" if known["staged"] else ""
+        page.line(
+            f"knowledge of all projects: {known['journalled']} journalled, "
+            f"{known['indexed']} indexed{staged}"
+        )
 
 
 def _row(one: FeatureCount) -> tuple[Span, ...]:
