@@ -59,6 +59,7 @@ class Server:
         self._bin = bin_folder
         self._data = folder / "data"
         self._process: subprocess.Popen[str] | None = None
+        self._listener: threading.Thread | None = None
         # PostgreSQL refuses to be root.
         self._user = _other_user()
 
@@ -117,7 +118,8 @@ class Server:
                     ready.set()
             ready.set()  # it ended
 
-        threading.Thread(target=listen, daemon=True).start()
+        self._listener = threading.Thread(target=listen, daemon=True)
+        self._listener.start()
         assert ready.wait(_START_TIMEOUT_S), "".join(said)
         assert self._process.poll() is None, "".join(said)
 
@@ -130,6 +132,8 @@ class Server:
         else:
             self._process.send_signal(signal.SIGQUIT if at_once else signal.SIGINT)
         self._process.wait(timeout=60)
+        if self._listener is not None:
+            self._listener.join(60)  # it reads what is closed next
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._process = None

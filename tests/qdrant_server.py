@@ -331,6 +331,8 @@ _FAULTS: dict[str, Callable[[QdrantServer, Any, Asked], bool]] = {
     "redirect": _status(307, b""),
 }
 FAULTS = sorted(_FAULTS)
+# What only some requests can be answered with.
+_FAULTS["taken"] = _status(400, {"status": {"error": "Wrong input: it already exists!"}})
 
 
 def main() -> None:
@@ -348,7 +350,8 @@ def main() -> None:
         ended.set()
 
     signal.signal(signal.SIGTERM, end)
-    ended.wait()
+    while not ended.wait(0.1):
+        pass  # a signal that comes right before the wait does not end it
     server.close()
     client.close()
     sys.exit(0)

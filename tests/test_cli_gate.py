@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,14 @@ def test_a_rejection_is_told_to_people_with_what_comes_next(ralph: Line) -> None
     comments = task(ralph)["comments"]
     assert isinstance(comments, list)
     assert len(comments) == 1
+
+
+def test_what_comes_next_can_be_typed_as_it_stands(ralph: Line) -> None:
+    shown = ralph.well("gate", "reject", "1", "--type", "code review", "--feedback", WHY).out
+
+    line = shown.split("Approve its revision: ralph ")[1].strip()
+    ran = ralph.well(*shlex.split(line), "--json")
+    assert ran.json[0]["record"]["gate_type"] == "code review"
 
 
 def test_the_approval_completes_the_rejections_and_stages_one_entry_each(ralph: Line) -> None:

@@ -231,6 +231,19 @@ def test_a_project_that_gives_nothing_captures_nothing(ralph: Line) -> None:
 # -- checkpoints
 
 
+def test_a_checkpoint_of_a_project_that_gives_nothing_does_not_say_that_nothing_waits(
+    ralph: Line,
+) -> None:
+    capture(ralph, MIGRATION)
+    ralph.well("config", "knowledge_give", "false")
+
+    ran = ralph.well("knowledge", "checkpoint")
+
+    assert ran.out == "Nothing was published; what is staged stays so.\n"
+    assert "knowledge_give is false" in ran.complaint
+    assert len(staged(ralph)) == 1
+
+
 def test_what_is_staged_is_found_by_nobody_until_a_checkpoint(ralph: Line, elsewhere: Path) -> None:
     words = ("knowledge", "query", "database migration fails in CI", "--json", "--project")
     [entry] = capture(ralph, MIGRATION)
@@ -331,6 +344,18 @@ def test_a_failure_is_asked_for_with_its_error(ralph: Line) -> None:
     assert ralph("knowledge", "query", "it fails", "--error-message", "E").code == 2
 
 
+def test_an_error_alone_can_be_asked_for(ralph: Line) -> None:
+    published(ralph, MIGRATION)
+
+    error = "sqlalchemy.exc.OperationalError: no such table: users"
+    [found] = ralph.well("knowledge", "query", "--failure", "--error-message", error, "--json").json
+
+    assert found["record"]["error_message"] == error
+    ran = ralph("knowledge", "query", "--failure")
+    assert (ran.code, ran.out) == (2, "")
+    assert "TEXT what it is about" in ran.err
+
+
 def test_filters_limits_and_floors_hold(ralph: Line) -> None:
     published(ralph, MIGRATION, ROUTES, GUIDE)
     words = ("knowledge", "query", "the billing migration guide", "--min-score", "0", "--json")
@@ -411,6 +436,10 @@ def test_a_context_can_be_that_of_a_task_of_the_plan(ralph: Line, project: Path)
     given = ralph.well("knowledge", "context", "12", "--technology", "rust").out
     assert "A /v1 prefix" in given
     assert ralph.well("knowledge", "context", "13 sheep").out == "Task: 13 sheep\n"
+    for number in ("13", "1300"):
+        ran = ralph("knowledge", "context", number)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"no task '{number}'" in ran.complaint
 
 
 def test_a_project_that_receives_nothing_gets_an_empty_answer_and_a_note(ralph: Line) -> None:
@@ -481,6 +510,30 @@ def test_patterns_are_listed_and_shown_with_who_told_them(ralph: Line, elsewhere
     shown = ralph.well("knowledge", "show", pattern["id"]).out
     assert "told 2 times by 2 projects" in shown
     assert shown == ralph.well("show", pattern["id"]).out
+
+
+def test_a_pattern_is_shown_with_every_entry_however_many_tell_it(ralph: Line) -> None:
+    told = published(ralph, *(MIGRATION | {"subject": f"Service {n}"} for n in range(4)))
+    pattern = pattern_of(ralph, told[0])
+
+    whole = ralph.well("knowledge", "show", pattern, "--json").json
+
+    assert [one["id"] for one in whole["records"]] == whole["entries"]
+    assert sorted(whole["entries"]) == sorted(told)
+    shown = ralph.well("knowledge", "show", pattern).out
+    assert all(f"Service {n}" in shown for n in range(4))
+
+
+def test_approvals_of_one_gate_can_be_told_apart_in_a_list(ralph: Line) -> None:
+    bare = {name: text for name, text in GUIDE.items() if name != "subject"}
+    told = capture(ralph, bare, bare | {"approved_approach": "A glossary comes first"})
+
+    staged = ralph.well("knowledge", "staged").out
+    assert "with: Examples stand before the" in staged
+    assert "with: A glossary comes first" in staged
+    ralph.well("knowledge", "checkpoint")
+    assert len(told) == 2
+    assert "with: A glossary comes first" in ralph.well("knowledge", "patterns").out
 
 
 def test_an_outcome_moves_the_rate_and_the_last_word_on_a_task_counts(ralph: Line) -> None:

@@ -248,3 +248,11 @@ def test_the_journal_is_waited_for_as_long_as_the_setting_says(project: Path) ->
         file = project / ".ralph" / "db" / "memory" / "auth.jsonl"
         with disk.locked(file, timeout_s=5), pytest.raises(JournalBusy, match=r"over 0\.01 s"):
             auth.remember({"summary": "logout link"})
+
+
+def test_a_password_in_an_address_is_not_shown(tmp_path: Path) -> None:
+    url = "http://ralph:tr0ub4dor@127.0.0.1:6333"
+    assert store(tmp_path / "config.json", "qdrant_url", url) == "http://127.0.0.1:6333"
+    loaded = load(home=tmp_path, environ={})
+    assert loaded.settings.qdrant_url == url
+    assert "tr0ub4dor" not in repr(loaded)

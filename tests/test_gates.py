@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from remembering import files_holding, made
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.journal import Appended, Draft, Journal
 from ralph.kinds.knowledge import GateApproval, GateRejection
 from ralph.memories.gates import approach_of, approve, gates, reject, send_back
+from ralph.memories.knowledge_journal import stream_of
 from ralph.memories.ralph import Ralph
 from ralph.plan.features import create_feature
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task, update_task
+from ralph.record import Record, now
 
 VERSIONED = "Put /v1 in front of every route."
 
@@ -94,6 +98,20 @@ def test_what_a_rejection_says_of_itself_stands_before_what_its_approval_says(ra
     [done] = approve(ralph, 7, "design", VERSIONED, subject="Another", technology="rust")
 
     assert (done.record.subject, done.record.technology) == ("Billing API", "go")
+
+
+@pytest.mark.parametrize("rejected", [True, False])
+def test_no_path_of_this_machine_goes_to_other_projects(ralph: Ralph, rejected: bool) -> None:
+    inside = ralph.project.root / "api" / "routes.py"
+    if rejected:
+        reject(ralph, 7, "design", f"No versions in {inside}:3")
+
+    [done] = approve(ralph, 7, "design", f"Versions in {inside}, as {Path.home() / 'x'} has them")
+
+    told = done.record.to_json()
+    assert str(ralph.project.root) not in str(told)
+    approach = told["revision_approach" if rejected else "approved_approach"]
+    assert approach.replace("\\", "/") == "Versions in api/routes.py, as ~/x has them"
 
 
 @pytest.mark.parametrize("rejected", [True, False])
@@ -308,3 +326,43 @@ def test_what_is_said_again_is_commented_again_only_on_a_task_that_was_done_anew
     task = update_task(plan, task.id, {"status": "done"})
     task = send_back(plan, task, gate, fresh=False)
     assert (len(task.comments), task.status) == (2, "in_progress")
+
+
+class AskedTwice:
+    """A journal that asks what it is to keep a second time, later, as one on a server does."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+        made = [one for one in drafts if not isinstance(one, Record)]
+        first = [one(1) for one in made]
+        began = now()
+        while now() == began:
+            pass  # a thousandth of a second is all that two of them differ by
+        assert [(one.at, one.digest) for one in first] == [
+            (again.at, again.digest) for again in (one(1) for one in made)
+        ]
+        self.asked += len(made)
+        return self._journal.append(drafts)
+
+
+def test_whatever_is_written_is_the_same_however_often_the_journal_asks_for_it(
+    ralph: Ralph,
+) -> None:
+    """On PostgreSQL many entries at once never came to an end: each look found them changed."""
+    memory = ralph.knowledge
+    account = memory.ledger.account(stream_of(ralph.project.id))
+    journal = AskedTwice(account.journal)
+    account.journal = cast("Journal", journal)
+
+    reject(ralph, 7, "design", "No versions")
+    approve(ralph, 7, "design", VERSIONED)
+    memory.checkpoint()
+    memory.report_outcome(memory.patterns()[0].id, True)
+
+    assert journal.asked == 4

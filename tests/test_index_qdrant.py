@@ -9,13 +9,17 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from qdrant import open_served
 from qdrant_server import KEY, Asked, QdrantServer, running
 from remembering import ToyEmbedder, made, open_toy, shown, summaries, topical
-from test_index_stores import MANIFEST, X, plain
+from test_index_stores import MANIFEST, X, blob, plain, record, row
 
 from ralph import open_ralph
+from ralph.config import Settings
+from ralph.errors import IndexOff
+from ralph.index import Passage
 from ralph.index.open import index_for
 from ralph.index.qdrant.index import QdrantIndex
 from ralph.index.qdrant.names import Names
@@ -400,20 +404,44 @@ def test_f18_clones_that_share_an_id_do_not_share_a_collection(
 
 
 def test_a_shared_journal_has_one_collection_for_all_machines(tmp_path: Path) -> None:
-    class Both:
-        index_lock_timeout_s = 2.0
-        journal_url = "postgresql://db/ralph"
-        qdrant_url = "http://127.0.0.1:6333"
-        qdrant_api_key = None
-        qdrant_timeout_s = 5.0
-        qdrant_binary = None
+    one = alias_of("postgresql://me:one@db/ralph", tmp_path / "one", tmp_path / "home-1")
+    two = alias_of("postgresql://you@DB:5432/ralph?sslmode=require", tmp_path / "2", tmp_path)
+    assert one == two
+    assert one.startswith("ralph-")
+    assert one.endswith("-p-f")
+    assert not (tmp_path / "machine").exists()
 
-    stores = []
-    for machine in ("one", "two"):
-        index = index_for(Both(), [tmp_path / machine], home=tmp_path, scope=lambda: "p-")
-        assert isinstance(index.store, QdrantStore)
-        stores.append(index.store._names)
-    assert stores[0].alias("p-f") == stores[1].alias("p-f") == "ralph-p-f"
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db/other",
+        "postgresql://db2/ralph",
+        "postgresql://db:5433/ralph",
+        "postgresql:///ralph?host=/run/db",
+        None,
+    ],
+)
+def test_f18_two_databases_do_not_share_a_collection(tmp_path: Path, url: str | None) -> None:
+    # What every database has, like the knowledge of all projects, has the same name in each.
+    team = alias_of("postgresql://db/ralph", tmp_path, tmp_path)
+    assert alias_of(url, tmp_path, tmp_path) != team
+
+
+def test_f18_two_machines_that_keep_files_at_the_same_path_do_not_share_a_collection(
+    tmp_path: Path,
+) -> None:
+    def names(home: str) -> str:
+        return alias_of(None, Path("/home/dev/.ralph/cache"), tmp_path / home)
+
+    assert names("laptop") == names("laptop") != names("desktop")
+
+
+def alias_of(journal_url: str | None, folder: Path, home: Path) -> str:
+    settings = Settings(journal_url=journal_url, qdrant_url="http://127.0.0.1:6333")
+    index = index_for(settings, [folder], home=home, scope=lambda: "p-")
+    assert isinstance(index.store, QdrantStore)
+    return index.store._names.alias("p-f")
 
 
 # -- forgetting and damage
@@ -569,6 +597,53 @@ def test_a_sweep_that_another_machine_overtakes_is_begun_again(server: QdrantSer
     live, _ = one.generations("name")
     assert live is not None
     assert live.position == "3"
+
+
+def test_a_record_of_which_only_a_part_is_written_is_not_found_yet(server: QdrantServer) -> None:
+    store = QdrantStore(Server(server.url), Names(str, "place"))
+    collection = store.create("name", "stream", MANIFEST, live=True)
+    passages = [Passage(title="", text=f"word part{n}", embed=str(n)) for n in range(3)]
+    whole = row(record(1), *((passage, blob(X)) for passage in passages))
+    torn = row(record(2), *((passage, blob(X)) for passage in passages))
+    store.write(collection, [whole], forget=[], seen=[], position="1", restart=False, done=True)
+
+    def cut_off(asked: Asked) -> None:
+        if asked.method == "PUT" and asked.path.endswith("/points"):
+            server.fail("reset")
+
+    server.after = cut_off
+    with pytest.raises(IndexOff):
+        store.write(collection, [torn], forget=[], seen=[], position="2", restart=False, done=True)
+    server.after = lambda asked: None
+    server.fail(None)
+    store = QdrantStore(Server(server.url), Names(str, "place"))
+    with store.reading() as view:
+        live = view.live("name")
+        assert live is not None
+        assert view.passages(live) == 5  # they are there
+        query = np.array(X, dtype=np.float32)
+        for found in (
+            view.words(live, ["word"], 10),
+            view.nearest(live, query, 10, []),
+            view.nearest(live, query, 10, list(view.words(live, ["part1"], 10))),
+            *view.nearest_of_each(live, query[None, :], 10),
+        ):
+            held = view.records(live, found)
+            assert [one.id for _, one in held.values()] == ["id-1"] * 3
+
+
+def test_a_collection_of_somebody_elses_in_the_way_is_told(
+    served: Ralph, server: QdrantServer
+) -> None:
+    auth = served.feature("auth")
+    auth.remember(made("login form", session_id="1"))
+    [(alias, name)] = aliases(server).items()
+    server.client.delete_collection(name)
+    server.fail("taken", paths="POST /collections/aliases")
+    answer = auth.search("login form")
+    assert summaries(answer) == ["login form"]
+    [note] = answer.notes
+    assert f"has a collection of somebody else's that is called {alias}" in note
 
 
 def test_the_embedded_index_is_what_nobody_asks_for_a_server_gets(project: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from embedding_server import OLLAMA_MODEL, EmbeddingServer
+from embedding_server import EmbeddingServer
 from embedding_server import running as embedding
 from qdrant_server import KEY, VERSION, QdrantServer, running
 from remembering import topical
@@ -24,7 +24,7 @@ def qdrant() -> Iterator[QdrantServer]:
 @pytest.fixture
 def ollama() -> Iterator[EmbeddingServer]:
     with embedding() as started:
-        started.dims = 256
+        started.dims = 768
         yield started
 
 
@@ -45,11 +45,11 @@ def gone() -> str:
 
 def test_both_run(project: Path, qdrant: QdrantServer, ollama: EmbeddingServer) -> None:
     found = told(project, qdrant.url, ollama.url)
-    assert found.line == f"RAG: active (Qdrant ok, Ollama {OLLAMA_MODEL} 256d)"
+    assert found.line == "RAG: active (Qdrant ok, Ollama nomic-embed-text 768d)"
     assert found.available
     assert found.index.ok
     assert found.embedder.ok
-    assert found.dimensions == 256
+    assert found.dimensions == 768
 
 
 def test_qdrant_is_down(project: Path, ollama: EmbeddingServer) -> None:
@@ -80,7 +80,7 @@ def test_both_are_down(project: Path) -> None:
 def test_the_model_is_missing(project: Path, qdrant: QdrantServer, ollama: EmbeddingServer) -> None:
     ollama.digests.clear()
     found = told(project, qdrant.url, ollama.url)
-    pull = f"{OLLAMA_MODEL} not found. Run: ollama pull {OLLAMA_MODEL}"
+    pull = "nomic-embed-text not found. Run: ollama pull nomic-embed-text"
     assert found.line == f"RAG: active by words alone ({pull})"
 
 

@@ -107,6 +107,9 @@ def test_nothing_is_lost_doubled_or_out_of_order_through_a_restart_of_the_server
         pause = threading.Event()
         pause.wait(ENDURANCE_S / 2)
         server.stop()
+        spools = [home / "spool" / "feature" / "x" / "auth.jsonl" for home in homes]
+        while not any(file.exists() and file.stat().st_size for file in spools):
+            pause.wait(0.01)  # until somebody has missed it
         server.start()
         pause.wait(ENDURANCE_S / 2)
         for group in (writers, readers):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from ralph.journal.database import PostgresJournals
 from ralph.journal.folder import JournalFolder
 from ralph.journal.link import Link, Patience
 from ralph.journal.migrating import Migration, bring_up, migrations
-from ralph.journal.postgres import PostgresJournal
+from ralph.journal.postgres import Position, PostgresJournal
 from ralph.record import Record, Source, Tombstone
 
 pytest_plugins = ["postgres_fixtures"]
@@ -184,6 +185,93 @@ def test_nobody_is_asked_again_for_a_while_after_nobody_answered(
     sooner.close()
 
 
+def test_whoever_vanishes_in_the_middle_lets_go_before_others_give_up(
+    postgres: str, journal: PostgresJournal
+) -> None:
+    journal.append([note("a", 1)])
+    vanished = Link(postgres, patience=Patience(lock_s=60.0, answer_s=0.05))
+    holds = "SELECT * FROM ralph_streams WHERE memory = %s FOR UPDATE"
+    talk = vanished.open()
+    talk.rows("BEGIN")
+    talk.rows(holds, [journal._memory()])
+    assert journal.append([note("b", 2)])[0].fresh  # within its 5 s
+    talk.close()
+
+
+def test_a_child_of_a_fork_leaves_its_parents_connection_alone(postgres: str) -> None:
+    if sys.platform == "win32":
+        pytest.skip("there is no fork")
+    script = """
+        import os, sys, threading, warnings
+        from ralph.journal.link import Link, Patience
+
+        warnings.simplefilter("error", ResourceWarning)
+        link = Link(sys.argv[1], patience=Patience())
+        pid = "SELECT pg_backend_pid()"
+        mine = link.run(lambda talk: talk.rows(pid))
+        held, forked = threading.Event(), threading.Event()
+
+        def work(talk):
+            held.set()
+            forked.wait()
+            return talk.rows("SELECT 1")
+
+        other = threading.Thread(target=lambda: link.run(work))
+        other.start()
+        held.wait()
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+        if not child:
+            print(link.run(lambda talk: talk.rows(pid)) != mine, flush=True)
+            sys.exit(0)  # with all that an interpreter does at its end
+        forked.set()
+        other.join()
+        os.waitpid(child, 0)
+        print(link.run(lambda talk: talk.rows(pid)) == mine)
+        link.close()
+    """
+    assert run_child(script, postgres) == ["True", "True"]
+
+
+def test_long_entries_are_read_a_few_at_a_time(link: Link, journal: PostgresJournal) -> None:
+    texts = [str(i) * 1_500_000 for i in range(9)]
+    records = [
+        Record(f"r{i}", "other", i + 1, "", f'"{text}"'.encode()) for i, text in enumerate(texts)
+    ]
+    journal.append(records)
+    start = Position("", 0)
+    state, _ = link.run(lambda talk: journal._state(talk, start))
+    assert state is not None
+    pages = link.run(lambda talk: list(journal._pages(talk, state, 0, None)))
+    assert [len(page) for page in pages] == [3, 3, 3]
+    assert [one.record for one in journal.read().records] == records
+    first = journal.read(limit=4)
+    assert (len(first.records), first.done) == (4, False)
+    rest = journal.read(first.position, limit=5)
+    assert (len(rest.records), rest.done) == (5, True)
+    journal.forget(["r8"])
+    assert len(journal.read(rest.position).tombstones) == 1
+    assert journal.verify() == (8, [])
+
+
+def test_the_newest_and_the_forgotten_are_found_without_reading_the_rest(database: str) -> None:
+    link = Link(database, patience=QUICK)
+    journals = PostgresJournals(link, lambda: "feature/x")
+    journal = journals.journal("auth")
+    journal.append([note(f"r{i}", i + 1, text=str(i)) for i in range(3000)])
+    journal.forget([note("r7", 8, text="7").id])
+    link.run(lambda talk: talk.rows("ANALYZE"))
+    read = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_user_tables"
+    read += " WHERE relname = 'ralph_entries'"
+    link.close()  # the figures are handed in with the end of a connection
+    before = link.run(lambda talk: talk.rows(read))[0][0]
+    assert journals.newest_at("auth") == "2026-02-07T14:30:00Z"
+    assert journal.forgotten() == {note("r7", 8, text="7").id}
+    link.close()
+    assert link.run(lambda talk: talk.rows(read))[0][0] - before < 100
+    link.close()
+
+
 def test_a_journal_held_for_too_long_is_busy_and_says_so(
     postgres: str, journal: PostgresJournal
 ) -> None:
@@ -239,6 +327,9 @@ def test_an_unknown_database_is_told_with_its_name(postgres: str) -> None:
         "postgresql://ralph:hunter2@host:no-port/db",
         "postgresql://ralph:hunter2@host/db?hunter2=1",
         "postgresql://ralph:hun%ter2@host/db",
+        "postgresql://ralph:p@hunter2@host/db",
+        "postgresql://ralph:p@hunter2/x@host/db",
+        "postgresql://ralph:12/hunter2@host/db",
     ],
 )
 def test_an_address_that_is_none_is_refused_without_repeating_it(url: str) -> None:
@@ -513,6 +604,23 @@ def test_a_listener_whose_server_went_away_says_look_and_listens_again(link: Lin
             pass  # the first wait after it makes the new connection
         journals.journal("auth").append([unnumbered("a")])
         assert listener.wait(30)
+
+
+def test_a_listener_waits_out_its_time_where_nobody_may_listen(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Refused, as by a standby.
+    monkeypatch.setattr("ralph.journal.database.CHANNEL", "not allowed")
+    with PostgresJournals(link, lambda: "x").listener() as listener:
+        assert not listener.wait(0.05)
+        assert listener._talk is None
+
+
+def test_a_listener_that_was_closed_makes_no_connection(link: Link) -> None:
+    listener = PostgresJournals(link, lambda: "x").listener()
+    listener.close()
+    assert not listener.wait(30)
+    assert listener._talk is None
 
 
 def test_a_listener_waits_out_its_time_where_there_is_no_server(wire: Wire) -> None:

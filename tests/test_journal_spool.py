@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from journaling import child, hear, living, note, summary, tell, unnumbered
 from postgres import Server, Wire, own_server
@@ -131,6 +132,74 @@ def test_a_reader_has_seen_the_numbers_too(place: Place) -> None:
     place.journal().read()
     place.cut()
     assert place.journal().append([unnumbered("b")])[0].record.number == 8
+
+
+def test_what_was_delivered_keeps_its_numbers(place: Place) -> None:
+    place.journal().append([note("a", 41)])
+    place.cut()
+    assert place.journal().append([unnumbered("b")])[0].record.number == 42
+    place.mend()
+    assert place.opened().deliver() == 1
+    place.cut()
+    assert place.journal().append([unnumbered("c")])[0].record.number == 43
+
+
+def test_a_process_that_knows_less_does_not_take_back_what_another_has_seen(place: Place) -> None:
+    slow, fast = place.opened()._spool_of("auth"), place.opened()._spool_of("auth")
+    slow.note(7)
+    fast.note(9)
+    slow.note(8)
+    place.cut()
+    assert place.journal().append([unnumbered("a")])[0].record.number == 10
+
+
+def test_a_journal_that_another_holds_for_too_long_is_no_reason_to_lose_a_record(
+    place: Place, postgres: str
+) -> None:
+    journal = place.journal()
+    journal.append([unnumbered("a")])
+    link = Link(postgres, patience=Patience(lock_s=0.05))
+    hurried = SpooledJournals(PostgresJournals(link, lambda: place.memory), place.home / "spool")
+    with psycopg.connect(postgres) as holder:
+        holder.execute("SELECT * FROM ralph_streams FOR UPDATE")
+        (kept,) = hurried.journal("auth").append([unnumbered("b")])
+        assert (kept.record.number, kept.fresh) == (2, True)
+        assert place.arrived() == ["a"]
+    journal.append([unnumbered("c")])
+    assert place.arrived() == ["a", "b", "c"]
+    link.close()
+
+
+def test_a_record_that_is_there_already_is_not_kept_again_when_the_answer_is_lost(
+    place: Place,
+) -> None:
+    journal = place.journal()
+    journal.append([unnumbered("a")])
+    place.wire.before_commit = 1
+
+    def cutting(number: int) -> Record:
+        place.wire.refuses = True  # the connection that there is goes on, no other is made
+        return note("a", number)
+
+    (again,) = journal.append([cutting])
+    assert (again.record, again.fresh) == (note("a", 1), False)
+    assert journal.waiting() == ()
+    place.mend()
+    assert place.opened().deliver() == 0
+    assert place.arrived() == ["a"]
+
+
+def test_a_folder_that_cannot_be_noted_in_is_told_once(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    journals = place.opened()
+    (place.home / "spool").write_text("in the way", encoding="utf-8")
+    spool = journals._spool_of("auth")
+    with caplog.at_level(logging.WARNING):
+        spool.note(1)
+        spool.note(2)
+    assert len(caplog.messages) == 1
+    assert spool.last_seen() == 2
 
 
 def test_a_record_that_the_server_could_not_hold_is_refused_at_once(place: Place) -> None:

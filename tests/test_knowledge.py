@@ -245,6 +245,31 @@ def test_a_note_to_an_outcome_keeps_no_secret(knowledge: Knowledge, home: Path) 
     assert files_holding(home, TOKEN) == []
 
 
+def test_the_task_of_an_outcome_keeps_no_secret_and_has_its_limit(
+    knowledge: Knowledge, home: Path
+) -> None:
+    knowledge.capture(lesson(0))
+    knowledge.checkpoint()
+    pattern = knowledge.patterns()[0].id
+    knowledge.report_outcome(pattern, True, task=f"deploy with {TOKEN}")
+    knowledge.report_outcome(pattern, True, task="t" * 5000)
+    assert files_holding(home, TOKEN) == []
+    assert [line["body"]["task"][:12] for line in lines(home)[-2:]] == ["deploy with ", "t" * 12]
+    assert len(lines(home)[-1]["body"]["task"]) == 100
+
+
+@pytest.mark.parametrize("worked", ["no", 1, None])
+def test_an_outcome_that_is_neither_is_refused_and_not_written(
+    knowledge: Knowledge, home: Path, worked: Any
+) -> None:
+    knowledge.capture(lesson(0))
+    knowledge.checkpoint()
+    before = lines(home)
+    with pytest.raises(BadInput, match="worked is true or false"):
+        knowledge.report_outcome(knowledge.patterns()[0].id, worked)
+    assert lines(home) == before
+
+
 def test_what_cannot_be_seen_is_not_kept(knowledge: Knowledge) -> None:
     hidden = "\u200bRun\u202e the\ufeff\x1e migra\u00adtion\x00\ud800 \x1b[31mfirst\x1b[0m"
     told = knowledge.capture(lesson(0, solution_steps=hidden, technology="Py\u200bthon")).record

@@ -245,6 +245,21 @@ def test_a_position_that_nobody_can_read_begins_again(tmp_path: Path) -> None:
         assert not Published(world.ledger).unchanged(position)
 
 
+def test_why_something_went_is_read_once_until_the_journal_changes(tmp_path: Path) -> None:
+    """What expired is asked for once an entry: a thousand of them must not read it as often."""
+    world = World(tmp_path)
+    world.capture("shop", 1)
+    world.capture("shop", 2)
+    account = world.ledger.account("shop")
+    one, other = account.entries
+    account.journal.forget([one], reason="worn")
+    told = account.reasons()
+    assert told == {one: "worn"}
+    assert account.reasons() is told
+    account.journal.forget([other], reason="torn")
+    assert account.reasons() == {one: "worn", other: "torn"}
+
+
 def test_some_entries_can_be_left_out_of_a_history() -> None:
     slots = {name: Slot(name, "p" if name < "c" else "q", FIRST) for name in "abc"}
     whole = History(slots, {}, {"p": ["a", "b"], "q": ["c"]}, {"p": 1}, {})

@@ -460,6 +460,18 @@ def test_an_outcome_needs_a_pattern_that_is_there(knowledge: Knowledge, home: Pa
     assert knowledge.pattern(one.id).worked == 1
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_of_patterns_told_as_often_the_one_that_held_is_listed_first(
+    knowledge: Knowledge, which: int
+) -> None:
+    publish(knowledge, lesson(0), lesson(1))
+    one = knowledge.patterns()[which].id
+
+    knowledge.report_outcome(one, True)
+
+    assert knowledge.patterns()[0].id == one
+
+
 def test_a_pattern_is_shown_by_the_beginning_of_its_id(knowledge: Knowledge) -> None:
     publish(knowledge, *(lesson(n) for n in range(len(LESSONS))))
     for one in knowledge.patterns():

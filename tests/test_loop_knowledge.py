@@ -140,6 +140,25 @@ def test_an_error_that_failed_one_iteration_and_was_solved_in_a_later_one_is_cap
     assert entry.agent_type == ""
 
 
+def test_what_is_captured_names_files_as_seen_from_the_project(loop: Loop, tmp_path: Path) -> None:
+    raising = "import os\nraise KeyError(os.path.abspath('login.py') + ' session_secret')\n"
+    failing = {
+        **FAILING,
+        "steps": [{"write": "login.py", "content": raising}, {"bash": "{{python}} login.py"}],
+        "result": f"The login form in {loop.root} fails.",
+    }
+    solving = {**SOLVING, "when": "KeyError", "result": f"Read {loop.root / 'settings.toml'}."}
+
+    loop(scripted(tmp_path, failing, solving), task_id=1, max_iterations=2)
+
+    entry = pattern(loop).record
+    assert isinstance(entry, FailureSolution)
+    assert str(loop.root) not in str(entry.to_json())
+    assert entry.error_message == "KeyError: 'login.py session_secret'"
+    assert entry.failure_description == "Add the login form: The login form in ./ fails."
+    assert entry.solution_steps == "Read settings.toml."
+
+
 def test_nothing_is_captured_while_the_task_is_not_done(loop: Loop, tmp_path: Path) -> None:
     loop(scripted(tmp_path, {**FAILING, "when": ""}), task_id=1, max_iterations=2)
     assert loop.outcomes == ["failure", "failure"]
@@ -193,7 +212,7 @@ def test_a_cancelled_run_does_not_wait_for_a_checkpoint_that_takes_long(tmp_path
     with disk.locked(lock, timeout_s=0.0):  # as another project's checkpoint would
         stopped = loop("true")
     assert stopped.reason == "interrupted"
-    assert said(loop) == ["knowledge: not published in time; it stays staged"]
+    assert said(loop) == ["knowledge: not published in time; what is left stays staged"]
     for thread in threading.enumerate():
         if thread.name == "ralph-checkpoint":
             thread.join()

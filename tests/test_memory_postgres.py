@@ -12,6 +12,7 @@ from remembering import ToyEmbedder, made, open_toy
 from ralph.errors import JournalDown
 from ralph.journal.folder import JournalFolder
 from ralph.journal.moving import move
+from ralph.kinds.conversation import Exchange
 from ralph.memories.ralph import Ralph
 
 pytest_plugins = ["postgres_fixtures"]
@@ -96,3 +97,16 @@ def test_an_outage_stops_neither_remembering_nor_finding(
             assert later.feature("auth").search("settings page drew").notes == ()
             assert later.feature("auth").verify() == (3, [])
             assert later.conversations.verify() == (1, [])
+
+
+def test_many_exchanges_without_a_time_are_kept_at_once(
+    database: str, opened: Callable[[str | None], Ralph]
+) -> None:
+    with opened(database) as ralph:
+        memory = ralph.conversations
+        talk = memory.conversation(memory.start("Many"))
+        told = [
+            Exchange(id=f"{n:016x}", conversation=talk.id, user=f"question {n}") for n in range(300)
+        ]
+        memory.add(talk, told)
+        assert {one.user for one in memory.exchanges(talk.id)} == {one.user for one in told}

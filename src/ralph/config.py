@@ -259,6 +259,10 @@ def shown(key: str, value: Any) -> Any:
     """The value as it may be shown: of a secret only whether there is one."""
     if key in _SECRETS:
         return "set" if value else "not set"
+    if key.endswith("_url") and isinstance(value, str) and "@" in value:
+        # Refused when it is used; a password does not belong there, and is not shown.
+        scheme, _, rest = value.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
     return value
 
 

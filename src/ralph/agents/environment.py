@@ -25,8 +25,9 @@ USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 """.split()
 
 
-# Ralph's own keys: an agent's memory server is told them where it needs them, the agent is not.
-_KEPT_BACK = "RALPH_*_API_KEY"
+# Ralph's own keys, and the address that holds a password: an agent's memory server is told them
+# where it needs them, the agent is not.
+_KEPT_BACK = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL")
 
 
 def agent_environment(
@@ -42,7 +43,7 @@ def agent_environment(
         name: value
         for name, value in source.items()
         if any(fnmatch.fnmatchcase(_folded(name), _folded(pattern)) for pattern in patterns)
-        and not fnmatch.fnmatchcase(_folded(name), _KEPT_BACK)
+        and not any(fnmatch.fnmatchcase(_folded(name), one) for one in _KEPT_BACK)
     }
     passed["PATH"] = _with_ralph(passed.get("PATH", ""))
     return passed | dict(given or {})

@@ -190,7 +190,7 @@ def _capture(place: Place, repeat: int) -> list[Row]:
             )
     finally:
         os.close(fd)
-    target = Target(ratio=3.0)
+    target = Target(about="a flushed append")
     return [of_times("one capture", place.entries, both, "one flushed append", target=target)]
 
 

@@ -16,8 +16,10 @@ from ralph.journal.talk import Talk
 
 _NAMES = "SELECT name FROM ralph_streams WHERE memory = %s"
 _NEWEST = """
-SELECT at FROM ralph_entries e JOIN ralph_streams s USING (stream)
-WHERE s.memory = %s AND s.name = %s AND e.kind <> 'forgotten' ORDER BY e.position DESC LIMIT 50
+SELECT at FROM ralph_entries
+WHERE stream = (SELECT stream FROM ralph_streams WHERE memory = %s AND name = %s)
+    AND kind <> 'forgotten'
+ORDER BY position DESC LIMIT 50
 """
 # Enough to tell a short journal from a long one, however long it is.
 _SIZE = """
@@ -96,14 +98,21 @@ class Listener:
         self._closed = threading.Event()
 
     def listen(self) -> bool:
-        """Listen from now on; False where the server is not reached."""
+        """Listen from now on; False where the server is not reached, or lets nobody listen."""
+        need_driver()
+        from psycopg import Error
+
         if self._talk is None or self._talk.lost:
             try:
                 talk = self._link.open()
             except JournalDown:
                 return False
+            try:
+                talk.rows(f"LISTEN {CHANNEL}")
+            except Error:  # a standby refuses; whoever waits looks when his time is over
+                talk.close()
+                return False
             self._talk = talk
-            talk.rows(f"LISTEN {CHANNEL}")
         return True
 
     def wait(self, timeout_s: float) -> bool:
@@ -117,7 +126,7 @@ class Listener:
         heard = self._talk is not None and not self._talk.lost
         deadline = time.monotonic() + timeout_s
         try:
-            if not self.listen():
+            if self._closed.is_set() or not self.listen():
                 self._closed.wait(max(0.0, deadline - time.monotonic()))
                 return False
             if not heard:

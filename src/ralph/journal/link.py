@@ -60,7 +60,7 @@ class Link:
         # In a list, so that what is thrown away without a word is closed all the same.
         self._held: list[Talk] = []
         weakref.finalize(self, _close_all, self._held)
-        self._pid = 0
+        _links.add(self)
         self._off_until = 0.0
         self._why: str | None = None
         self._told = False
@@ -143,16 +143,19 @@ class Link:
             self._drop()
 
     def _ready(self) -> Talk:
-        if not self._held or self._held[0].lost or self._pid != os.getpid():
+        if not self._held or self._held[0].lost:
             self._drop()
             self._held.append(self.open())
-            self._pid = os.getpid()
         return self._held[0]
 
     def _drop(self) -> None:
-        if self._pid == os.getpid():
-            _close_all(self._held)
-        self._held.clear()  # after a fork the connection is the parent's
+        _close_all(self._held)
+
+    def begin_anew(self) -> None:
+        """After a fork: a thread that is not there any more may have held the lock."""
+        self._lock = threading.RLock()
+        _parents.extend(self._held)
+        self._held.clear()
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         from psycopg import connect, conninfo
@@ -173,7 +176,7 @@ class Link:
     def _prepare(self, talk: Talk) -> None:
         patience = self.patience
         lock_ms = max(1, int(patience.lock_s * 1000))
-        whole_ms = lock_ms + int(patience.answer_s * 1000)
+        answer_ms = max(1, int(patience.answer_s * 1000))
         talk.rows(
             "SELECT set_config('lock_timeout', %s, false),"
             " set_config('statement_timeout', %s, false),"
@@ -181,7 +184,8 @@ class Link:
             # What is acknowledged is on the server's disk, whatever its default.
             " set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
             " WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)",
-            [f"{lock_ms}ms", f"{whole_ms}ms", f"{whole_ms}ms"],
+            # Whoever vanished in the middle lets go before those who wait for him give up.
+            [f"{lock_ms}ms", f"{lock_ms + answer_ms}ms", f"{2 * answer_ms}ms"],
         )
         bring_up(talk, self.shown)
 
@@ -262,6 +266,20 @@ def _close_all(held: list[Talk]) -> None:
         held.pop().close()
 
 
+# Those of this process; and the connections of the one it was forked from, which stay as they are.
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+_parents: list[Talk] = []
+
+
+def _after_fork() -> None:
+    for link in _links:
+        link.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def need_driver() -> None:
     """Refuse with what to install where the package that speaks with PostgreSQL is not there."""
     try:
@@ -277,6 +295,10 @@ def _parsed(url: str) -> dict[str, str]:
     need_driver()
     from psycopg import ProgrammingError, conninfo
 
+    # An @ or / of a password that is not quoted would make a part of it the host or the database.
+    authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
+    if authority.count("@") > 1 or "@" in rest:
+        raise _bad_url()
     try:
         parts = conninfo.conninfo_to_dict(url)
     except (ProgrammingError, UnicodeError):
@@ -290,6 +312,6 @@ def _parsed(url: str) -> dict[str, str]:
 def _bad_url() -> BadSetting:
     return BadSetting(
         "journal_url is not the address of a PostgreSQL database",
-        todo="Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %40 for an @ in "
-        "the password.",
+        todo="Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %40 for an @ "
+        "and %2F for a / in the password.",
     )

@@ -26,6 +26,7 @@ from ralph.record import Complaint, Located, Record, Tombstone, now
 
 CHANNEL = "ralph_journal"
 _PAGE_ROWS = 1000
+_PAGE_BYTES = 4 * 1024 * 1024
 _MICROS = "(extract(epoch FROM e.written_at) * 1000000)::bigint"
 
 _STATE = f"""
@@ -34,9 +35,14 @@ FROM ralph_streams s LEFT JOIN ralph_entries e ON e.stream = s.stream AND e.posi
 WHERE s.memory = %s AND s.name = %s
 """
 _MARK = f"SELECT e.id, {_MICROS} FROM ralph_entries e WHERE e.stream = %s AND e.position = %s"
+# So many entries, or fewer where they are long: an answer must come within its time.
 _PAGE = f"""
-SELECT {COLUMNS} FROM ralph_entries
-WHERE stream = %s AND position > %s AND position <= %s ORDER BY position LIMIT %s
+SELECT {COLUMNS} FROM (
+    SELECT *, sum(coalesce(octet_length(body), 0)) OVER (ORDER BY position)
+        - coalesce(octet_length(body), 0) AS before
+    FROM (SELECT * FROM ralph_entries WHERE stream = %s AND position > %s AND position <= %s
+        ORDER BY position LIMIT %s) AS page) AS counted
+WHERE before < {_PAGE_BYTES} ORDER BY position
 """
 _LOCK = """
 SELECT stream, epoch::text, head, last_number FROM ralph_streams
@@ -62,11 +68,8 @@ WITH gone AS (DELETE FROM ralph_entries
     WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' RETURNING 1)
 SELECT count(*) FROM gone
 """
-_WHOLE = """
-SELECT s.head - s.removed, count(e.position), coalesce(max(e.position), 0)
-FROM ralph_streams s LEFT JOIN ralph_entries e ON e.stream = s.stream
-WHERE s.stream = %s GROUP BY s.stream
-"""
+_EXPECTED = "SELECT head - removed FROM ralph_streams WHERE stream = %s"
+_BEYOND = "SELECT position FROM ralph_entries WHERE stream = %s AND position > %s LIMIT 1"
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -145,7 +148,7 @@ class PostgresJournal:
                 if fresh:
                     head = put(talk, stream.stream, stream.head, fresh)
                     tried.xid = self._move(talk, stream, head, last_number)
-                    tried.appended = appended
+                tried.appended = appended
                 self.last_number = last_number
             return appended
 
@@ -184,8 +187,8 @@ class PostgresJournal:
 
     def forgotten(self) -> frozenset[str]:
         """The ids of everything that was forgotten here."""
-        sql = """SELECT e.id FROM ralph_entries e JOIN ralph_streams s USING (stream)
-            WHERE s.memory = %s AND s.name = %s AND e.kind = 'forgotten'"""
+        sql = """SELECT id FROM ralph_entries WHERE kind = 'forgotten' AND stream =
+            (SELECT stream FROM ralph_streams WHERE memory = %s AND name = %s)"""
         rows = self._link.run(lambda talk: talk.rows(sql, [self._memory(), self._stream]))
         return frozenset(row[0] for row in rows)
 
@@ -246,9 +249,9 @@ class PostgresJournal:
         while after < state.head and left != 0:
             size = _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)
             page = talk.rows(_PAGE, [state.stream, after, state.head, size])
-            yield page
-            if len(page) < size:
+            if not page:
                 return
+            yield page
             after = page[-1][0]
             left = None if left is None else left - len(page)
 
@@ -258,10 +261,18 @@ class PostgresJournal:
             if state is None:
                 return 0, []
             name = self.name
-            rows = (row for page in self._pages(talk, state, 0, None) for row in page)
-            count, complaints = judge(name, iter(steps(rows)))
-            expected, there, last = talk.rows(_WHOLE, [state.stream])[0]
-        if expected != there or last > state.head:
+            there = 0
+
+            def rows() -> Iterator[Row]:
+                nonlocal there
+                for page in self._pages(talk, state, 0, None):
+                    there += len(page)
+                    yield from page
+
+            count, complaints = judge(name, iter(steps(rows())))
+            [(expected,)] = talk.rows(_EXPECTED, [state.stream])
+            beyond = talk.rows(_BEYOND, [state.stream, state.head])
+        if expected != there or beyond:
             what = f"{there} entries stand here and {expected} were written: rows were taken away"
             complaints.append(Complaint(name, state.head, what))
         return count, complaints

@@ -44,6 +44,7 @@ class Spool:
         self._seen_file = file.with_name(file.name + _SEEN)
         self._lock = file.with_name(file.name + ".lock")
         self._seen = 0
+        self._told = False
 
     @property
     def holds(self) -> bool:
@@ -75,12 +76,18 @@ class Spool:
         """Remember the highest number on the server, for the time when it is not reached."""
         if number == self._seen and self._seen_file.exists():
             return
+        # Another process may know of more.
+        seen = _read_seen(self._seen_file)
+        self._seen = max(number, self._seen, seen.number if seen else 0)
+        if seen is not None and seen.number == self._seen:
+            return
         try:
-            _write_seen(self._seen_file, self.name, number)
+            _write_seen(self._seen_file, self.name, self._seen)
         except OSError as error:
             # The server has the record. Without the note two may get one number while it is down.
-            _log.warning("memory: %s cannot be written (%s)", self._seen_file, error.strerror)
-        self._seen = number
+            if not self._told:
+                _log.warning("memory: %s cannot be written (%s)", self._seen_file, error.strerror)
+            self._told = True
 
     def last_seen(self) -> int:
         """The highest number that was on the server the last time; 0 where nobody knows."""
@@ -115,7 +122,10 @@ class Spool:
         position: str | None = None
         while True:
             batch = self._file.read(position, limit=_PORTION)
-            count += _hand_over([located.record for located in batch.records], target)
+            records = [located.record for located in batch.records]
+            count += _hand_over(records, target)
+            if records:  # before they go: their numbers are given out
+                self.note(max(record.number for record in records))
             position = batch.position
             if batch.done and self._emptied(position):
                 return count

@@ -56,7 +56,7 @@ class SpooledJournal:
             if spool.deliver(self._server, patience_s=_DELIVERY_PATIENCE_S) is None:
                 return self._keep(spool, drafts)  # behind those before it
             appended = self._server.attempt(drafts, tried)
-        except JournalDown:
+        except (JournalDown, JournalBusy):
             # What may have arrived keeps its number: so it is known again when it is delivered.
             return self._keep(spool, drafts, tried.appended)
         spool.note(self._server.last_number)

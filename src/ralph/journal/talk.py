@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -18,7 +19,10 @@ _IDLE_S = 5.0
 
 
 class Talk:
-    """One connection. Whoever gives no answer in time is cut off, and the connection is lost."""
+    """One connection. Whoever gives no answer in time is cut off, and the connection is lost.
+
+    After a fork it is the parent's alone: to the child it is lost, and never said good-bye on.
+    """
 
     def __init__(
         self,
@@ -31,11 +35,12 @@ class Talk:
         self._answer_timeout_s = answer_timeout_s
         self._lock_timeout_s = lock_timeout_s
         self._watch = _Watch(self._cut)
+        self._pid = os.getpid()
 
     @property
     def lost(self) -> bool:
         """Whether the connection is of no use any more."""
-        return self.connection.closed
+        return self.connection.closed or self._pid != os.getpid()
 
     def rows(self, sql: str, params: Sequence[object] = (), *, waits: bool = False) -> list[Row]:
         """The statement's rows; `waits` says that it may wait for a lock before it answers."""
@@ -59,10 +64,12 @@ class Talk:
             if not self.lost:
                 self.rows("ROLLBACK")
             raise
-        self.rows("COMMIT", waits=True)
+        self.rows("COMMIT")  # it waits for no lock, and whose answer is late can be asked about
 
     def close(self) -> None:
         """Say good-bye; never raises."""
+        if self._pid != os.getpid():
+            return
         with contextlib.suppress(Exception):
             self.connection.close()
 

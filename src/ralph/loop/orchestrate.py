@@ -13,6 +13,7 @@ from ralph.kinds.iteration import FAILED, Iteration
 from ralph.kinds.knowledge import CheckpointKind, FailureSolution
 from ralph.memories.knowledge_retention import prune_if_due
 from ralph.memories.lessons import lessons
+from ralph.memories.portable import portable
 from ralph.memories.ralph import Ralph
 from ralph.memories.technology import technology_of
 from ralph.plan.store import Plan
@@ -115,15 +116,16 @@ class Orchestrator:
         """Stage what a task that has become done teaches, and publish at the end of a phase."""
         if not self._settings.knowledge_give or iteration.task_id is None:
             return
+        root = self._ralph.project.root
         found = lessons(
             told,
             iteration,
             project=self._ralph.project.id,
-            technology=technology_of(self._ralph.project.root, self._settings),
+            technology=technology_of(root, self._settings),
         )
         captured = 0
         for one in found:
-            kept = self._carefully("not captured", partial(self._capture, one))
+            kept = self._carefully("not captured", partial(self._capture, portable(one, root)))
             captured += bool(kept and kept.fresh)
         if captured:
             self._say(f"knowledge: {captured} captured", True)
@@ -164,7 +166,7 @@ class Orchestrator:
         thread.start()
         thread.join(self._settings.remember_budget_s)
         if not ended:
-            self._say("knowledge: not published in time; it stays staged", False)
+            self._say("knowledge: not published in time; what is left stays staged", False)
         elif isinstance(ended[0], Exception):
             raise ended[0]
         else:

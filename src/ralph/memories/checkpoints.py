@@ -7,7 +7,6 @@ checkpoint can always be repeated, and nothing is there twice.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,10 @@ from ralph.kinds.knowledge import (
     CheckpointKind,
     checkpoint_id,
     knowledge_from,
-    said_record,
 )
 from ralph.memories.foresight import Foresight
 from ralph.memories.grouping import Member
-from ralph.memories.knowledge_journal import NOT_GIVING
+from ralph.memories.knowledge_journal import NOT_GIVING, said_draft
 from ralph.memories.knowledge_stream import passages
 from ralph.record import Record
 from ralph.text.tokens import query_tokens
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 _LOCK_NAME = "checkpoint.lock"
 # How many published entries near a new one are compared with it.
-_CANDIDATES = 16
+_CANDIDATES = 10
 # Without vectors its rarest words find them.
 _RAREST_WORDS = 8
 
@@ -148,8 +146,7 @@ class _Batch:
         members = [Member(record.id, knowledge_from(record)) for record in self._records]
         covers = memory.grouping.assign(members, lambda place: near[place])
         line = Checkpoint(project=project, why=why, covers=tuple(covers))
-        draft = functools.partial(_line, line, checkpoint_id(project, covers[0].entry))
-        memory.write(project, draft)
+        memory.write(project, said_draft(line, checkpoint_id(project, covers[0].entry)))
         if self._ahead is not None:
             # What was embedded is not embedded again.
             memory.shelf.index.sync(memory.stream.target(self._ahead), changed=True)
@@ -196,7 +193,3 @@ class _Batch:
             rarest = sorted(known, key=lambda token: (often[token], token))[:_RAREST_WORDS]
             found.append(list(view.words(live, rarest, _CANDIDATES)))
         return found
-
-
-def _line(line: Checkpoint, identity: str, number: int) -> Record:
-    return said_record(line, id=identity, number=number)

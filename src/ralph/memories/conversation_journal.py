@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -175,12 +174,12 @@ class ConversationJournal:
         buried = series.forgotten()
         drafts: list[Record | Draft] = []
         if named.id not in known and named.id not in buried:
-            drafts.append(lambda number: conversation_record(named, number=number))
+            drafts.append(renumbered(conversation_record(named, number=0)))
         fresh: dict[str, Exchange] = {}
         for one, source in ready:
             if one.id not in known and one.id not in buried and one.id not in fresh:
                 fresh[one.id] = one
-                drafts.append(_draft(one, source))
+                drafts.append(renumbered(exchange_record(one, number=0, source=source)))
         self._append(series, drafts, title=named.title)
         return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
 
@@ -294,7 +293,7 @@ class ConversationJournal:
         met = series.history.records.keys() | series.forgotten()
         fresh = [identity not in met for _, identity in said]
         drafts: list[Record | Draft] = [
-            functools.partial(_said, one, identity)
+            renumbered(said_record(one, id=identity, number=0))
             for (one, identity), new in zip(said, fresh, strict=True)
             if new
         ]
@@ -374,12 +373,9 @@ class ConversationJournal:
         return self._series[name]
 
 
-def _draft(exchange: Exchange, source: Source | None) -> Draft:
-    return lambda number: exchange_record(exchange, number=number, source=source)
-
-
-def _said(said: Said, identity: str, number: int) -> Record:
-    return said_record(said, id=identity, number=number)
+def renumbered(record: Record) -> Draft:
+    """The record under the number it is given; asked again, it is the same one but for that."""
+    return lambda number: msgspec.structs.replace(record, number=number)
 
 
 def _the_one(found: Sequence[_T], wanted: str, what: str) -> _T:

@@ -19,10 +19,10 @@ from ralph.kinds.knowledge import (
     GateRejection,
     entry_id,
     knowledge_from,
-    said_record,
 )
 from ralph.memories.knowledge_intake import prepared_entry
-from ralph.memories.knowledge_journal import NOT_GIVING, Captured, stream_of
+from ralph.memories.knowledge_journal import NOT_GIVING, Captured, said_draft, stream_of
+from ralph.memories.portable import portable
 from ralph.plan.patch import text as plan_text
 from ralph.plan.tasks import update_task
 from ralph.record import Record
@@ -70,26 +70,26 @@ def reject(
     `subject` says what was worked on: the task's title.
     """
     _refuse_unless_giving(ralph)
-    gate = _prepared(
-        ralph,
-        Gate(
-            project=ralph.project.id,
-            task=_name_of(task),
-            gate_type=gate_type,
-            human_feedback=feedback,
-            subject=subject,
-            agent_type=agent_type or "",
-            task_type=task_type or "",
-            technology=technology or "",
-        ),
+    given = Gate(
+        project=ralph.project.id,
+        task=_name_of(task),
+        gate_type=gate_type,
+        human_feedback=feedback,
+        subject=subject,
+        agent_type=agent_type or "",
+        task_type=task_type or "",
+        technology=technology or "",
     )
+    gate = _prepared(ralph, portable(given, ralph.project.root))
     account = _account(ralph)
     identity = _identity(account, gate)
+
+    ours = said_draft(gate, identity)
 
     def draft(number: int) -> Record:
         # Under the journal's lock: what another process has just kept stands as that wrote it.
         known = _standing(account.follow()).get(identity)
-        return known or said_record(gate, id=identity, number=number)
+        return known or ours(number)
 
     fresh = identity not in account.gates
     if fresh:
@@ -126,7 +126,8 @@ def approve(
         task_type=task_type or "",
         technology=technology or "",
     )
-    approval = cast("GateApproval", prepared_entry(given, memory.shelf.settings))
+    told = portable(given, ralph.project.root)
+    approval = cast("GateApproval", prepared_entry(told, memory.shelf.settings))
     account, name = _account(ralph), _name_of(task)
     passed = _completed(name, approval.gate_type)
     open_ = {

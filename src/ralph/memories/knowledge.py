@@ -194,12 +194,12 @@ class Knowledge(KnowledgeJournal):
         return Answer([hit for hit in found if hit.id in slots][: question.limit], found.notes)
 
     def patterns(self) -> Patterns:
-        """Every pattern, those that held most often first."""
+        """Every pattern, those told most often first; of these the one that held best."""
         history = self.living()
         found = [
             _pattern(history, name, self._first_of(history, name)) for name in history.patterns
         ]
-        return Patterns(sorted(found, key=lambda one: (-one.success_count, one.id)))
+        return Patterns(sorted(found, key=_most_told))
 
     def pattern(self, wanted: str) -> Pattern:
         """One pattern by its id or the beginning of it."""
@@ -210,6 +210,15 @@ class Knowledge(KnowledgeJournal):
                 todo="`ralph knowledge patterns` lists them with their ids.",
             )
         return found[0]
+
+    def entries_of(self, pattern: Pattern) -> list[Record]:
+        """The entries that tell a pattern, oldest first."""
+        projects = self.ledger.history().projects
+        return [
+            self.ledger.entry(projects[entry], entry)
+            for entry in pattern.entries
+            if entry in projects  # or it was forgotten since
+        ]
 
     # -- for checkpoints
 
@@ -281,6 +290,10 @@ class Knowledge(KnowledgeJournal):
         first = history.patterns[pattern][0]
         entry: Entry = knowledge_from(self.ledger.entry(history.projects[first], first))
         return entry
+
+
+def _most_told(one: Pattern) -> tuple[int, float, str]:
+    return -one.success_count, -one.success_rate, one.id
 
 
 def _fit(hit: Hit) -> float:

@@ -22,6 +22,7 @@ from ralph.kinds.knowledge import (
     GateApproval,
     GateRejection,
     Outcome,
+    Said,
     entry_id,
     entry_record,
     is_known,
@@ -34,7 +35,7 @@ from ralph.memories.knowledge_intake import in_lines, prepared_entry, read_entry
 from ralph.memories.knowledge_stream import COLLECTION, KnowledgeShelf, KnowledgeStream
 from ralph.memories.ledger import Account, Ledger
 from ralph.memories.shelf import short_hash
-from ralph.record import Complaint, Record
+from ralph.record import Complaint, Record, now
 from ralph.text.redact import redact
 
 # Why an entry went that had its time; only that may be learned anew.
@@ -42,6 +43,7 @@ EXPIRED = "older than knowledge_keep_days"
 NOT_GIVING = "this project gives no knowledge: knowledge_give is false"
 _LONGEST_NAME = 80
 _NOTE_CHARS = 500
+_TASK_CHARS = 100
 
 
 class Captured(msgspec.Struct, frozen=True):
@@ -264,6 +266,8 @@ class KnowledgeJournal:
 
         Of one task only the last word counts; of one run on it the first.
         """
+        if not isinstance(worked, bool):  # what cannot be read back is not written
+            raise BadInput(f"worked is true or false, not {worked!r}")
         known = self.ledger.history().patterns
         full = [one for one in known if one.startswith(pattern.lower())] if pattern else []
         if not full:
@@ -274,7 +278,7 @@ class KnowledgeJournal:
         if len(full) > 1:
             raise BadInput(f"{pattern} is the beginning of {len(full)} ids; give more of it")
         account = self._account(project)
-        on = "" if task is None else str(task)
+        on = "" if task is None else redact(" ".join(str(task).split()))[:_TASK_CHARS]
         outcome = Outcome(
             project=project or self._own,
             pattern=full[0],
@@ -284,8 +288,7 @@ class KnowledgeJournal:
         )
         identity = outcome_id(outcome.project, full[0], on, run or uuid.uuid4().hex)
         if all(told.id != identity for told in account.outcomes):
-            draft = functools.partial(_said, outcome, identity)
-            self._append(account, [draft])
+            self._append(account, [said_draft(outcome, identity)])
         return identity
 
     # -- keeping
@@ -354,14 +357,18 @@ def _drafts(account: Account, wanted: Mapping[str, Entry]) -> list[Draft]:
     def draft(identity: str, number: int) -> Record:
         # Under the journal's lock: after one look nobody adds anything.
         known = (account.follow() if identity == first else account).entries.get(identity)
-        return known or entry_record(wanted[identity], id=identity, number=number)
+        return known or entry_record(wanted[identity], id=identity, number=number, at=moment)
 
+    # A journal may ask a draft more than once, and must be told the same.
+    moment = now()
     first = next(iter(wanted), None)
     return [functools.partial(draft, identity) for identity in wanted]
 
 
-def _said(said: Any, identity: str, number: int) -> Record:
-    return said_record(said, id=identity, number=number)
+def said_draft(said: Said, identity: str) -> Draft:
+    """What is said now, whatever number it gets; asked twice it is the same."""
+    moment = now()
+    return lambda number: said_record(said, id=identity, number=number, at=moment)
 
 
 def _unreadable(account: Account) -> Iterable[Complaint]:

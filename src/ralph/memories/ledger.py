@@ -67,6 +67,8 @@ class Account:
         self.name = name
         self.journal = journal
         self._fold = Fold(journal)
+        self._reasons: dict[str, str] = {}
+        self._reasons_until: str | None = None
         self._seen = 0
         self._generation = -1
         self._clear()
@@ -108,7 +110,11 @@ class Account:
 
     def reasons(self) -> dict[str, str]:
         """Why everything that was forgotten here went, by its id."""
-        return {stone.id: stone.reason or "" for stone in self.journal.read().tombstones}
+        if not self.journal.unchanged(self._reasons_until):
+            batch = self.journal.read()
+            self._reasons = {stone.id: stone.reason or "" for stone in batch.tombstones}
+            self._reasons_until = batch.position
+        return self._reasons
 
     def standing(self) -> list[Located]:
         """Every living record and where it stands."""

@@ -15,6 +15,7 @@ from ralph.kinds.conversation import (
     conversation_record,
     exchange_record,
 )
+from ralph.memories.conversation_journal import renumbered
 from ralph.memories.exchange_intake import prepared_conversation, prepared_exchange
 from ralph.memories.series import Series
 from ralph.record import Complaint, Record
@@ -69,26 +70,19 @@ def keep_many(series: Series, talks: Sequence[Talk], settings: Settings) -> Came
         conversation = prepared_conversation(one.conversation)
         if conversation.id not in met and conversation.id not in grown:
             grown.add(conversation.id)
-            drafts.append(_begun(conversation))
+            drafts.append(renumbered(conversation_record(conversation, number=0)))
         for exchange in one.exchanges:
             if exchange.id in met or exchange.id in fresh:
                 known += 1
                 continue
             fresh.add(exchange.id)
             grown.add(conversation.id)
-            drafts.append(_said(prepared_exchange(exchange, conversation.id, settings)))
+            ready = prepared_exchange(exchange, conversation.id, settings)
+            drafts.append(renumbered(exchange_record(ready, number=0)))
     if drafts:
         _make_folder(series)
         series.journal.append(drafts)
     return Came(frozenset(grown), len(fresh), known)
-
-
-def _begun(one: Conversation) -> Draft:
-    return lambda number: conversation_record(one, number=number)
-
-
-def _said(one: Exchange) -> Draft:
-    return lambda number: exchange_record(one, number=number)
 
 
 def _make_folder(series: Series) -> None:

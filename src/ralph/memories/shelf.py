@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ralph.config import Settings
-from ralph.errors import BadInput, EmbedderOff, IndexOff, MemoryOff
+from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, MemoryOff
 from ralph.index import Embedder
 from ralph.index.choose import choose
 from ralph.index.sync import Progress, Target, is_current_in
@@ -82,6 +82,8 @@ class Shelf:
         try:
             budget_s = self.settings.remember_budget_s
             synced = self.index.sync(target, budget_s=budget_s, changed=True)
+        except JournalDown:
+            pass  # that was told when the server was not reached
         except MemoryOff as error:
             self._tell(f"not indexed yet: {error}")
         else:

@@ -33,6 +33,8 @@ _SAME_WORDS = 0.75
 # How much nearer, for each bit that the other half is told alike, solutions and problems must be.
 _STRICTER = 0.7
 _LESS_STRICT = 0.2
+# Below this the problems do not meet at all: one fix for two problems is two lessons.
+_MEET = 0.07
 # Below this the problems hardly meet, and the solutions must be so much nearer for each bit.
 _APART = 0.25
 _SURER = 0.4
@@ -76,7 +78,8 @@ def same(one: Told, other: Told, near: Nearness) -> bool:
     chance = _by_chance(*solutions)
     enough = _ENOUGH + chance + _STRICTER * _alike(told_problem)
     enough += _SURER * max(0.0, _APART - problem)
-    if solution < enough or problem < max(chance, _LESS_STRICT * _alike(told_solution)):
+    least = max(_MEET, chance, _LESS_STRICT * _alike(told_solution))
+    if solution < enough or problem < least:
         return False
     return not (
         _problems_differ(*problems, told_problem)

@@ -22,11 +22,14 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _complete_feature(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from ralph.config import home_folder, load
     from ralph.errors import RalphError
-    from ralph.journal.folder import JournalFolder
+    from ralph.memories.journals import feature_journals
 
     with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
-        names = JournalFolder(the_project().journals).names()
+        project, home = the_project(), home_folder()
+        settings = load(home=home, project_file=project.settings_file).settings
+        names = feature_journals(project, settings, home).names()
         return [name for name in names if name.startswith(incomplete)]
     return []
 
@@ -60,7 +63,7 @@ def opened(*, patience_s: float = 0.5) -> Iterator[Ralph]:
     from ralph.memories.ralph import open_ralph
 
     project = the_project()
-    bar = Bar(lambda: _lines(project.journals), patience_s=patience_s)
+    bar = Bar(lambda: _records(ralph), patience_s=patience_s)
     with warnings_told(), open_ralph(project.root, progress=bar) as ralph:
         try:
             yield ralph
@@ -107,6 +110,23 @@ def read_bytes(name: str) -> bytes:
 def shown_name(name: str) -> str:
     """What a file is called in messages and sources."""
     return "<stdin>" if name == "-" else name
+
+
+def _records(ralph: Ralph) -> int:
+    """About how many records the features have; of a server's journals their highest numbers."""
+    from ralph.errors import RalphError
+    from ralph.memories.journals import on_server
+
+    journals = on_server(ralph.place.journals)
+    if journals is None:
+        return _lines(ralph.project.journals)
+    total = 0
+    with contextlib.suppress(RalphError):  # a bar without its end is better than none
+        for name in journals.names():
+            one = journals.server.journal(name)
+            one.read(limit=1)
+            total += one.last_number
+    return total
 
 
 def _lines(journals: Path) -> int:

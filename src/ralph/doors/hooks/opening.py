@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _LIMITS = {"stop-failure": "hook_stop_s"}
 # Shares of a hook's time that single waits may take.
 _FOR_JOURNAL, _FOR_INDEX_LOCK, _FOR_INDEXING = 0.3, 0.1, 0.3
+# And those that reaching a server may take.
+_FOR_CONNECTING, _FOR_QDRANT = 0.3, 0.6
+_SHORTEST_S = 0.1
 
 
 def settings_of(call: Call) -> Settings:
@@ -43,6 +46,8 @@ def opened(call: Call) -> Iterator[Ralph]:
             journal_lock_timeout_s=left_s * _FOR_JOURNAL,
             index_lock_timeout_s=left_s * _FOR_INDEX_LOCK,
             remember_budget_s=left_s * _FOR_INDEXING,
+            journal_connect_timeout_s=max(_SHORTEST_S, left_s * _FOR_CONNECTING),
+            qdrant_timeout_s=max(_SHORTEST_S, left_s * _FOR_QDRANT),
         ) as ralph,
     ):
         yield ralph

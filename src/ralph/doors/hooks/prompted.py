@@ -50,6 +50,10 @@ def says_something(prompt: str) -> bool:
 
 def _remembers(call: Call) -> bool:
     """Whether there is any journal that could be asked."""
+    from ralph.doors.hooks.serving import on_a_server
+
+    if on_a_server(call.home):
+        return True
     folders = (
         os.path.join(call.root, ".ralph", "db", "memory"),
         os.path.join(call.home, "journal", "conversations"),

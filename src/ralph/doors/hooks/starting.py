@@ -1,7 +1,8 @@
 """SessionStart: what matters now, from a text that was made before wherever nothing has changed.
 
 The text is kept with the state (number, size, times) of every file it was made from. Only when one
-of them has changed is anything heavier than the standard library loaded.
+of them has changed is anything heavier than the standard library loaded. What is on a server shows
+no change here, so with journals there the text is always made anew.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph import __version__
 from ralph.doors.hooks import own_files
+from ralph.doors.hooks.serving import on_a_server
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import Call
@@ -42,7 +44,7 @@ def refresh(call: Call, ralph: Ralph) -> None:
     """Make the text anew after something was kept, so that the next session need not."""
     from ralph.doors.hooks.briefing import text_now
 
-    if _known(call) is None:
+    if not on_a_server(call.home) and _known(call) is None:
         state = _state(call)
         _store(call, state, text_now(call, ralph))
 
@@ -58,12 +60,15 @@ def _made(call: Call) -> str:
     else:
         with opened(call) as ralph:
             text = text_now(call, ralph)
-    _store(call, state, text)
+    if not on_a_server(call.home):
+        _store(call, state, text)
     return text
 
 
 def _known(call: Call) -> str | None:
     """The text as it was made, if everything it was made from is still the same."""
+    if on_a_server(call.home):
+        return None
     try:
         kept = json.loads(own_files.read(os.path.join(call.own_folder, _NAME)))
         text = kept["text"]

@@ -17,11 +17,11 @@ class Names(msgspec.Struct, frozen=True):
     """The names of one memory's collections in one place (F18).
 
     `scope` tells what its collections' names begin with; a project's id may be made later.
-    `place` tells journals apart that lie in files: clones share an id, but not their journals.
+    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
     """
 
     scope: Callable[[], str]
-    place: str = ""
+    place: str | Callable[[], str] = ""
 
     def alias(self, name: str) -> str:
         """Under which the collection answers."""
@@ -49,4 +49,5 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def _before(self) -> str:
-        return f"{PREFIX}{self.place}-" if self.place else PREFIX
+        place = self.place if isinstance(self.place, str) else self.place()
+        return f"{PREFIX}{place}-" if place else PREFIX

@@ -6,8 +6,8 @@ brings vectors to length one, and count a little less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ralph.index import ASIDE_WEIGHT
 from ralph.index.matrix import NEARNESS_DIGITS
@@ -25,6 +25,9 @@ HNSW_EF = 128
 _AT_ONCE = 32
 
 Near = dict[str, float]
+# What of a payload tells which record a point is of.
+WHOSE = ["record", "digest", "head"]
+Whose = dict[str, Mapping[str, Any]]
 
 
 def nearest_of(
@@ -34,13 +37,15 @@ def nearest_of(
     count: int,
     also: Sequence[str],
     having: models.Filter | None,
-) -> list[Near]:
-    """For each vector the `count` nearest points with their cosines, and those in `also`."""
+) -> tuple[list[Near], Whose]:
+    """For each vector the `count` nearest points with their cosines, and those in `also`; and of
+    which records they are."""
     found: list[Near] = []
+    whose: Whose = {}
     for start in range(0, len(queries), _AT_ONCE):
         some = [one.tolist() for one in queries[start : start + _AT_ONCE]]
-        found += _some(server, name, some, count, also, having)
-    return found
+        found += _some(server, name, some, count, also, having, whose)
+    return found, whose
 
 
 def _some(
@@ -50,6 +55,7 @@ def _some(
     count: int,
     also: Sequence[str],
     having: models.Filter | None,
+    whose: Whose,
 ) -> list[Near]:
     requests: list[models.QueryRequest] = []
     for query in queries:
@@ -57,7 +63,7 @@ def _some(
             requests.append(_request(query, using, count, having))
             if also:
                 requests.append(_among(query, using, also))
-    answers = iter(_answers(server, name, requests))
+    answers = iter(_answers(server, name, requests, whose))
     gathered: list[_Found] = []
     for _ in queries:
         sides = [_Side(next(answers), count, among=next(answers) if also else {}) for _ in range(2)]
@@ -117,12 +123,16 @@ def _look_closer(
     if not unsure:
         return
     requests = [_among(queries[place], ASIDE_MEANING, points) for place, points in unsure]
-    for (place, _), values in zip(unsure, _answers(server, name, requests), strict=True):
+    for (place, _), values in zip(unsure, _answers(server, name, requests, {}), strict=True):
         gathered[place].asides.values.update(values)
 
 
-def _answers(server: Server, name: str, requests: Sequence[models.QueryRequest]) -> list[Near]:
+def _answers(
+    server: Server, name: str, requests: Sequence[models.QueryRequest], whose: Whose
+) -> list[Near]:
     answers = server.ask(lambda client: client.query_batch_points(name, requests))
+    points = [point for one in answers for point in one.points]
+    whose.update((str(point.id), point.payload) for point in points if point.payload)
     return [{str(point.id): point.score for point in one.points} for one in answers]
 
 
@@ -133,7 +143,12 @@ def _request(
 
     params = models.SearchParams(hnsw_ef=HNSW_EF)
     return models.QueryRequest(
-        query=[query], using=using, limit=count, filter=having, params=params
+        query=[query],
+        using=using,
+        limit=count,
+        filter=having,
+        params=params,
+        with_payload=WHOSE,
     )
 
 

@@ -35,8 +35,9 @@ from ralph.index.qdrant.points import (
     points_of,
     stone_id,
 )
+from ralph.index.qdrant.scrolling import PAGE, scrolled
 from ralph.index.qdrant.server import Gone, Server, Taken
-from ralph.index.qdrant.view import PAGE, QdrantView
+from ralph.index.qdrant.view import QdrantView
 from ralph.index.qdrant.writing import Writer
 from ralph.index.tables import Collection, Row
 
@@ -290,7 +291,7 @@ class QdrantStore:
 
         older = models.FieldCondition(key="sweep", range=models.Range(lt=metadata.sweep))
         stale = models.Filter(must=[holding(head=True), older])
-        found = self._view().scrolled(metadata.physical, stale, ["record", "digest", "count"])
+        found = scrolled(self._server, metadata.physical, stale, ["record", "digest", "count"])
         heads = [
             (one.payload["record"], one.payload["digest"], one.payload["count"]) for one in found
         ]

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ralph.index.facets import Only
 from ralph.index.qdrant.counted import Facts, rarities
 from ralph.index.qdrant.filters import chunks, fitting, holding
 from ralph.index.qdrant.names import Names
-from ralph.index.qdrant.nearness import nearest_of
+from ralph.index.qdrant.nearness import WHOSE, Whose, nearest_of
 from ralph.index.qdrant.points import (
-    ASIDE_MEANING,
-    MEANING,
     META_ID,
     WORDS,
     Metadata,
@@ -31,12 +29,13 @@ from ralph.index.qdrant.points import (
     token_place,
     vectors_blob,
 )
+from ralph.index.qdrant.scrolling import PAGE, scrolled
 from ralph.index.qdrant.server import Damaged, Gone, Server
 from ralph.index.tables import Collection, Corrupt
 from ralph.record import Record
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient, models
+    from qdrant_client import models
 
     from ralph.index import Vectors
 
@@ -45,8 +44,7 @@ Fields = tuple[str, str, str]
 _FIELDS = ["title", "text", "places"]
 _EVERYTHING = [*_FIELDS, "passage", "record", "digest", "head", "type", "number", "at", "source"]
 _EVERYTHING += ["body", "body_base64"]
-# How many points are asked for at once, and how many where each may be large.
-PAGE = 256
+# How many points are asked for at once where each may be large.
 _LARGE_PAGE = 32
 # From so many words on, how often each stands is asked for side by side.
 _FEW = 3
@@ -63,6 +61,8 @@ class QdrantView:
         self._fields: dict[tuple[str, int], Fields] = {}
         self._records: dict[tuple[str, int], tuple[int, Record]] = {}
         self._metadata: dict[str, Metadata | None] = {}
+        # Heads that are there: the records of these are there whole.
+        self._heads: set[tuple[str, str]] = set()
 
     # -- collections
 
@@ -118,11 +118,15 @@ class QdrantView:
                 using=WORDS,
                 limit=count,
                 query_filter=fitting(only),
-                with_payload=_FIELDS,
+                with_payload=[*_FIELDS, *WHOSE],
             )
         )
         scores: dict[int, float] = {}
+        whose = {str(point.id): point.payload or {} for point in found.points}
+        whole = self._whole(collection.physical, whose)
         for point in found.points:
+            if str(point.id) not in whole:
+                continue
             row = row_of(point.id)
             fields = _fields_of(point.payload, collection.physical)
             if rarity.keys() & set(" ".join(fields).split()):
@@ -142,7 +146,7 @@ class QdrantView:
         """Cosines of the `count` nearest passages and of those in `also`."""
         if not collection.manifest.dims:
             return {}
-        [found] = nearest_of(
+        [found], whose = nearest_of(
             self._server,
             collection.physical,
             query[None, :],
@@ -150,7 +154,7 @@ class QdrantView:
             [id_of(row) for row in also],
             fitting(only),
         )
-        return {row_of(point): value for point, value in found.items()}
+        return self._rows(collection.physical, found, whose)
 
     def nearest_of_each(
         self, collection: Collection, queries: Vectors, count: int
@@ -158,8 +162,28 @@ class QdrantView:
         """Cosines of the `count` nearest passages of each of these vectors."""
         if not collection.manifest.dims:
             return [{} for _ in queries]
-        found = nearest_of(self._server, collection.physical, queries, count, [], None)
-        return [{row_of(point): value for point, value in one.items()} for one in found]
+        name = collection.physical
+        found, whose = nearest_of(self._server, name, queries, count, [], None)
+        return [self._rows(name, one, whose) for one in found]
+
+    def _rows(self, name: str, found: Mapping[str, float], whose: Whose) -> dict[int, float]:
+        """Without those whose records are not there whole; asked for by name, they are."""
+        known = {point: whose[point] for point in found if point in whose}
+        torn = known.keys() - self._whole(name, known)
+        return {row_of(point): value for point, value in found.items() if point not in torn}
+
+    def _whole(self, name: str, whose: Mapping[str, Mapping[str, Any]]) -> set[str]:
+        """The points whose record is there whole: another process may be writing it just now, or
+        was killed while it did."""
+        heads = {
+            point: point if "head" in held else point_id(held["record"], held["digest"], 0)
+            for point, held in whose.items()
+            if "record" in held and "digest" in held
+        }
+        self._heads |= {(name, head) for point, head in heads.items() if point == head}
+        asked = dict.fromkeys(head for head in heads.values() if (name, head) not in self._heads)
+        self._heads |= {(name, head) for head in self._present(name, list(asked))}
+        return {point for point, head in heads.items() if (name, head) in self._heads}
 
     # -- what is known of words
 
@@ -294,7 +318,9 @@ class QdrantView:
 
     def known(self, collection: Collection) -> dict[tuple[str, str], None]:
         """Identity and content of everything indexed."""
-        heads = self.scrolled(collection.physical, holding(head=True), ["record", "digest"])
+        heads = scrolled(
+            self._server, collection.physical, holding(head=True), ["record", "digest"]
+        )
         return {(one.payload["record"], one.payload["digest"]): None for one in heads}
 
     def held(self, collection: Collection, keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -321,7 +347,9 @@ class QdrantView:
         if facts.waiting is False:
             return []
         wanted = holding(waits=True)
-        found = self.scrolled(collection.physical, wanted, ["waiting"], page=min(count, PAGE))
+        found = scrolled(
+            self._server, collection.physical, wanted, ["waiting"], page=min(count, PAGE)
+        )
         some = [(row_of(one.id), one.payload["waiting"]) for one in itertools.islice(found, count)]
         facts.waiting = bool(some)
         return some
@@ -329,49 +357,13 @@ class QdrantView:
     def vectors_by_hash(self, collection: Collection) -> dict[bytes, bytes]:
         """The vectors under the hash of the text they were made from, to be used again (F16)."""
         found: dict[bytes, bytes] = {}
-        every = self.scrolled(collection.physical, holding(passage=True), ["hash"], vectors=True)
+        every = scrolled(
+            self._server, collection.physical, holding(passage=True), ["hash"], vectors=True
+        )
         for point in every:
             if blob := vectors_blob(point.vector):
                 found[bytes.fromhex(point.payload["hash"])] = blob
         return found
-
-    def scrolled(
-        self,
-        name: str,
-        having: models.Filter,
-        keys: list[str] | bool,
-        *,
-        vectors: bool = False,
-        page: int = PAGE,
-    ) -> Iterator[Any]:
-        """Every point that fits, page by page."""
-        after: Any = None
-        page = _LARGE_PAGE if vectors else page
-        dense = [MEANING, ASIDE_MEANING] if vectors else False
-        while True:
-            ask = _page(name, having, keys, dense, after, page)
-            found, after = self._server.ask(ask)
-            yield from found
-            if after is None:
-                return
-
-
-def _page(
-    name: str,
-    having: models.Filter,
-    keys: list[str] | bool,
-    vectors: Any,
-    after: Any,
-    count: int,
-) -> Callable[[QdrantClient], tuple[list[models.Record], Any]]:
-    return lambda client: client.scroll(
-        name,
-        scroll_filter=having,
-        limit=count,
-        offset=after,
-        with_payload=keys,
-        with_vectors=vectors,
-    )
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ralph.index.qdrant.points import ASIDE_MEANING, MEANING, WORDS, Point
-from ralph.index.qdrant.server import Gone, Server
+from ralph.index.qdrant.server import Gone, Server, Taken
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
@@ -67,7 +67,11 @@ class Writer:
         ]
         made = models.CreateAlias(collection_name=physical, alias_name=alias)
         changes.append(models.CreateAliasOperation(create_alias=made))
-        self._server.ask(lambda client: client.update_collection_aliases(changes), slow=True)
+        try:
+            self._server.ask(lambda client: client.update_collection_aliases(changes), slow=True)
+        except Taken:
+            what = f"has a collection of somebody else's that is called {alias}"
+            raise self._server.off(what, "Rename or delete it; Ralph needs the name.") from None
 
     def index_payload(self, physical: str, field: str, kind: str) -> None:
         """Let points be filtered by this field."""

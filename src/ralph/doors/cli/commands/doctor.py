@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,10 +66,26 @@ def _checks() -> list[Check]:
         ("hooks", lambda: checks_clients.hooks(project.root if project else None)),
     ]
     done = [checks.checked(name, look) for name, look in plan]
+    done += _server_checks(_settings(home, project), home)
     if project is None:
         detail = f"no .ralph folder in {start_folder()} or above"
         return [*done, checks.Check("project", "warning", detail, "Run: ralph init")]
     return done + _project_checks(project, home)
+
+
+def _server_checks(settings: Settings, home: Path) -> list[Check]:
+    from ralph.doors.cli import checks, checks_servers
+
+    done: list[Check] = []
+    if settings.journal_url:
+        look = functools.partial(checks_servers.postgres, settings, home)
+        done.append(checks.checked(checks_servers.POSTGRES, look))
+    elif (left := checks_servers.spool(home)) is not None:
+        done.append(left)
+    if settings.qdrant_url:
+        look = functools.partial(checks_servers.qdrant, settings, home)
+        done.append(checks.checked(checks_servers.QDRANT, look))
+    return done
 
 
 def _project_checks(project: Project, home: Path) -> list[Check]:
@@ -77,24 +94,28 @@ def _project_checks(project: Project, home: Path) -> list[Check]:
     from ralph.errors import BadSetting
     from ralph.memories.ralph import open_ralph
 
-    done = [
-        checks.checked("project", lambda: checks.project_files(project)),
-        checks.checked("git", lambda: git(project)),
-        checks.checked("leftovers", lambda: checks.leftovers(project)),
-    ]
+    done = [checks.checked("project", lambda: checks.project_files(project))]
+    if not _settings(home, project).journal_url:  # else no journal travels with git
+        done.append(checks.checked("git", lambda: git(project)))
+    done.append(checks.checked("leftovers", lambda: checks.leftovers(project)))
     with contextlib.suppress(BadSetting), open_ralph(project.root, home=home) as ralph:
         done += _memory_checks(ralph)
     return done
 
 
 def _memory_checks(ralph: Ralph) -> list[Check]:
-    from ralph.doors.cli import checks
+    from ralph.doors.cli import checks, checks_servers
 
-    return [
+    done = [
         checks.checked("journal", lambda: checks.journal(ralph)),
         checks.checked("cache", lambda: checks.cache(ralph)),
         checks.checked("index", lambda: checks.index(ralph)),
     ]
+    if ralph.config.settings.qdrant_url:
+        done.append(
+            checks.checked(checks_servers.PARAMETERS, lambda: checks_servers.collections(ralph))
+        )
+    return done
 
 
 def _project(home: Path) -> Project | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -161,7 +163,14 @@ def _show_rejected(page: Page, waiting: Waiting, planned: Task | None) -> None:
     )
     if planned is not None:
         page.line(f"The feedback stands on the task, which is {planned.status}.", indent=2)
-    page.line(
-        f"Approve its revision: ralph gate approve {task} --type {gate_type} --approach TEXT",
-        indent=2,
-    )
+    line = ["ralph", "gate", "approve", task, "--type", gate_type, "--approach", "TEXT"]
+    page.line(f"Approve its revision: {_typed(line)}", indent=2)
+
+
+def _typed(words: list[str]) -> str:
+    """The command as the shell here wants it typed."""
+    if sys.platform == "win32":
+        from subprocess import list2cmdline
+
+        return list2cmdline(words)
+    return shlex.join(words)

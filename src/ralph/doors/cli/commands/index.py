@@ -226,7 +226,8 @@ def _looked_at(place: AnyIndex, targets: dict[str, Target]) -> dict[str, Any]:
 
 
 def _show_status(page: Page, found: dict[str, Any]) -> None:
-    page.line(f"{found['file']} ({found['bytes'] / 1e6:.1f} MB)")
+    size = "" if "://" in found["file"] else f" ({found['bytes'] / 1e6:.1f} MB)"
+    page.line(f"{found['file']}{size}")
     if found["collections"]:
         page.line()
         heads = ("collection", "feature", "records", "passages", "waiting", "state", "embedder")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ralph.recall.patterns import Pattern
 
 _KINDS = ("manual", "phase_complete", "project_complete", "cancelled")
+_KEPT = "Nothing was published; what is staged stays so."
 _min_score = click.option(
     "--min-score", type=click.FloatRange(0, 1), metavar="X", help="None less sure than this."
 )
@@ -65,6 +66,7 @@ def checkpoint(kind: str, all_projects: bool, as_json: bool) -> None:
             projects = list(dict.fromkeys(one.record.project for one in memory.staged("*")))
         done = [memory.checkpoint(project, kind) for project in projects]
         own = ralph.project.id
+        giving = not any(memory.keeps_to_itself(project) for project in projects)
     for text in dict.fromkeys(text for one in done for text in one.notes):
         note(text)
     if as_json:
@@ -77,11 +79,11 @@ def checkpoint(kind: str, all_projects: bool, as_json: bool) -> None:
         if one.published:
             page.line(_published(one, own))
     if not any(one.published for one in done):
-        page.line("Nothing is staged; nothing was published.")
+        page.line("Nothing is staged; nothing was published." if giving else _KEPT)
 
 
 @knowledge.command()
-@click.argument("text", nargs=-1, required=True)
+@click.argument("text", nargs=-1)
 @click.option("--failure", is_flag=True, help="TEXT tells of a failure; only solutions count.")
 @click.option("--error-message", metavar="M", help="With --failure: the error that it shows.")
 @filters
@@ -103,6 +105,8 @@ def query(
     """
     if error_message is not None and not failure:
         raise click.UsageError("--error-message goes with --failure.")
+    if not text and error_message is None:
+        raise click.UsageError("Say in TEXT what it is about.")
     asked = " ".join(text)
     with opened_anywhere() as ralph:
         settings = ralph.config.settings
@@ -244,8 +248,7 @@ def show(pattern: str, as_json: bool) -> None:
     with opened_anywhere() as ralph:
         memory = ralph.knowledge
         found = _pattern(memory, pattern)
-        held_by_id = {record.id: record for record in memory.stream.records()}
-        told = [held_by_id[entry] for entry in found.entries]
+        told = memory.entries_of(found)
     if as_json:
         print_json(pattern_json(found, told))
     else:
@@ -276,7 +279,11 @@ def _task(word: str) -> Task | None:
 
     try:
         return the_plan().task(word)
-    except (NotFound, NotAProject):
+    except NotFound:
+        if word.strip().isdecimal():
+            raise  # nobody asks with a number
+        return None
+    except NotAProject:
         return None
     except BadPlan:
         if len(word.split()) > 1:

@@ -54,7 +54,7 @@ def pattern_table(page: Page, patterns: Sequence[Pattern]) -> None:
                 str(one.projects),
                 one.entry_type,
                 one.record.technology,
-                excerpt(one.problem, _LINE_CHARS),
+                _on_a_line(one.record),
             )
             for one in patterns
         ],
@@ -102,16 +102,11 @@ def show_pattern(page: Page, one: Pattern, told: Sequence[Record]) -> None:
 
 def entry_line(identity: str, one: Entry) -> list[Span]:
     """An entry on one line: what it is, and what it tells."""
-    from ralph.recall.patterns import described
-
-    told = excerpt(described(one), _LINE_CHARS)
-    return [(identity[:SHORT_ID], "cyan"), f"  {one.entry_type}  ", told]
+    return [(identity[:SHORT_ID], "cyan"), f"  {one.entry_type}  ", _on_a_line(one)]
 
 
 def staged_table(page: Page, staged: Sequence[Captured]) -> None:
     """What waits for a checkpoint, a line each."""
-    from ralph.recall.patterns import described
-
     page.table(
         ("id", "type", "project", "technology", "tells"),
         [
@@ -120,7 +115,7 @@ def staged_table(page: Page, staged: Sequence[Captured]) -> None:
                 one.record.entry_type,
                 one.record.project[:SHORT_ID],
                 one.record.technology,
-                excerpt(described(one.record), _LINE_CHARS),
+                _on_a_line(one.record),
             )
             for one in staged
         ],
@@ -183,6 +178,19 @@ def state_of(memory: Knowledge, identity: str) -> tuple[bool, str | None]:
     """Whether an entry waits for a checkpoint, and the pattern it is in if it does not."""
     slot = memory.ledger.history().slots.get(identity)
     return slot is None, slot.pattern if slot else None
+
+
+def _on_a_line(entry: Entry) -> str:
+    """What an entry tells; of an approval what was approved, else one reads like the other."""
+    from ralph.kinds.knowledge import GateApproval
+    from ralph.recall.patterns import described
+
+    if isinstance(entry, GateApproval):
+        about = f" of {entry.subject}" if entry.subject else ""
+        told = f"The {entry.gate_type} gate{about} was passed with: {entry.approved_approach}"
+    else:
+        told = described(entry)
+    return excerpt(told, _LINE_CHARS)
 
 
 def _paragraph(page: Page, name: str, text: str) -> None:

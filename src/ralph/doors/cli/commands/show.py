@@ -106,8 +106,7 @@ def _show_known(ralph: Ralph, wanted: str, *, as_json: bool) -> bool:
         found = memory.pattern(wanted)
     except NotFound:
         return _show_gate(ralph, wanted, as_json=as_json)
-    held = {record.id: record for record in memory.stream.records()}
-    told = [held[entry] for entry in found.entries]
+    told = memory.entries_of(found)
     if as_json:
         print_json(pattern_json(found, told))
     else:
