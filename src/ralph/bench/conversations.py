@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from ralph import disk
 from ralph.bench import conversations_quality, corpus
+from ralph.bench.arguments import sizes_of, teller
 from ralph.bench.ground import Tell
-from ralph.bench.measure import Compared, Operation, compared, fresh, in_turns, python
+from ralph.bench.measure import Compared, compared, each, fresh, in_turns, python
 from ralph.bench.reads import Bare
 from ralph.bench.report import NO_TARGET, Row, Target, of_times, to_json, to_markdown, write_table
 from ralph.errors import BadInput
@@ -27,7 +27,6 @@ from ralph.memories import Ralph, open_ralph
 from ralph.memories.many_conversations import Talk, keep_many
 from ralph.memories.series import Series
 
-_T = TypeVar("_T")
 _SIZES = "10000,100000"
 _EXCHANGES_EACH = 10
 _LISTED = 10_000
@@ -78,7 +77,7 @@ def main(args: Sequence[str]) -> int:
         return int(end.code or 0)
     if options.repeat < 1 or options.listed < 1 or (options.limit or 1) < 1:
         raise BadInput("--repeat, --listed and --limit go from 1 upwards")
-    tell = _teller()
+    tell = teller()
     if options.dataset is not None:
         found = conversations_quality.evaluate(options.dataset, limit=options.limit, tell=tell)
         if options.json:
@@ -87,7 +86,7 @@ def main(args: Sequence[str]) -> int:
         else:
             conversations_quality.write_table(found, sys.stdout.write)
         return 0
-    sizes = _sizes(options.sizes)
+    sizes = sizes_of(options.sizes, example=_SIZES)
     rows = run(sizes, repeat=options.repeat, listed=options.listed, tell=tell)
     if options.out:
         options.out.write_text(to_markdown(rows, name="conversations"), encoding="utf-8")
@@ -215,20 +214,14 @@ def _warm(place: Place, repeat: int) -> list[Row]:
             }
             for what, ask in asking.items():
                 both = compared(
-                    _each(ask, questions),
-                    _each(lambda one: bare.search(*one), prepared),
+                    each(ask, questions),
+                    each(lambda one: bare.search(*one), prepared),
                     rounds=rounds,
                     warm_up=_WARM_UP,
                 )
                 target = _WARM.get(place.exchanges, NO_TARGET)
                 rows.append(of_times(what, place.exchanges, both, _SCAN, target=target))
     return rows
-
-
-def _each(ask: Callable[[_T], object], values: Sequence[_T]) -> Operation:
-    """The same asked of one after another."""
-    left = iter(values)
-    return lambda: ask(next(left))
 
 
 def _list(place: Place, repeat: int) -> list[Row]:
@@ -271,23 +264,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--out", type=Path, help="write a Markdown table to this file too")
     return parser
-
-
-def _sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(one.replace("_", "")) for one in text.split(",") if one.strip()]
-    except ValueError:
-        sizes = []
-    if not sizes or min(sizes) < 1:
-        raise BadInput(f"--sizes cannot be {text!r}", todo=f"Give numbers, as in {_SIZES}.")
-    return sizes
-
-
-def _teller() -> Tell:
-    begin = time.monotonic()
-
-    def tell(text: str) -> None:
-        sys.stderr.write(f"[{time.monotonic() - begin:6.1f} s] {text}\n")
-        sys.stderr.flush()
-
-    return tell

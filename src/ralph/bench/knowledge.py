@@ -10,18 +10,17 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from ralph import disk
 from ralph.bench import corpus, knowledge_quality
+from ralph.bench.arguments import sizes_of, teller
 from ralph.bench.ground import Tell
-from ralph.bench.measure import Compared, Operation, compared, fresh, in_turns, python, taken
+from ralph.bench.measure import Compared, compared, each, fresh, in_turns, python, taken
 from ralph.bench.reads import Bare
 from ralph.bench.report import NO_TARGET, Row, Target, of_times, to_json, to_markdown, write_table
 from ralph.errors import BadInput
@@ -39,7 +38,6 @@ from ralph.memories.knowledge import Knowledge
 from ralph.memories.knowledge_stream import COLLECTION
 from ralph.record import Record
 
-_T = TypeVar("_T")
 _SIZES = "10000,100000"
 _STAGED = 1000
 _A_PROJECT = 1000
@@ -82,7 +80,7 @@ def main(args: Sequence[str]) -> int:
         return int(end.code or 0)
     if options.repeat < 1 or options.staged < 1 or (options.limit or 1) < 1:
         raise BadInput("--repeat, --staged and --limit go from 1 upwards")
-    tell = _teller()
+    tell = teller()
     if options.dataset is not None:
         found = knowledge_quality.evaluate(
             options.dataset, embedder=options.embedder, limit=options.limit, tell=tell
@@ -93,7 +91,7 @@ def main(args: Sequence[str]) -> int:
         else:
             knowledge_quality.write_table(found, sys.stdout.write)
         return 0
-    sizes = _sizes(options.sizes)
+    sizes = sizes_of(options.sizes, example=_SIZES)
     rows = run(sizes, repeat=options.repeat, staged=options.staged, tell=tell)
     if options.out:
         options.out.write_text(to_markdown(rows, name="knowledge"), encoding="utf-8")
@@ -215,19 +213,13 @@ def _warm(place: Place, repeat: int) -> list[Row]:
             }
             for what, ask in asking.items():
                 both = compared(
-                    _each(ask, questions),
-                    _each(lambda one: bare.search(*one), prepared),
+                    each(ask, questions),
+                    each(lambda one: bare.search(*one), prepared),
                     rounds=rounds,
                     warm_up=_WARM_UP,
                 )
                 rows.append(of_times(what, place.entries, both, _SCAN, target=target))
     return rows
-
-
-def _each(ask: Callable[[_T], object], values: Sequence[_T]) -> Operation:
-    """The same asked of one after another."""
-    left = iter(values)
-    return lambda: ask(next(left))
 
 
 def _cold(place: Place, repeat: int) -> list[Row]:
@@ -285,23 +277,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--out", type=Path, help="write a Markdown table to this file too")
     return parser
-
-
-def _sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(one.replace("_", "")) for one in text.split(",") if one.strip()]
-    except ValueError:
-        sizes = []
-    if not sizes or min(sizes) < 1:
-        raise BadInput(f"--sizes cannot be {text!r}", todo=f"Give numbers, as in {_SIZES}.")
-    return sizes
-
-
-def _teller() -> Tell:
-    begin = time.monotonic()
-
-    def tell(text: str) -> None:
-        sys.stderr.write(f"[{time.monotonic() - begin:6.1f} s] {text}\n")
-        sys.stderr.flush()
-
-    return tell

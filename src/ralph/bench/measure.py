@@ -13,12 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from ralph.errors import RalphError
 
 Operation = Callable[[], object]
+_T = TypeVar("_T")
 
 _PROCESS_TIMEOUT_S = 600.0
 _STATUS = Path("/proc/self/status")
@@ -92,6 +94,12 @@ def compared(ours: Operation, reference: Operation, *, rounds: int, warm_up: int
     """One operation beside its reference."""
     times = in_turns({"ours": ours, "reference": reference}, rounds=rounds, warm_up=warm_up)
     return Compared(times["ours"], times["reference"])
+
+
+def each(ask: Callable[[_T], object], values: Sequence[_T]) -> Operation:
+    """The same asked of one value after another, one a call."""
+    left = iter(values)
+    return lambda: ask(next(left))
 
 
 # -- processes
