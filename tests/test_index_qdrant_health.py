@@ -22,9 +22,15 @@ def qdrant() -> Iterator[QdrantServer]:
 
 
 @pytest.fixture
-def ollama() -> Iterator[EmbeddingServer]:
+def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
+    """With vectors as long as those of the model that the source documents name."""
     with embedding() as started:
-        started.dims = 768
+        shorter = started.vectors
+
+        def vectors(texts: list[str], model: str, dims: int | None) -> list[list[float]]:
+            return [row + [0.0] * (768 - len(row)) for row in shorter(texts, model, dims)]
+
+        monkeypatch.setattr(started, "vectors", vectors)
         yield started
 
 

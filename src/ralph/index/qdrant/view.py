@@ -365,6 +365,12 @@ class QdrantView:
                 found[bytes.fromhex(point.payload["hash"])] = blob
         return found
 
+    def scrolled(
+        self, name: str, having: models.Filter, keys: list[str] | bool, *, page: int = PAGE
+    ) -> Iterator[Any]:
+        """Every point that fits, page by page."""
+        return scrolled(self._server, name, having, keys, page=page)
+
 
 @contextlib.contextmanager
 def _read_from(name: str) -> Iterator[None]:
