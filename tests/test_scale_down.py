@@ -126,6 +126,22 @@ def test_all_three_memories_keep_what_comes_and_deliver_it_in_order_and_once(
         assert ralph.feature("auth").search("while away").notes == ()
 
 
+def test_nothing_is_published_while_the_server_is_away(project: Path, server: Server) -> None:
+    with opened(project, journal_url=server.url) as ralph:
+        taught(ralph)
+        server.stop()
+        ralph.knowledge.capture(lesson(1))
+        with pytest.raises(JournalDown, match="nothing is published"):
+            ralph.knowledge.checkpoint()
+        assert [one.record.failure_description for one in ralph.knowledge.staged()] == [
+            lesson(1)["failure_description"]
+        ]
+        server.start()
+        for one in journals_of(ralph):
+            one.deliver()
+        assert len(ralph.knowledge.checkpoint().published) == 1
+
+
 def test_the_next_use_delivers_by_itself(project: Path, home: Path, server: Server) -> None:
     server.stop()
     with opened(project, journal_url=server.url) as ralph:

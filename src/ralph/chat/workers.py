@@ -18,6 +18,7 @@ import msgspec
 
 from ralph.chat.embedding import KEY, EmbeddingPipeline
 from ralph.chat.indexed import behind, clear, waiting_ids
+from ralph.chat.listening import Ear
 from ralph.chat.model import Model
 from ralph.chat.retrying import Retries
 from ralph.chat.summarising import (
@@ -96,10 +97,12 @@ class Workers:
         self._boards = {name: Board(name) for name in NAMES}
         self._spend = Spend()
         self._threads: dict[Name, _Thread] = {}
+        self._ear: Ear | None = None
         with open_memory() as ralph:
             backlog = open_backlog(ralph)
             folder = ralph.place.home / "cache" / "workers"
             self._files = settings_files(ralph)
+            self._on_server = bool(ralph.config.settings.journal_url)
         self._state = files_state(self._files)
         self._locks = {name: folder / f"{backlog.stream}-{name}.lock" for name in NAMES}
         self._retries = Retries(folder / f"{backlog.stream}.json", clock=clock)
@@ -121,6 +124,8 @@ class Workers:
 
     def start(self, name: Name | None = None) -> None:
         """Let one worker run, or all that the settings enable."""
+        if self._ear is None and self._on_server:
+            self._ear = Ear(self._open, self.signal)
         for one in self._enabled() if name is None else [name]:
             if one not in self._threads or not self._threads[one].is_alive():
                 self._boards[one].set(state="idle", note="")
@@ -130,6 +135,9 @@ class Workers:
 
     def stop(self, name: Name | None = None) -> None:
         """End one worker, or all; one that waits for a model is not waited for long."""
+        if name is None and self._ear is not None:
+            self._ear.end(self._grace_s)
+            self._ear = None
         ending = [one for one in ([name] if name else NAMES) if one in self._threads]
         threads = [self._threads.pop(one) for one in ending]
         for thread in threads:

@@ -97,6 +97,18 @@ class Waiting(Protocol):
         ...
 
 
+class Listens(Protocol):
+    """What wakes whoever follows journals that somebody else writes."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether something may have happened; False when the time went by without a sign."""
+        ...
+
+    def close(self) -> None:
+        """Listen no longer."""
+        ...
+
+
 class Journals(Protocol):
     """The journals of one memory, each with a name: a folder of files, or a database."""
 
@@ -131,6 +143,10 @@ class Journals(Protocol):
 
     def deliver(self) -> int:
         """Hand over what waits here for its server, and say how many records that were."""
+        ...
+
+    def listener(self) -> Listens | None:
+        """What tells of new records at once; None where one has to look."""
         ...
 
     def close(self) -> None:

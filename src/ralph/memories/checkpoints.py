@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph import disk
-from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalBusy, MemoryOff
+from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalBusy, JournalDown, MemoryOff
 from ralph.kinds.knowledge import (
     CHECKPOINT_KINDS,
     Checkpoint,
@@ -64,6 +64,12 @@ def checkpoint(memory: Knowledge, project: str, kind: str) -> Checkpointed:
         notes = _caught_up(memory) if giving else (NOT_GIVING,)
         return Checkpointed(
             project=project, kind=why, published=(), new_patterns=0, joined=0, notes=notes
+        )
+    if trouble := memory.shelf.journals.trouble():
+        # What others published meanwhile is not known here, and may be the same lesson.
+        raise JournalDown(
+            f"nothing is published while the journal's server is away: {trouble}",
+            todo="What is staged stays so; repeat the checkpoint when it is back.",
         )
     settings = memory.shelf.settings
     lock = memory.shelf.index.path.with_name(_LOCK_NAME)

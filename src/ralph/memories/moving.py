@@ -157,6 +157,7 @@ class _Chosen:
         self.size_bytes = all_of_them.size_bytes
         self.trouble = all_of_them.trouble
         self.deliver = all_of_them.deliver
+        self.listener = all_of_them.listener
         self.close = all_of_them.close
 
     def names(self) -> list[str]:

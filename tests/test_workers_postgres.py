@@ -1,0 +1,44 @@
+"""The workers over a journal in PostgreSQL: what another process writes wakes them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workers_ground import add, opener, status, until
+
+from ralph.chat.workers import Workers
+
+pytest_plugins = ["postgres_fixtures"]
+
+# So long that whatever happens was not brought about by a poll.
+NEVER: dict[str, Any] = {
+    "summarizer_idle_timeout_s": 3600,
+    "embedding_pipeline_poll_interval_s": 3600,
+}
+
+
+def listening() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "ralph-listening"]
+
+
+def test_what_another_process_writes_wakes_them_without_a_poll(
+    project: Path, database: str
+) -> None:
+    opened = opener(project, journal_url=database, **NEVER)
+    with Workers(opened) as workers:
+        until(lambda: all(one.state == "idle" for one in workers.statuses()), "rest")
+        with opened() as ralph:
+            add(ralph, 1, 2)
+        until(lambda: status(workers, "exchange").completed == 2, "the new exchanges")
+        until(lambda: status(workers, "embedding").completed == 5, "their embeddings")
+    assert listening() == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_over_files_nobody_listens(project: Path, enabled: bool) -> None:
+    opened = opener(project, embedding_pipeline_enabled=enabled, **NEVER)
+    with Workers(opened):
+        assert listening() == []
