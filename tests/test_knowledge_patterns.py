@@ -414,6 +414,15 @@ def test_outcomes_move_the_success_rate(knowledge: Knowledge) -> None:
     assert knowledge.patterns()[0].success_count == 1
 
 
+def test_an_outcome_is_reported_of_what_a_query_gave_or_of_its_id(knowledge: Knowledge) -> None:
+    publish(knowledge, lesson(0))
+    (found,) = knowledge.query_for_task(LESSONS[0][0])
+    knowledge.report_outcome(found, worked=True)
+    knowledge.report_outcome(found.id, worked=False)
+    (found,) = knowledge.query_for_task(LESSONS[0][0])
+    assert (found.worked, found.failed) == (1, 1)
+
+
 def test_of_one_task_only_the_last_word_counts(project: Path) -> None:
     with opened(project) as knowledge:
         publish(knowledge, solved(CRANE, "Dry it."))

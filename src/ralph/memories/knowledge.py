@@ -60,6 +60,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return self.text
+
 
 class Knowledge(KnowledgeJournal):
     """What all projects published, asked by an orchestrator."""

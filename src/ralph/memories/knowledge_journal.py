@@ -35,6 +35,7 @@ from ralph.memories.knowledge_intake import in_lines, prepared_entry, read_entry
 from ralph.memories.knowledge_stream import COLLECTION, KnowledgeShelf, KnowledgeStream
 from ralph.memories.ledger import Account, Ledger
 from ralph.memories.shelf import short_hash
+from ralph.recall.patterns import Pattern
 from ralph.record import Complaint, Record, now
 from ralph.text.redact import redact
 
@@ -254,7 +255,7 @@ class KnowledgeJournal:
 
     def report_outcome(
         self,
-        pattern: str,
+        pattern: str | Pattern,
         worked: bool,
         *,
         project: str | None = None,
@@ -268,15 +269,16 @@ class KnowledgeJournal:
         """
         if not isinstance(worked, bool):  # what cannot be read back is not written
             raise BadInput(f"worked is true or false, not {worked!r}")
+        wanted = (pattern if isinstance(pattern, str) else pattern.id).lower()
         known = self.ledger.history().patterns
-        full = [one for one in known if one.startswith(pattern.lower())] if pattern else []
+        full = [one for one in known if one.startswith(wanted)] if wanted else []
         if not full:
             raise NotFound(
-                f"there is no pattern {pattern!r}",
+                f"there is no pattern {wanted!r}",
                 todo="A query gives the ids of its patterns; one whose entries expired is gone.",
             )
         if len(full) > 1:
-            raise BadInput(f"{pattern} is the beginning of {len(full)} ids; give more of it")
+            raise BadInput(f"{wanted} is the beginning of {len(full)} ids; give more of it")
         account = self._account(project)
         on = "" if task is None else redact(" ".join(str(task).split()))[:_TASK_CHARS]
         outcome = Outcome(

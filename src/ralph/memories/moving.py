@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
@@ -25,6 +26,9 @@ from ralph.memories.journals import (
 from ralph.memories.knowledge_journal import stream_of
 from ralph.memories.project import Project
 from ralph.record import Complaint
+
+if TYPE_CHECKING:
+    from ralph.journal.spooled import SpooledJournals
 
 FEATURES = "features"
 _FEATURE = "feature"
@@ -85,12 +89,10 @@ def move_project(
     An address is a server, None is files. The source is not changed. `everything` takes the
     conversations and the knowledge of all projects along.
     """
-    before = msgspec.structs.replace(settings, journal_url=source)
-    after = msgspec.structs.replace(settings, journal_url=target)
-    both = (before, after)
-    features = [_itself(feature_journals(project, one, home)) for one in both]
-    said = [_itself(conversation_journals(one, home)) for one in both]
-    known = [_itself(knowledge_journals(one, home)) for one in both]
+    ends = [_End(one, settings, hands_over=not dry_run) for one in (source, target)]
+    features = [one.itself(feature_journals(project, one.settings, home)) for one in ends]
+    said = [one.itself(conversation_journals(one.settings, home)) for one in ends]
+    known = [one.itself(knowledge_journals(one.settings, home)) for one in ends]
     pairs = [
         _Pair(FEATURES, features[0], features[1]),
         _Pair(CONVERSATIONS, said[0], said[1], project.id),
@@ -101,6 +103,8 @@ def move_project(
             if pair.source.where == pair.target.where:
                 raise BadInput("the journals are there already", where=pair.target.where)
         moved = tuple(_moved(one, everything, dry_run, progress) for one in pairs)
+        if not dry_run:
+            ends[1].note(moved)
     finally:
         for pair in pairs:
             pair.source.close()
@@ -108,13 +112,32 @@ def move_project(
     return MovedProject(moved, dry_run)
 
 
-def _itself(journals: Journals) -> Journals:
-    """A server without its spool, which is emptied: what it does not have is not called moved."""
-    server = on_server(journals)
-    if server is None:
-        return journals
-    server.deliver()
-    return server.server
+class _End:
+    """One of the two places. What waits here is handed over to the server it waits for alone."""
+
+    def __init__(self, url: str | None, settings: Settings, *, hands_over: bool) -> None:
+        self.settings = msgspec.structs.replace(settings, journal_url=url)
+        self._hands_over = hands_over and (settings.journal_url or url) == url
+        self._servers: list[SpooledJournals] = []
+
+    def itself(self, journals: Journals) -> Journals:
+        """A server without its spool, so that what it does not have is not called moved."""
+        server = on_server(journals)
+        if server is None:
+            return journals
+        self._servers.append(server)
+        if self._hands_over:
+            server.deliver()
+        else:
+            server.server.link.retry()  # a person asks
+        return server.server
+
+    def note(self, moved: Sequence[MovedMemory]) -> None:
+        """Remember how far the numbers go, so that they go on when the server is away."""
+        if self._hands_over:
+            for server, memory in zip(self._servers, moved, strict=False):
+                for one in memory.streams:
+                    server.journal(one.name).read(limit=1)
 
 
 def _moved(pair: _Pair, everything: bool, dry_run: bool, progress: Progress | None) -> MovedMemory:

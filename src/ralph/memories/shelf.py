@@ -15,6 +15,7 @@ from ralph.index.choose import choose
 from ralph.index.sync import Progress, Target, is_current_in
 from ralph.index.view import AnyIndex
 from ralph.journal import Journals
+from ralph.memories.journals import on_server
 from ralph.recall import Answer, Found, Hit
 from ralph.recall.plain import search_plainly
 from ralph.recall.search import Question, search
@@ -76,6 +77,12 @@ class Shelf:
     def names(self) -> set[str]:
         """The streams there is anything in."""
         return set(self.journals.names())
+
+    def need_journals(self) -> None:
+        """Refuse with JournalDown while their server is away: what is known here is not all."""
+        server = on_server(self.journals)
+        if server is not None:
+            server.server.names()
 
     def sync_soon(self, target: Target) -> None:
         """Index within the budget. The journal has the record already, so trouble is only told."""

@@ -32,7 +32,10 @@ def status(as_json: bool) -> None:
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with opened() as ralph:
-        found = _look(ralph.place.index, [memory.target() for memory in ralph.features()])
+        targets = [memory.target() for memory in ralph.features()]
+        # Of a server that is away nobody knows what journals it has.
+        sure = ralph.place.journals.trouble() is None
+        found = _look(ralph.place.index, targets, sure=sure)
         known = _look_at_knowledge(ralph)
     if as_json:
         print_json(found | ({"knowledge": known} if known else {}))
@@ -93,6 +96,7 @@ def verify(as_json: bool) -> int:
     from ralph.memories.checking import Checked, verify_index
 
     with opened() as ralph:
+        ralph.place.need_journals()  # else the index would be compared with itself
         checked = verify_index(ralph)
         memory = ralph.knowledge
         if memory.shelf.names():
@@ -122,6 +126,7 @@ def verify(as_json: bool) -> int:
 def prune(as_json: bool) -> None:
     """Delete collections without a journal, and files that no longer serve."""
     with opened() as ralph:
+        ralph.place.need_journals()  # else other machines' collections would be without one
         gone = ralph.place.index.healed(ralph.prune)
         gone += _prune_knowledge(ralph)
     if as_json:
@@ -184,14 +189,16 @@ def _look_at_knowledge(ralph: Ralph) -> dict[str, Any] | None:
     memory = ralph.knowledge
     if not memory.shelf.names():
         return None
-    return _look(memory.shelf.index, [memory.stream.target()])
+    sure = memory.shelf.journals.trouble() is None
+    return _look(memory.shelf.index, [memory.stream.target()], sure=sure)
 
 
-def _look(index: AnyIndex, targets: Sequence[Target]) -> dict[str, Any]:
-    return index.healed(lambda: _looked_at(index, {target.name: target for target in targets}))
+def _look(index: AnyIndex, targets: Sequence[Target], *, sure: bool) -> dict[str, Any]:
+    by_name = {target.name: target for target in targets}
+    return index.healed(lambda: _looked_at(index, by_name, sure=sure))
 
 
-def _looked_at(place: AnyIndex, targets: dict[str, Target]) -> dict[str, Any]:
+def _looked_at(place: AnyIndex, targets: dict[str, Target], *, sure: bool) -> dict[str, Any]:
     import msgspec
 
     from ralph.index.sync import is_current
@@ -206,7 +213,7 @@ def _looked_at(place: AnyIndex, targets: dict[str, Target]) -> dict[str, Any]:
                     "name": one.name,
                     "feature": one.stream,
                     "live": one.live,
-                    "orphan": one.name not in targets,
+                    "orphan": one.name not in targets if sure or one.name in targets else None,
                     "records": records,
                     "passages": passages,
                     "waiting": waiting,
@@ -240,7 +247,9 @@ def _show_status(page: Page, found: dict[str, Any]) -> None:
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     state = "current" if one["current"] else "behind"
-    if one["orphan"]:
+    if one["orphan"] is None:
+        state = "unknown"
+    elif one["orphan"]:
         state = "orphan"
     elif not one["live"]:
         state = "being built"
