@@ -351,8 +351,16 @@ def test_a_role_without_rights_is_told_what_to_do(database: str) -> None:
         with pytest.raises(JournalError, match="permission denied for schema public") as caught:
             Link(url, patience=QUICK).run(lambda talk: talk.rows("SELECT 1"))
         assert "CREATE DATABASE ralph OWNER" in str(caught.value)
-        assert not isinstance(caught.value, JournalDown)
+        assert isinstance(caught.value, JournalDown)  # so what comes meanwhile is spooled
         admin.execute(f"DROP ROLE {role}".encode())
+
+
+def test_another_encoding_in_the_address_loses_no_letter(database: str) -> None:
+    link = Link(f"{database}?client_encoding=latin1", patience=QUICK)
+    journal = PostgresJournals(link, lambda: "test").journal("auth")
+    journal.append([note("run", text="Ω is no letter of latin1")])
+    assert living(journal) == ["Ω is no letter of latin1"]
+    link.close()
 
 
 def test_a_missing_package_is_told_with_what_to_install(tmp_path: Path) -> None:

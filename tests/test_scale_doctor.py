@@ -16,8 +16,9 @@ from qdrant_server import KEY, QdrantServer, running
 from remembering import topical
 
 from ralph.config import Settings
-from ralph.doors.cli.checks_servers import _exposed, _judged
+from ralph.doors.cli.checks_servers import _asked, _exposed, _is_near, _judged
 from ralph.journal.migrating import migrations
+from ralph.memories.journals import conversation_journals, on_server
 from ralph.memories.ralph import open_ralph
 
 pytest_plugins = ["postgres_fixtures"]
@@ -63,8 +64,6 @@ def sound(**more: Any) -> list[Any]:
         "standby": False,
         "fsync": True,
         "pages": True,
-        "encrypted": False,
-        "address": "127.0.0.1",
         "permitted": True,
     }
     return list((told | more).values())
@@ -139,16 +138,57 @@ def test_a_role_that_may_not_write_is_a_problem(
         ({"major": 12}, "problem", "it is too old"),
         ({"fsync": False}, "warning", "fsync is off"),
         ({"pages": False}, "warning", "full_page_writes is off"),
-        ({"address": "10.0.0.7"}, "warning", "the connection is not encrypted"),
-        ({"address": "10.0.0.7", "encrypted": True}, "ok", "answers in"),
     ],
 )
 def test_what_a_server_says_of_itself_is_judged(
     told: dict[str, Any], state: str, what: str
 ) -> None:
-    found = _judged(sound(**told), "db.example/ralph: ", 0.3, "")
+    found = _judged(sound(**told), "db.example/ralph: ", 0.3, "", openly=False)
     assert (found.state, what in found.detail) == (state, True)
     assert (found.todo is None) == (state == "ok")
+
+
+def test_a_password_that_travels_unencrypted_is_told() -> None:
+    found = _judged(sound(), "db.example/ralph: ", 0.3, "", openly=True)
+    assert found.state == "warning"
+    assert found.detail.endswith("the connection is not encrypted")
+    assert "sslmode=require" in (found.todo or "")
+
+
+@pytest.mark.parametrize(
+    ("host", "near"),
+    [
+        ("", True),
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("10.0.0.7", False),
+        ("172.18.0.2", False),
+        ("::1234", False),
+        ("localhost.example", False),
+        ("127.example", False),
+    ],
+)
+def test_only_an_address_of_this_machine_is_near(host: str, near: bool) -> None:
+    assert _is_near(host) == near
+
+
+def test_the_way_to_a_server_is_judged_from_this_end(server: Server, home: Path) -> None:
+    with psycopg.connect(server.url, autocommit=True) as owner:
+        # As in a container: what the server calls its own address is not where it is reached.
+        owner.execute("CREATE SCHEMA odd")
+        owner.execute(
+            "CREATE FUNCTION odd.inet_server_addr() RETURNS inet "
+            "LANGUAGE sql AS $$ SELECT '172.18.0.2'::inet $$"
+        )
+        owner.execute("ALTER DATABASE postgres SET search_path = odd, public, pg_catalog")
+    journals = on_server(conversation_journals(Settings(journal_url=server.url), home))
+    assert journals is not None
+    told, openly = journals.server.link.run(_asked)
+    journals.close()
+    assert not openly
+    assert "172.18.0.2" not in told
 
 
 def test_a_package_that_is_missing_is_told_with_what_to_install(
@@ -239,6 +279,8 @@ def test_a_key_that_travels_unencrypted_is_told() -> None:
     assert not judged("http://10.0.0.7:6333", None)
     assert not judged("https://10.0.0.7:6333", KEY)
     assert not judged("http://127.0.0.1:6333", KEY)
+    assert not judged("http://[::1]:6333", KEY)
+    assert judged("http://localhost.example:6333", KEY)
 
 
 def test_without_servers_nothing_is_said_of_them(ralph: Line) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,6 +15,7 @@ from commanding import LOGIN, Line, Terminal
 from postgres import PASSWORD, own_server
 from scaling import everything, filled, opened
 
+from ralph.memories.moving import waiting_records
 from ralph.memories.ralph import open_ralph
 
 pytest_plugins = ["postgres_fixtures"]
@@ -77,7 +79,8 @@ def test_all_takes_along_what_other_projects_said_and_learned(
 ) -> None:
     said = ralph.well("journal", "move", "--to", database).out
     assert "Left where it was: 1 journal of other projects; --all takes them along." in said
-    assert "To keep memory there from now on: ralph config --user journal_url URL" in said
+    # No command is told that would put the password into the shell's history.
+    assert "To keep memory there from now on: move again with --switch" in said
     told = ralph.well("journal", "move", "--to", database, "--all", "--json").json
     assert (told["fresh"], told["left"]) == (1, 0)
 
@@ -114,6 +117,32 @@ def test_switching_writes_the_users_file_and_back_takes_it_out(
         ]
         == (LOGIN["task_title"])
     )
+
+
+def test_who_has_switched_before_is_not_told_to(ralph: Line, full: Path, database: str) -> None:
+    ralph.well("journal", "move", "--to", database, "--switch")
+    said = ralph.well("journal", "move", "--to", "server").out
+    assert said.splitlines()[-1] == "Memory is kept there already."
+    assert "--switch" not in said
+
+
+def test_the_other_projects_are_brought_back_one_by_one(
+    ralph: Line, full: Path, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ralph.well("journal", "move", "--to", database, "--switch")
+    with open_ralph(tmp_path / "another", embedder="none") as other:
+        other.feature("web").remember({"summary": "elsewhere"})
+    back = ralph.well("journal", "move", "--to", "files", "--switch").out.splitlines()
+    assert back[-2:] == [
+        "Features of other projects stay on the server until, in each of them:",
+        "  ralph journal move --from - --to files",
+    ]
+    monkeypatch.chdir(tmp_path / "another")
+    assert ralph.well("recent", "--feature", "web", "--json").json == []
+    words = ["journal", "move", "--from", "-", "--to", "files"]
+    brought = ralph.well(*words, stdin=f"{database}\n")
+    assert PASSWORD not in brought.out + brought.err
+    assert len(ralph.well("recent", "--feature", "web", "--json").json) == 1
 
 
 def test_a_stronger_place_of_the_setting_is_told(
@@ -291,6 +320,73 @@ def test_whoever_lacks_the_address_does_not_take_what_waits_for_the_server(
     assert list(told.json["delivered"].values()) == [1]
     assert len(ralph.well("recent", "--feature", "auth", "--json").json) == 1
     assert ralph.well("doctor").err == ""
+
+
+def test_a_dry_run_hands_over_nothing_and_says_what_waits(
+    ralph: Line, full: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_server() as server:
+        monkeypatch.setenv("RALPH_JOURNAL_URL", server.url)
+        server.stop()
+        ralph.record("auth", LOGIN)
+        server.start()
+        for words in (["--from", "files", "--to", "server"], ["--to", "files"]):
+            ran = ralph.well("journal", "move", *words, "--dry-run")
+            assert ran.complaint == (
+                "ralph: 1 record kept here for the server would be handed over first"
+            )
+        assert sum(waiting_records(home).values()) == 1
+        with opened(full, home=home.parent / "other", journal_url=server.url) as there:
+            assert everything(there) == {}
+
+
+def test_what_waits_for_one_server_is_not_handed_to_another(
+    ralph: Line, full: Path, home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_server() as server:
+        monkeypatch.setenv("RALPH_JOURNAL_URL", server.url)
+        server.stop()
+        ralph.record("auth", LOGIN)
+        ralph.well("journal", "move", "--from", "files", "--to", database)
+        assert sum(waiting_records(home).values()) == 1
+        server.start()
+        assert list(ralph.well("journal", "deliver", "--json").json["delivered"].values()) == [1]
+        monkeypatch.setenv("RALPH_JOURNAL_URL", database)
+        titles = [one["record"]["task_title"] for one in _recent(ralph)]
+        assert LOGIN["task_title"] not in titles
+
+
+def test_numbers_go_on_after_a_move_though_the_server_is_away(
+    ralph: Line, full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_server() as server:
+        ralph.well("journal", "move", "--to", server.url, "--switch")
+        server.stop()
+        ralph.record("auth", LOGIN)
+        server.start()
+        ralph.well("journal", "deliver")
+        assert _recent(ralph)[0]["record"]["iteration_number"] == 21
+
+
+def test_delivering_needs_no_project(
+    ralph: Line, project: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_server() as server:
+        monkeypatch.setenv("RALPH_JOURNAL_URL", server.url)
+        server.stop()
+        ralph.record("auth", LOGIN)
+        server.start()
+        empty = tmp_path / "nowhere" / "near"
+        empty.mkdir(parents=True)
+        monkeypatch.chdir(empty)
+        assert ralph.well("journal", "deliver").out == "Delivered 1 record to the server.\n"
+        monkeypatch.delenv("RALPH_JOURNAL_URL")
+        assert ralph("journal", "deliver").complaint.endswith("Run: ralph init")
+
+
+def _recent(ralph: Line) -> list[Any]:
+    found: list[Any] = ralph.well("recent", "--feature", "auth", "--json").json
+    return found
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ class Link:
             "tcp_user_timeout": 10_000,
             "client_encoding": "utf8",
         }
-        given = _parsed(self._url)
+        given = _parsed(self._url).keys() - {"client_encoding"}  # journals are UTF-8
         asked = {name: str(value) for name, value in options.items() if name not in given}
         return connect(conninfo.make_conninfo(self._url, **asked), autocommit=True)
 
@@ -238,12 +238,17 @@ class Link:
             )
         if (error.sqlstate or "").startswith(_UNABLE):
             return self._down(self._said(error))
+        if isinstance(error, errors.InsufficientPrivilege):
+            # As with a wrong password: what comes is kept here until somebody corrects it.
+            self._down(said := self._said(error))
+            return JournalDown(
+                f"the journal's database refused ({said}); what is kept meanwhile waits here",
+                where=self.shown,
+                todo="Let the role own its database: CREATE DATABASE ralph OWNER the_role",
+            )
         return JournalError(
             f"the journal's database refused ({self._said(error)}); nothing was written",
             where=self.shown,
-            todo="Let the role own its database: CREATE DATABASE ralph OWNER the_role"
-            if isinstance(error, errors.InsufficientPrivilege)
-            else None,
         )
 
     def _said(self, error: psycopg.Error) -> str:

@@ -31,9 +31,14 @@ Known = Callable[[str], Sequence[Record]]
 
 
 def feature_journals(
-    project: Project, settings: Settings, home: Path, *, known: Known | None = None
+    project: Project,
+    settings: Settings,
+    home: Path,
+    *,
+    known: Known | None = None,
+    warns: bool = True,
 ) -> Journals:
-    """The journals of a project's features."""
+    """The journals of a project's features; `warns` of what waits though no server is set."""
     return _opened(
         settings,
         project.journals,
@@ -41,19 +46,20 @@ def feature_journals(
         home=home,
         shown_as=".ralph/db/memory",
         known=known,
+        warns=warns,
     )
 
 
 def conversation_journals(
-    settings: Settings, home: Path, *, known: Known | None = None
+    settings: Settings, home: Path, *, known: Known | None = None, warns: bool = True
 ) -> Journals:
     """The journals of what was said, one a project."""
-    return _in_home(CONVERSATIONS, settings, home, known)
+    return _in_home(CONVERSATIONS, settings, home, known, warns)
 
 
-def knowledge_journals(settings: Settings, home: Path) -> Journals:
+def knowledge_journals(settings: Settings, home: Path, *, warns: bool = True) -> Journals:
     """The journals of what was learned, one a project."""
-    return _in_home(KNOWLEDGE, settings, home, None)
+    return _in_home(KNOWLEDGE, settings, home, None, warns)
 
 
 def known_by(index: Callable[[], AnyIndex], collection: Callable[[str], str]) -> Known:
@@ -61,7 +67,9 @@ def known_by(index: Callable[[], AnyIndex], collection: Callable[[str], str]) ->
     return lambda stream: held_records(index(), collection(stream), budget_s=_STAND_IN_S)
 
 
-def _in_home(memory: str, settings: Settings, home: Path, known: Known | None) -> Journals:
+def _in_home(
+    memory: str, settings: Settings, home: Path, known: Known | None, warns: bool
+) -> Journals:
     return _opened(
         settings,
         home / "journal" / memory,
@@ -69,6 +77,7 @@ def _in_home(memory: str, settings: Settings, home: Path, known: Known | None) -
         home=home,
         shown_as=f"journal/{memory}",
         known=known,
+        warns=warns,
     )
 
 
@@ -80,11 +89,12 @@ def _opened(
     home: Path,
     shown_as: str,
     known: Known | None,
+    warns: bool,
 ) -> Journals:
     if not settings.journal_url:
         # Not by `journals_for`, which would bring what waits for a server into these files: whoever
         # lacks the address (an agent does) must not decide that.
-        if (home / SPOOL).is_dir():
+        if warns and (home / SPOOL).is_dir():
             _tell_of_waiting(home / SPOOL, memory())
         lock_timeout_s = settings.journal_lock_timeout_s
         return JournalFolder(folder, shown_as=shown_as, lock_timeout_s=lock_timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, JournalError
+from ralph.errors import BadInput, JournalDown, JournalError
 from ralph.journal import Journal, Journals
 from ralph.journal.choose import journals_for
 from ralph.journal.moving import MovedStream, Progress, move
@@ -90,9 +91,12 @@ def move_project(
     conversations and the knowledge of all projects along.
     """
     ends = [_End(one, settings, hands_over=not dry_run) for one in (source, target)]
-    features = [one.itself(feature_journals(project, one.settings, home)) for one in ends]
-    said = [one.itself(conversation_journals(one.settings, home)) for one in ends]
-    known = [one.itself(knowledge_journals(one.settings, home)) for one in ends]
+    # One of the two is files: that is no sign that somebody lacks the address.
+    features = [
+        one.itself(feature_journals(project, one.settings, home, warns=False)) for one in ends
+    ]
+    said = [one.itself(conversation_journals(one.settings, home, warns=False)) for one in ends]
+    known = [one.itself(knowledge_journals(one.settings, home, warns=False)) for one in ends]
     pairs = [
         _Pair(FEATURES, features[0], features[1]),
         _Pair(CONVERSATIONS, said[0], said[1], project.id),
@@ -134,7 +138,9 @@ class _End:
 
     def note(self, moved: Sequence[MovedMemory]) -> None:
         """Remember how far the numbers go, so that they go on when the server is away."""
-        if self._hands_over:
+        if not self._hands_over:
+            return
+        with contextlib.suppress(JournalDown):  # all is moved; the next use that reaches it notes
             for server, memory in zip(self._servers, moved, strict=False):
                 for one in memory.streams:
                     server.journal(one.name).read(limit=1)

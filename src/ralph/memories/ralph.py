@@ -139,6 +139,7 @@ class Ralph:
 
     def orphans(self) -> list[Collection]:
         """Collections whose journal is gone, or that belong to another project (F24)."""
+        self.place.need_journals()  # one that is away is not gone
         expected = {feature.target().name for feature in self.features()}
         store = self.place.index.store
         return [

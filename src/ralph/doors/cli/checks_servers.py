@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -22,13 +23,10 @@ if TYPE_CHECKING:
 POSTGRES, QDRANT, PARAMETERS = "postgres", "qdrant", "parameters"
 _OLDEST_POSTGRES = 13
 _ROUNDS = 5
-_LOOPBACK = ("127.", "::1", "localhost")
 _ABOUT = """
 SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
     (SELECT max(number) FROM ralph_migrations), pg_is_in_recovery(),
     current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on',
-    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
-    coalesce(host(inet_server_addr()), ''),
     has_table_privilege('ralph_entries', 'SELECT')
         AND has_table_privilege('ralph_entries', 'INSERT')
         AND has_table_privilege('ralph_entries', 'DELETE')
@@ -51,21 +49,43 @@ def postgres(settings: Settings, home: Path) -> Check:
     link = journals.server.link
     link.retry()  # a person asks: what was found out just before does not count
     try:
-        told = link.run(lambda talk: talk.rows(_ABOUT))[0]
+        told, openly = link.run(_asked)
         took_ms = _median_ms(lambda: link.run(_ping))
-        return _judged(told, f"{link.shown}: ", took_ms, wait)
+        return _judged(told, f"{link.shown}: ", took_ms, wait, openly=openly)
     except JournalDown as error:
         return Check(POSTGRES, "problem", f"{error.where}: {error.what}{wait}", error.todo)
     finally:
         journals.close()
 
 
+def _asked(talk: Talk) -> tuple[Sequence[object], bool]:
+    """What the server says of itself, and whether others can read along on the way to it.
+
+    The way is seen from this end: what a container or a pooler calls its own address is not it.
+    """
+    way = talk.connection
+    openly = not way.pgconn.ssl_in_use and not _is_near(way.info.hostaddr)
+    return talk.rows(_ABOUT)[0], openly
+
+
 def _ping(talk: Talk) -> None:
     talk.rows("SELECT 1")
 
 
-def _judged(told: Sequence[object], where: str, took_ms: float, wait: str) -> Check:
-    version, major, schema, standby, fsync, pages, encrypted, address, permitted = told
+def _is_near(host: str) -> bool:
+    """Whether an address does not leave this machine; "" is a socket in its file system."""
+    if host in ("", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _judged(
+    told: Sequence[object], where: str, took_ms: float, wait: str, *, openly: bool
+) -> Check:
+    version, major, schema, standby, fsync, pages, permitted = told
     detail = (
         f"{where}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}, "
         f"answers in {took_ms:.1f} ms{wait}"
@@ -85,7 +105,7 @@ def _judged(told: Sequence[object], where: str, took_ms: float, wait: str) -> Ch
         return Check(
             POSTGRES, "warning", f"{detail}; {off} is off: a power cut loses records", todo
         )
-    if not encrypted and address and not str(address).startswith(_LOOPBACK):
+    if openly:
         todo = "Add ?sslmode=require to journal_url (verify-full where there is a certificate)."
         return Check(POSTGRES, "warning", f"{detail}; the connection is not encrypted", todo)
     if wait:
@@ -125,7 +145,7 @@ def qdrant(settings: Settings, home: Path) -> Check:
 
 def _exposed(settings: Settings, where: str) -> bool:
     parts = urlsplit(where)
-    near = (parts.hostname or "").startswith(_LOOPBACK)
+    near = _is_near(parts.hostname or "")
     return bool(settings.qdrant_api_key) and parts.scheme == "http" and not near
 
 

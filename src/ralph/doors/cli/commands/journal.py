@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import as_json, feature_option, opened, the_project, warnings_told
+from ralph.doors.cli.opening import (
+    as_json,
+    feature_option,
+    opened,
+    start_folder,
+    the_project,
+    warnings_told,
+)
 from ralph.doors.cli.page import Page, count, is_terminal, note, print_json
-from ralph.doors.cli.tree import Group
+from ralph.doors.cli.tree import Group, project_given
 
 if TYPE_CHECKING:
-    from ralph.config import Config
+    from ralph.config import Config, Settings
     from ralph.memories.moving import MovedProject
     from ralph.memories.project import Project
 
@@ -62,7 +69,7 @@ def verify(feature: str | None, as_json: bool) -> int:
     help="postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks.",
 )
 @click.option(
-    "--from", "source", metavar="URL|server|files", help="Where they are; else as it is set."
+    "--from", "source", metavar="URL|server|files|-", help="Where they are; else as it is set."
 )
 @click.option("--all", "everything", is_flag=True, help="What all projects said and learned, too.")
 @click.option("--switch", is_flag=True, help="Then use the new place: set it for yourself.")
@@ -76,15 +83,15 @@ def move(
     Every record is compared afterwards. What it is copied from stays as it is. After an
     interruption it can be repeated. From a server to files, what other projects have there stays.
     """
-    from ralph.memories.moving import move_project
+    from ralph.memories.moving import move_project, waiting_records
 
     if switch and dry_run:
         raise click.UsageError("--switch does not go with --dry-run.")
     project, config, home = _settings()
     begin = server = config.settings.journal_url or None
-    target = _address(_asked() if to == "-" else to, server)
+    target = _address(_asked("URL to move to") if to == "-" else to, server)
     if source is not None:
-        begin = _address(source, server)
+        begin = _address(_asked("URL to move from") if source == "-" else source, server)
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     with warnings_told(), _Telling() as telling:
@@ -103,7 +110,9 @@ def move(
     if as_json:
         print_json(_plain(moved, switched=switch))
     else:
-        _show(moved, to_server=target is not None, switched=switch)
+        _show(moved, to_server=target is not None, switched=switch, in_use=server == target)
+    if dry_run and (waiting := sum(waiting_records(home).values())):
+        note(f"{count(waiting, 'record')} kept here for the server would be handed over first")
     if switch:
         _tell_of_stronger(target, home, project)
     unreadable = [one for each in moved.memories for s in each.streams for one in s.unreadable]
@@ -121,13 +130,13 @@ def deliver(as_json: bool) -> int:
     """
     from ralph.memories.moving import bring_home, deliver_all, waiting_records
 
-    project, config, home = _settings()
-    url = config.settings.journal_url
+    settings, home = _anywhere()
+    url = settings.journal_url
     with warnings_told():
         if url:
-            delivered = deliver_all(url, config.settings, home)
+            delivered = deliver_all(url, settings, home)
         else:
-            delivered = bring_home(project, config.settings, home)
+            delivered = bring_home(the_project(), settings, home)
     left = waiting_records(home)
     if as_json:
         print_json({"delivered": delivered, "waiting": left})
@@ -149,7 +158,7 @@ def _address(given: str, server: str | None) -> str | None:
         return None
     if given == SERVER:
         if server is None:
-            todo = "Run: ralph config --user journal_url URL"
+            todo = "Give its address instead, or - to be asked for it."
             raise BadInput("no server is set: journal_url has no value", todo=todo)
         return server
     if not given.startswith(("postgresql://", "postgres://")):
@@ -160,10 +169,10 @@ def _address(given: str, server: str | None) -> str | None:
     return given
 
 
-def _asked() -> str:
+def _asked(what: str) -> str:
     """The address from whoever sits there, unseen, or from a pipe."""
     if sys.stdin.isatty():
-        answer: str = click.prompt("URL", hide_input=True, err=True)
+        answer: str = click.prompt(what, hide_input=True, err=True)
         return answer.strip()
     return sys.stdin.readline().strip()
 
@@ -173,6 +182,17 @@ def _settings() -> tuple[Project, Config, Path]:
 
     project, home = the_project(), home_folder()
     return project, load(home=home, project_file=project.settings_file), home
+
+
+def _anywhere() -> tuple[Settings, Path]:
+    """The settings here: what waits for a server is of all projects."""
+    from ralph.config import home_folder, load
+    from ralph.memories.project import find_project
+
+    home = home_folder()
+    project = the_project() if project_given() else find_project(start_folder(), home=home)
+    file = project.settings_file if project else None
+    return load(home=home, project_file=file).settings, home
 
 
 def _switch(target: str | None, home: Path) -> None:
@@ -216,7 +236,7 @@ def _plain(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
     }
 
 
-def _show(moved: MovedProject, *, to_server: bool, switched: bool) -> None:
+def _show(moved: MovedProject, *, to_server: bool, switched: bool, in_use: bool) -> None:
     page = Page()
     rows = [
         (
@@ -249,9 +269,14 @@ def _show(moved: MovedProject, *, to_server: bool, switched: bool) -> None:
         return
     if switched:
         page.line(f"From now on memory is kept {'there' if to_server else 'in files'}.")
+        if not to_server:
+            page.line("Features of other projects stay on the server until, in each of them:")
+            page.line("ralph journal move --from - --to files", indent=2)
+    elif in_use:
+        page.line(f"Memory is kept {'there' if to_server else 'in files'} already.")
     elif to_server:
-        page.line("To keep memory there from now on: ralph config --user journal_url URL")
-        page.line("(or set RALPH_JOURNAL_URL, or move again with --switch)")
+        page.line("To keep memory there from now on: move again with --switch")
+        page.line("(or set RALPH_JOURNAL_URL)")
     else:
         page.line("To keep memory in files again: ralph config --user --unset journal_url")
         page.line("(or take RALPH_JOURNAL_URL away, or move again with --switch)")
