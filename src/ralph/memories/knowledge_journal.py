@@ -176,14 +176,13 @@ class KnowledgeJournal:
         ready = [prepared_entry(one, self.shelf.settings) for one in entries]
         if any(self.keeps_to_itself(one.project) for one in ready):
             raise BadInput(NOT_GIVING, todo="Run: ralph config knowledge_give true")
+        # What was forgotten is refused before anything is written.
+        accounts = {one.project: self._account(one.project) for one in ready}
+        named = [(self._identity(accounts[one.project], one), one) for one in ready]
         kept: dict[int, Captured] = {}
-        by_project: dict[str, list[int]] = {}
-        for place, one in enumerate(ready):
-            by_project.setdefault(one.project, []).append(place)
-        for one in ready:  # what was forgotten is refused before anything is written
-            self._identity(self._account(one.project), one)
-        for project, places in by_project.items():
-            told = self._capture_of(project, [ready[place] for place in places])
+        for project, account in accounts.items():
+            places = [place for place, one in enumerate(ready) if one.project == project]
+            told = self._capture_of(account, [named[place] for place in places])
             kept.update(zip(places, told, strict=True))
         return [kept[place] for place in range(len(ready))]
 
@@ -191,15 +190,13 @@ class KnowledgeJournal:
         """Whether this is our own project, and it gives no knowledge."""
         return project == self._own and not self.shelf.settings.knowledge_give
 
-    def _capture_of(self, project: str, entries: Sequence[Entry]) -> list[Captured]:
-        account = self._account(project)
-        ids = [self._identity(account, one) for one in entries]
-        wanted = {i: one for i, one in zip(ids, entries, strict=True) if i not in account.entries}
+    def _capture_of(self, account: Account, named: Sequence[tuple[str, Entry]]) -> list[Captured]:
+        wanted = {name: one for name, one in named if name not in account.entries}
         appended = self._append(account, _drafts(account, wanted))
         fresh = {one.record.id for one in appended if one.fresh}
         staged = account.follow().staged
         captured: list[Captured] = []
-        for identity, one in zip(ids, entries, strict=True):
+        for identity, one in named:
             captured.append(Captured(identity, one, identity in fresh, identity in staged))
             fresh.discard(identity)  # told twice at once it is new once
         return captured
