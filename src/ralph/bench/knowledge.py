@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
 import json
 import os
 import shutil
@@ -173,7 +172,8 @@ def _entry(number: int, project: str) -> FailureSolution:
 def _capture(place: Place, repeat: int) -> list[Row]:
     """One capture into a project's journal that is open, beside one flushed append of its line."""
     rounds = 20 * repeat
-    numbers = itertools.count(place.entries)
+    first = place.entries
+    made = [_entry(n, "project 0") for n in range(first, first + rounds + _WARM_UP)]
     plain = place.home / "plain.jsonl"
     fd = os.open(plain, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
     try:
@@ -181,7 +181,7 @@ def _capture(place: Place, repeat: int) -> list[Row]:
             memory = ralph.knowledge
             text = json.dumps(_entry(0, "project 0").to_json()).encode() + b"\n"
             both = compared(
-                lambda: memory.capture_all([_entry(next(numbers), "project 0")]),
+                each(lambda one: memory.capture_all([one]), made),
                 lambda: disk.write_all(fd, text),
                 rounds=rounds,
                 warm_up=_WARM_UP,
