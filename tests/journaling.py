@@ -14,7 +14,7 @@ import ralph
 from ralph.journal import Draft, Journal
 from ralph.journal.fold import Fold
 from ralph.kinds.iteration import Iteration, from_record, to_record
-from ralph.record import Record
+from ralph.record import Complaint, Located, Record, Tombstone
 
 PROJECT = "9f8a4c1e-0000-4000-8000-000000000001"
 _SOURCES = [Path(ralph.__file__).parents[1], Path(__file__).parent]
@@ -49,6 +49,27 @@ def summary(record: Record) -> str:
 def living(journal: Journal) -> list[str]:
     """The summaries of a journal's living records, each once, in its order."""
     return [summary(located.record) for located in Fold(journal).records()]
+
+
+def in_steps(
+    journal: Journal, limit: int
+) -> tuple[list[Located], list[Tombstone], list[Complaint], str | None]:
+    """Everything there is, read so many lines at a time: records, tombstones, complaints, and the
+    last position."""
+    records: list[Located] = []
+    stones: list[Tombstone] = []
+    complaints: list[Complaint] = []
+    position = None
+    while True:
+        batch = journal.read(position, limit=limit)
+        assert not batch.restarted
+        assert batch.done or not journal.unchanged(batch.position)
+        records += batch.records
+        stones += batch.tombstones
+        complaints += batch.complaints
+        position = batch.position
+        if batch.done:
+            return records, stones, complaints, position
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from journaling import living, note, summary, unnumbered
+from journaling import in_steps, living, note, summary, unnumbered
 
 from ralph.errors import BadRecord, JournalError, RecordForgotten
 from ralph.journal import Batch, Journal, Journals
@@ -18,7 +18,7 @@ from ralph.journal.folder import JournalFolder
 from ralph.journal.jsonl import JsonlJournal
 from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
-from ralph.record import Complaint, Located, Record, Source, Tombstone
+from ralph.record import Record, Source, Tombstone
 
 pytest_plugins = ["postgres_fixtures"]
 
@@ -331,25 +331,6 @@ def test_a_reason_that_is_no_text_does_not_stop_a_forget(journal: Journal) -> No
 
 
 # -- reading on
-
-
-def in_steps(
-    journal: Journal, limit: int
-) -> tuple[list[Located], list[Tombstone], list[Complaint], str | None]:
-    records: list[Located] = []
-    stones: list[Tombstone] = []
-    complaints: list[Complaint] = []
-    position = None
-    while True:
-        batch = journal.read(position, limit=limit)
-        assert not batch.restarted
-        assert batch.done or not journal.unchanged(batch.position)
-        records += batch.records
-        stones += batch.tombstones
-        complaints += batch.complaints
-        position = batch.position
-        if batch.done:
-            return records, stones, complaints, position
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9, 50])

@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from journaling import note, summary
+from journaling import in_steps, note, summary
 
 from ralph.journal import Batch
 from ralph.journal.jsonl import JsonlJournal
 from ralph.journal.line import write_record
-from ralph.record import Complaint, Located, Tombstone
 
 A = write_record(note("a", 1))
 B = write_record(note("b", 2))
@@ -29,25 +28,6 @@ def journal(tmp_path: Path) -> JsonlJournal:
 
 def texts(batch: Batch) -> list[str]:
     return [summary(located.record) for located in batch.records]
-
-
-def in_steps(
-    journal: JsonlJournal, limit: int
-) -> tuple[list[Located], list[Tombstone], list[Complaint], str | None]:
-    records: list[Located] = []
-    stones: list[Tombstone] = []
-    complaints: list[Complaint] = []
-    position = None
-    while True:
-        batch = journal.read(position, limit=limit)
-        assert not batch.restarted
-        assert batch.done or not journal.unchanged(batch.position)
-        records += batch.records
-        stones += batch.tombstones
-        complaints += batch.complaints
-        position = batch.position
-        if batch.done:
-            return records, stones, complaints, position
 
 
 # -- going on

@@ -339,7 +339,7 @@ def test_a_pruning_that_fails_does_not_undo_a_checkpoint(project: Path, home: Pa
         assert done.published == (one.id,)
         [note] = done.notes
         assert note.startswith("not pruned: ")
-        assert "when knowledge was pruned cannot be noted" in note
+        assert "when it was pruned cannot be noted" in note
 
 
 # -- killed

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from commanding import Line
 
-from ralph.errors import BadInput, BadSetting
+from ralph.errors import BadInput, BadSetting, IndexOff
 from ralph.kinds.conversation import Summary
+from ralph.memories.daily import is_due, note_done
 from ralph.memories.documents import add_documents
 from ralph.memories.project import Project
 from ralph.memories.ralph import Ralph, open_ralph
@@ -169,3 +170,12 @@ def test_an_import_and_the_workers_prune_when_it_is_due(
 
         with open_ralph(project) as ralph:
             assert "Old" not in titles(ralph)
+
+
+def test_a_stamp_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()  # a file where the folder should be
+    stamp = tmp_path / "cache" / "pruned"
+    moment = datetime(2026, 11, 15, tzinfo=UTC)
+    assert is_due(stamp, moment)
+    with pytest.raises(IndexOff, match="cannot be noted"):
+        note_done(stamp, moment)

@@ -389,3 +389,17 @@ def test_two_long_patches_of_one_project_are_not_one_pattern() -> None:
 
     assert not same(one, other, Nearness(0.3, 0.8, 0.8))
     assert same(one, Told(one.problem, one.solution + " again"), Nearness(1.0, 0.99, 0.99))
+
+
+def test_one_fix_for_problems_that_have_nothing_in_common_is_two_lessons() -> None:
+    one = Told(
+        "Docker build on Apple silicon gives an image that dies on the server: exec "
+        "/usr/local/bin/node: exec format error",
+        "Build for the server's architecture: docker buildx build --platform linux/amd64.",
+    )
+    told_again = "Passed --platform linux/amd64 to buildx so the image matches the x86 hosts."
+    like = Told("The image built on a Mac dies on the server with exec format error", told_again)
+    other = Told("Vuex state is lost on reload", told_again)
+
+    assert same(one, like, nearness(one, like))
+    assert not same(one, other, nearness(one, other))

@@ -21,10 +21,10 @@ from typing import Any
 from ralph.agents.environment import agent_environment
 from ralph.agents.known import Call, agent_command, found_command
 from ralph.agents.process import AgentProcess
+from ralph.bench.arguments import sizes_of
 from ralph.bench.ground import FEATURE, Ground, build
 from ralph.bench.measure import Compared, taken
 from ralph.bench.report import Row, Target, of_times, to_json, to_markdown, write_table
-from ralph.errors import BadInput
 from ralph.loop.events import Event
 from ralph.loop.run import Options, run
 from ralph.memories import open_ralph
@@ -74,7 +74,7 @@ def main(args: Sequence[str]) -> int:
         options = _parser().parse_args(args)
     except SystemExit as end:
         return int(end.code or 0)
-    sizes = _sizes(options.sizes)
+    sizes = sizes_of(options.sizes, example=_SIZES)
     rows = [row for size in sizes for row in measured(size, rounds=max(1, options.repeat))]
     if options.out:
         options.out.write_text(to_markdown(rows, name="loop"), encoding="utf-8")
@@ -160,13 +160,6 @@ def _plan(project: Path) -> None:
     for number in range(_LEARNINGS):
         name = f"{chr(97 + number % 26) * 4}{number}"
         add(plan, FEATURE, f"The {name} module waits for its {name}_lock before it writes.")
-
-
-def _sizes(text: str) -> list[int]:
-    sizes = [int(one) for one in text.split(",") if one.strip().isdecimal()]
-    if not sizes or min(sizes) < 1:
-        raise BadInput(f"--sizes cannot be {text!r}", todo=f"Give numbers, as in {_SIZES}.")
-    return sizes
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,12 +7,12 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ralph.bench import bulk, processes, reads, writes
+from ralph.bench.arguments import sizes_of, teller
 from ralph.bench.ground import Ground, Tell, build
 from ralph.bench.report import Row, to_json, to_markdown, write_table
 from ralph.errors import BadInput
@@ -41,13 +41,13 @@ def main(args: Sequence[str]) -> int:
         options = _parser().parse_args(args)
     except SystemExit as end:
         return int(end.code or 0)
-    sizes = _sizes(options.sizes)
+    sizes = sizes_of(options.sizes, example=_SIZES)
     rows = run(
         sizes,
         repeat=max(1, options.repeat),
         only=_only(options.only),
         folder=options.folder,
-        tell=_teller(),
+        tell=teller(),
     )
     if options.out:
         options.out.write_text(to_markdown(rows), encoding="utf-8")
@@ -100,16 +100,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(one.replace("_", "")) for one in text.split(",") if one.strip()]
-    except ValueError:
-        sizes = []
-    if not sizes or min(sizes) < 1:
-        raise BadInput(f"--sizes cannot be {text!r}", todo=f"Give numbers, as in {_SIZES}.")
-    return sizes
-
-
 def _only(text: str) -> list[str]:
     chosen = [one.strip() for one in text.split(",") if one.strip()]
     unknown = [one for one in chosen if one not in MEASURES]
@@ -118,13 +108,3 @@ def _only(text: str) -> list[str]:
             f"there is no measure {', '.join(unknown)}", todo=f"There are: {', '.join(MEASURES)}."
         )
     return chosen or list(MEASURES)
-
-
-def _teller() -> Tell:
-    begin = time.monotonic()
-
-    def tell(text: str) -> None:
-        sys.stderr.write(f"[{time.monotonic() - begin:6.1f} s] {text}\n")
-        sys.stderr.flush()
-
-    return tell

@@ -51,19 +51,11 @@ class Followed(Protocol):
         ...
 
 
-class Journal(Protocol):
+class Journal(Followed, Protocol):
     """One series of records. JSONL files and PostgreSQL keep the same promises."""
 
     def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk."""
-        ...
-
-    def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
-        """What stands behind the position, at most `limit` lines."""
-        ...
-
-    def unchanged(self, position: str | None) -> bool:
-        """Whether nothing can have happened since the position; cheap, for every query."""
         ...
 
     def forget(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph import disk
-from ralph.errors import BadRecord, IndexOff
+from ralph.errors import BadRecord
+from ralph.memories.daily import is_due, note_done
 from ralph.memories.knowledge_journal import EXPIRED
 from ralph.record import utc
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ralph.memories.knowledge import Knowledge
 
 _STAMP = "pruned-knowledge"
-_EVERY = timedelta(days=1)
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,20 +58,8 @@ def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> Pruned | N
     """Prune unless that was done within a day; None when it was."""
     stamp = memory.home / "cache" / _STAMP
     moment = at or datetime.now(UTC)
-    try:
-        last = datetime.fromisoformat(stamp.read_text(encoding="ascii").strip())
-        if timedelta() <= moment - last < _EVERY:
-            return None
-    except (OSError, ValueError, TypeError):
-        pass  # never yet, or nobody knows when
+    if not is_due(stamp, moment):
+        return None
     pruned = prune(memory, at=moment)
-    try:
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
-    except OSError as error:
-        raise IndexOff(
-            f"when knowledge was pruned cannot be noted ({error.strerror or error})",
-            where=str(stamp),
-            todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-        ) from error
+    note_done(stamp, moment)
     return pruned

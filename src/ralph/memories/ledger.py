@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.journal import Journal
+from ralph.journal import Journal, Journals
 from ralph.journal.fold import Fold
 from ralph.kinds.knowledge import (
     CHECKPOINT,
@@ -46,18 +45,6 @@ class Told(msgspec.Struct, frozen=True):
     id: str
     at: str
     outcome: Outcome
-
-
-class Journals(Protocol):
-    """Where the journals of knowledge are, one a project."""
-
-    def names(self) -> list[str]:
-        """The names of all journals that are there."""
-        ...
-
-    def journal(self, name: str) -> Journal:
-        """The journal of this name."""
-        ...
 
 
 class Account:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph import disk
 from ralph.errors import BadInput, BadRecord
 from ralph.kinds.conversation import CONVERSATION, EXCHANGE
+from ralph.memories.daily import is_due, note_done
 from ralph.memories.series import Series
 from ralph.record import utc
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 REASON = "older than conversations_keep_days"
 _STAMP = "pruned"
-_EVERY = timedelta(days=1)
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,15 +61,10 @@ def prune_if_due(memory: Conversations, *, at: datetime | None = None) -> Pruned
         return None
     stamp = memory.home / "cache" / _STAMP
     moment = at or datetime.now(UTC)
-    try:
-        last = datetime.fromisoformat(stamp.read_text(encoding="ascii").strip())
-        if timedelta() <= moment - last < _EVERY:
-            return None
-    except (FileNotFoundError, ValueError, TypeError):
-        pass  # never yet, or nobody knows when
+    if not is_due(stamp, moment):
+        return None
     pruned = prune(memory, at=moment)
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
+    note_done(stamp, moment)
     return pruned
 
 

@@ -14,9 +14,6 @@ import msgspec
 from ralph.recall import sameness_guards as guards
 from ralph.recall.sameness_read import Case, Reading, read
 
-# A change of what comes out means that patterns are grouped anew.
-SAMENESS_VERSION = "1"
-
 # Under this the wholes have too little in common for any pair to be the same.
 WORTH_COMPARING = 0.3
 
