@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from measuring import measured
 
+from ralph import disk
+from ralph.doors.hooks.call import hooks_folder
 from ralph.kinds.conversation import Exchange
 from ralph.kinds.iteration import Iteration
 from ralph.memories.ralph import open_ralph
@@ -185,7 +187,7 @@ def iterations(project: Path, feature: str) -> list[Iteration]:
 
 def log(project: Path) -> list[str]:
     """The lines of the hooks' log."""
-    file = project / ".ralph" / "cache" / "hooks.log"
+    file = Path(hooks_folder(str(project), disk.home())) / "hooks.log"
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 

@@ -22,6 +22,7 @@ from looping import (
     scripted,
     stand_in,
 )
+from remembering import state_of
 
 from ralph.doors.cli.main import run
 from ralph.errors import BadInput
@@ -70,7 +71,7 @@ def ralph(root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path: Path) -> Iterator[None]:
     yield
-    assert list((tmp_path / "project" / ".ralph" / "cache" / "braindump").glob("run-*")) == []
+    assert list((state_of(tmp_path / "project") / "braindump").glob("run-*")) == []
 
 
 def agent(folder: Path, *steps: dict[str, Any], **more: Any) -> str:
@@ -192,7 +193,7 @@ def test_claude_gets_the_planning_tools_for_the_copy_and_works_in_the_project(
     [(name, server)] = call["config"]["mcpServers"].items()
     assert (name, server["args"][-2:]) == ("plan", ["mcp", "--planning"])
     copy = Path(server["env"]["RALPH_PROJECT"])
-    assert copy.is_relative_to(root / ".ralph" / "cache" / "braindump")
+    assert copy.is_relative_to(state_of(root) / "braindump")
     assert call["environ"]["RALPH_PROJECT"] == str(copy)
     assert "# The requirements\nWe need invoices as PDF." in call["prompt"]
     assert "create_feature and create_task add" in call["prompt"]
@@ -386,7 +387,7 @@ def test_what_a_killed_run_left_goes_with_the_next(ralph: Line, root: Path, tmp_
         process.kill()
         process.wait(timeout=60)
     assert none_is_left(str(tmp_path))
-    assert list((root / ".ralph" / "cache" / "braindump").glob("run-*")) != []
+    assert list((state_of(root) / "braindump").glob("run-*")) != []
     ralph.well("plan", "braindump", "../wish.md", "--agent", scripted(tmp_path, PLANNING))
 
 

@@ -14,7 +14,7 @@ from ralph.errors import BadSetting, JournalBusy
 
 @pytest.fixture
 def user_file(home: Path) -> Path:
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     return home / "config.json"
 
 

@@ -391,7 +391,7 @@ def test_the_report_reads_like_sentences(plan: Plan, guard: Guard, before: Snaps
         "features.yaml: `description` of feature payments restored: "
         "the agent edited another feature's"
     )
-    assert lines[1].startswith("what was there before is kept in .ralph/cache/plan/rejected/")
+    assert lines[1].startswith(f"what was there before is kept in {plan.cache / 'rejected'}/")
 
 
 # -- what others did stands

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from looping import TASKS, Loop, block_index, calls, planned, replay, scripted, stand_in
+from remembering import state_of
 
 from ralph.config import unknown_variables
 from ralph.doors.cli import run
@@ -84,7 +85,7 @@ def test_the_file_is_ours_alone_and_goes_with_the_run(
 ) -> None:
     call = claude_was_called(loop, monkeypatch)
     assert call["mode"] == "0o600"
-    assert Path(call["path"]).is_relative_to(loop.root / ".ralph" / "cache" / "runs")
+    assert Path(call["path"]).is_relative_to(state_of(loop.root) / "runs")
     assert not Path(call["path"]).exists()
 
 

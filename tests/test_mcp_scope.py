@@ -13,6 +13,7 @@ import pytest
 from commanding import COOKIE, LOGIN
 from looping import planned
 from mcp.shared.exceptions import MCPError
+from remembering import state_of
 from serving import Served, served
 
 from ralph.memories.focus import Focus, clear_focus, set_focus
@@ -280,8 +281,8 @@ def test_all_features_are_searched_and_listed_as_one(root: Path, ids: dict[str, 
 
 
 def test_a_focus_that_cannot_be_read_is_told(root: Path) -> None:
-    cache = root / ".ralph" / "cache"
-    cache.mkdir()
+    cache = state_of(root)
+    cache.mkdir(parents=True, exist_ok=True)
     (cache / "focus.json").write_text("{", encoding="utf-8")
     with served(root, "--focus") as server:
         assert "the focus cannot be read" in server.refused("get_recent_iterations")

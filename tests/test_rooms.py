@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "disk",
     },
     "prompt": {"kinds", "text", "recall", "plan"},
-    "agents": {"memories", "prompt", "plan", "capture"},
+    "agents": {"memories", "prompt", "plan", "capture", "disk"},
     "loop": {
         *VALUES,
         "text",

@@ -208,8 +208,7 @@ class Config(msgspec.Struct, frozen=True):
 
 def home_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Where what belongs to no project is kept."""
-    given = (os.environ if environ is None else environ).get("RALPH_HOME")
-    return Path(given).expanduser() if given else Path.home() / ".ralph"
+    return Path(disk.home(environ))
 
 
 def load(
@@ -288,16 +287,13 @@ def clear(file: Path, key: str) -> bool:
 
 
 def _write(file: Path, plain: dict[str, Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if _SECRETS & plain.keys():
-        file.touch(mode=0o600)
-        file.chmod(0o600)  # it was readable by others until now
+    disk.make_folder(file.parent)
     disk.replace(file, (json.dumps(plain, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        plain = json.loads(file.read_bytes())
+        plain = json.loads(disk.read(file))
     except FileNotFoundError:
         return {}
     except (ValueError, OSError) as error:

@@ -67,7 +67,7 @@ def braindump(
     stop: threading.Event,
 ) -> Planned:
     """Let an agent propose a plan for these requirements, and keep the proposal until the next."""
-    plan = Plan(ralph.project.root)
+    plan = Plan(ralph.project.root, state=ralph.project.cache)
     plan.load()
     settings = ralph.config.settings
     prompt = _prompt(ralph, plan, requirements, source, agent or settings.agent)
@@ -133,7 +133,7 @@ def kept_proposal(ralph: Ralph) -> Proposal:
 def drop_proposal(ralph: Ralph) -> None:
     """Forget the proposal: it is in the plan now."""
     for name in (_PROPOSAL, _DIFF):
-        (_home(ralph) / name).unlink(missing_ok=True)
+        disk.remove(_home(ralph) / name)
 
 
 def _home(ralph: Ralph) -> Path:
@@ -163,7 +163,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 @contextlib.contextmanager
 def _run_folder(home: Path) -> Iterator[Path]:
     """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
-    home.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(home)
     try:
         with disk.locked(home / _LOCK, timeout_s=0.0):
             for ruin in home.glob(f"{_RUNS}*"):
@@ -184,14 +184,15 @@ def _run_folder(home: Path) -> Iterator[Path]:
 
 def _copied(project: Project, plan: Plan, root: Path) -> Plan:
     """The plan's files and the project's settings in a folder of their own."""
-    copy = Project(root)
-    copy.db.mkdir(parents=True)
+    copy = Project(root, project.home)
+    disk.make_folder(copy.db)
     with plan.locked():
-        for file in project.db.glob("*.yaml"):
-            shutil.copyfile(file, copy.db / file.name)
-    if project.settings_file.exists():
-        shutil.copyfile(project.settings_file, copy.settings_file)
-    return Plan(root, limits=plan.limits)
+        for name in disk.names(project.db):
+            if name.endswith(".yaml"):
+                disk.write(copy.db / name, disk.read(project.db / name))
+    if disk.exists(project.settings_file):
+        disk.write(copy.settings_file, disk.read(project.settings_file))
+    return Plan(root, state=copy.cache, limits=plan.limits)
 
 
 def _put_back(
@@ -217,7 +218,7 @@ def _put_back(
                 told.append(f"{file.name}: changed meanwhile, nobody knows by whom{kept}")
                 continue
             if raw is None:
-                file.unlink()
+                disk.remove(file)
             else:
                 disk.replace(file, raw)
             told.append(f"{file.name}: the agent edited the plan itself, which was undone")

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ralph import disk
 from ralph.config import spelled
 from ralph.memories.ralph import Ralph
 from ralph.plan.store import Plan
@@ -57,13 +58,8 @@ def write_mcp_config(folder: Path, servers: Servers) -> Path:
     """The servers as the file that Claude Code reads, for our eyes alone: it may hold keys."""
     file = folder / _FILE
     text = json.dumps({"mcpServers": servers.entries}, indent=2, ensure_ascii=False)
-    with open(file, "w", encoding="utf-8", opener=_ours_alone) as opened:
-        opened.write(text)
+    disk.write(file, text.encode())
     return file
-
-
-def _ours_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _own(ralph: Ralph, project: Path, *words: str) -> Entry:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ralph import disk
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
@@ -155,6 +156,7 @@ class Ralph:
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
+        _claim(self.project)
         self.place.index.close()
         self.place.journals.close()
         if self._conversations is not None:
@@ -190,12 +192,20 @@ def open_ralph(
         project = need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
-        project = find_project(root, home=home_path) or Project(root.resolve())
+        project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
         if project.folder.resolve() == home_path.resolve():
             raise NotAProject(
                 "its .ralph folder is Ralph's home, for what belongs to no project",
                 where=str(root),
                 todo="Open the folder of a project, or set RALPH_HOME to another place.",
             )
+    disk.protect(home_path)
+    _claim(project)
     config = load(home=home_path, project_file=project.settings_file, given=settings)
     return Ralph(Place(project, config.settings, home=home_path, progress=progress), config)
+
+
+def _claim(project: Project) -> None:
+    """Note whose the id is, before and after anything private is kept under it."""
+    if disk.is_folder(project.home) and project.exists:
+        project.claim()

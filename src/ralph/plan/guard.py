@@ -148,15 +148,15 @@ class Guard:
         return [Restored("metadata.yaml", "the file", "the agent changed or broke it")]
 
     def keep_copy(self, kind: str, raw: bytes) -> str:
-        """Keep one version of a file of the plan, and give its path in the project."""
+        """Keep one version of a file of the plan, and give its path."""
         folder = self._plan.cache / "rejected"
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(folder)
         stamp = self._plan.now().replace(":", "").replace("-", "")
         copy = folder / f"{stamp}-{digest(raw)[:6]}-{kind}.yaml"
         disk.create(copy, raw)
-        for old in sorted(folder.iterdir())[:-_COPIES]:
-            old.unlink(missing_ok=True)
-        return copy.relative_to(self._plan.project).as_posix()
+        for old in disk.names(folder)[:-_COPIES]:
+            disk.remove(folder / old)
+        return str(copy)
 
     def _path(self, name: str) -> Path:
         return self._plan.folder / f"{name}.yaml"

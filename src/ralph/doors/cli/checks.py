@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import EmbedderOff, RalphError
 
 if TYPE_CHECKING:
@@ -125,6 +126,10 @@ def project_files(project: Project) -> Check:
         missing = ["project_id in metadata.yaml"]
     if missing:
         return Check("project", "problem", f"missing: {', '.join(missing)}", "Run: ralph init")
+    if rivals := project.rivals:
+        detail = f"its id belongs to {', '.join(rivals)}; memory here is kept apart from theirs"
+        todo = "If it is the same project, moved or copied, run: ralph trust"
+        return Check("project", "warning", detail, todo)
     return Check("project", "ok", f"{project.root} ({project.id})")
 
 
@@ -142,11 +147,7 @@ def journal(ralph: Ralph) -> Check:
 
 def cache(ralph: Ralph) -> Check:
     """The index has a folder it can be written to."""
-    folder = ralph.place.index.path.parent
-    if folder != ralph.project.cache:
-        detail = f"{ralph.project.cache} cannot be written to; the index is kept in {folder}"
-        return Check("cache", "warning", detail)
-    return Check("cache", "ok", str(folder))
+    return Check("cache", "ok", str(ralph.place.index.path.parent))
 
 
 def index(ralph: Ralph) -> Check:
@@ -168,10 +169,10 @@ def leftovers(project: Project) -> Check:
     young = time.time() - _DRAFT_AGE_S
     folders = (project.folder, project.db, project.journals)
     drafts = [
-        file
+        folder / name
         for folder in folders
-        for file in folder.glob(".*.tmp")
-        if _DRAFT.fullmatch(file.name) and file.stat().st_mtime < young
+        for name in disk.names(folder)
+        if _DRAFT.fullmatch(name) and disk.stat(folder / name).st_mtime < young
     ]
     if drafts:
         names = ", ".join(file.relative_to(project.root).as_posix() for file in drafts)
@@ -180,4 +181,7 @@ def leftovers(project: Project) -> Check:
     if damaged:
         names = ", ".join(sorted(damaged))
         return Check("leftovers", "warning", f"set aside: {names}", "Run: ralph index prune")
+    if "cache" in disk.names(project.folder):
+        detail = ".ralph/cache, which Ralph no longer uses"
+        return Check("leftovers", "warning", detail, "It can be deleted.")
     return Check("leftovers", "ok", "none")

@@ -33,7 +33,8 @@ def the_plan() -> Plan:
     """The plan of the project that was given or is around this folder."""
     from ralph.plan.store import Plan
 
-    return Plan(the_project().root)
+    project = the_project()
+    return Plan(project.root, state=project.cache)
 
 
 def completing(kind: Kind) -> Callable[[click.Context, click.Parameter, str], list[str]]:

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ralph import disk
 from ralph.doors.hooks.log import fault, note
 from ralph.doors.hooks.watch import Watch
 
@@ -27,7 +28,7 @@ Usage: ralph hook EVENT < JSON
 
 One hook of Claude Code: {", ".join(EVENTS)}.
 Its own names (SessionStart, ...) are understood too. It always ends with 0; what went wrong stands
-in .ralph/cache/hooks.log of the project, or in cache/hooks.log of Ralph's home.
+in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
 # What the model is told at, and what is noted of a session before it is captured.
@@ -82,12 +83,7 @@ class Call:
         In the home of whoever works here: it may hold pieces of his conversations, and the project
         may be another's, and read-only.
         """
-        import zlib
-
-        name = "".join(c if c.isalnum() else "-" for c in os.path.basename(self.root))[:60]
-        return os.path.join(
-            self.home, "cache", "hooks", f"{name}-{zlib.crc32(os.fsencode(self.root)):08x}"
-        )
+        return hooks_folder(self.root, self.home)
 
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
@@ -107,7 +103,7 @@ def serve(argv: list[str]) -> int:
         sys.stderr.write(USAGE)
         return 0
     project, words = _words(argv)
-    home = home_folder()
+    home = disk.home()
     event, root = " ".join(words[:1]) or "hook", ""
 
     def late(limit_s: float) -> None:
@@ -122,6 +118,7 @@ def serve(argv: list[str]) -> int:
         given, trouble = _read(data)
         root = find_root(_starts(project, given), home)
         if root:
+            disk.protect(home)
             call = Call(_event(event, given) or event, given, root, home, watch)
             event = call.event
             if trouble:
@@ -179,7 +176,7 @@ def _paused(call: Call) -> bool:
 
         from ralph.memories.project import Project
 
-        return Project(Path(call.root)).id
+        return Project(Path(call.root), Path(call.home)).id
 
     def conversation() -> str:
         from ralph.kinds.conversation import conversation_id
@@ -283,9 +280,9 @@ def find_root(starts: list[Any], home: str) -> str:
             continue
         folder = os.path.realpath(os.path.expanduser(start))
         while True:
-            kept = os.path.join(folder, ".ralph")
+            kept = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(kept, "db")) and os.path.realpath(kept) != own:
-                return folder
+                return folder if _is_safe(kept) else ""
             above = os.path.dirname(folder)
             if above == folder:
                 break
@@ -293,12 +290,19 @@ def find_root(starts: list[Any], home: str) -> str:
     return ""
 
 
-def home_folder() -> str:
-    """Where what belongs to no project is kept; the same as `ralph.config` says."""
-    given = os.environ.get("RALPH_HOME")
-    return os.path.expanduser(given) if given else os.path.join(os.path.expanduser("~"), ".ralph")
+def _is_safe(kept: str) -> bool:
+    """Whether a project's folder is neither a link nor another user's; commands say what it is."""
+    try:
+        return disk.is_folder(os.path.join(kept, "db")) and disk.is_own(kept)
+    except OSError:
+        return False
+
+
+def hooks_folder(root: str, home: str) -> str:
+    """What hooks keep of the project at a path."""
+    return os.path.join(home, "cache", "hooks", disk.state_name(root))
 
 
 def log_folders(root: str, home: str) -> list[str]:
     """Where the log may stand, the best place first."""
-    return [os.path.join(root, ".ralph", "cache"), os.path.join(home, "cache")]
+    return [hooks_folder(root, home), os.path.join(home, "cache")]

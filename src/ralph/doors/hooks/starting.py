@@ -12,7 +12,7 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ralph import __version__
+from ralph import __version__, disk
 from ralph.doors.hooks import own_files
 from ralph.doors.hooks.serving import on_a_server
 
@@ -91,13 +91,14 @@ def _state(call: Call) -> dict[str, Any]:
     folder = os.path.join(call.root, ".ralph")
     memory = os.path.join(folder, "db", "memory")
     try:
-        journals = sorted(name for name in os.listdir(memory) if name.endswith(".jsonl"))
+        journals = [name for name in disk.names(memory) if name.endswith(".jsonl")]
     except OSError:
         journals = []
     files = [
         os.path.join(folder, "db", "features.yaml"),
         os.path.join(folder, "db", "tasks.yaml"),
-        os.path.join(folder, "cache", "focus.json"),
+        os.path.join(disk.state_folder(call.root, call.home), "focus.json"),
+        os.path.join(call.home, "trust.json"),
         os.path.join(folder, "rag_config.json"),
         os.path.join(call.home, "config.json"),
         *(os.path.join(memory, name) for name in journals),
@@ -114,7 +115,7 @@ def _state(call: Call) -> dict[str, Any]:
 
 def _stamp(file: str) -> list[int]:
     try:
-        stat = os.stat(file)
+        stat = disk.stat(file)
     except OSError:
         return []
     # The time of change too: nobody can set it, so no archive can bring a text along that passes.

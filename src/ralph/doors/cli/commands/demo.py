@@ -15,6 +15,7 @@ from shlex import quote
 
 import click
 
+from ralph import disk
 from ralph.doors.cli.page import Page
 from ralph.doors.cli.tree import Command
 
@@ -69,7 +70,7 @@ class _Story:
             self._type("learning", "list", "--feature", _FEATURE)
             self._type(*asked)
             self._say("The journal is the truth: without the index, the same answer.")
-            shutil.rmtree(self._project / ".ralph" / "cache")
+            shutil.rmtree(disk.state_folder(self._project))
             self._type(*asked, "--limit", "1")
         except _Ended as ended:
             return ended.code
