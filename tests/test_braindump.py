@@ -275,24 +275,26 @@ def test_direct_edits_of_the_plan_are_undone_and_told(
     steps: list[dict[str, Any]] = [own, sweep, FEATURE]
     ran = ralph.well("plan", "braindump", "../wish.md", "--agent", agent(tmp_path, *steps))
     assert files(root) == before
-    for name in ("tasks", "features", "disciplines"):
-        assert f"plan: {name}.yaml: the agent edited the plan itself, which was undone" in ran.out
+    assert "plan: tasks.yaml: task 9 taken out: it was added without a call" in ran.out
+    assert "plan: features.yaml: the file restored: it was gone" in ran.out
+    assert "plan: disciplines.yaml: a part restored" in ran.out
     assert "1 feature added" in ran.out
 
 
-def test_a_change_that_no_call_of_the_agent_explains_stays_and_is_told(
+def test_what_a_script_does_to_the_plan_is_undone_and_told(
     ralph: Line, root: Path, tmp_path: Path
 ) -> None:
-    before = files(root)["tasks.yaml"]
+    before = files(root)
     (tmp_path / "sly.sh").write_text("echo 'tasks: []' > .ralph/db/tasks.yaml\n")
     sly = agent(tmp_path, {"bash": "sh ../sly.sh"})
     ran = ralph("plan", "braindump", "../wish.md", "--yes", "--agent", sly)
     assert ran.code == 1
-    told = "tasks.yaml: changed meanwhile, nobody knows by whom; as it was: "
-    assert told in ran.complaint
+    assert files(root) == before
+    assert "tasks.yaml: task 1 restored: it was taken out of the file" in ran.complaint
     assert "Nothing was changed" not in ran.complaint
+    told = "the file as it was found is kept in "
     kept = ran.complaint.partition(told)[2].partition(".yaml")[0] + ".yaml"
-    assert (root / kept).read_bytes() == before
+    assert (root / kept).read_text() == "tasks: []\n"
 
 
 def test_direct_edits_are_told_of_an_agent_that_ran_out_of_time_too(
@@ -302,7 +304,7 @@ def test_direct_edits_are_told_of_an_agent_that_ran_out_of_time_too(
     spoil = {"bash": "rm .ralph/db/features.yaml; touch ../begun"}
     steps: list[dict[str, Any]] = [spoil, {"sleep": 600}]
     said = refused(ralph, root, agent(tmp_path, *steps), "--timeout", "1800")
-    assert "features.yaml: the agent edited the plan itself, which was undone" in said
+    assert "features.yaml: the file restored: it was gone" in said
 
 
 def test_what_somebody_else_writes_meanwhile_is_not_undone(

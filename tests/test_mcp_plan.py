@@ -239,8 +239,7 @@ def test_what_came_through_the_server_is_not_undone_by_the_guard(root: Path, pla
     told = plan.log.since(before.writes, "features") + plan.log.since(before.writes, "tasks")
     assert len(told) == 7
 
-    # Nothing is known about the agent's edits: then everything unexplained is judged as its own.
-    report = guard.check(before, feature="auth", task_id=1, agent_edits=None)
+    report = guard.check(before, feature="auth")
 
     assert report.clean, report.lines()
     after = plan.feature("auth")

@@ -248,6 +248,14 @@ def remove(path: AnyPath) -> None:
         os.unlink(name, dir_fd=folder)
 
 
+def rename(path: Path, name: str) -> Path:
+    """Give whatever is at a path another name in its folder, and the new path."""
+    with _folder_of(path) as (folder, old, fenced):
+        new = name if fenced and folder is not None else str(path.with_name(name))
+        os.replace(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+    return path.with_name(name)
+
+
 @contextlib.contextmanager
 def _folder_of(path: AnyPath, *, make: bool = False) -> Iterator[tuple[int | None, str, bool]]:
     """The folder that holds a file, the file's name in it, and whether it is in a project.

@@ -82,14 +82,17 @@ class WriteLog:
 
     def since(self, n: int, file: str) -> list[Write]:
         """The writes to a file behind number n, oldest first."""
+        if self.last() < n:  # somebody deleted the log, and it began anew
+            n = 0
         return [write for write in self._all() if write.n > n and write.file == file]
 
     def version(self, key: str) -> bytes | None:
         """The bytes of a noted version; None when the file was absent or it is no longer kept."""
         try:
-            return disk.read(self._versions / key)
+            raw = disk.read(self._versions / key)
         except FileNotFoundError:
             return None
+        return raw if digest(raw) == key else None  # else somebody has written to it
 
     def _all(self) -> list[Write]:
         try:
