@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor:doctor", "Check everything memory needs, and say what to do."),
     "demo": ("demo:demo", "Show a memory at work in a scratch project."),
     "config": ("config:config", "Show settings and where they come from, or change one."),
+    "trust": ("trust:trust", "Show what a project asks for, and allow it."),
     "feature": ("feature:feature", "Add, look at and change the features of the plan."),
     "task": ("task:task", "Add, look at and change the tasks of the plan."),
     "discipline": ("discipline:discipline", "Add, look at and change the plan's disciplines."),
