@@ -82,7 +82,18 @@ def _project_option() -> click.Option:
     )
 
 
-class Command(click.Command):
+class CheckedCommand(click.Command):
+    """A command that an agent in its run may call only if the table of `in_run` says so."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, or refuse."""
+        from ralph.doors.cli.in_run import check
+
+        check(ctx)
+        return super().invoke(ctx)
+
+
+class Command(CheckedCommand):
     """A command that takes `--project`, unless it has one of its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ralph.agents.run import current_run
 from ralph.doors.hooks.log import fault, note
 from ralph.doors.hooks.watch import Watch
 
@@ -147,14 +148,14 @@ def _event(word: str, given: dict[str, Any]) -> str:
 
 def _served(call: Call) -> str:
     """What the event comes to: the text for the model, or nothing."""
-    inside_loop = bool(os.environ.get("RALPH_FEATURE"))
-    if not inside_loop and call.event in _TELLING and _paused(call):
+    run = current_run()
+    if run is None and call.event in _TELLING and _paused(call):
         return ""
-    if call.event == "post-tool-use-failure":
+    if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.failing import answer as answer_failure
 
-        return answer_failure(call, inside_loop=inside_loop)
-    if inside_loop:
+        return answer_failure(call, run)
+    if run is not None:
         return ""  # the loop prompts and records by itself
     if call.event == "session-start":
         from ralph.doors.hooks.starting import answer as answer_start
@@ -266,7 +267,10 @@ def _starts(project: str, given: dict[str, Any]) -> list[Any]:
     """Where to look for the project: what was named, else the folder of the session.
 
     That comes before the input's `cwd`, because it stays the same when the agent goes elsewhere.
+    A run has its project, whatever it names.
     """
+    if (run := current_run()) is not None and run.project:
+        return [run.project]
     if project:
         return [project]
     return [os.environ.get("CLAUDE_PROJECT_DIR", ""), given.get("cwd") or "."]

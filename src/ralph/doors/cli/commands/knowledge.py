@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.commands.knowledge_access import FILTERS, filters, refuse_agents
 from ralph.doors.cli.commands.knowledge_capture import capture
 from ralph.doors.cli.commands.knowledge_cards import (
+    FILTERS,
+    filters,
     held,
     pattern_json,
     pattern_table,
@@ -44,7 +45,6 @@ def knowledge() -> None:
     project captures is staged; a checkpoint publishes it to all projects. `ralph search
     --knowledge` searches it, `ralph forget` takes it out.
     """
-    refuse_agents()
 
 
 knowledge.add_command(capture)

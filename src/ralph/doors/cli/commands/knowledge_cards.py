@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ralph.doors.cli.answers import SHORT_ID, styled
 from ralph.doors.cli.page import Page, Span, count, excerpt
 
@@ -16,8 +18,22 @@ if TYPE_CHECKING:
     from ralph.recall.patterns import Pattern
     from ralph.record import Record
 
+FILTERS = ("agent_type", "task_type", "technology")
 _EXCERPT_CHARS = 240
 _LINE_CHARS = 70
+
+
+def filters(command: Any) -> Any:
+    """`--agent-type`, `--task-type`, `--technology`: what narrows a question."""
+    for option in reversed(
+        (
+            click.option("--agent-type", metavar="T", help="For agents of this type."),
+            click.option("--task-type", metavar="T", help="For tasks of this type."),
+            click.option("--technology", metavar="T", help="For this technology; commas between."),
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def held(one: Pattern) -> str:
