@@ -124,13 +124,14 @@ def entry_line(identity: str, one: Entry) -> list[Span]:
 def staged_table(page: Page, staged: Sequence[Captured]) -> None:
     """What waits for a checkpoint, a line each."""
     page.table(
-        ("id", "type", "project", "technology", "tells"),
+        ("id", "type", "project", "technology", "imported from", "tells"),
         [
             (
                 (one.id[:SHORT_ID], "cyan"),
                 one.record.entry_type,
                 one.record.project[:SHORT_ID],
                 one.record.technology,
+                one.imported or "",
                 _on_a_line(one.record),
             )
             for one in staged
