@@ -113,8 +113,8 @@ def test_other_names_in_the_environment_are_none_of_our_business(home: Path) -> 
         ("min_score", float("nan"), "from 0 to 1"),
         ("embedder", "magic", "embedder"),
         ("embedder", 5, "embedder"),
-        ("summary_max_chars", -1, "from 0 upwards"),
-        ("journal_lock_timeout_s", -1, "from 0 upwards"),
+        ("summary_max_chars", -1, "from 0 to 100000"),
+        ("journal_lock_timeout_s", 1e9, "from 0 to 600"),
         ("journal_lock_timeout_s", float("nan"), "journal_lock_timeout_s"),
     ],
 )

@@ -201,29 +201,6 @@ def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
     assert (root / ".ralph" / "db" / "tasks.yaml").stat().st_mode & 0o777 == 0o644
 
 
-# -- programs
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")
-def test_a_program_is_never_found_in_the_project_or_the_current_folder(
-    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good, bad = tmp_path / "bin", root / "node_modules" / ".bin"
-    for folder in (good, bad, root):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "git").write_text("#!/bin/sh\n", encoding="utf-8")
-        (folder / "git").chmod(0o755)
-    monkeypatch.chdir(root)
-    entries = [".", "", "node_modules/.bin", str(bad), str(root), str(good)]
-    assert disk.find_program("git", outside=root, path=os.pathsep.join(entries)) == str(
-        good / "git"
-    )
-    assert disk.find_program("git", outside=root, path=os.pathsep.join(entries[:-1])) is None
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links" / "git").symlink_to(bad / "git")
-    assert disk.find_program("git", outside=root, path=str(tmp_path / "links")) is None
-
-
 # -- the only way
 
 # Modules that open, list or delete files without `ralph.disk`, and whose files those are. None of
@@ -286,6 +263,7 @@ OTHER_FILES = {
     "memories.transcript_clients": "the clients' transcripts",
     "memories.transcript_marks": "Ralph's home",
     "memories.transcripts": "the clients' transcripts",
+    "programs": "programs on the PATH",
     "plan.check": "files of the project that the plan names",
     "plan.context_files": "files of the project that the plan names",
     "prompt.template": "the package",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -160,3 +161,47 @@ def test_who_became_root_by_sudo_keeps_their_own(
     monkeypatch.setenv("SUDO_UID", "12345")
     assert disk.is_own(own / ".ralph")
     assert find_project(own, home=home) is not None
+
+
+@needs_root
+def test_a_folder_of_another_user_is_used_once_it_is_trusted(own: Path, home: Path) -> None:
+    os.chown(own / ".ralph", 12345, 12345)
+    assert ralph("search", "--conversations", SECRET, cwd=own).returncode == 1
+    assert ralph("hook", "session-start", cwd=own, given=event(own)).stderr == ""
+    asked = ralph("trust", cwd=own)
+    assert asked.returncode == 1
+    assert "another user (uid 12345)" in asked.stdout
+    assert ralph("trust", "--yes", cwd=own).returncode == 0
+    assert "private words" in ralph("search", "--conversations", SECRET, cwd=own).stdout
+    os.chown(own / ".ralph", 54321, 54321)
+    assert ralph("search", "--conversations", SECRET, cwd=own).returncode == 1
+
+
+def test_trust_lets_a_moved_project_have_its_memory_and_revoke_takes_it_back(
+    own: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved"
+    own.rename(moved)
+    doctor = ralph("doctor", cwd=moved).stdout
+    assert f"its id belongs to {own}" in doctor
+    assert "ralph trust" in doctor
+    shown = ralph("trust", "--yes", cwd=moved).stdout
+    assert f"used in {own}" in shown
+    assert heard(moved) == [SECRET]
+    assert ralph("trust", "--revoke", cwd=moved).returncode == 0
+    assert heard(moved) == []
+
+
+def event(root: Path) -> str:
+    return json.dumps({"session_id": "s", "cwd": str(root), "source": "startup"})
+
+
+def ralph(*words: str, cwd: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "ralph", *words],
+        cwd=cwd,
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

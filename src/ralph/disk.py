@@ -138,20 +138,6 @@ def is_own(path: AnyPath) -> bool:
     return os.lstat(path).st_uid in own
 
 
-def find_program(name: str, *, outside: AnyPath, path: str | None = None) -> str | None:
-    """The program of this name on PATH, but none that lies in the project or current folder."""
-    import shutil
-
-    fence = os.path.realpath(outside)
-    given = os.environ.get("PATH", os.defpath) if path is None else path
-    for folder in given.split(os.pathsep):
-        # An empty or relative entry means the current folder, which a stranger may have filled.
-        found = shutil.which(os.path.join(folder, name)) if os.path.isabs(folder) else None
-        if found and not os.path.realpath(found).startswith(fence + os.sep):
-            return found
-    return None
-
-
 # -- a project's folder
 
 

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.agents.asking import Asked, Gone, entries
+from ralph.programs import python
 
 _BASH_TIMEOUT_S = 60
 
@@ -195,10 +196,9 @@ class ScriptedAgent:
         return told
 
     def _filled(self, command: str) -> str:
-        python = shlex.quote(sys.executable)
         return (
-            command.replace("{{python}}", python)
-            .replace("{{ralph}}", f"{python} -m ralph")
+            command.replace("{{python}}", shlex.quote(sys.executable))
+            .replace("{{ralph}}", shlex.join([*python(), "-m", "ralph"]))
             .replace("{{prompt}}", shlex.quote(self._prompt))
         )
 

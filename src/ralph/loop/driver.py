@@ -53,7 +53,7 @@ class Driver:
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        found_command(agent_command(self.agent, Call()), self._environment())
+        found_command(agent_command(self.agent, Call()), self._environment(), root=self._root)
 
     def prepare(
         self, folder: Path, servers: Servers, *, model: str | None, given: dict[str, str]
@@ -66,7 +66,7 @@ class Driver:
         )
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
-        return Start(found_command(agent_command(self.agent, call), env), env)
+        return Start(found_command(agent_command(self.agent, call), env, root=self._root), env)
 
     def run(
         self, start: Start, folder: Path, prompt: str, *, observe: Callable[[bool], None]

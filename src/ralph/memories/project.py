@@ -14,13 +14,14 @@ import os
 import re
 import uuid
 from pathlib import Path
-from typing import Any
 
 from ralph import disk
 from ralph.config import PROJECT_FILE, home_folder
 from ralph.disk import AnyPath
 from ralph.errors import BadInput, NotAProject, UnsafeFile
+from ralph.programs import find_program
 from ralph.record import now
+from ralph.trust import Wish, trusted
 
 FOLDER = disk.FOLDER
 _ID_LINE = re.compile(r"^project_id:[ \t]*[\"']?([0-9a-fA-F-]{36})[\"']?[ \t]*(?:#.*)?$", re.M)
@@ -81,6 +82,11 @@ class Project:
         return self._read_id() or self._path_id()
 
     @property
+    def is_usable(self) -> bool:
+        """Whether it belongs to who works here, or they trust whose it is."""
+        return disk.is_own(self.folder) or self._is_trusted(self.owner_wish())
+
+    @property
     def has_id(self) -> bool:
         """Whether the id is on disk, where clones get it from."""
         return self._read_id() is not None
@@ -91,7 +97,30 @@ class Project:
         claimed = self._read_id()
         if claimed is None or self._holds(claimed):
             return []
-        return list(self._owner(claimed)["paths"])
+        return self._owner(claimed)["paths"]
+
+    def wishes(self) -> list[Wish]:
+        """What this folder asks for by what it is: another user's content, another's id."""
+        asked = [] if disk.is_own(self.folder) else [self.owner_wish()]
+        claimed = self._read_id()
+        if claimed is None:
+            return asked
+        wish = self.id_wish(claimed)
+        return [*asked, wish] if self._is_trusted(wish) or self.rivals else asked
+
+    def owner_wish(self) -> Wish:
+        """To be used though its files belong to another user of this machine."""
+        uid = os.lstat(self.folder).st_uid
+        return Wish("owner", FOLDER, uid, f"{FOLDER} here belongs to another user (uid {uid})")
+
+    def id_wish(self, claimed: str) -> Wish:
+        """To share the private memory of the other folders that have this id."""
+        others = ", ".join(self._owner(claimed).get("paths", []))
+        text = f"the conversations and documents of project {claimed}, used in {others}"
+        return Wish("id", "project_id", claimed, text)
+
+    def _is_trusted(self, wish: Wish) -> bool:
+        return wish.digest in trusted(self.home, self.root)
 
     def init(self) -> list[Path]:
         """Make what is missing, change nothing that is there, and say what was made."""
@@ -115,7 +144,7 @@ class Project:
             disk.create(self._owner_file(claimed), _encoded(owner))
 
     def join(self) -> None:
-        """Note that the id belongs to this folder too, because a person says so."""
+        """Note that the id belongs to this folder too."""
         claimed = self._read_id()
         if claimed is None:
             return
@@ -132,7 +161,7 @@ class Project:
     def _holds(self, claimed: str) -> bool:
         """Whether the claimed id belongs to this folder, as far as this machine knows."""
         owner = self._owner(claimed)
-        if not owner or self._path in owner["paths"]:
+        if not owner or self._path in owner["paths"] or self._is_trusted(self.id_wish(claimed)):
             return True
         # The first folder may have been used before its first commit.
         commits = owner["commits"] or [one for path in owner["paths"] for one in _commits(path)]
@@ -154,7 +183,7 @@ class Project:
     def _owner_file(self, claimed: str) -> Path:
         return self.home / "projects" / f"{claimed}.json"
 
-    def _owner(self, claimed: str) -> dict[str, Any]:
+    def _owner(self, claimed: str) -> dict[str, list[str]]:
         try:
             owner = json.loads(disk.read(self._owner_file(claimed)))
             return {key: [str(one) for one in owner[key]] for key in ("paths", "commits")}
@@ -210,34 +239,33 @@ class Project:
                 disk.replace(self._metadata, new.encode())
 
 
-def find_project(start: Path, *, home: Path) -> Project | None:
-    """The nearest folder upwards that holds a project."""
+def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project | None:
+    """The nearest folder upwards that holds a project.
+
+    One that another user has put here or above is refused, as git does, unless it is trusted or
+    `anyones` will do.
+    """
     start = start.resolve()
     for folder in (start, *start.parents):
         # ~/.ralph is a home for what belongs to no project, not a project.
         if (folder / FOLDER / "db").is_dir() and (folder / FOLDER).resolve() != home.resolve():
             project = Project(folder, home)
             if project.exists:  # refuses a link
-                check_owner(project)
+                if not anyones and not project.is_usable:
+                    raise UnsafeFile(
+                        "it belongs to another user of this machine",
+                        where=str(project.folder),
+                        todo="If you trust its content, run: ralph trust",
+                    )
                 return project
     return None
 
 
-def check_owner(project: Project) -> None:
-    """Refuse a folder that another user has put here or above, as git does."""
-    if not disk.is_own(project.folder):
-        raise UnsafeFile(
-            "it belongs to another user of this machine",
-            where=str(project.folder),
-            todo="If you trust its content, run: ralph trust",
-        )
-
-
-def need_project(start: Path, *, home: Path) -> Project:
+def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
     """The nearest project, or an error that says how to make one."""
     if not start.is_dir():
         raise NotAProject(f"there is no folder {start}")
-    project = find_project(start, home=home)
+    project = find_project(start, home=home, anyones=anyones)
     if project is None:
         raise NotAProject(
             "no .ralph folder here or above", where=str(start), todo="Run: ralph init"
@@ -265,7 +293,7 @@ def _git(root: AnyPath, *words: str) -> str:
     here = Path(root)
     if not any((folder / ".git").exists() for folder in (here, *here.parents)):
         return ""
-    program = disk.find_program("git", outside=root)
+    program = find_program("git", root=here)
     if program is None:
         return ""
     # Nothing that the repository configures may run or be fetched.
@@ -286,5 +314,5 @@ def _git(root: AnyPath, *words: str) -> str:
     return done.stdout.decode("ascii", "replace") if done.returncode == 0 else ""
 
 
-def _encoded(owner: dict[str, Any]) -> bytes:
+def _encoded(owner: dict[str, list[str]]) -> bytes:
     return json.dumps({"version": 1, **owner}, indent=1).encode() + b"\n"

@@ -122,11 +122,12 @@ class Ralph:
         chosen = self.features() if features is None else [self.feature(f) for f in features]
         return self.place.ask(chosen, question, budget_s=budget_s)
 
-    def get(self, record_id: str) -> Hit:
-        """One record of any feature, by its id or the beginning of it."""
-        found = [hit for feature in self.features() for hit in feature.find(record_id)]
+    def get(self, record_id: str, *, features: Sequence[str] | None = None) -> Hit:
+        """One record of some features, or of any, by its id or the beginning of it."""
+        chosen = self.features() if features is None else [self.feature(f) for f in features]
+        found = [hit for feature in chosen for hit in feature.find(record_id)]
         if not found or len(record_id) < _SHORTEST_ID:
-            buried = {i for one in self.features() for i in one.forgotten()}
+            buried = {i for one in chosen for i in one.forgotten()}
             if len(record_id) >= _SHORTEST_ID and any(i.startswith(record_id) for i in buried):
                 raise NotFound(f"record {record_id!r} was forgotten, and stays so")
             raise NotFound(

@@ -65,6 +65,9 @@ _NOISE_NAMES = (
 )  # fmt: skip
 
 
+_OWN_FOLDERS = (".git", ".ralph")
+
+
 class Enriched(msgspec.Struct, frozen=True):
     """What happened to a feature's context files."""
 
@@ -206,6 +209,21 @@ def _drop_vanished(entry: Data, plan: Plan) -> list[str]:
             notes += [stale_note(str(_path(item)), name) for item in gone]
             p.apply(entry, name, [item for item in items if item not in gone])
     return notes
+
+
+def project_file(root: Path, path: str) -> Path | None:
+    """A file that the plan names, to be read: a regular file inside the project, else None.
+
+    A link may lead anywhere, and what lies in git's and Ralph's own folders is nobody's document.
+    """
+    try:
+        top = root.resolve()
+        file = (top / path).resolve()
+        if not file.is_relative_to(top) or not file.is_file():
+            return None
+        return None if file.relative_to(top).parts[0].lower() in _OWN_FOLDERS else file
+    except (OSError, ValueError, RuntimeError):  # the last: links in a circle
+        return None
 
 
 def _list(entry: Data, name: str) -> list[Any]:

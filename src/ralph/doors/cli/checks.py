@@ -92,6 +92,19 @@ def settings(folder: Path, project: Project | None) -> Check:
     return Check("settings", "ok", f"{changed} differ from the defaults" if changed else "defaults")
 
 
+def trust(folder: Path, project: Project) -> Check:
+    """The project asks for nothing that its person has not seen."""
+    from ralph.memories.wishes import untrusted, wishes_of
+
+    asked = wishes_of(project, home=folder)
+    if not asked:
+        return Check("trust", "ok", "this project asks for nothing special")
+    if waiting := untrusted(project, home=folder):
+        detail = f"not taken: {'; '.join(one.text for one in waiting)}"
+        return Check("trust", "warning", detail, "See it whole and allow it: ralph trust")
+    return Check("trust", "ok", f"you allowed what it asks for ({len(asked)})")
+
+
 def pause(folder: Path, project: Project | None) -> Check:
     """What is said is kept."""
     from ralph.memories.pausing import in_force

@@ -49,12 +49,12 @@ def start_folder() -> Path:
     return Path(given).expanduser() if given else Path.cwd()
 
 
-def the_project() -> Project:
+def the_project(*, anyones: bool = False) -> Project:
     """The project that was given or is around this folder; an error says how to make one."""
     from ralph.config import home_folder
     from ralph.memories.project import need_project
 
-    return need_project(start_folder(), home=home_folder())
+    return need_project(start_folder(), home=home_folder(), anyones=anyones)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
+from ralph.agents.run import current_run
 from ralph.doors.hooks.log import fault, note
 from ralph.doors.hooks.watch import Watch
 
@@ -144,14 +145,14 @@ def _event(word: str, given: dict[str, Any]) -> str:
 
 def _served(call: Call) -> str:
     """What the event comes to: the text for the model, or nothing."""
-    inside_loop = bool(os.environ.get("RALPH_FEATURE"))
-    if not inside_loop and call.event in _TELLING and _paused(call):
+    run = current_run()
+    if run is None and call.event in _TELLING and _paused(call):
         return ""
-    if call.event == "post-tool-use-failure":
+    if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.failing import answer as answer_failure
 
-        return answer_failure(call, inside_loop=inside_loop)
-    if inside_loop:
+        return answer_failure(call, run)
+    if run is not None:
         return ""  # the loop prompts and records by itself
     if call.event == "session-start":
         from ralph.doors.hooks.starting import answer as answer_start
@@ -263,7 +264,10 @@ def _starts(project: str, given: dict[str, Any]) -> list[Any]:
     """Where to look for the project: what was named, else the folder of the session.
 
     That comes before the input's `cwd`, because it stays the same when the agent goes elsewhere.
+    A run has its project, whatever it names.
     """
+    if (run := current_run()) is not None and run.project:
+        return [run.project]
     if project:
         return [project]
     return [os.environ.get("CLAUDE_PROJECT_DIR", ""), given.get("cwd") or "."]
@@ -293,9 +297,17 @@ def find_root(starts: list[Any], home: str) -> str:
 def _is_safe(kept: str) -> bool:
     """Whether a project's folder is neither a link nor another user's; commands say what it is."""
     try:
-        return disk.is_folder(os.path.join(kept, "db")) and disk.is_own(kept)
+        if not disk.is_folder(os.path.join(kept, "db")):
+            return False
+        if disk.is_own(kept):
+            return True
     except OSError:
         return False
+    from pathlib import Path
+
+    from ralph.memories.project import Project
+
+    return Project(Path(kept).parent, Path(disk.home())).is_usable
 
 
 def hooks_folder(root: str, home: str) -> str:

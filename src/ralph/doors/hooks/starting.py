@@ -101,6 +101,7 @@ def _state(call: Call) -> dict[str, Any]:
         os.path.join(call.home, "trust.json"),
         os.path.join(folder, "rag_config.json"),
         os.path.join(call.home, "config.json"),
+        os.path.join(call.home, "trust.json"),
         *(os.path.join(memory, name) for name in journals),
     ]
     set_here = sorted(item for item in os.environ.items() if item[0].startswith("RALPH_"))

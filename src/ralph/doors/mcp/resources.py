@@ -73,12 +73,12 @@ def read(desk: Desk, uri: str) -> tuple[KnowledgeFile, str]:
 
 def _inside(root: Path, feature: str, path: str) -> KnowledgeFile | None:
     """The file, unless it is not there or a link leads out of the project."""
+    from ralph.plan.context_files import project_file
+
     try:
-        file = (root / path).resolve()
-        if not file.is_file() or not file.is_relative_to(root):
-            return None
-        return KnowledgeFile(feature, path, file, file.stat().st_size)
-    except (OSError, ValueError):
+        file = project_file(root, path)
+        return None if file is None else KnowledgeFile(feature, path, file, file.stat().st_size)
+    except OSError:  # it went away in between
         return None
 
 
@@ -87,10 +87,12 @@ def _text(one: KnowledgeFile, most_bytes: int) -> str:
         raw = opened.read(most_bytes)
     if b"\0" in raw[:_SNIFFED_BYTES]:
         raise BadInput(f"{one.path} is not a text", todo="Open it with a tool that knows its kind.")
+    from ralph.text.redact import redact
+
     if one.size <= len(raw):
-        return raw.decode("utf-8", "replace")
+        return redact(raw.decode("utf-8", "replace"))
     # The cut may have gone through a character.
-    text = raw.decode("utf-8", "ignore")
+    text = redact(raw.decode("utf-8", "ignore"))
     return (
         f"{text}\n\n[cut here: these are the first {len(raw)} of {one.size} bytes; "
         f"open {one.path} in the project for the rest]\n"

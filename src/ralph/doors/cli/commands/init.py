@@ -59,7 +59,7 @@ def init(folder: str | None, embedder: str | None, as_json: bool) -> None:
     root.mkdir(parents=True, exist_ok=True)
     made = [file.relative_to(root).as_posix() for file in project.init()]
     if embedder is not None:
-        store(project.settings_file, "embedder", embedder)
+        store(project.settings_file, "embedder", embedder, home=home)
     if above is not None:
         note(f"{above.root} above is a project too; here this one is used from now on")
     if as_json:
