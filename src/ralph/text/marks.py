@@ -1,15 +1,21 @@
-"""The fence around memory that Ralph puts into prompts and answers.
+"""The fences around text that Ralph puts into prompts and answers.
 
-What stands inside is Ralph's own memory, so capture never takes it for news; the fence cannot be
-closed from inside.
+What Ralph recalls, and what agents may have written, stands between `<ralph-memory>` marks: it is
+data, and capture never takes it for news. What the plan asks for stands between `<ralph-plan>`
+marks. Nothing inside can close a fence, because everything that reads like one of Ralph's marks is
+broken there. A random mark would not do instead: a model is fooled by a mark that is nearly right,
+and a text that changes with every call can neither be kept nor recognised later.
 """
 
 from __future__ import annotations
 
 import re
 
+from ralph.text.sanitise import break_marks
+
 OPEN = "<ralph-memory>"
 CLOSE = "</ralph-memory>"
+_PLAN_OPEN, _PLAN_CLOSE = "<ralph-plan>", "</ralph-plan>"
 
 # What a model or a browser would still read as the marker: other cases, blanks, invisible
 # characters, escaped brackets.
@@ -26,9 +32,13 @@ _LINE_START = re.compile(r"[\s>|*#\d.:\-]*\Z")
 
 
 def mark(text: str) -> str:
-    """The text between markers that nothing inside it can close."""
-    inside = _MARKER.sub(lambda found: "\u2039" + found[0][len(found["bracket"]) :], text)
-    return f"{OPEN}\n{inside.strip(chr(10))}\n{CLOSE}"
+    """Recalled text between marks that nothing inside it can close."""
+    return f"{OPEN}\n{break_marks(text).strip(chr(10))}\n{CLOSE}"
+
+
+def mark_plan(text: str) -> str:
+    """The plan's own text between marks that nothing inside it can close."""
+    return f"{_PLAN_OPEN}\n{break_marks(text).strip(chr(10))}\n{_PLAN_CLOSE}"
 
 
 def strip_marked(text: str) -> str:
