@@ -91,7 +91,8 @@ def gather_review(
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     return ReviewFacts(
         learnings=tuple(
-            f"- {one.id}: {sanitised_line(one.text)} {one.provenance}" for one in wanted
+            f"- {one.id}: {sanitised_line(one.text)} {sanitised_line(one.provenance)}"
+            for one in wanted
         ),
         all_learnings=everything,
         flags=tuple(stale_prose(facts.feature, last_number(told), settings)),

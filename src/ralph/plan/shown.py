@@ -62,7 +62,7 @@ def prompt_lines(
     for learning in top(learnings, task_id=task_id, limits=limits):
         stale = "[STALE] " if is_stale(learning, current_iteration, limits) else ""
         text = sanitised_line(learning.text)
-        line = f"- {stale}{text} {learning.provenance}"
+        line = f"- {stale}{text} {sanitised_line(learning.provenance)}"
         for rival in against.get(learning.text, ()):
             line += f" [conflicts with: {cut(sanitised_line(rival), 120)}]"
         lines.append(line)

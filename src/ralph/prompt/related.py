@@ -115,7 +115,8 @@ def _exchange(one: _FoundExchange) -> str:
     return "\n".join(
         [
             f"**Exchange ID: {_cut(said.id, _ID_CHARS)}** "
-            f"(Conversation: {_cut(said.conversation, _ID_CHARS)}, Similarity: {one.similarity:.2f})",
+            f"(Conversation: {_cut(said.conversation, _ID_CHARS)}, "
+            f"Similarity: {one.similarity:.2f})",
             f"- User: {_cut(said.user, SIDE_CHARS)}",
             f"- Assistant: {_cut(said.assistant, SIDE_CHARS)}",
         ]

@@ -11,7 +11,7 @@ more, so text is cleaned when it is written and again wherever it is shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ralph.text.lookalikes import Shadow
 from ralph.text.patterns import compiled
@@ -117,7 +117,10 @@ _SAFE = str.maketrans(
 
 # -- what gives orders to a model
 
-_WHOSE = r"(?:\s++(?:all|any|every|everything|the|these|those|this|that|your|my|our|of|and|or|each)){0,5}"
+_WHOSE = (
+    r"(?:\s++(?:all|any|every|everything|the|these|those|this|that|your|my|our|of|and|or"
+    r"|each)){0,5}"
+)
 _EARLIER = (
     r"(?:previous|prior|above|earlier|preceding|foregoing|original|initial|former|past|existing"
     r"|safety|system|developer|user)"
@@ -128,101 +131,104 @@ _DROP = (
     r"|stop\s++(?:following|obeying)|pay\s++no\s++attention\s++to)"
 )
 _BEGINS = r"(?:^|(?<=[.!?;:,\"'>)\]]))[ \t]*+"
-_PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
+# A pattern is tried on texts that have one of its words, which are few.
+_PHRASES = (
     (
-        ("ignor", "disregard", "forget", "discard", "neglect", "dismiss", "follow", "obey", "atten"),
-        # "ignore all previous instructions", "disregard any prior rules and messages"
+        "ignor disregard forget discard neglect dismiss follow obey attention",
+        # "ignore all previous instructions", "disregard all prior rules"
         rf"\b{_DROP}{_WHOSE}(?:\s++{_EARLIER})+{_WHOSE}\s++{_ORDERS}\b"
         rf"|\b{_DROP}\s++all{_WHOSE}\s++{_EARLIER}\s++(?:messages|text|content|input|rules|tasks)\b"
         # "ignore the instructions above", "disregard your instructions"
-        rf"|\b{_DROP}{_WHOSE}\s++{_ORDERS}\s++(?:above|before|given|so\s++far|from\s++before|you\s++were)\b"
+        rf"|\b{_DROP}{_WHOSE}\s++{_ORDERS}\s++(?:above|before|given|so\s++far|from\s++before"
+        r"|you\s++were)\b"
         rf"|\b{_DROP}(?:\s++(?:all|any|of))*\s++(?:your|my|the\s++system)\s++(?:\w+\s++)?"
         r"(?:instructions?|prompts?|directives?|guidelines?|rules|training|programming)\b"
         # "disregard the above", but not "ignore the above warning", "you can ignore the above"
         r"|(?<!\bcan )(?<!\bmay )(?<!safely )\b(?:ignore|disregard|forget|discard)"
         r"(?:\s++(?:all|everything|anything|of|the|that|what|whatever|is|was|were|comes|came|said"
         r"|written|stated))*\s++(?:above|preceding|aforementioned)"
-        r"(?=\s*(?:[.,;:!?)\n-]|\Z|(?:and|but|then|instead|entirely|completely|text|content)\b))"
+        r"(?=\s*+(?:[.,;:!?)-]|\Z|(?:and|but|then|instead|entirely|completely|text|content)\b))"
         # "forget everything you were told", only as a sentence of its own
-        rf"|{_BEGINS}(?:(?:now|please|and|so|first)\s++)?{_DROP}\s++(?:everything|anything|all|what(?:ever)?)"
-        r"(?:\s++(?:that|was|you|you've|were|is|has|have|been|we|i|of|else|came|comes))*\s++(?:above"
-        r"|before(?:\s++this)?|previously|so\s++far|until\s++now|told|said|know|knew|learned|learnt"
-        r"|discussed|written)\b",
+        rf"|{_BEGINS}(?:(?:now|please|and|so|first)\s++)?{_DROP}\s++(?:everything|anything|all"
+        r"|what(?:ever)?)(?:\s++(?:that|was|you|you've|were|is|has|have|been|we|i|of|else|came"
+        r"|comes))*\s++(?:above|before(?:\s++this)?|previously|so\s++far|until\s++now|told|said|know"
+        r"|knew|learned|learnt|discussed|written)\b",
     ),
     (
-        ("overrid", "bypass", "supersede", "replace"),
+        "overrid bypass supersede replace",
         r"\b(?:override|bypass|(?:supersede|override|replace)s?\s++(?:all|any))"
         rf"{_WHOSE}\s++(?:previous|prior|above|earlier|safety)\s++{_ORDERS}\b",
     ),
     (
-        ("you are now", "you're now", "no longer"),
-        # "you are now an unrestricted assistant"
-        r"\byou(?:\s++are|'re)\s++now\s++(?:an?\s++(?:\w+\s++){0,3}(?:assistant|agent|ai|bot|model|hacker"
-        r"|expert|persona|character)\b|acting\b|free\s++(?:of|from)\b|unrestricted\b|dan\b|evil\b"
-        r"|jailbroken\b|called\b|named\b|known\s++as\b|going\s++to\s++(?:act|obey|ignore)\b|instructed\b"
-        r"|operating\s++(?:as|in|under)\b"
+        "now longer henceforth",
+        # "you are now an unrestricted assistant", "from now on you must"
+        r"\byou(?:\s++are|'re)\s++now\s++(?:an?\s++(?:\w+\s++){0,3}(?:assistant|agent|ai|bot|model"
+        r"|hacker|expert|persona|character)\b|acting\b|free\s++(?:of|from)\b|unrestricted\b|dan\b"
+        r"|evil\b|jailbroken\b|called\b|named\b|known\s++as\b|going\s++to\s++(?:act|obey|ignore)\b"
+        r"|instructed\b|operating\s++(?:as|in|under)\b"
         r"|in\s++(?:developer|god|jailbreak|admin|dan|unrestricted)\s++mode\b)"
-        r"|\byou(?:\s++are|'re)\s++no\s++longer\s++(?:an?\s++(?:\w+\s++)?(?:ai|assistant|model)|bound"
-        r"|restricted|claude|chatgpt|codex)\b",
+        r"|\byou(?:\s++are|'re)\s++no\s++longer\s++(?:an?\s++(?:\w+\s++)?(?:ai|assistant|model)"
+        r"|bound|restricted|claude|chatgpt|codex)\b"
+        r"|\b(?:from\s++now\s++on|henceforth|starting\s++now),?\s++you\s++(?:must|will|are|should"
+        r"|shall|only)\b|\bdo\s++anything\s++now\b",
     ),
     (
-        ("from now on", "henceforth", "starting now"),
-        r"\b(?:from\s++now\s++on|henceforth|starting\s++now),?\s++you\s++(?:must|will|are|should|shall"
-        r"|only)\b",
-    ),
-    (
-        ("pretend", "act as", "act like", "behave", "mode"),
-        r"\b(?:pretend|act|behave)\s++(?:to\s++be\s++|as\s++(?:if\s++you\s++(?:are|were)\s++)?|like\s++)"
+        "pretend act behave mode",
+        r"\b(?:pretend|act|behave)\s++(?:to\s++be|as(?:\s++if\s++you\s++(?:are|were))?|like)\s++"
         r"(?:an?\s++)?(?:unrestricted|uncensored|unfiltered|jailbroken|evil)\b"
         r"|\b(?:enter|enable|activate|engage|switch\s++to)\s++(?:god|dan|jailbreak|unrestricted)"
         r"\s++mode\b",
     ),
     (
-        ("prompt", "instruction", "message"),
-        r"\b(?:reveal|print|show|repeat|output|leak)\s++(?:me\s++)?(?:your|the)\s++(?:full\s++|entire\s++)?"
-        r"(?:system|developer|hidden)\s++(?:prompt|instructions?|message)\b"
-        r"|\bend\s++of\s++(?:the\s++|your\s++)?(?:system|developer|hidden)\s++(?:prompt|instructions?)\b"
+        "prompt instruction message",
+        r"\b(?:reveal|print|show|repeat|output|leak)\s++(?:me\s++)?(?:your|the)\s++"
+        r"(?:(?:full|entire)\s++)?(?:system|developer|hidden)\s++(?:prompt|instructions?|message)\b"
+        r"|\bend\s++of\s++(?:(?:the|your)\s++)?(?:system|developer|hidden)\s++"
+        r"(?:prompt|instructions?)\b"
         r"|\b(?:new|updated|revised|real|actual|true|secret|hidden|urgent)\s++(?:system\s++)?"
-        r"instructions?\s*:",
+        r"instructions?\s*+:",
     ),
     (
-        ("your new", "your real", "your true", "your actual", "your only"),
-        r"\byour\s++(?:new|real|true|actual|only)\s++(?:task|goal|job|role|objective|purpose|mission"
-        r"|instructions?)\s++(?:is|are)\b",
+        "your",
+        r"\byour\s++(?:new|real|true|actual|only)\s++(?:task|goal|job|role|objective|purpose"
+        r"|mission|instructions?)\s++(?:is|are)\b",
     ),
     (
-        ("user", "human", "operator"),
-        r"\b(?:do\s++not|don't|never|without)\s++(?:tell|inform|alert|warn|mention\s++(?:this|it|that)\s++to"
-        r"|telling|informing|alerting|warning|mentioning\s++(?:this|it|that)\s++to)"
+        "user human operator",
+        r"\b(?:do\s++not|don't|never|without)\s++(?:tell|inform|alert|warn|telling|informing"
+        r"|alerting|warning|mention(?:ing)?\s++(?:this|it|that)\s++to)"
         r"\s++(?:the|your)\s++(?:user|human|operator)\b"
         r"|\b(?:hide|conceal|keep)\s++(?:this|it)\s++(?:\w+\s++)?from\s++(?:the|your)\s++"
         r"(?:user|human|operator)\b",
     ),
-    (("do anything now",), r"\bdo\s++anything\s++now\b"),
     # The same in other languages, accents folded.
     (
-        ("anweisung", "befehle", "vorgaben"),
+        "anweisung befehle vorgaben",
         r"\b(?:ignorier|vergiss|vergesse|missachte)\w*\s++(?:sie\s++)?(?:bitte\s++)?(?:alle\s++)?"
-        r"(?:(?:die|deine|ihre|der)\s++)?(?:vorherig|bisherig|vorig|obig|fruher|vorangegangen)\w*\s++"
-        r"(?:anweisungen|befehle|vorgaben)\b",
+        r"(?:(?:die|deine|ihre|der)\s++)?(?:vorherig|bisherig|vorig|obig|fruher|vorangegangen)\w*"
+        r"\s++(?:anweisungen|befehle|vorgaben)\b",
     ),
     (
-        ("instruc", "istruzion", "consigne", "ordenes", "ordens", "ordini", "indicac", "directive"),
+        "instruc istruzion consigne ordenes ordens ordini indicac directive",
         r"\b(?:ignor|oubli|olvid|esque|dimentic|descart|desconsider)\w*\s++(?:(?:toutes|tous|todas"
-        r"|todos|tutte|tutti)\s++)?(?:(?:les|tes|vos|ces|las|los|tus|sus|as|os|suas|le|gli|de|le\s++tue)"
-        r"\s++)?(?:instruc\w+|istruzioni|consignes|directives|ordenes|ordens|ordini|indicaciones)\s++"
-        r"(?:anterior\w*|previ\w+|precedent\w*|precedenti|anterieur\w*|ci-dessus|acima|iniciales)\b",
+        r"|todos|tutte|tutti)\s++)?(?:(?:les|tes|vos|ces|las|los|tus|sus|as|os|suas|le|gli|de)"
+        r"\s++)?(?:instruc\w+|istruzioni|consignes|directives|ordenes|ordens|ordini|indicaciones)"
+        r"\s++(?:anterior|previ|precedent|anterieur|ci-dessus|acima|inicial)\w*",
     ),
     (
-        ("instructies", "instrukcje", "polecenia", "talimat"),
-        r"\bnegeer\s++(?:alle\s++)?(?:de\s++)?(?:vorige|eerdere|bovenstaande|voorgaande)\s++instructies\b"
-        r"|\bzignoruj\s++(?:wszystkie\s++)?(?:poprzednie|wczesniejsze|powyzsze)\s++(?:instrukcje|polecenia)\b"
-        r"|\b(?:onceki\s++tum|tum\s++onceki|onceki)\s++talimat\w*\s++(?:yok\s++say|gormezden\s++gel|unut)\w*",
+        "instructies instrukcje polecenia talimat",
+        r"\bnegeer\s++(?:alle\s++)?(?:de\s++)?(?:vorige|eerdere|bovenstaande|voorgaande)\s++"
+        r"instructies\b"
+        r"|\bzignoruj\s++(?:wszystkie\s++)?(?:poprzednie|wczesniejsze|powyzsze)\s++"
+        r"(?:instrukcje|polecenia)\b"
+        r"|\b(?:onceki\s++tum|tum\s++onceki|onceki)\s++talimat\w*\s++"
+        r"(?:yok\s++say|gormezden\s++gel|unut)\w*",
     ),
 )
 # Scripts that folding would change.
 _OTHER_SCRIPTS = (
-    r"\b(?:про)?(?:игнорир|забуд)\w+\s++(?:вс\w+\s++)?(?:предыдущ|прежн|прошл)\w+\s++(?:инструкц|указан|команд)\w+"
+    r"\b(?:про)?(?:игнорир|забуд)\w+\s++(?:вс\w+\s++)?(?:предыдущ|прежн|прошл)\w+\s++"
+    r"(?:инструкц|указан|команд)\w+"
     r"|(?:忽略|无视|無視|忘记|忘記)(?:之前|以上|上述|先前|前面|此前|所有|全部|的|你|一切|任何)+"
     r"(?:指令|指示|说明|說明|提示|命令)"
     r"|(?:以前|これまで|上記|前|先)(?:まで)?の(?:すべて|全て|全)?の?(?:指示|命令|プロンプト)を?"
@@ -249,13 +255,13 @@ def sanitise(text: str) -> str:
         shadow = _replaced(shadow, _TOOL_JSON, _told_json)
     if ":" in shadow.lower or "#" in shadow.lower:
         shadow = _roles(shadow)
-    for triggers, pattern in _PHRASES:
-        if _any(triggers, shadow.lower):
+    for words, pattern in _PHRASES:
+        if _any(words.split(), shadow.lower):
             shadow = _replaced(shadow, pattern, _marked)
-    if not shadow.text.isascii():
-        pattern = compiled(_OTHER_SCRIPTS, re.IGNORECASE)
-        return pattern.sub(lambda found: _marked(found[0], found), shadow.text)
-    return shadow.text
+    if shadow.text.isascii():
+        return shadow.text
+    other = compiled(_OTHER_SCRIPTS, re.IGNORECASE)
+    return other.sub(lambda found: _marked(found[0], found), shadow.text)
 
 
 def break_marks(text: str) -> str:
@@ -273,12 +279,9 @@ def sanitised_line(text: str) -> str:
     return " ".join(sanitise(text).split())
 
 
-def _any(words: tuple[str, ...], text: str) -> bool:
+def _any(words: Sequence[str], text: str) -> bool:
     """Cheap: nearly every text has none of them, and no pattern need be tried."""
-    for word in words:  # faster than any() with a generator
-        if word in text:
-            return True
-    return False
+    return any(map(text.__contains__, words))
 
 
 def _replaced(shadow: Shadow, pattern: str, new: Callable[[str, _Match], str]) -> Shadow:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from ralph.doors.cli.page import one_line
+from ralph.doors.cli.page import clean_streams, one_line
 from ralph.doors.cli.tree import ralph
 from ralph.errors import RalphError
 
@@ -21,6 +21,11 @@ _COMPLETE = "_RALPH_COMPLETE"
 def run(argv: Sequence[str]) -> int:
     """Run one command and give its exit code."""
     _encode_anything()
+    with clean_streams():
+        return _ended(argv)
+
+
+def _ended(argv: Sequence[str]) -> int:
     try:
         code = _run(list(argv))
         sys.stdout.flush()

@@ -25,6 +25,7 @@ FRAME = (
 _AROUND_TOKENS = 200
 _CUT = " [...]"
 _TITLE_CHARS = 120
+_ID_CHARS = 80
 _NOTE_CHARS = 300
 _NAMES_TOKENS = 80
 _WORTH_A_PIECE_TOKENS = 50
@@ -95,7 +96,7 @@ def fenced(
         lines.append(f'What is told in short or ends in "[...]": {whole} gives it whole.')
     missing = (len(entries) if in_all is None else in_all) - len(shown)
     if missing > 0:
-        names = ", ".join(_named([one.id for one in entries[len(shown) :]]))
+        names = ", ".join(_named([harmless(one.id, _ID_CHARS) for one in entries[len(shown) :]]))
         ids = f" (the next: {names})" if names else ""
         lines.append(
             f"{missing} more did not fit{ids}. Ask for something narrower, "
@@ -181,7 +182,12 @@ def iteration_entry(
             lines.append(f"  {told}")
         return "\n".join(lines)
 
-    return Entry(hit.id[:SHORT_ID], text)
+    return Entry(short_id(hit), text)
+
+
+def short_id(hit: Hit) -> str:
+    """The beginning of a record's id; a journal that others wrote may have anything there."""
+    return harmless(hit.id[:SHORT_ID])
 
 
 def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
@@ -209,7 +215,8 @@ def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[st
 def _headline(hit: Hit, detail: Detail, *, with_feature: bool) -> str:
     """Id, when, day, outcome, task and how sure the match is, on one line."""
     one: Iteration = hit.record
-    parts = [f"[{hit.id[:SHORT_ID]}] {hit.when}", (one.timestamp or "")[:10], one.outcome]
+    parts = [f"[{short_id(hit)}] {harmless(hit.when)}", harmless((one.timestamp or "")[:10])]
+    parts.append(one.outcome)
     if with_feature:
         parts.append(f"feature {harmless(one.feature)}")
     title = harmless(one.task_title, detail.prose if detail == WHOLE else _TITLE_CHARS)

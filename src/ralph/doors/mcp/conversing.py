@@ -124,7 +124,7 @@ def fetch_conversation_details(desk: Desk, given: Details) -> str:
         "What was said.",
         lines,
         budget_tokens=budget_tokens,
-        rest=f"`ralph conversations show {found.conversation.id}` prints all of it."
+        rest=f"`ralph conversations show {harmless(found.conversation.id, 80)}` prints all of it."
         if alone
         else "Ask for single exchanges by exchange_id.",
     )

@@ -10,6 +10,7 @@ from ralph.doors.mcp.answers import harmless
 from ralph.doors.mcp.tool import Arguments
 from ralph.doors.mcp.tool import writing as tool
 from ralph.doors.mcp.writing import AUTHOR
+from ralph.text.marks import mark
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
@@ -41,7 +42,9 @@ def review_learning(desk: Desk, given: Reviewed) -> str:
     from ralph.plan.learnings import review
 
     done = review(desk.plan, desk.need_feature(), given.id, text=given.text, reason=given.reason)
-    return f"Reviewed: [{done.id}] {harmless(done.text, 500)} {done.provenance}"
+    return (
+        f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {harmless(done.provenance)}')}"
+    )
 
 
 def remove_learning(desk: Desk, given: Removed) -> str:
@@ -49,7 +52,7 @@ def remove_learning(desk: Desk, given: Removed) -> str:
     from ralph.plan.learnings import remove
 
     gone = remove(desk.plan, desk.need_feature(), given.id, by=AUTHOR, reason=given.reason)
-    return f"Removed: {harmless(gone.text, 500)}"
+    return f"Removed.\n{mark(harmless(gone.text, 500))}"
 
 
 def verify_feature(desk: Desk, given: Verified) -> str:
@@ -59,9 +62,8 @@ def verify_feature(desk: Desk, given: Verified) -> str:
     feature = desk.need_feature()
     iteration = desk.last_iteration(feature)
     update_feature(desk.plan, feature, {"last_verified": iteration})
-    return (
-        f"Noted: the prose of {harmless(feature)!r} matched the code as of iteration {iteration}."
-    )
+    name = harmless(feature, 80)
+    return f"Noted: the prose of {name!r} matched the code as of iteration {iteration}."
 
 
 TOOLS = (
