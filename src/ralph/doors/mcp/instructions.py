@@ -65,9 +65,8 @@ def instructions(desk: Desk) -> str | None:
     task = f"; your task is {sanitised_line(str(options.task_id))}" if options.task_id else ""
     parts = [_PLAN.format(task=task)]
     if options.memory:
-        parts.insert(
-            0, _MEMORY.format(what=f"the feature {sanitised_line(options.feature or '')!r}")
-        )
+        name = sanitised_line(options.feature or "")
+        parts.insert(0, _MEMORY.format(what=f"the feature {name!r}"))
     if options.review:
         parts.append(_REVIEW)
     return "\n\n".join(parts)
