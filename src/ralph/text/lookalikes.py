@@ -7,9 +7,10 @@ small capitals, with accents or strokes, or with letters of another alphabet.
 from __future__ import annotations
 
 import functools
-import re
 import unicodedata
 from collections.abc import Sequence
+
+from ralph.text.patterns import compiled
 
 # What no normal form brings back: Cyrillic, Greek, Armenian, Cherokee, and signs.
 _ALIKE = str.maketrans(
@@ -24,7 +25,7 @@ _ALIKE = str.maketrans(
     "aiouhgnUUSABCDEGHJKLMPRSTVWZ"
     "-------'''\"\"::::::///|||[][][]",
 )
-_LATIN = re.compile(
+_LATIN = (
     r"(?:LATIN|REGIONAL INDICATOR)(?: SMALL| CAPITAL| SYMBOL)*? LETTER"
     r"(?: SMALL CAPITAL| SMALL| CAPITAL| DOTLESS| SCRIPT| TURNED| REVERSED| OPEN)? ([A-Z])(?: |\Z)"
 )
@@ -92,7 +93,7 @@ def _plain(char: str) -> str:
     plain = plain.translate(_ALIKE)
     if plain.isascii():
         return plain
-    latin = _LATIN.search(unicodedata.name(char, ""))
+    latin = compiled(_LATIN).search(unicodedata.name(char, ""))
     if latin is None:
         return char
     return latin[1] if "CAPITAL LETTER" in unicodedata.name(char) else latin[1].lower()

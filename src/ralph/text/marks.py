@@ -9,8 +9,7 @@ and a text that changes with every call can neither be kept nor recognised later
 
 from __future__ import annotations
 
-import re
-
+from ralph.text.patterns import compiled
 from ralph.text.sanitise import break_marks
 
 OPEN = "<ralph-memory>"
@@ -22,13 +21,10 @@ _PLAN_OPEN, _PLAN_CLOSE = "<ralph-plan>", "</ralph-plan>"
 _BLANK = "[\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]*+"
 _NAME = _BLANK.join("ralph") + _BLANK + "[-_\u2010-\u2015]?" + _BLANK + _BLANK.join("memory")
 _BRACKET = r"(?:<|&lt;|&\#0*60;|&\#x0*3c;|\\u003c|\\x3c|[\uff1c\ufe64])"
-_MARKER = re.compile(
-    rf"(?P<bracket>{_BRACKET}){_BLANK}(?P<slash>(?:\\?/{_BLANK})?){_NAME}(?P<rest>[^<>\n]{{0,200}}?>)?",
-    re.I,
-)
+_MARKER = rf"(?i){_BRACKET}{_BLANK}(?P<slash>(?:\\?/{_BLANK})?){_NAME}(?:[^<>\n]{{0,200}}?>)?"
 # The block of cross-project knowledge has its own published delimiters.
-_CONTEXT = re.compile(r"\[(?:(?P<open>ORCHESTRATOR CONTEXT\b[^\]\n]*)|END CONTEXT)\]")
-_LINE_START = re.compile(r"[\s>|*#\d.:\-]*\Z")
+_CONTEXT = r"\[(?:(?P<open>ORCHESTRATOR CONTEXT\b[^\]\n]*)|END CONTEXT)\]"
+_LINE_START = r"[\s>|*#\d.:\-]*\Z"
 
 
 def mark(text: str) -> str:
@@ -78,18 +74,16 @@ def _outside(text: str) -> list[tuple[int, int]]:
     return outside
 
 
-def _cuts(
-    text: str, pattern: re.Pattern[str], group: str, *, closes: bool
-) -> list[tuple[int, int]]:
+def _cuts(text: str, pattern: str, group: str, *, closes: bool) -> list[tuple[int, int]]:
     """Where memory stands. A marker without its partner counts only where a line begins: in the
     middle of a sentence somebody merely mentions it."""
     cuts: list[tuple[int, int]] = []
     begun: int | None = None
     begun_on_line = False
-    for found in pattern.finditer(text):
+    for found in compiled(pattern).finditer(text):
         is_close = bool(found[group]) is closes
         line = text.rfind("\n", 0, found.start()) + 1
-        on_line = _LINE_START.match(text, line, found.start()) is not None
+        on_line = compiled(_LINE_START).match(text, line, found.start()) is not None
         start = line if on_line else found.start()
         if not is_close:
             if begun is None:

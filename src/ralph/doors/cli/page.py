@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from ralph.text.sanitise import CONTROL, HIDDEN
+from ralph.text.marks import CLOSE, OPEN
+from ralph.text.sanitise import CONTROL, HIDDEN, sanitise
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,16 +49,38 @@ class CleanStream:
         return getattr(self.raw, name)
 
 
+class FencedStream(CleanStream):
+    """The same for a model that reads along: everything stands between marks, as data."""
+
+    _is_open = False
+
+    def write(self, text: str) -> int:
+        """Write the text with every attempt to instruct broken."""
+        if not self._is_open:
+            self._is_open = True
+            self.raw.write(f"{OPEN}\n")
+        super().write(sanitise(text))
+        return len(text)
+
+    def end(self) -> None:
+        """Close the fence, if anything was written."""
+        if self._is_open:
+            self.raw.write(f"{CLOSE}\n")
+
+
 @contextlib.contextmanager
-def clean_streams() -> Iterator[None]:
-    """Let whatever is written meanwhile pass a CleanStream."""
+def clean_streams(*, fenced: bool = False) -> Iterator[None]:
+    """Let whatever is written meanwhile pass a CleanStream, and stdout a FencedStream if asked."""
     before = sys.stdout, sys.stderr
-    out, err = (one and cast("TextIO", CleanStream(raw(one))) for one in before)
-    sys.stdout, sys.stderr = out, err
+    out = before[0] and (FencedStream if fenced else CleanStream)(raw(before[0]))
+    err = before[1] and CleanStream(raw(before[1]))
+    sys.stdout, sys.stderr = cast("TextIO", out), cast("TextIO", err)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
+        if isinstance(out, FencedStream):
+            out.end()
 
 
 def raw(stream: TextIO) -> TextIO:
