@@ -12,7 +12,7 @@ from ralph.prompt.facts import RepeatedError
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitised_line
+from ralph.text.sanitise import plain_date, sanitised_line
 
 _NAME_CHARS = 200
 _PROSE_CHARS = 400
@@ -89,7 +89,7 @@ def one_line(text: str, max_chars: int = _ERROR_CHARS) -> str:
 
 def day(timestamp: str | None) -> str:
     """The date of a moment: it stays true however late the text is read."""
-    return sanitised_line((timestamp or "")[:10])
+    return plain_date(timestamp)
 
 
 def outcome(one: Iteration) -> str:

@@ -12,7 +12,7 @@ from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, Revi
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens, first_tokens
 from ralph.text.marks import mark, mark_plan
-from ralph.text.sanitise import sanitise, sanitised_line
+from ralph.text.sanitise import plain_date, sanitise, sanitised_line
 
 # The section of other projects' knowledge.
 CONTEXT = "context"
@@ -181,7 +181,7 @@ def _attempts(attempts: Sequence[Iteration]) -> str:
 
 def _attempt(one: Iteration) -> str:
     told = _harmless(one.summary, _ATTEMPT_CHARS)
-    day = f", {sanitised_line(one.timestamp[:10])}" if one.timestamp else ""
+    day = f", {date}" if (date := plain_date(one.timestamp)) else ""
     lines = [f"Iteration {one.iteration_number}{day}: {one.outcome}. {told}".rstrip()]
     lines += [f"  error: {_harmless(error.message, _ERROR_CHARS)}" for error in one.errors[:3]]
     return "\n".join(lines)

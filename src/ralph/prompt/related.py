@@ -9,12 +9,11 @@ from ralph.kinds.conversation import Conversation, Exchange
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitised_line
+from ralph.text.sanitise import plain_date, plain_id, sanitised_line
 
 SIDE_CHARS = 200
 _TITLE_CHARS = 200
 _SUMMARY_CHARS = 800
-_ID_CHARS = 80
 _EXCHANGES = "#### Relevant Exchanges:"
 
 
@@ -99,11 +98,11 @@ def _fitted(found: Found, fits: Callable[[str], bool]) -> str:
 def _conversation(one: _FoundConversation) -> str:
     held = one.conversation
     title = _cut(held.title, _TITLE_CHARS).replace('"', "'") or "(no title)"
-    day = sanitised_line((held.created or "")[:10]) or "unknown"
+    day = plain_date(held.created) or "unknown"
     return "\n".join(
         [
             f'### Conversation: "{title}" '
-            f"(ID: {_cut(held.id, _ID_CHARS)}, Date: {day}, Similarity: {one.similarity:.2f})",
+            f"(ID: {plain_id(held.id)}, Date: {day}, Similarity: {one.similarity:.2f})",
             f"Summary: {_cut(one.summary, _SUMMARY_CHARS) or '(none yet)'}",
             f"Exchanges: {one.exchange_count}",
         ]
@@ -114,9 +113,8 @@ def _exchange(one: _FoundExchange) -> str:
     said = one.exchange
     return "\n".join(
         [
-            f"**Exchange ID: {_cut(said.id, _ID_CHARS)}** "
-            f"(Conversation: {_cut(said.conversation, _ID_CHARS)}, "
-            f"Similarity: {one.similarity:.2f})",
+            f"**Exchange ID: {plain_id(said.id)}** "
+            f"(Conversation: {plain_id(said.conversation)}, Similarity: {one.similarity:.2f})",
             f"- User: {_cut(said.user, SIDE_CHARS)}",
             f"- Assistant: {_cut(said.assistant, SIDE_CHARS)}",
         ]

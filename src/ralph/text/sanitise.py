@@ -130,6 +130,10 @@ _DROP = (
     r"(?:ignore|disregard|forget|discard|neglect|dismiss|(?:do\s++not|don't)\s++(?:follow|obey)"
     r"|stop\s++(?:following|obeying)|pay\s++no\s++attention\s++to)"
 )
+_EVERYTHING = (
+    r"(?:everything|anything|all|what(?:ever)?)(?:\s++(?:that|was|were|is|has|have|been|of|else|came"
+    r"|comes))*+"
+)
 _BEGINS = r"(?:^|(?<=[.!?;:,\"'>)\]]))[ \t]*+"
 # A pattern is tried on texts that have one of its words, which are few.
 _PHRASES = (
@@ -144,15 +148,17 @@ _PHRASES = (
         rf"|\b{_DROP}(?:\s++(?:all|any|of))*\s++(?:your|my|the\s++system)\s++(?:\w+\s++)?"
         r"(?:instructions?|prompts?|directives?|guidelines?|rules|training|programming)\b"
         # "disregard the above", but not "ignore the above warning", "you can ignore the above"
-        r"|(?<!\bcan )(?<!\bmay )(?<!safely )\b(?:ignore|disregard|forget|discard)"
+        r"|(?<!\bcan )(?<!\bmay )(?<!safely )\b(?:disregard|ignore|forget|discard)"
         r"(?:\s++(?:all|everything|anything|of|the|that|what|whatever|is|was|were|comes|came|said"
         r"|written|stated))*\s++(?:above|preceding|aforementioned)"
         r"(?=\s*+(?:[.,;:!?)-]|\Z|(?:and|but|then|instead|entirely|completely|text|content)\b))"
-        # "forget everything you were told", only as a sentence of its own
-        rf"|{_BEGINS}(?:(?:now|please|and|so|first)\s++)?{_DROP}\s++(?:everything|anything|all"
-        r"|what(?:ever)?)(?:\s++(?:that|was|you|you've|were|is|has|have|been|we|i|of|else|came"
-        r"|comes))*\s++(?:above|before(?:\s++this)?|previously|so\s++far|until\s++now|told|said|know"
-        r"|knew|learned|learnt|discussed|written)\b",
+        r"|\bdisregard\s++(?:all\s++(?:of\s++)?|everything\s++)?(?:the\s++)?above\b"
+        # "forget everything you were told"
+        rf"|\b{_DROP}\s++{_EVERYTHING}\s++(?:you|you've|we|i)(?:\s++(?:were|was|are|have|had|been))*"
+        r"\s++(?:told|said|know|knew|learned|learnt|discussed)\b"
+        # "forget everything above", only as a sentence of its own
+        rf"|{_BEGINS}(?:(?:now|please|and|so|first)\s++)?{_DROP}\s++{_EVERYTHING}\s++(?:above"
+        r"|before(?:\s++this)?|previously|so\s++far|until\s++now|told|said|written)\b",
     ),
     (
         "overrid bypass supersede replace",
@@ -277,6 +283,17 @@ def break_marks(text: str) -> str:
 def sanitised_line(text: str) -> str:
     """The same, on one line."""
     return " ".join(sanitise(text).split())
+
+
+def plain_id(id: str, chars: int = 80) -> str:
+    """The beginning of an id, only what ids are made of: a journal of others may have anything."""
+    return "".join(c for c in id if c.isascii() and (c.isalnum() or c in "-_."))[:chars]
+
+
+def plain_date(timestamp: str | None, chars: int = 10) -> str:
+    """The beginning of a timestamp; nothing where it is no date."""
+    date = (timestamp or "")[:chars]
+    return date.replace("T", " ") if compiled(r"[0-9]{4}[-0-9T:.Z+ ]*").fullmatch(date) else ""
 
 
 def _any(words: Sequence[str], text: str) -> bool:

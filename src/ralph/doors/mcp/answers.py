@@ -10,7 +10,7 @@ import msgspec
 
 from ralph.text.estimate import estimate_tokens, first_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitised_line
+from ralph.text.sanitise import plain_date, plain_id, sanitised_line
 
 if TYPE_CHECKING:
     from ralph.kinds.iteration import ErrorSeen, FileTouched, Iteration
@@ -25,7 +25,6 @@ FRAME = (
 _AROUND_TOKENS = 200
 _CUT = " [...]"
 _TITLE_CHARS = 120
-_ID_CHARS = 80
 _NOTE_CHARS = 300
 _NAMES_TOKENS = 80
 _WORTH_A_PIECE_TOKENS = 50
@@ -96,7 +95,7 @@ def fenced(
         lines.append(f'What is told in short or ends in "[...]": {whole} gives it whole.')
     missing = (len(entries) if in_all is None else in_all) - len(shown)
     if missing > 0:
-        names = ", ".join(_named([harmless(one.id, _ID_CHARS) for one in entries[len(shown) :]]))
+        names = ", ".join(_named([plain_id(one.id) for one in entries[len(shown) :]]))
         ids = f" (the next: {names})" if names else ""
         lines.append(
             f"{missing} more did not fit{ids}. Ask for something narrower, "
@@ -186,8 +185,8 @@ def iteration_entry(
 
 
 def short_id(hit: Hit) -> str:
-    """The beginning of a record's id; a journal that others wrote may have anything there."""
-    return harmless(hit.id[:SHORT_ID])
+    """The beginning of a record's id."""
+    return plain_id(hit.id, SHORT_ID)
 
 
 def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
@@ -215,7 +214,7 @@ def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[st
 def _headline(hit: Hit, detail: Detail, *, with_feature: bool) -> str:
     """Id, when, day, outcome, task and how sure the match is, on one line."""
     one: Iteration = hit.record
-    parts = [f"[{short_id(hit)}] {harmless(hit.when)}", harmless((one.timestamp or "")[:10])]
+    parts = [f"[{short_id(hit)}] {harmless(hit.when)}", plain_date(one.timestamp)]
     parts.append(one.outcome)
     if with_feature:
         parts.append(f"feature {harmless(one.feature)}")

@@ -17,6 +17,7 @@ from ralph.doors.mcp.answers import (
 )
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.errors import BadInput, NotFound
+from ralph.text.sanitise import plain_id
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
@@ -178,7 +179,7 @@ def get_memory(desk: Desk, given: Memory) -> str:
     entry = iteration_entry(found[-1], with_feature=True)
     lines = entry.text(WHOLE).splitlines()
     return fenced_lines(
-        f"The record {harmless(found[-1].id, 80)}, whole.",
+        f"The record {plain_id(found[-1].id)}, whole.",
         [*lines, *_numbers(found[-1])],
         budget_tokens=desk.settings.mcp_record_tokens,
         rest=f"`ralph show {short_id(found[-1])}` prints all of it.",

@@ -40,11 +40,10 @@ class Verified(Arguments, frozen=True, kw_only=True):
 def review_learning(desk: Desk, given: Reviewed) -> str:
     """Note that a learning was looked at; reviewed is not proven (F27)."""
     from ralph.plan.learnings import review
+    from ralph.plan.shown import provenance
 
     done = review(desk.plan, desk.need_feature(), given.id, text=given.text, reason=given.reason)
-    return (
-        f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {harmless(done.provenance)}')}"
-    )
+    return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
 
 
 def remove_learning(desk: Desk, given: Removed) -> str:
