@@ -49,7 +49,9 @@ def test_a_task_gets_its_status_and_a_comment_by_the_agent(server: Served, plan:
 
     assert text == (
         "Task 1 (Add the login form) is in_progress. The comment was added.\n"
-        "0/2 tasks complete. Done: none. In progress: Add the login form."
+        "<ralph-memory>\n"
+        "0/2 tasks complete. Done: none. In progress: Add the login form.\n"
+        "</ralph-memory>"
     )
     task = plan.task(1)
     assert task.status == "in_progress"

@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _refuse(what: str) -> int:
-    sys.stderr.write(f"ralph: {what}\n")
+    sys.stderr.write(f"ralph: {ascii(what)[1:-1]}\n")
     return 1
 
 

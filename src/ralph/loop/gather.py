@@ -16,7 +16,7 @@ from ralph.kinds.iteration import KIND, Iteration, from_record
 from ralph.loop.config_files import own_server
 from ralph.memories.ralph import Ralph
 from ralph.plan.context_files import project_file, without_vanished
-from ralph.plan.shown import prompt_lines
+from ralph.plan.shown import prompt_lines, provenance
 from ralph.plan.store import Plan
 from ralph.plan.values import Feature, Task, View
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
@@ -92,7 +92,7 @@ def gather_review(
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     return ReviewFacts(
         learnings=tuple(
-            f"- {one.id}: {sanitised_line(one.text)} {one.provenance}" for one in wanted
+            f"- {one.id}: {sanitised_line(one.text)} {provenance(one)}" for one in wanted
         ),
         all_learnings=everything,
         flags=tuple(stale_prose(facts.feature, last_number(told), settings)),

@@ -98,5 +98,7 @@ def start_folder(given: str | None) -> Path:
 
 
 def _fail(message: str, code: int) -> int:
-    sys.stderr.write(f"ralph: {' '.join(message.split())}\n")
+    from ralph.text.sanitise import visible
+
+    sys.stderr.write(f"ralph: {' '.join(visible(message).split())}\n")
     return code

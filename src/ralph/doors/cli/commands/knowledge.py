@@ -20,7 +20,7 @@ from ralph.doors.cli.commands.knowledge_cards import (
     staged_table,
 )
 from ralph.doors.cli.opening import as_json, opened, opened_anywhere
-from ralph.doors.cli.page import Page, count, is_terminal, note, one_span, print_json
+from ralph.doors.cli.page import Page, count, note, print_json
 from ralph.doors.cli.planning import completing, the_plan
 from ralph.doors.cli.tree import Group
 
@@ -165,10 +165,7 @@ def context(about: tuple[str, ...], as_json: bool, **only: Any) -> None:
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
-    text = found.text
-    if is_terminal(sys.stdout):  # which would obey what a program must get as it is
-        text = "\n".join(map(one_span, text.split("\n")))
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{found.text}\n")
 
 
 @knowledge.command()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 
 import click
 
 from ralph.doors.cli.commands.knowledge_cards import staged_table
 from ralph.doors.cli.opening import as_json, feature_option, opened, read_bytes, shown_name
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.page import Page, count, note, print_json, write_out
 from ralph.doors.cli.tree import Command
 
 _COMPLAINTS_SHOWN = 20
@@ -31,9 +30,7 @@ def export(file: str, feature: str | None, as_json: bool) -> None:
     with opened() as ralph:
         lines = list(export_lines(ralph, feature=feature))
     if file == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.writelines(lines)
-        sys.stdout.buffer.flush()
+        write_out(b"".join(lines))
         return
     _write(Path(file), b"".join(lines))
     if as_json:
