@@ -71,10 +71,16 @@ def hook(
     return hooked
 
 
+def roomy() -> dict[str, str]:
+    """Limits that a hook keeps on a busy machine, too."""
+    events = ("session_start", "user_prompt_submit", "post_tool_use_failure", "session_end")
+    return {f"RALPH_HOOK_{event.upper()}_S": "20" for event in events}
+
+
 def _environ(more: Mapping[str, str] | None) -> dict[str, str]:
     # The tests themselves may run inside a session of the client.
     own = {k: v for k, v in os.environ.items() if k != "CLAUDE_PROJECT_DIR"}
-    return own | dict(more or {})
+    return roomy() | own | dict(more or {})
 
 
 class Session:

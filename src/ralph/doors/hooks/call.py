@@ -34,6 +34,9 @@ in .ralph/cache/hooks.log of the project, or in cache/hooks.log of Ralph's home.
 _TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # Until the settings are known, and they say how long the event may take.
 _FIRST_LIMIT_S = 2.0
+_FIRST_LIMITS_S = {"stop": 10.0, "stop-failure": 10.0, "pre-compact": 5.0}
+# After these an exchange is over.
+_OVER = ("stop", "stop-failure", "session-end")
 _MOST_INPUT_BYTES = 16 * 1024 * 1024
 # What the client shows a model whole; longer text it only gets a glimpse of.
 MOST_CHARS = 10_000
@@ -50,6 +53,8 @@ class Call:
         self.root = root
         self.home = home
         self.watch = watch
+        # How long the transcript was when this event said that its exchange is over.
+        self.over_at: int | None = None
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
@@ -124,12 +129,14 @@ def serve(argv: list[str]) -> int:
         if root:
             call = Call(_event(event, given) or event, given, root, home, watch)
             event = call.event
+            watch.limit(_FIRST_LIMITS_S.get(event, _FIRST_LIMIT_S))
             if trouble:
                 call.note(trouble, "stdin")
             elif event not in EVENTS:
                 call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
             else:
                 _say(call, _served(call))
+                _catch_up(call)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
         if root:
             fault(log_folders(root, home), event, error, root)
@@ -164,10 +171,22 @@ def _served(call: Call) -> str:
         from ralph.doors.hooks.prompted import answer as answer_prompt
 
         return answer_prompt(call)
+    if call.event in _OVER:  # noted before anything is loaded: this hook may be killed
+        call.over_at = call.sessions.over(call.session, call.transcript, call.event)
     from ralph.doors.hooks.ending import keep
 
     keep(call)
     return ""
+
+
+def _catch_up(call: Call) -> None:
+    """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
+    if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
+        return  # at its start a session is told of it; the others do it with their own
+    if due := call.sessions.due(call.session):
+        from ralph.doors.hooks.ending import recover
+
+        recover(call, due)
 
 
 def _paused(call: Call) -> bool:
