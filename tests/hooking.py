@@ -73,8 +73,15 @@ def hook(
 
 def roomy() -> dict[str, str]:
     """Limits that a hook keeps on a busy machine, too."""
-    events = ("session_start", "user_prompt_submit", "post_tool_use_failure", "session_end")
-    return {f"RALPH_HOOK_{event.upper()}_S": "20" for event in events}
+    events = (
+        "SESSION_START",
+        "USER_PROMPT_SUBMIT",
+        "POST_TOOL_USE_FAILURE",
+        "STOP",
+        "SESSION_END",
+        "PRE_COMPACT",
+    )
+    return {f"RALPH_HOOK_{event}_S": "30" for event in events}
 
 
 def _environ(more: Mapping[str, str] | None) -> dict[str, str]:

@@ -178,21 +178,22 @@ def test_the_next_question_is_not_answered_by_the_stop_of_the_one_before(
     assert said(project)[1] == ("Now the logout", "The logout is there as well.", "complete")
 
 
-def test_a_session_that_could_not_be_kept_three_times_is_tried_again_later(
-    session: Session, project: Path, tmp_path: Path, home: Path
+@pytest.mark.parametrize(("event", "tries"), [("session-start", 12), ("user-prompt-submit", 3)])
+def test_a_session_that_could_not_be_kept_again_and_again_is_tried_an_hour_later(
+    session: Session, project: Path, tmp_path: Path, home: Path, event: str, tries: int
 ) -> None:
     session.hook("stop", environ=NO_TIME, last_assistant_message=DONE)
     other = Session(project, tmp_path)
     other.transcript.touch()
     [note] = home.glob(f"cache/hooks/*/sessions/{session.name}.jsonl")
-    note.write_bytes(note.read_bytes() + 3 * b'{"note":"try"}\n')
+    note.write_bytes(note.read_bytes() + tries * b'{"note":"try"}\n')
 
-    any_event("session-start", other)
+    any_event(event, other)
     assert said(project) == []
 
     an_hour_ago = time.time() - 2 * 3600
     os.utime(note, (an_hour_ago, an_hour_ago))
-    any_event("session-start", other)
+    any_event(event, other)
     assert said(project) == [("Add the login form", DONE, "complete")]
 
 

@@ -35,6 +35,7 @@ _TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # Until the settings are known, and they say how long the event may take.
 _FIRST_LIMIT_S = 2.0
 _FIRST_LIMITS_S = {"stop": 10.0, "stop-failure": 10.0, "pre-compact": 5.0}
+_LONGEST_FIRST_S = 60.0
 # After these an exchange is over.
 _OVER = ("stop", "stop-failure", "session-end")
 _MOST_INPUT_BYTES = 16 * 1024 * 1024
@@ -129,7 +130,7 @@ def serve(argv: list[str]) -> int:
         if root:
             call = Call(_event(event, given) or event, given, root, home, watch)
             event = call.event
-            watch.limit(_FIRST_LIMITS_S.get(event, _FIRST_LIMIT_S))
+            watch.limit(_first_limit_s(event))
             if trouble:
                 call.note(trouble, "stdin")
             elif event not in EVENTS:
@@ -143,6 +144,16 @@ def serve(argv: list[str]) -> int:
     finally:
         watch.stop()
     return 0
+
+
+def _first_limit_s(event: str) -> float:
+    """How long loading the settings may take: what the environment allows, if that is more."""
+    usual_s = _FIRST_LIMITS_S.get(event, _FIRST_LIMIT_S)
+    try:
+        given_s = float(os.environ.get(f"RALPH_HOOK_{event.replace('-', '_').upper()}_S", "0"))
+    except ValueError:
+        return usual_s  # the settings tell what is wrong with it
+    return max(usual_s, min(given_s, _LONGEST_FIRST_S))
 
 
 def _event(word: str, given: dict[str, Any]) -> str:
@@ -183,7 +194,7 @@ def _catch_up(call: Call) -> None:
     """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
     if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
         return  # at its start a session is told of it; the others do it with their own
-    if due := call.sessions.due(call.session):
+    if due := call.sessions.due(call.session, waited_for=True):
         from ralph.doors.hooks.ending import recover
 
         recover(call, due)

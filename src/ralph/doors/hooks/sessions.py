@@ -31,7 +31,8 @@ _ABANDONED_AFTER_S = 6 * 3600.0
 # Notes that could not be finished for so long are given up.
 _GIVEN_UP_AFTER_S = 30 * 24 * 3600.0
 # After so many tries that came to nothing the next one waits: it may fail or be slow every time.
-_MOST_TRIES = 3
+# Before a person's prompt there are fewer: he would feel each of them.
+_MOST_TRIES, _MOST_TRIES_WAITED_FOR = 12, 3
 _NEXT_TRY_AFTER_S = 3600.0
 # Without a process to look at, a hook has ended after this time.
 _HOOK_ENDED_AFTER_S = 60.0
@@ -223,12 +224,14 @@ class Sessions:
                 session.name = named if isinstance(named, str) else session.name
         return session
 
-    def due(self, own: str) -> list[Session]:
+    def due(self, own: str, *, waited_for: bool = False) -> list[Session]:
         """Sessions to capture: a hook ended too early, or their client is gone.
 
         Notes with nothing left to do, and those that can never be finished, go. `own` is the
-        session of the event being served; its client lives.
+        session of the event being served, whose client lives; `waited_for`: a person waits for
+        this hook.
         """
+        most = _MOST_TRIES_WAITED_FOR if waited_for else _MOST_TRIES
         found: list[Session] = []
         try:
             entries = list(os.scandir(self._folder))
@@ -249,13 +252,13 @@ class Sessions:
                 continue
             if not self._can_be_finished(session, age_s):
                 os.unlink(entry.path)
-            elif session.tries < _MOST_TRIES or age_s > _NEXT_TRY_AFTER_S:
+            elif session.tries < most or age_s > _NEXT_TRY_AFTER_S:
                 found.append(session)
         return found
 
     def _can_be_finished(self, session: Session, age_s: float) -> bool:
         wanted = session.under_way or session.over_at is not None or session.has_more()
-        there = session.tries < _MOST_TRIES or os.path.exists(session.transcript)
+        there = session.tries < _MOST_TRIES_WAITED_FOR or os.path.exists(session.transcript)
         return wanted and there and age_s <= _GIVEN_UP_AFTER_S
 
     def _append(self, name: str, lines: list[dict[str, Any]]) -> None:
