@@ -19,7 +19,7 @@ def plan_edits(line: bytes) -> list[AgentEdit]:
         return []
     try:
         event = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []  # capture complains about it
     if not isinstance(event, dict):
         return []

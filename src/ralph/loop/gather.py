@@ -15,7 +15,7 @@ from ralph.errors import BadRecord
 from ralph.kinds.iteration import KIND, Iteration, from_record
 from ralph.loop.config_files import own_server
 from ralph.memories.ralph import Ralph
-from ralph.plan.context_files import without_vanished
+from ralph.plan.context_files import is_file, without_vanished
 from ralph.plan.shown import prompt_lines
 from ralph.plan.store import Plan
 from ralph.plan.values import Feature, Task, View
@@ -180,7 +180,7 @@ def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
     found: list[KnowledgeFile] = []
     for path in feature.knowledge_paths:
         file = project / path
-        if file.is_file() and file.resolve().is_relative_to(project.resolve()):
+        if is_file(project, path) and file.resolve().is_relative_to(project.resolve()):
             with file.open("rb") as opened:
                 text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
             found.append(KnowledgeFile(path, text))

@@ -160,13 +160,14 @@ def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str) -> Imported
             continue
         try:
             home, entry = _read(raw)
+            clean = entry if isinstance(entry, Tombstone) else _redacted(entry)
         except Unreadable as error:
             complaints.append(Complaint(name, number, str(error)))
             continue
-        if isinstance(entry, Tombstone):
-            stones.setdefault(home, []).append(entry)
+        if isinstance(clean, Tombstone):
+            stones.setdefault(home, []).append(clean)
         else:
-            records.setdefault(home, []).append(_redacted(entry))
+            records.setdefault(home, []).append(clean)
     ralph.place.ensure()
     added = known = forgotten = 0
     for home in dict.fromkeys([*stones, *records]):
@@ -208,7 +209,7 @@ def _read(raw: bytes) -> tuple[_Home, Record | Tombstone]:
     text = raw.strip().removeprefix(b"\xef\xbb\xbf")
     try:
         exported = _read_exported(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         entry, _ = read_line(text)
         return _home_of(entry), entry
     entry, _ = read_line(bytes(exported.entry))
@@ -223,12 +224,14 @@ def _redacted(record: Record) -> Record:
     """The record without secrets, wherever its line was written."""
     try:
         body = msgspec.json.decode(record.body)
+        clean = redact_tree(body)
+        if clean == body:
+            return record
+        return msgspec.structs.replace(record, body=_encode(clean))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return record  # whoever reads it complains
-    clean = redact_tree(body)
-    if clean == body:
-        return record
-    return msgspec.structs.replace(record, body=_encode(clean))
+    except RecursionError:
+        raise Unreadable("is nested too deeply to be kept") from None
 
 
 def _home_of(entry: Record | Tombstone) -> _Home:

@@ -73,7 +73,7 @@ def _known(call: Call) -> str | None:
         kept = json.loads(own_files.read(os.path.join(call.own_folder, _NAME)))
         text = kept["text"]
         same = kept["state"] == _state(call)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return text if same and isinstance(text, str) else None
 
