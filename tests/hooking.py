@@ -73,10 +73,23 @@ def hook(
     return hooked
 
 
+def roomy() -> dict[str, str]:
+    """Limits that a hook keeps on a busy machine, too."""
+    events = (
+        "SESSION_START",
+        "USER_PROMPT_SUBMIT",
+        "POST_TOOL_USE_FAILURE",
+        "STOP",
+        "SESSION_END",
+        "PRE_COMPACT",
+    )
+    return {f"RALPH_HOOK_{event}_S": "30" for event in events}
+
+
 def _environ(more: Mapping[str, str] | None) -> dict[str, str]:
     # The tests themselves may run inside a session of the client.
     own = {k: v for k, v in os.environ.items() if k != "CLAUDE_PROJECT_DIR"}
-    return own | dict(more or {})
+    return roomy() | own | dict(more or {})
 
 
 class Session:

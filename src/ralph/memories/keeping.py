@@ -169,18 +169,19 @@ def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str, own: bool =
             continue
         try:
             home, entry = _read(raw)
+            clean = entry if isinstance(entry, Tombstone) else _redacted(entry)
         except Unreadable as error:
             complaints.append(Complaint(name, number, str(error)))
             continue
         if home.knowledge and not own:
-            if isinstance(entry, Tombstone) or entry.kind not in ENTRIES:
+            if isinstance(clean, Tombstone) or clean.kind not in ENTRIES:
                 left_out += 1
                 continue
-            entry = msgspec.structs.replace(entry, source=Source(file=name, line=number))
-        if isinstance(entry, Tombstone):
-            stones.setdefault(home, []).append(entry)
+            clean = msgspec.structs.replace(clean, source=Source(file=name, line=number))
+        if isinstance(clean, Tombstone):
+            stones.setdefault(home, []).append(clean)
         else:
-            records.setdefault(home, []).append(_redacted(entry))
+            records.setdefault(home, []).append(clean)
     ralph.place.ensure()
     added = known = forgotten = 0
     staged_before = _staged(ralph)
@@ -229,7 +230,7 @@ def _read(raw: bytes) -> tuple[_Home, Record | Tombstone]:
     text = raw.strip().removeprefix(b"\xef\xbb\xbf")
     try:
         exported = _read_exported(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         entry, _ = read_line(text)
         return _home_of(entry), entry
     entry, _ = read_line(bytes(exported.entry))
@@ -246,12 +247,14 @@ def _redacted(record: Record) -> Record:
     """The record without secrets, wherever its line was written."""
     try:
         body = msgspec.json.decode(record.body)
+        clean = redact_tree(body)
+        if clean == body:
+            return record
+        return msgspec.structs.replace(record, body=_encode(clean))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return record  # whoever reads it complains
-    clean = redact_tree(body)
-    if clean == body:
-        return record
-    return msgspec.structs.replace(record, body=_encode(clean))
+    except RecursionError:
+        raise Unreadable("is nested too deeply to be kept") from None
 
 
 def _home_of(entry: Record | Tombstone) -> _Home:

@@ -53,6 +53,13 @@ def _ended(argv: Sequence[str]) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
+    except RecursionError:
+        return _fail("what was given is nested too deeply to be read")
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end]
+        return _fail(f"what was given is not UTF-8 text ({half!a})")
+    except MemoryError:
+        return _fail("there is not enough memory for this")
     except Exception as error:  # noqa: BLE001 - the last place before a traceback
         what = f"{type(error).__name__}: {error}"
         return _fail(f"something unforeseen: {what}. Set RALPH_DEBUG=1 to see where")

@@ -36,6 +36,10 @@ in cache/hooks/<project>/hooks.log in Ralph's home.
 _TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # Until the settings are known, and they say how long the event may take.
 _FIRST_LIMIT_S = 2.0
+_FIRST_LIMITS_S = {"stop": 10.0, "stop-failure": 10.0, "pre-compact": 5.0}
+_LONGEST_FIRST_S = 60.0
+# After these an exchange is over.
+_OVER = ("stop", "stop-failure", "session-end")
 _MOST_INPUT_BYTES = 16 * 1024 * 1024
 # What the client shows a model whole; longer text it only gets a glimpse of.
 MOST_CHARS = 10_000
@@ -52,6 +56,8 @@ class Call:
         self.root = root
         self.home = home
         self.watch = watch
+        # How long the transcript was when this event said that its exchange is over.
+        self.over_at: int | None = None
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
@@ -122,18 +128,30 @@ def serve(argv: list[str]) -> int:
             disk.protect(home)
             call = Call(_event(event, given) or event, given, root, home, watch)
             event = call.event
+            watch.limit(_first_limit_s(event))
             if trouble:
                 call.note(trouble, "stdin")
             elif event not in EVENTS:
                 call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
             else:
                 _say(call, _served(call))
+                _catch_up(call)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
         if root:
             fault(log_folders(root, home), event, error, root)
     finally:
         watch.stop()
     return 0
+
+
+def _first_limit_s(event: str) -> float:
+    """How long loading the settings may take: what the environment allows, if that is more."""
+    usual_s = _FIRST_LIMITS_S.get(event, _FIRST_LIMIT_S)
+    try:
+        given_s = float(os.environ.get(f"RALPH_HOOK_{event.replace('-', '_').upper()}_S", "0"))
+    except ValueError:
+        return usual_s  # the settings tell what is wrong with it
+    return max(usual_s, min(given_s, _LONGEST_FIRST_S))
 
 
 def _event(word: str, given: dict[str, Any]) -> str:
@@ -162,10 +180,22 @@ def _served(call: Call) -> str:
         from ralph.doors.hooks.prompted import answer as answer_prompt
 
         return answer_prompt(call)
+    if call.event in _OVER:  # noted before anything is loaded: this hook may be killed
+        call.over_at = call.sessions.over(call.session, call.transcript, call.event)
     from ralph.doors.hooks.ending import keep
 
     keep(call)
     return ""
+
+
+def _catch_up(call: Call) -> None:
+    """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
+    if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
+        return  # at its start a session is told of it; the others do it with their own
+    if due := call.sessions.due(call.session, waited_for=True):
+        from ralph.doors.hooks.ending import recover
+
+        recover(call, due)
 
 
 def _paused(call: Call) -> bool:

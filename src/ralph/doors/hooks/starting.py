@@ -25,17 +25,17 @@ _NAME = "brief.json"
 
 def answer(call: Call) -> str:
     """The text for a session that begins."""
-    left = list[Any]()
+    due = list[Any]()
     resumed = call.text("source") == "resume"
     call.sessions.begin(call.session, call.transcript, remembers=resumed)
     try:
-        left = call.sessions.left_behind(but=call.session)
+        due = call.sessions.due(call.session)
     except OSError as error:
         call.fault(error, call.own_folder)
-    if left:
+    if due:
         from ralph.doors.hooks.ending import recover
 
-        recover(call, left)
+        recover(call, due)
     known = _known(call)
     return _made(call) if known is None else known
 
@@ -73,7 +73,7 @@ def _known(call: Call) -> str | None:
         kept = json.loads(own_files.read(os.path.join(call.own_folder, _NAME)))
         text = kept["text"]
         same = kept["state"] == _state(call)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return text if same and isinstance(text, str) else None
 

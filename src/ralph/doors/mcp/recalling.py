@@ -120,6 +120,8 @@ def get_recent_iterations(desk: Desk, given: Recent) -> str:
 
 def get_feature_files(desk: Desk, given: Nothing) -> str:
     """The files that iterations touched, the most touched first."""
+    from ralph.plan.context_files import is_there
+
     wide = _is_wide(desk)
     root = desk.project.root
     seen = sorted(
@@ -130,7 +132,7 @@ def get_feature_files(desk: Desk, given: Nothing) -> str:
         return f"No file is remembered {_place(desk)} yet."
     lines = []
     for name, file in seen:
-        gone = "" if (root / file.path).exists() else " [no longer there]"
+        gone = "" if is_there(root, file.path) else " [no longer there]"
         where = f", feature {harmless(name)}" if wide else ""
         lines.append(
             f"{harmless(file.path, 500)} | {', '.join(file.actions)} | touched in "

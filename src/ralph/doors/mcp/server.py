@@ -20,6 +20,7 @@ from mcp.shared.exceptions import MCPError
 from ralph import __version__
 from ralph.doors.mcp.desk import Desk
 from ralph.doors.mcp.instructions import instructions
+from ralph.doors.mcp.unread import AnsweredRequests
 from ralph.errors import RalphError
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def serve(desk: Desk) -> None:
     async def speak() -> None:
         server = make_server(desk)
         async with stdio_server() as (reads, writes):
-            await server.run(reads, writes, server.create_initialization_options())
+            requests = AnsweredRequests(reads, writes)
+            await server.run(requests, writes, server.create_initialization_options())
 
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         try:

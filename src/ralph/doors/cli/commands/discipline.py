@@ -147,7 +147,7 @@ def _patch(fields: dict[str, Any], clear: tuple[str, ...] = ()) -> dict[str, Any
     if isinstance(text := patch.get("mcp_servers"), str):
         try:
             patch["mcp_servers"] = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput(
                 f"--mcp-servers is not JSON: {error}",
                 todo='Give an object such as {"files": {"command": "files-server"}}.',
