@@ -371,8 +371,8 @@ FACTS: dict[str, dict[str, Any]] = {
         "prompt_tokens": 9,
     },
     "doing": {
-        **{"last_tool": "Bash", "last_target": "cat /r/a\x1b[2J", "tool_uses": 2, "turns": 3},
-        **{"cost_usd": 0.25, "waiting": "retrying"},
+        **{"last_tool": "Bash", "last_target": "cat /r/a\x1b[2J", "tool_uses": 2, "running": 1},
+        **{"turns": 3, "cost_usd": 0.25, "waiting": "retrying"},
     },
     "ended": {
         **{"feature": "auth", "task_id": 1, "iteration": 4, "outcome": "failure", "summary": ""},

@@ -460,6 +460,16 @@ def test_what_came_through_ralph_stands_when_the_agent_writes_an_old_copy_over_i
     assert plan.task(3).title == "Index"
 
 
+def test_a_task_deleted_through_ralph_is_not_brought_back_by_an_old_copy(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    tasks.delete_task(plan, 2)
+    plan.path("tasks").write_text(TASKS)
+    report = after(guard, before)
+    assert [task.id for task in plan.load().tasks] == [1]
+    assert "task 2 taken out: it was deleted through Ralph" in report.lines()[0]
+
+
 def test_what_ralph_adds_to_a_list_that_the_agent_had_ruined_stands_and_so_does_the_list(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
@@ -577,9 +587,19 @@ def test_f6_a_direct_edit_of_another_loops_agent_stands_while_that_loop_works(
     replace_in(plan, "tasks", "title: Charge a card\n    status: pending",
                "title: Charge a card\n    status: done")  # fmt: skip
     replace_in(plan, "features", "      - Webhooks need the raw body\n", "      - New\n")
-    guard.check(before, feature="auth", others={"payments"})
+    guard.check(before, feature="auth", others={"payments": before.at})
     assert plan.task(2).status == "done"
     assert texts(plan, "payments") == ["New", "Webhooks need the raw body"]
+
+
+def test_f6_a_change_from_before_the_other_loop_began_is_not_its_agents(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    replace_in(plan, "features", "Charge cards.", "Charge wallets.")
+    guard.observe(before, idle=False)
+    others = {"payments": "9999-01-01T00:00:00.000Z"}
+    guard.check(before, feature="auth", others=others)
+    assert plan.feature("payments").description == "Charge cards."
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -629,6 +649,15 @@ def test_a_loss_that_a_forged_record_explains_is_kept_beside_the_plan(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
     plan.put("features", b"features: [{name: auth}]\n", "learning removed from auth")
+    report = after(guard, before)
+    assert report.restored == ()
+    assert [(plan.project / copy).read_text() for copy in report.earlier] == [FEATURES]
+
+
+def test_what_single_calls_removed_is_kept_beside_the_plan_without_a_word(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    learnings.remove(plan, "auth", 1)
     assert after(guard, before).clean
     (copy,) = (plan.cache / "rejected").iterdir()
     assert copy.read_text() == FEATURES

@@ -237,7 +237,8 @@ class Iterating:
 
     def _check(self, work: Work, snapshot: Snapshot) -> None:
         """Put back what the plan lost, and tell of it."""
-        others = {other.feature for other, _ in self.runs.unfinished()} - {work.feature}
+        others = {other.feature: other.started_at for other, _ in self.runs.unfinished()}
+        others.pop(work.feature, None)
         report = self._guard.check(snapshot, feature=work.feature, others=others)
         if not report.clean:
             self.tell("repaired", lines=report.lines())

@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ralph.plan.judge import Judge, Losses, said
 from ralph.plan.merge import Everything, as_list, bring, by_key
 from ralph.plan.splice import render, same
 from ralph.plan.store import Plan, copied, read_bytes
-from ralph.plan.writes import ABSENT, Write, digest
+from ralph.plan.writes import ABSENT, digest
 
 _TRIES = 5
 _COPIES = 100
@@ -37,6 +37,7 @@ _STATE = frozenset(
     "status priority blocked_by updated completed context_files last_verified removed_learnings"
     " current_state".split()
 )
+_CHECKED = "checked by the guard"
 _HINT = (
     "If such a change was yours, take it from the copy, or make it with a `ralph` command: "
     "what comes through Ralph is never undone."
@@ -135,10 +136,13 @@ class Guard:
                     seen.append(Version(at, raw, idle))
         self._looked = at
 
-    def check(self, snapshot: Snapshot, *, feature: str, others: Iterable[str] = ()) -> Report:
+    def check(
+        self, snapshot: Snapshot, *, feature: str, others: Mapping[str, str] | None = None
+    ) -> Report:
         """Put back what was lost or changed without a call, and say what and why.
 
-        `feature` is the run's own, "" for a planning run. `others` are those of other loops.
+        `feature` is the run's own, "" for a planning run. `others` are those that other loops work
+        on, with the time they began.
         """
         restored: list[Restored] = []
         notes: list[str] = []
@@ -150,7 +154,7 @@ class Guard:
                 copies += self._clear(name)
             for kind in KINDS:
                 for _ in range(_TRIES):  # a person may save between our reading and our writing
-                    mended = _Mending(self._plan, kind, snapshot, feature, frozenset(others))
+                    mended = _Mending(self._plan, kind, snapshot, feature, others or {})
                     if self._plan.raw(kind) != mended.last:
                         continue
                     copies += self._write(kind, mended)
@@ -162,33 +166,34 @@ class Guard:
         return Report(tuple(restored), tuple(notes), tuple(copies), tuple(earlier))
 
     def _write(self, kind: Kind, mended: _Mending) -> list[str]:
-        """Write what is kept, and tell other loops' guards that all of it is explained now."""
-        copies = []
+        """Write what is kept, and note for other loops' guards what this run came to."""
+        copies: list[str] = []
         if mended.changed:
             if mended.last is not None:
                 copies.append(self._keep_copy(kind, mended.last))
             if mended.result is None:
                 disk.remove(self._plan.path(kind))
             else:
-                self._plan.put(kind, mended.result, "guard: losses put back")
+                self._plan.put(kind, mended.result, "losses put back by the guard")
         if mended.direct and mended.result is not None:
-            what = "guard: direct edits accepted"
-            self._plan.log.note(self._plan.now(), kind, mended.first, mended.result, what)
+            at = self._plan.now()
+            self._plan.log.note(at, kind, mended.first, mended.result, _CHECKED)
         return copies
 
     def _keep_lost(self, kind: Kind, mended: _Mending) -> list[str]:
         """Keep earlier versions of the file that say what neither the file nor a copy says now.
 
-        Told only where not everything came through calls. The log of these can be forged by an
-        agent, so they are no reason to lose anything for good.
+        Told where not everything came through calls, and where most of the file is gone. The log of
+        calls can be forged by an agent, so they are no reason to lose anything for good.
         """
         kept: list[str] = []
         have = _words(mended.result, kind) | _words(mended.last, kind)
+        most = 2 * len(_words(mended.first, kind) & have) < len(_words(mended.first, kind))
         for raw in mended.versions:
             if raw is not None and not (words := _words(raw, kind)) <= have:
                 kept.append(self._keep_copy(kind, raw))
                 have |= words
-        return kept if mended.direct else []
+        return kept if mended.direct or most else []
 
     def _metadata(self, snapshot: Snapshot, copies: list[str]) -> list[Restored]:
         """The project's identity is no agent's business: put back whole."""
@@ -247,14 +252,24 @@ class Guard:
 
 
 class _Step:
-    """One version of a file on its way through the iteration, and what is known of its change."""
+    """One version of a file on its way through the iteration, and what is known of its change.
+
+    `base` is the version that a call through Ralph began with, None when no call wrote this one.
+    """
 
     def __init__(
-        self, key: str, raw: bytes | None, *, write: Write | None = None, quiet: bool = False
+        self,
+        at: str,
+        key: str,
+        raw: bytes | None,
+        *,
+        base: _Step | None = None,
+        quiet: bool = False,
     ) -> None:
+        self.at = at
         self.key = key
         self.raw = raw
-        self.write = write
+        self.base = base
         self.quiet = quiet
 
     @cached_property
@@ -274,7 +289,7 @@ class _Mending:
     """
 
     def __init__(
-        self, plan: Plan, kind: Kind, snapshot: Snapshot, feature: str, others: frozenset[str]
+        self, plan: Plan, kind: Kind, snapshot: Snapshot, feature: str, others: Mapping[str, str]
     ) -> None:
         self._plan = plan
         self._kind = kind
@@ -286,14 +301,14 @@ class _Mending:
         self.first = snapshot.files[kind].raw
         self.last = self.result = plan.raw(kind)
         steps = self._steps(snapshot)
-        self.direct = any(step.write is None for step in steps[1:])
-        self.versions = [step.raw for step in steps if step.write is None]
+        self.direct = any(step.base is None for step in steps[1:])
+        self.versions = [step.raw for step in steps if step.base is None]
         if self.direct:
             self._follow(steps)
 
     def _steps(self, snapshot: Snapshot) -> list[_Step]:
         log = self._plan.log
-        steps = [_Step(digest(self.first), self.first)]
+        steps = [_Step(snapshot.at, digest(self.first), self.first)]
         seen = list(snapshot.seen[self._kind])
         # What we have seen ourselves needs no copy beside the log, which an agent may have deleted.
         known = {digest(raw): raw for raw in (self.first, self.last, *(one.raw for one in seen))}
@@ -308,20 +323,22 @@ class _Mending:
                 if key != steps[-1].key and not any(key == write.after for write in writes):
                     if version.quiet and steps[-1].quiet:
                         steps.pop()  # an editor was saving, or somebody thought better of it
-                    steps.append(_Step(key, version.raw, quiet=version.quiet))
+                    steps.append(_Step(version.at, key, version.raw, quiet=version.quiet))
 
         writes = log.since(snapshot.writes, self._kind)
         for write in writes:
             take_seen(write.at)
-            if write.before != steps[-1].key:
-                # Written over before anybody looked: as quiet as the next look found it.
-                quiet = bool(seen) and seen[0].quiet
-                steps.append(_Step(write.before, raw_of(write.before), quiet=quiet))
-            steps.append(_Step(write.after, raw_of(write.after), write=write))
+            # Written over before anybody looked: as quiet as the next look found it.
+            quiet = bool(seen) and seen[0].quiet
+            base = _Step(write.at, write.before, raw_of(write.before), quiet=quiet)
+            # Another loop's guard notes what its whole run came to, not what it found.
+            if write.before != steps[-1].key and write.what != _CHECKED:
+                steps.append(base)
+            steps.append(_Step(write.at, write.after, raw_of(write.after), base=base))
         take_seen(None)
         now = digest(self.last)
         if now != steps[-1].key:
-            steps.append(_Step(now, self.last))
+            steps.append(_Step(self._plan.now(), now, self.last))
         return steps
 
     def _follow(self, steps: list[_Step]) -> None:
@@ -339,12 +356,12 @@ class _Mending:
                 doubt = True  # what comes behind it has its changes too
                 continue
             decide: Everything | Losses
-            if step.write is not None and not doubt:
-                decide = Everything()
+            if step.base is not None and step.base.data is not None and not doubt:
+                decide, before = Everything(), step.base.data
             elif step.quiet and not doubt:
                 decide = Losses(self._kind)
             else:
-                decide = self._judge(start.data, protected)
+                decide = self._judge(step, start.data, protected)
             whole = isinstance(decide, Everything) and same(kept, before)
             brought = bring(self._kind, before, step.data, kept, decide)
             kept = copied(step.data) if whole else brought
@@ -360,11 +377,11 @@ class _Mending:
             doubt = False
         self._finish(start, steps, kept, reasons)
 
-    def _judge(self, base: Data, protected: set[tuple[str, str]]) -> Judge:
+    def _judge(self, step: _Step, base: Data, protected: set[tuple[str, str]]) -> Judge:
         return Judge(
             self._kind,
             feature=self._feature,
-            others=self._others,
+            others=frozenset(name for name, since in self._others.items() if since <= step.at),
             limits=self._plan.limits,
             base=by_key(base, self._kind),
             protected=protected,

@@ -28,6 +28,7 @@ from ralph.text.sanitise import sanitise
 from ralph.text.similar import compare, gist
 
 _PROSE = ("description", "architecture", "boundaries")
+_NEEDED = (*_PROSE, "title", "feature", "system_prompt")
 _TEXTS = {
     "features": (*_PROSE, "display_name", "acronym"),
     "tasks": ("title", "description", "discipline", "created", "updated", "completed"),
@@ -72,7 +73,7 @@ class Losses:
         if field in ("learnings", "comments"):
             self.touched.add((key, field))
             return [*as_list(now), *self._lost(key, field, as_list(now), kept)] or None
-        if field in _PROSE and kept and (why := _emptied(now)):
+        if field in _NEEDED and kept and (why := _emptied(now)):
             self.notes[key, field] = why
             return kept
         self.touched.add((key, field))
@@ -123,6 +124,8 @@ class Judge(Losses):
         why = ""
         if not self._feature or self._kind == "disciplines":
             why = "it was added without a call through Ralph"
+        elif (key, "") in self._protected:
+            why = "it was deleted through Ralph"
         elif not self._is_complete(entry):
             why = "it is not complete"
         if why:
@@ -137,8 +140,9 @@ class Judge(Losses):
                 del clean[field]
             else:
                 clean[field] = value
-        if self._kind == "tasks" and self._feature_of(entry) != self._feature:
-            self.strange[key] = self._feature_of(entry)
+        owner = self._feature_of(entry)
+        if self._kind == "tasks" and owner not in (self._feature, *self._others):
+            self.strange[key] = owner
         return clean
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:

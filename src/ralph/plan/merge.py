@@ -22,7 +22,7 @@ class Decision(Protocol):
 
 
 class Everything:
-    """Lets every change through and remembers the fields that it touched."""
+    """Lets every change through and remembers the fields that it touched ("": it was deleted)."""
 
     def __init__(self) -> None:
         self.touched: set[tuple[str, str]] = set()
@@ -31,6 +31,7 @@ class Everything:
         return entry
 
     def gone(self, key: str, entry: Data) -> bool:
+        self.touched.add((key, ""))
         return True
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
