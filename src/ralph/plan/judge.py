@@ -153,7 +153,8 @@ class Judge(Losses):
             return kept
         owner = self._feature_of(entry)
         if owner in self._others:
-            if field in _LISTS or self._fits(key, field, now):
+            half = isinstance(kept, str) and _cut_short(str(now), kept)
+            if field in _LISTS or (self._fits(key, field, now) and not half):
                 return super().changed(key, field, was, now, kept, entry)
             self.notes[key, field] = _emptied(now) or "it was left unusable"
             return kept
