@@ -592,6 +592,19 @@ def test_f6_a_direct_edit_of_another_loops_agent_stands_while_that_loop_works(
     assert texts(plan, "payments") == ["New", "Webhooks need the raw body"]
 
 
+def test_f6_half_a_file_does_not_hurt_a_feature_that_another_loop_works_on(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    plan.path("features").write_text(FEATURES.replace("Webhooks need the raw body\n", ""))
+    replace_in(plan, "tasks", TASKS[TASKS.index("title: Charge") :], "title: Char\n")
+    guard.observe(before, idle=False)
+    replace_in(plan, "tasks", "title: Char\n", "status: pen\n")
+    guard.check(before, feature="auth", others={"payments": before.at})
+    assert texts(plan, "payments") == ["Webhooks need the raw body"]
+    assert (plan.task(2).title, plan.task(2).status) == ("Charge a card", "pending")
+    assert plan.path("tasks").read_text() == TASKS
+
+
 def test_f6_a_change_from_before_the_other_loop_began_is_not_its_agents(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:

@@ -28,6 +28,7 @@ from ralph.text.sanitise import sanitise
 from ralph.text.similar import compare, gist
 
 _PROSE = ("description", "architecture", "boundaries")
+_LISTS = ("learnings", "comments")
 _NEEDED = (*_PROSE, "title", "feature", "system_prompt")
 _TEXTS = {
     "features": (*_PROSE, "display_name", "acronym"),
@@ -70,9 +71,10 @@ class Losses:
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
         """A field stands unless something of it is lost."""
-        if field in ("learnings", "comments"):
+        if field in _LISTS:
             self.touched.add((key, field))
-            return [*as_list(now), *self._lost(key, field, as_list(now), kept)] or None
+            given = [item for item in as_list(now) if said(item)]
+            return [*given, *self._lost(key, field, given, kept)] or None
         if field in _NEEDED and kept and (why := _emptied(now)):
             self.notes[key, field] = why
             return kept
@@ -86,7 +88,7 @@ class Losses:
     def _lost(self, key: str, field: str, given: list[Any], kept: Any) -> list[Any]:
         there = {said(item) for item in given}
         before = as_list(kept)
-        lost = [item for item in before if said(item) not in there]
+        lost = [item for item in before if said(item) not in {"", *there}]
         if lost:
             self.notes[key, field] = f"{len(lost)} of {len(before)} {field} were lost"
         return lost
@@ -151,7 +153,11 @@ class Judge(Losses):
             return kept
         owner = self._feature_of(entry)
         if owner in self._others:
-            return super().changed(key, field, was, now, kept, entry)
+            half = isinstance(kept, str) and _cut_short(str(now), kept)
+            if field in _LISTS or (self._fits(key, field, now) and not half):
+                return super().changed(key, field, was, now, kept, entry)
+            self.notes[key, field] = _emptied(now) or "it was left unusable"
+            return kept
         if not self._feature or owner != self._feature:
             if _reordered(now, kept):
                 return now
@@ -303,8 +309,9 @@ class Judge(Losses):
 
 
 def said(item: Any) -> str:
-    """The words of a learning or a comment, whatever form it has."""
-    return str(item.get("text") if isinstance(item, dict) else item).strip()
+    """The words of a learning or a comment, whatever form it has; empty when it has none."""
+    text = item.get("text") if isinstance(item, dict) else item
+    return text.strip() if isinstance(text, str) else ""
 
 
 def _emptied(now: Any) -> str:
