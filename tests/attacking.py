@@ -29,9 +29,17 @@ class Attack(NamedTuple):
 
 # -- disguises
 
-_CYRILLIC = str.maketrans("aeopcxyijsAEOPCTXHMKB", "аеорсхуіјѕАЕОРСТХНМКВ")
+_CYRILLIC = str.maketrans(
+    "aeopcxyijsAEOPCTXHMKB",
+    "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u0458\u0455"
+    "\u0410\u0415\u041e\u0420\u0421\u0422\u0425\u041d\u041c\u041a\u0412",
+)
 _BACK = {v: k for k, v in _CYRILLIC.items()}
-_GREEK = str.maketrans("oavAEZHIKMNOPTYX", "οανΑΕΖΗΙΚΜΝΟΡΤΥΧ")
+_GREEK = str.maketrans(
+    "oavAEZHIKMNOPTYX",
+    "\u03bf\u03b1\u03bd\u0391\u0395\u0396\u0397\u0399"
+    "\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7",
+)
 _BACK |= {v: k for k, v in _GREEK.items()}
 
 
@@ -319,8 +327,8 @@ def _escapes() -> Iterator[str]:
         "\x1b[31m", "\x1b[2J\x1b[H", "\x1b]0;owned\x07", "\x1b]8;;http://evil.example\x1b\\",
         "\x1b]52;c;ZXZpbA==\x07", "\x9b31m", "\x9d0;x\x9c", "\x1bP+q\x1b\\", "\x1b[?1049h",
         "\x1b[6n", "\x08\x08\x08", "\rFake line", "\x07", "\x7f", "\x00", "\x0e", "\x1bc",
-        "\x85", "\u202eevil", "\u2066evil\u2069", "\u200e", "\ufeff", "\u2028", "\U000e0041\U000e0042",
-        "\x1b]1337;File=:x\x07", "\x90x\x9c", "\x1b#8", "\x1b(0",
+        "\x85", "\u202eevil", "\u2066evil\u2069", "\u200e", "\ufeff", "\u2028",
+        "\U000e0041\U000e0042", "\x1b]1337;File=:x\x07", "\x90x\x9c", "\x1b#8", "\x1b(0",
     ):  # fmt: skip
         yield f"{code}{ORDER}{code}"
 

@@ -89,7 +89,7 @@ def one_line(text: str, max_chars: int = _ERROR_CHARS) -> str:
 
 def day(timestamp: str | None) -> str:
     """The date of a moment: it stays true however late the text is read."""
-    return plain_date(timestamp)
+    return plain_date(timestamp) or "an unknown day"
 
 
 def outcome(one: Iteration) -> str:
@@ -109,7 +109,7 @@ def _state(current_state: str) -> list[str]:
 
 def _task(task: Task) -> str:
     title = one_line(task.title, _NAME_CHARS)
-    since = f", since {day(task.updated)}" if task.updated else ""
+    since = f", since {day(task.updated)}" if plain_date(task.updated) else ""
     text = f"- task {one_line(str(task.id))} ({task.status}{since}): {title}"
     if task.comments:
         text += f". Last comment: {one_line(task.comments[-1].text)}"

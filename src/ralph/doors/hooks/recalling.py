@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ralph.agents.environment import agent_environment, own_command
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.doors.hooks.opening import focus_of, opened, settings_of
+from ralph.errors import BadInput
 from ralph.kinds.conversation import Exchange, conversation_id
 from ralph.kinds.iteration import Iteration
 from ralph.memories.runs import CLAUDE_CODE, event_of, held_in
@@ -127,9 +128,12 @@ def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
     record = hit.record
     if not isinstance(record, Iteration):
         return ""
-    if ralph.place.journals.size_bytes(record.feature) > _SHORT_JOURNAL_BYTES:
+    try:
+        if ralph.place.journals.size_bytes(record.feature) > _SHORT_JOURNAL_BYTES:
+            return ""
+        later = later_success(ralph, record)
+    except BadInput:  # a record that others wrote may name any feature
         return ""
-    later = later_success(ralph, record)
     if later is None:
         return ""
     _, success = later
