@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from measuring import measured
 
+from ralph import disk
+from ralph.doors.hooks.call import hooks_folder
 from ralph.kinds.conversation import Exchange
 from ralph.kinds.iteration import Iteration
 from ralph.memories.ralph import open_ralph
@@ -71,10 +73,23 @@ def hook(
     return hooked
 
 
+def roomy() -> dict[str, str]:
+    """Limits that a hook keeps on a busy machine, too."""
+    events = (
+        "SESSION_START",
+        "USER_PROMPT_SUBMIT",
+        "POST_TOOL_USE_FAILURE",
+        "STOP",
+        "SESSION_END",
+        "PRE_COMPACT",
+    )
+    return {f"RALPH_HOOK_{event}_S": "30" for event in events}
+
+
 def _environ(more: Mapping[str, str] | None) -> dict[str, str]:
     # The tests themselves may run inside a session of the client.
     own = {k: v for k, v in os.environ.items() if k != "CLAUDE_PROJECT_DIR"}
-    return own | dict(more or {})
+    return roomy() | own | dict(more or {})
 
 
 class Session:
@@ -185,7 +200,7 @@ def iterations(project: Path, feature: str) -> list[Iteration]:
 
 def log(project: Path) -> list[str]:
     """The lines of the hooks' log."""
-    file = project / ".ralph" / "cache" / "hooks.log"
+    file = Path(hooks_folder(str(project), disk.home())) / "hooks.log"
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remembering import ToyEmbedder
+from remembering import ToyEmbedder, state_of
 
 from ralph.kinds.iteration import Iteration
 from ralph.loop.events import Event
@@ -209,7 +209,7 @@ class Loop:
     @property
     def unfinished(self) -> list[Path]:
         """What is left of runs in the cache."""
-        runs = self.root / ".ralph" / "cache" / "runs"
+        runs = state_of(self.root) / "runs"
         return [folder for folder in runs.glob("*") if folder.is_dir()]
 
 
@@ -218,7 +218,7 @@ def block_index(loop: Loop, home: Path) -> None:
     with loop.opened() as ralph:
         name = ralph.place.index.path.name
         others = [*(home / "cache" / "projects").glob("*")]
-    for cache in (loop.root / ".ralph" / "cache", *others):
+    for cache in {state_of(loop.root), *others}:
         (cache / name).mkdir(parents=True)
         (cache / name / "in the way").touch()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ralph import disk
 from ralph.errors import EmbedderOff
 from ralph.kinds.iteration import Iteration
 from ralph.memories.ralph import Ralph, open_ralph
@@ -138,15 +139,20 @@ def summaries(answer: Iterable[Any]) -> list[str]:
     return [hit.record.summary for hit in answer]
 
 
+def state_of(root: Path) -> Path:
+    """What this machine keeps of the project, in Ralph's home."""
+    return Path(disk.state_folder(root))
+
+
 def index_file(root: Path) -> Path:
     """The project's index."""
-    (found,) = (root / ".ralph" / "cache").glob("index-v*.sqlite3")
+    (found,) = (state_of(root)).glob("index-v*.sqlite3")
     return found
 
 
 def index_files(root: Path) -> list[Path]:
     """The index, what SQLite keeps beside it, and what was set aside."""
-    return sorted((root / ".ralph" / "cache").glob("index-v*.sqlite3*"))
+    return sorted((state_of(root)).glob("index-v*.sqlite3*"))
 
 
 def files_holding(root: Path, *needles: str | bytes) -> list[str]:

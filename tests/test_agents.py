@@ -23,6 +23,7 @@ from ralph.agents.environment import agent_environment, own_command
 from ralph.agents.known import Call, agent_command, agent_variables, found_command
 from ralph.agents.process import AgentProcess, Ended
 from ralph.errors import BadInput
+from ralph.programs import find_program
 
 OURS = str(Path(sys.executable).parent)
 SERVERS: dict[str, dict[str, Any]] = {
@@ -128,7 +129,7 @@ def test_the_commands_of_the_agents_we_know() -> None:
 
 def _here(command: str) -> str:
     """The command as it would be on any machine."""
-    return command.replace(sys.executable, "PYTHON").replace(serving.__file__, "serving.py")
+    return command.replace(sys.executable, "PYTHON")
 
 
 def test_nothing_secret_of_a_server_is_on_the_command_line_of_codex() -> None:
@@ -198,6 +199,45 @@ def test_a_relative_command_is_the_one_seen_from_where_ralph_was_started(
     assert found == [str(tmp_path / "agent.sh"), "--x"]
 
 
+@pytest.mark.parametrize("entry", ["{root}", "{root}/bin", ".", "", "bin", "{root}/../clone/bin"])
+def test_a_program_of_the_project_is_never_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    root = tmp_path / "clone"
+    for folder in (root, root / "bin", tmp_path / "outside"):
+        folder.mkdir(exist_ok=True)
+        for name in ("claude", "git"):
+            (folder / name).write_text("#!/bin/sh\n")
+            (folder / name).chmod(0o755)
+    monkeypatch.chdir(root)
+    path = os.pathsep.join([entry.format(root=root), str(tmp_path / "outside")])
+
+    found = found_command(["claude", "-p"], {"PATH": path}, root=root)
+
+    assert found == [str(tmp_path / "outside" / "claude"), "-p"]
+    with pytest.raises(BadInput, match="One inside the project needs its path"):
+        found_command(["claude"], {"PATH": entry.format(root=root)}, root=root)
+    # Where nobody says which project it is, the one around the current folder counts.
+    (root / ".git").mkdir()
+    assert find_program("git", path=path) == str(tmp_path / "outside" / "git")
+
+
+def test_relative_folders_on_the_path_do_not_reach_an_agent(tmp_path: Path) -> None:
+    passed = agent_environment(environ={"PATH": f".:bin::{tmp_path}:./x"})
+    assert passed["PATH"].split(os.pathsep) == [str(tmp_path), OURS]
+
+
+def test_a_home_that_is_a_project_keeps_its_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert find_program("claude", path=str(tmp_path)) == str(tmp_path / "claude")
+
+
 # -- a server of the config file
 
 
@@ -206,7 +246,7 @@ def served(folder: Path, entry: dict[str, Any], **environ: str) -> subprocess.Co
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-I", "-S", serving.__file__, str(config), "one"],
+        [sys.executable, "-E", "-P", "-m", serving.__name__, str(config), "one"],
         input="asked\n",
         capture_output=True,
         text=True,
@@ -285,7 +325,7 @@ def test_another_ralph_on_the_path_does_not_come_before_ours(
 
 def test_where_there_is_no_command_ralph_the_module_is_called_instead() -> None:
     python = shlex.quote(sys.executable)
-    assert own_command({"PATH": "/nowhere"}) == f"{python} -P -m ralph"
+    assert own_command({"PATH": "/nowhere"}) == f"{python} -E -P -m ralph"
 
 
 def test_without_a_path_ours_is_the_path() -> None:

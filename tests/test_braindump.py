@@ -22,6 +22,7 @@ from looping import (
     scripted,
     stand_in,
 )
+from remembering import state_of
 
 from ralph.doors.cli.main import run
 from ralph.errors import BadInput
@@ -70,7 +71,7 @@ def ralph(root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path: Path) -> Iterator[None]:
     yield
-    assert list((tmp_path / "project" / ".ralph" / "cache" / "braindump").glob("run-*")) == []
+    assert list((state_of(tmp_path / "project") / "braindump").glob("run-*")) == []
 
 
 def agent(folder: Path, *steps: dict[str, Any], **more: Any) -> str:
@@ -192,7 +193,7 @@ def test_claude_gets_the_planning_tools_for_the_copy_and_works_in_the_project(
     [(name, server)] = call["config"]["mcpServers"].items()
     assert (name, server["args"][-2:]) == ("plan", ["mcp", "--planning"])
     copy = Path(server["env"]["RALPH_PROJECT"])
-    assert copy.is_relative_to(root / ".ralph" / "cache" / "braindump")
+    assert copy.is_relative_to(state_of(root) / "braindump")
     assert call["environ"]["RALPH_PROJECT"] == str(copy)
     assert "# The requirements\nWe need invoices as PDF." in call["prompt"]
     assert "create_feature and create_task add" in call["prompt"]
@@ -274,24 +275,26 @@ def test_direct_edits_of_the_plan_are_undone_and_told(
     steps: list[dict[str, Any]] = [own, sweep, FEATURE]
     ran = ralph.well("plan", "braindump", "../wish.md", "--agent", agent(tmp_path, *steps))
     assert files(root) == before
-    for name in ("tasks", "features", "disciplines"):
-        assert f"plan: {name}.yaml: the agent edited the plan itself, which was undone" in ran.out
+    assert "plan: tasks.yaml: task 9 taken out: it was added without a call" in ran.out
+    assert "plan: features.yaml: the file restored: it was gone" in ran.out
+    assert "plan: disciplines.yaml: a part restored" in ran.out
     assert "1 feature added" in ran.out
 
 
-def test_a_change_that_no_call_of_the_agent_explains_stays_and_is_told(
+def test_what_a_script_does_to_the_plan_is_undone_and_told(
     ralph: Line, root: Path, tmp_path: Path
 ) -> None:
-    before = files(root)["tasks.yaml"]
+    before = files(root)
     (tmp_path / "sly.sh").write_text("echo 'tasks: []' > .ralph/db/tasks.yaml\n")
     sly = agent(tmp_path, {"bash": "sh ../sly.sh"})
     ran = ralph("plan", "braindump", "../wish.md", "--yes", "--agent", sly)
     assert ran.code == 1
-    told = "tasks.yaml: changed meanwhile, nobody knows by whom; as it was: "
-    assert told in ran.complaint
+    assert files(root) == before
+    assert "tasks.yaml: task 1 restored: it was taken out of the file" in ran.complaint
     assert "Nothing was changed" not in ran.complaint
+    told = "the file as it was found is kept in "
     kept = ran.complaint.partition(told)[2].partition(".yaml")[0] + ".yaml"
-    assert (root / kept).read_bytes() == before
+    assert (root / kept).read_text() == "tasks: []\n"
 
 
 def test_direct_edits_are_told_of_an_agent_that_ran_out_of_time_too(
@@ -301,7 +304,7 @@ def test_direct_edits_are_told_of_an_agent_that_ran_out_of_time_too(
     spoil = {"bash": "rm .ralph/db/features.yaml; touch ../begun"}
     steps: list[dict[str, Any]] = [spoil, {"sleep": 600}]
     said = refused(ralph, root, agent(tmp_path, *steps), "--timeout", "1800")
-    assert "features.yaml: the agent edited the plan itself, which was undone" in said
+    assert "features.yaml: the file restored: it was gone" in said
 
 
 def test_what_somebody_else_writes_meanwhile_is_not_undone(
@@ -386,7 +389,7 @@ def test_what_a_killed_run_left_goes_with_the_next(ralph: Line, root: Path, tmp_
         process.kill()
         process.wait(timeout=60)
     assert none_is_left(str(tmp_path))
-    assert list((root / ".ralph" / "cache" / "braindump").glob("run-*")) != []
+    assert list((state_of(root) / "braindump").glob("run-*")) != []
     ralph.well("plan", "braindump", "../wish.md", "--agent", scripted(tmp_path, PLANNING))
 
 

@@ -383,6 +383,7 @@ def test_doctor_finds_a_fresh_project_in_order(ralph: Line) -> None:
             "pause",
             "embedder",
             "project",
+            "trust",
             "git",
             "leftovers",
             "journal",

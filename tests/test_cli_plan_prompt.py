@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commanding import LOGIN, Line, Terminal
+from remembering import state_of
 
 FEATURES = """\
 features:
@@ -81,7 +82,7 @@ def test_f4_looking_at_a_prompt_leaves_the_plan_as_it_is(ralph: Line, project: P
     assert "[STALE: gone.py" in first
     assert (project / ".ralph/db/features.yaml").read_text(encoding="utf-8") == FEATURES
     assert ralph.well("prompt", "1").out == first
-    assert not (project / ".ralph/cache/plan/lock").exists()
+    assert not (state_of(project) / "plan/lock").exists()
 
 
 def test_the_prompt_of_a_review_can_be_looked_at(ralph: Line) -> None:
@@ -146,7 +147,7 @@ def test_a_damaged_focus_is_one_clear_line_and_can_be_cleared(
     ralph: Line, project: Path, data: bytes
 ) -> None:
     ralph.well("focus", "auth")
-    file = project / ".ralph/cache/focus.json"
+    file = state_of(project) / "focus.json"
     file.write_bytes(data)
 
     ran = ralph("focus")

@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 import pytest
 from commanding import Line, Terminal
+from remembering import state_of
 
 from ralph.doors.cli.live import json_listener, shown
 from ralph.loop.events import Event, Name
@@ -168,7 +169,7 @@ def test_an_agent_that_is_not_there_runs_nothing(
     assert ran.code == 1
     assert ran.complaint.startswith(f"ralph: {told}")
     assert list((planned / ".ralph/db/memory").glob("*.jsonl")) == []
-    assert not list((planned / ".ralph/cache").glob("runs/*/*"))
+    assert not list((state_of(planned)).glob("runs/*/*"))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_a_signal_ends_the_agent_and_records_the_iteration(
     assert not is_alive(agents)
     [hit] = ralph.well("recent", "--json").json
     assert hit["record"]["task_title"] == "Build the “login” form"
-    assert not list((planned / ".ralph/cache/runs").glob("*/run.json"))
+    assert not list((state_of(planned) / "runs").glob("*/run.json"))
 
 
 def test_asked_twice_a_run_stops_at_once(ralph: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,8 +371,8 @@ FACTS: dict[str, dict[str, Any]] = {
         "prompt_tokens": 9,
     },
     "doing": {
-        **{"last_tool": "Bash", "last_target": "cat /r/a\x1b[2J", "tool_uses": 2, "turns": 3},
-        **{"cost_usd": 0.25, "waiting": "retrying"},
+        **{"last_tool": "Bash", "last_target": "cat /r/a\x1b[2J", "tool_uses": 2, "running": 1},
+        **{"turns": 3, "cost_usd": 0.25, "waiting": "retrying"},
     },
     "ended": {
         **{"feature": "auth", "task_id": 1, "iteration": 4, "outcome": "failure", "summary": ""},

@@ -218,7 +218,11 @@ def test_a_block_that_was_put_in_and_taken_out_leaves_every_byte(
         ("/usr/bin/ralph hook session-start", Call("/usr/bin/ralph")),
         (r"'C:\Tools\ralph.exe' hook stop", Call(r"C:\Tools\ralph.exe")),
         ("/v/bin/python -m ralph hook stop || exit 0", Call("/v/bin/python", ("-m", "ralph"))),
-        (f"{BY_PATH.shell} hook stop 2>/dev/null || exit 0", BY_PATH),
+        ("/v/python -E -P -m ralph hook stop", Call("/v/python", ("-E", "-P", "-m", "ralph"))),
+        (BY_NAME.hook("stop"), BY_NAME),
+        (BY_PATH.hook("stop"), BY_PATH),
+        (BY_NAME.hook("stop").replace("exit 0", "rm x"), None),
+        ("/v/python -c -m ralph hook stop", None),
         ("my-ralph hook stop", None),
         ("ralph hook stop && notify-send done", None),
         ("echo ralph hook stop", None),
@@ -287,3 +291,29 @@ def test_a_hook_is_silent_and_ends_well_whatever_becomes_of_ralph(
         assert run(command, {"RALPH_COMMAND": "/nowhere/ralph"}) == (0, b"", b"")
         said = f"hook {known[1]}\n".encode()
         assert run(command, {"RALPH_COMMAND": str(odd)}) == (0, said, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_hook_by_name_never_calls_a_program_of_the_project(tmp_path: Path, shell: str) -> None:
+    clone = tmp_path / "clone"
+    (clone / "bin").mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for folder in (clone, clone / "bin", outside):
+        (folder / "ralph").write_text(f"#!/bin/sh\necho {folder.name}\n", encoding="utf-8")
+        (folder / "ralph").chmod(0o755)
+
+    def run(path: str, **environ: str) -> bytes:
+        environ = {"PATH": path, **environ}
+        command = [shutil.which(shell) or shell, "-c", BY_NAME.hook("stop")]
+        ran = subprocess.run(command, cwd=clone, env=environ, capture_output=True, check=False)
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        return ran.stdout
+
+    usual = "/usr/bin:/bin"
+    for path in (".", "", "bin", "./bin", str(clone), str(clone / "bin")):
+        assert run(f"{path}:{usual}") == b""
+        assert run(f"{path}:{usual}", CLAUDE_PROJECT_DIR=str(clone)) == b""
+    assert run(usual, RALPH_COMMAND="./ralph") == b""
+    assert run(f"{outside}:{clone}:{usual}") == b"outside\n"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ralph import disk, open_ralph
-from ralph.config import KEYS, Config, Settings, clear, home_folder, load, store
+from ralph.config import KEYS, RULES, Config, Settings, clear, home_folder, load, store
 from ralph.errors import BadSetting, JournalBusy
 
 
 @pytest.fixture
 def user_file(home: Path) -> Path:
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     return home / "config.json"
 
 
@@ -113,8 +113,8 @@ def test_other_names_in_the_environment_are_none_of_our_business(home: Path) -> 
         ("min_score", float("nan"), "from 0 to 1"),
         ("embedder", "magic", "embedder"),
         ("embedder", 5, "embedder"),
-        ("summary_max_chars", -1, "from 0 upwards"),
-        ("journal_lock_timeout_s", -1, "from 0 upwards"),
+        ("summary_max_chars", -1, "from 0 to 100000"),
+        ("journal_lock_timeout_s", 1e9, "from 0 to 600"),
         ("journal_lock_timeout_s", float("nan"), "journal_lock_timeout_s"),
     ],
 )
@@ -256,3 +256,17 @@ def test_a_password_in_an_address_is_not_shown(tmp_path: Path) -> None:
     loaded = load(home=tmp_path, environ={})
     assert loaded.settings.qdrant_url == url
     assert "tr0ub4dor" not in repr(loaded)
+
+
+def test_the_page_of_settings_tells_them_as_they_are() -> None:
+    def row(key: str) -> str:
+        value, rule = getattr(Settings(), key), RULES[key]
+        default = "" if value in (None, ()) else str(value)
+        default = default.lower() if isinstance(value, bool) else default
+        numbers = f"{rule.low} to {rule.high}" if rule.high else ""
+        free = ", ".join(str(one).lower() for one in rule.free)
+        return f"| `{key}` | {default} | {numbers} | {rule.level}{'; free: ' * bool(free)}{free} |"
+
+    made = "\n".join(map(row, KEYS))
+    page = Path(__file__).parent.parent / "docs" / "settings.md"
+    assert made in page.read_text(encoding="utf-8"), f"docs/settings.md must have:\n{made}"

@@ -252,7 +252,7 @@ def test_of_many_threads_that_create_a_file_one_does_and_its_content_is_whole(fi
 def test_a_file_system_without_hard_links_creates_a_file_once_too(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def link(source: Path, target: Path) -> None:
+    def link(source: str, target: str, **folders: int | None) -> None:
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", link)

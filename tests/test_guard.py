@@ -1,15 +1,17 @@
-"""The guard: an agent's direct edits cannot destroy the plan, and nobody else's work is undone."""
+"""The guard: nobody's direct edits can destroy the plan, and what came by a call is not undone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from ralph.plan import features, learnings, tasks
-from ralph.plan.blame import AgentEdit, edits_of_command, edits_of_tool, kind_of
 from ralph.plan.check import check
+from ralph.plan.document import MAX_BYTES
 from ralph.plan.entities import KINDS
 from ralph.plan.guard import Guard, Report, Snapshot
 from ralph.plan.store import Plan
@@ -79,13 +81,8 @@ def before(guard: Guard) -> Snapshot:
     return guard.snapshot()
 
 
-EDITED = [".ralph/db/features.yaml", ".ralph/db/tasks.yaml"]
-
-
-def after(
-    guard: Guard, snapshot: Snapshot, edits: Iterable[AgentEdit | str] | None = EDITED
-) -> Report:
-    return guard.check(snapshot, feature="auth", task_id=1, agent_edits=edits)
+def after(guard: Guard, snapshot: Snapshot) -> Report:
+    return guard.check(snapshot, feature="auth")
 
 
 def replace_in(plan: Plan, kind: str, old: str, new: str) -> None:
@@ -134,7 +131,7 @@ def test_f9_a_file_the_agent_broke_comes_back_byte_for_byte(
 
 def test_f9_a_file_the_agent_deleted_comes_back(plan: Plan, guard: Guard, before: Snapshot) -> None:
     plan.path("features").unlink()
-    assert not after(guard, before, edits_of_command("rm .ralph/db/features.yaml")).clean
+    assert not after(guard, before).clean
     assert plan.path("features").read_text() == FEATURES
 
 
@@ -156,6 +153,46 @@ def test_f1_emptied_prose_comes_back_field_by_field_and_better_prose_stays(
     assert "# Ana's plan" in plan.path("features").read_text()
 
 
+@pytest.mark.parametrize(
+    ("written", "stands"),
+    [
+        ("People log in with e-mail or by a link that we send them.", True),
+        ("E-mail log in.", True),
+        ("Users sign in.", True),
+        ("Users log in", False),
+        ("x", False),
+        ("TODO", False),
+        ("'...'", False),
+        ("'%%% &&& ### !!! ((( )))'", False),
+        ("aGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQ=", False),
+        ("[Users, log, in]", False),
+        ("7", False),
+        ("Lorem ipsum dolor sit amet, consectetur adipiscing elit.", False),
+        ("Hfref ybt va jvgu r-znvy, naq trg n gbxra.", False),
+    ],
+)
+def test_f1_prose_in_other_words_stands_and_what_is_none_does_not(
+    plan: Plan, guard: Guard, written: str, stands: bool
+) -> None:
+    full = "Users log in with e-mail, and get a token."
+    replace_in(plan, "features", "Users log in with e-mail.", full)
+    before = guard.snapshot()
+    replace_in(plan, "features", f"description: {full}", f"description: {written}")
+    report = after(guard, before)
+    assert plan.feature("auth").description == (written if stands else full)
+    assert bool(report.restored) is not stands
+    kept = "".join((plan.project / c).read_text() for c in (*report.copies, *report.earlier))
+    assert (full if stands else written) in kept
+
+
+def test_f1_prose_in_a_script_without_spaces_may_be_changed(plan: Plan, guard: Guard) -> None:
+    replace_in(plan, "features", "Users log in with e-mail.", "用户使用电子邮件登录系统并获得令牌")
+    before = guard.snapshot()
+    replace_in(plan, "features", "电子邮件", "手机号码")
+    assert after(guard, before).restored == ()
+    assert plan.feature("auth").description == "用户使用手机号码登录系统并获得令牌"
+
+
 def test_f1_no_learning_is_lost_and_a_new_one_is_an_agents(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
@@ -167,7 +204,7 @@ def test_f1_no_learning_is_lost_and_a_new_one_is_an_agents(
     assert texts(plan) == [*ALL, "Argon2 hashes passwords"]
     new = plan.feature("auth").learnings[-1]
     assert (new.source, new.hit_count) == ("agent", 1)
-    assert "lost 4 of 4 learnings" in report.restored[0].why
+    assert "4 of 4 learnings were lost" in report.restored[0].why
 
 
 def test_f10_an_agent_cannot_raise_its_own_trust(
@@ -271,23 +308,25 @@ def test_f17_a_current_state_the_agent_wrote_is_taken_out(
     assert plan.path("features").read_text() == FEATURES
 
 
-def test_the_agent_may_add_tasks_to_its_own_feature_and_to_no_other(
+def test_new_tasks_stand_when_they_are_complete_and_another_features_is_told(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
     with plan.path("tasks").open("a") as file:
         file.write("  - {id: 3, feature: auth, title: Log out}\n")
-        file.write("  - {id: 4, feature: payments, title: Steal}\n  - {id: 5, title: Lost}\n")
-    after(guard, before)
-    assert [task.id for task in plan.load().tasks] == [1, 2, 3]
+        file.write("  - {id: 4, feature: payments, title: Refund}\n  - {id: 5, title: Lost}\n")
+    report = after(guard, before)
+    assert [task.id for task in plan.load().tasks] == [1, 2, 3, 4]
+    assert report.lines()[:2] == [
+        "tasks.yaml: task 5 taken out: it is not complete",
+        "tasks.yaml: task 4 of feature payments was added without a call",
+    ]
 
 
 def test_a_feature_written_twice_is_one_again(plan: Plan, guard: Guard, before: Snapshot) -> None:
     with plan.path("features").open("a") as file:
         file.write("  - name: auth\n    description: other\n")
     report = after(guard, before)
-    assert "feature auth restored: the edit added a second one; the first stands" in str(
-        report.lines()
-    )
+    assert "feature auth restored: there was a second one; the first stands" in str(report.lines())
     assert [f.name for f in plan.load().features] == ["auth", "payments"]
     assert plan.feature("auth").description == "Users log in with e-mail."
 
@@ -297,23 +336,26 @@ def test_disciplines_and_metadata_are_not_an_agents_to_edit(
 ) -> None:
     replace_in(plan, "disciplines", "Be neat.", "Obey me.")
     replace_in(plan, "metadata", "abc", "xyz")
-    edits = edits_of_command("sed -i s/x/y/ .ralph/db/*")
-    assert not after(guard, before, edits).clean
+    with plan.path("disciplines").open("a") as file:
+        file.write("  - {name: mine, mcp_servers: {x: {command: sh}}}\n")
+    assert not after(guard, before).clean
+    assert [d.name for d in plan.load().disciplines] == ["web"]
     assert features.discipline(plan, "web").system_prompt == "Be neat."
     assert (plan.folder / "metadata.yaml").read_text() == "project_id: abc\n"
 
 
-def test_a_planning_run_may_write_everything_but_destroys_nothing(
+def test_nothing_in_the_plan_itself_is_a_planning_runs_to_change(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
     replace_in(plan, "features", "Charge cards.", "Charge cards and wallets.")
     replace_in(plan, "features", "    description: Users log in with e-mail.\n", "")
     with plan.path("tasks").open("a") as file:
         file.write("  - {id: 3, feature: payments, title: Refund}\n")
-    guard.check(before, feature=None, agent_edits=EDITED)
-    assert plan.feature("payments").description == "Charge cards and wallets."
-    assert plan.feature("auth").description == "Users log in with e-mail."
-    assert plan.task(3).title == "Refund"
+    report = guard.check(before, feature="")
+    assert plan.path("features").read_text() == FEATURES
+    assert plan.path("tasks").read_text() == TASKS
+    assert "task 3 taken out: it was added without a call" in str(report.lines())
+    assert any("Refund" in (plan.project / copy).read_text() for copy in report.copies)
 
 
 def test_what_a_task_asks_for_is_not_its_agents_to_change(
@@ -389,9 +431,10 @@ def test_the_report_reads_like_sentences(plan: Plan, guard: Guard, before: Snaps
     lines = after(guard, before).lines()
     assert lines[0] == (
         "features.yaml: `description` of feature payments restored: "
-        "the agent edited another feature's"
+        "it is another feature's, and was changed without a call through Ralph"
     )
-    assert lines[1].startswith("what was there before is kept in .ralph/cache/plan/rejected/")
+    assert lines[1].startswith(f"the file as it was found is kept in {plan.cache / 'rejected'}/")
+    assert lines[2].startswith("If such a change was yours, take it from the copy")
 
 
 # -- what others did stands
@@ -417,6 +460,16 @@ def test_what_came_through_ralph_stands_when_the_agent_writes_an_old_copy_over_i
     assert plan.task(3).title == "Index"
 
 
+def test_a_task_deleted_through_ralph_is_not_brought_back_by_an_old_copy(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    tasks.delete_task(plan, 2)
+    plan.path("tasks").write_text(TASKS)
+    report = after(guard, before)
+    assert [task.id for task in plan.load().tasks] == [1]
+    assert "task 2 taken out: it was deleted through Ralph" in report.lines()[0]
+
+
 def test_what_ralph_adds_to_a_list_that_the_agent_had_ruined_stands_and_so_does_the_list(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
@@ -438,57 +491,80 @@ def test_a_later_status_of_the_agents_own_counts(
     assert plan.task(1).status == "done"
 
 
-def test_a_persons_edit_stands_when_the_agent_did_not_touch_the_file(
+# -- what somebody else did while the agent had no call under way
+
+
+def test_an_edit_while_the_agent_was_idle_stands(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
-    by_hand = FEATURES.replace("    description: Charge cards.\n", "").replace("ana", "bo")
+    by_hand = FEATURES.replace("Charge cards.", "Charge cards, says Ana.  # by hand")
+    by_hand = by_hand.replace("JWT in a cookie.", "None.").replace("owner: ana", "owner: bo")
     plan.path("features").write_text(by_hand)
-    assert after(guard, before, [".ralph/db/tasks.yaml"]).clean
+    replace_in(plan, "tasks", "title: Charge a card", "title: Charge two\n    priority: 1")
+    guard.observe(before, idle=True)
+    guard.observe(before, idle=True)
+    report = after(guard, before)
+    assert report.restored == ()
     assert plan.path("features").read_text() == by_hand
+    assert (plan.task(2).title, plan.task(2).priority) == ("Charge two", 1)
+    # What it replaced is kept all the same.
+    assert [(plan.project / copy).read_text() for copy in report.earlier] == [FEATURES, TASKS]
 
 
-def test_a_person_may_delete_learnings_and_the_file_while_an_agent_works(
+def test_an_edit_is_nobody_elses_when_the_agent_acted_a_moment_later(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
-    plan.path("features").unlink()
-    assert after(guard, before, []).clean
-    assert not plan.path("features").exists()
+    replace_in(plan, "features", "Charge cards.", "Charge wallets.")
+    guard.observe(before, idle=True)
+    guard.observe(before, idle=False)  # the call was printed late
+    after(guard, before)
+    assert plan.path("features").read_text() == FEATURES
 
 
-def test_a_persons_edit_in_a_file_that_the_agent_edited_too_stands(
+def test_what_an_edit_took_out_while_the_agent_was_idle_comes_back_too(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
-    old, new = "description: Users log in with e-mail.", "description: ''"
-    replace_in(plan, "features", old, new)
-    replace_in(plan, "features", "Charge cards.", "Charge cards, says Ana.  # by hand")
-    edits = [AgentEdit(EDITED[0], old, new)]
-    after(guard, before, edits)
-    assert plan.feature("auth").description == "Users log in with e-mail."
-    assert plan.feature("payments").description == "Charge cards, says Ana."
-    assert "# by hand" in plan.path("features").read_text()
+    replace_in(plan, "features", "    description: Charge cards.\n", "")
+    replace_in(plan, "features", "      - The users table is called accounts\n", "      - New\n")
+    replace_in(plan, "tasks", TASKS[TASKS.index("  - id: 2") :], "")
+    guard.observe(before, idle=True)
+    report = after(guard, before)
+    assert plan.feature("payments").description == "Charge cards."
+    assert texts(plan) == [*ALL[:3], "New", ALL[3]]
+    assert plan.task(2).title == "Charge a card"
+    assert [note.why for note in report.restored] == [
+        "1 of 4 learnings were lost",
+        "it was emptied",
+        "it was taken out of the file",
+    ]
 
 
-def test_a_persons_edit_after_the_agent_wrote_the_whole_file_stands(
+def test_an_edit_that_was_seen_survives_an_agent_that_writes_over_it(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
-    written = FEATURES.replace("      - The users table is called accounts\n", "")
-    plan.path("features").write_text(written)
     replace_in(plan, "features", "Charge cards.", "Charge cards, says Ana.")
-    after(guard, before, [AgentEdit(EDITED[0], None, written)])
-    assert plan.feature("payments").description == "Charge cards, says Ana."
-    assert texts(plan) == ALL
-
-
-def test_a_persons_edit_that_was_observed_survives_an_agent_that_writes_over_it(
-    plan: Plan, guard: Guard, before: Snapshot
-) -> None:
-    replace_in(plan, "features", "Charge cards.", "Charge cards, says Ana.")
-    guard.observe(before)
+    guard.observe(before, idle=True)
+    guard.observe(before, idle=True)
     stale = FEATURES.replace("No social login.", "No social login, ever.")
     plan.path("features").write_text(stale)
-    after(guard, before, [AgentEdit(EDITED[0], None, stale)])
+    after(guard, before)
     assert plan.feature("payments").description == "Charge cards, says Ana."
     assert plan.feature("auth").boundaries == "No social login, ever."
+
+
+def test_a_file_seen_while_an_editor_was_saving_it_is_not_told_of(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    plan.path("features").write_text(FEATURES[:400])
+    guard.observe(before, idle=True)
+    saved = FEATURES.replace("owner: ana", "owner: bo")
+    plan.path("features").write_text(saved)
+    guard.observe(before, idle=True)
+    assert after(guard, before).restored == ()
+    assert plan.path("features").read_text() == saved
+
+
+# -- other loops
 
 
 def test_f6_two_loops_do_not_undo_each_other(plan: Plan, guard: Guard, before: Snapshot) -> None:
@@ -497,7 +573,7 @@ def test_f6_two_loops_do_not_undo_each_other(plan: Plan, guard: Guard, before: S
     after(guard, before)  # the first loop's agent broke it, its guard mends it
     learnings.add(plan, "payments", "Stripe retries for three days")
     tasks.update_task(plan, 2, {"status": "done"})
-    report = guard.check(other_before, feature="payments", task_id=2, agent_edits=[])
+    report = guard.check(other_before, feature="payments")
     assert report.clean
     assert texts(plan) == ALL
     assert texts(plan, "payments")[-1] == "Stripe retries for three days"
@@ -505,23 +581,130 @@ def test_f6_two_loops_do_not_undo_each_other(plan: Plan, guard: Guard, before: S
     assert plan.task(2).status == "done"
 
 
-def test_an_agent_nobody_knows_the_edits_of_loses_nothing_and_the_rest_stands(
+def test_f6_a_direct_edit_of_another_loops_agent_stands_while_that_loop_works(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    replace_in(plan, "tasks", "title: Charge a card\n    status: pending",
+               "title: Charge a card\n    status: done")  # fmt: skip
+    replace_in(plan, "features", "      - Webhooks need the raw body\n", "      - New\n")
+    guard.check(before, feature="auth", others={"payments": before.at})
+    assert plan.task(2).status == "done"
+    assert texts(plan, "payments") == ["New", "Webhooks need the raw body"]
+
+
+def test_f6_a_change_from_before_the_other_loop_began_is_not_its_agents(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
     replace_in(plan, "features", "Charge cards.", "Charge wallets.")
-    replace_in(plan, "features", "    description: Users log in with e-mail.\n", "")
-    replace_in(plan, "features", "      - The users table is called accounts\n", "")
-    after(guard, before, None)
-    assert plan.feature("payments").description == "Charge wallets."
-    assert plan.feature("auth").description == "Users log in with e-mail."
-    assert texts(plan) == ALL
+    guard.observe(before, idle=False)
+    others = {"payments": "9999-01-01T00:00:00.000Z"}
+    guard.check(before, feature="auth", others=others)
+    assert plan.feature("payments").description == "Charge cards."
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_f6_a_direct_edit_that_one_loops_guard_accepted_stands_for_the_next(
+    plan: Plan, guard: Guard, before: Snapshot, broken: bool
+) -> None:
+    other_before = guard.snapshot()
+    replace_in(plan, "tasks", "title: Charge a card\n    status: pending",
+               "title: Charge a card\n    status: done")  # fmt: skip
+    if broken:
+        replace_in(plan, "tasks", "title: Build the form", "title: ''")
+    guard.observe(before, idle=False)
+    assert guard.check(other_before, feature="payments").clean is not broken
+    after(guard, before)
+    assert plan.task(2).status == "done"
+    assert plan.task(1).title == "Build the form"
+
+
+# -- records of calls that an agent deleted or forged
+
+
+def test_a_call_stands_though_the_log_of_calls_was_deleted_before_it(
+    plan: Plan, guard: Guard
+) -> None:
+    for text in ("One", "Two", "Three"):
+        learnings.add(plan, "payments", f"{text} is a number that counts for itself")
+    before = guard.snapshot()
+    shutil.rmtree(plan.cache)
+    tasks.update_task(plan, 2, {"status": "done"})
+    assert after(guard, before).clean
+    assert plan.task(2).status == "done"
+
+
+def test_a_loss_is_not_explained_by_a_call_whose_versions_are_gone_or_altered(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    replace_in(plan, "features", "    learnings:\n      - Webhooks need the raw body\n", "")
+    learnings.add(plan, "auth", "Refresh tokens rotate on every use")
+    first, *_ = plan.log.since(before.writes, "features")
+    (plan.cache / "versions" / first.before).write_text(FEATURES)
+    after(guard, before)
+    assert texts(plan, "payments") == ["Webhooks need the raw body"]
+    assert texts(plan) == [*ALL, "Refresh tokens rotate on every use"]
+
+
+def test_a_loss_that_a_forged_record_explains_is_kept_beside_the_plan(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    plan.put("features", b"features: [{name: auth}]\n", "learning removed from auth")
+    report = after(guard, before)
+    assert report.restored == ()
+    assert [(plan.project / copy).read_text() for copy in report.earlier] == [FEATURES]
+
+
+def test_what_single_calls_removed_is_kept_beside_the_plan_without_a_word(
+    plan: Plan, guard: Guard, before: Snapshot
+) -> None:
+    learnings.remove(plan, "auth", 1)
+    assert after(guard, before).clean
+    (copy,) = (plan.cache / "rejected").iterdir()
+    assert copy.read_text() == FEATURES
+
+
+# -- what is no file any more
+
+
+@pytest.mark.parametrize("how", ["folder", "link", "pipe", "huge", "closed"])
+def test_f9_what_stands_in_the_place_of_a_file_is_moved_away(
+    plan: Plan, guard: Guard, before: Snapshot, tmp_path: Path, how: str
+) -> None:
+    path, outside = plan.path("features"), tmp_path / "outside"
+    outside.write_text("mine\n")
+    path.unlink()
+    if how == "folder":
+        path.mkdir()
+        (path / "x").write_text("kept")
+    elif how == "link":
+        path.symlink_to(outside)
+    elif how == "pipe" and sys.platform != "win32":
+        os.mkfifo(path)
+    elif how == "huge":
+        with path.open("wb") as file:
+            file.truncate(MAX_BYTES + 1)
+    else:
+        path.write_text(FEATURES)
+        path.chmod(0)
+    guard.observe(before, idle=False)
+    report = after(guard, before)
+    assert not path.is_symlink()
+    assert path.read_text() == FEATURES
+    assert how == "closed" or report.restored
+    assert outside.read_text() == "mine\n"
+    if how == "folder":
+        assert (plan.project / report.copies[0] / "x").read_text() == "kept"
+
+
+# -- the rest
 
 
 def test_a_file_a_person_broke_is_put_back_and_their_text_kept_beside(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
     plan.path("features").write_text(FEATURES + "  - name: [half\n")
-    report = after(guard, before, [])
+    guard.observe(before, idle=True)
+    report = after(guard, before)
     assert plan.path("features").read_text() == FEATURES
     assert (plan.project / report.copies[0]).read_text().endswith("[half\n")
 
@@ -530,7 +713,7 @@ def test_a_snapshot_outlives_a_crash(plan: Plan, guard: Guard, before: Snapshot)
     kept = before.to_bytes()
     plan.path("features").write_text("")
     again = Guard(Plan(plan.project))
-    again.check(Snapshot.from_bytes(kept), feature="auth", task_id=1, agent_edits=EDITED)
+    again.check(Snapshot.from_bytes(kept), feature="auth")
     assert plan.path("features").read_text() == FEATURES
 
 
@@ -543,44 +726,3 @@ def test_the_guard_mends_once_and_is_then_content(
     assert after(guard, before).clean or plan.path("features").read_bytes() == mended
     assert plan.path("features").read_bytes() == mended
     assert check(plan) == []
-
-
-# -- what tool calls tell
-
-
-@pytest.mark.parametrize(
-    ("command", "files"),
-    [
-        ("cat .ralph/db/features.yaml", 0),
-        ("cat .ralph/db/features.yaml | grep name > /dev/null 2>&1", 0),
-        ("sed -n 1,5p .ralph/db/tasks.yaml && git diff", 0),
-        ("ls -la; pytest -q", 0),
-        ("sed -i 's/a/b/' .ralph/db/tasks.yaml", 1),
-        ("echo x >> .ralph/db/features.yaml", 1),
-        ("cat x | tee .ralph/db/features.yaml", 1),
-        ("python - <<E\nopen('.ralph/db/features.yaml','w')\nE", 1),
-        ("cp /tmp/f .ralph/db/tasks.yaml", 1),
-        ("rm -rf .ralph", 4),
-        ("git checkout -- .", 4),
-        ("git stash && pytest", 4),
-        ("yq -i '.x=1' .ralph/db/features.yaml", 1),
-    ],
-)
-def test_a_command_tells_which_files_it_may_have_changed(command: str, files: int) -> None:
-    assert len(edits_of_command(command)) == files
-    assert edits_of_tool("Bash", {"command": command}) == edits_of_command(command)
-
-
-def test_a_tool_call_tells_what_it_changed() -> None:
-    path = "/home/x/.ralph/db/features.yaml"
-    assert edits_of_tool("Write", {"file_path": path, "content": "a"}) == [
-        AgentEdit(path, None, "a")
-    ]
-    assert edits_of_tool("Edit", {"file_path": path, "old_string": "a", "new_string": "b"}) == [
-        AgentEdit(path, "a", "b")
-    ]
-    many = {"file_path": path, "edits": [{"old_string": "a", "new_string": "b"}, {}]}
-    assert edits_of_tool("MultiEdit", many) == [AgentEdit(path, "a", "b"), AgentEdit(path)]
-    assert edits_of_tool("Read", {"file_path": path}) == []
-    assert edits_of_tool("Write", {"file_path": "/x/src/features.yaml", "content": "a"}) == []
-    assert kind_of(".ralph\\db\\tasks.yaml") == "tasks"

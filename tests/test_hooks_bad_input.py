@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hooking import FIXTURES, Session, exchanges, files_below, hook, log
-from remembering import made
+from remembering import made, state_of
 
 from ralph.doors.hooks.call import EVENTS
 from ralph.doors.hooks.log import NAME, note
@@ -207,7 +207,7 @@ def test_a_focus_that_cannot_be_read_is_one_line_and_the_conversation_is_kept(
     project: Path, tmp_path: Path
 ) -> None:
     set_focus(Project(project), Focus("login"))
-    (project / ".ralph" / "cache" / "focus.json").write_text("{")
+    (state_of(project) / "focus.json").write_text("{")
     session = Session(project, tmp_path)
     session.prompts("A question")
     session.says("An answer that is long enough to be taken for one, certainly.")
@@ -267,7 +267,8 @@ def test_a_model_is_answered_though_nothing_can_be_noted(
         "post-tool-use-failure", tool_name="Bash", tool_input={"command": "make"}, error=error
     )
     assert "Seen once before" in failed.context
-    assert {line.split()[1] for line in log(project)} == {
+    lines = (home / "cache" / "hooks.log").read_text(encoding="utf-8").splitlines()
+    assert {line.split()[1] for line in lines} == {
         "session-start",
         "user-prompt-submit",
         "post-tool-use-failure",

@@ -17,8 +17,9 @@ from commanding import Line
 
 from ralph import __version__
 from ralph.doors.cli.client_call import NAMED, Call
-from ralph.doors.cli.client_settings import hooks_in, plugin_folder, wanted_hooks, with_hooks
+from ralph.doors.cli.client_settings import hooks_in, plugin_folder, wanted_hooks
 from ralph.doors.cli.codex_settings import with_block
+from ralph.memories.project import Project
 
 WHERE = Path("config.toml")
 EVENTS = list(wanted_hooks(Call(NAMED)))
@@ -82,7 +83,7 @@ def test_a_project_is_set_up_once_and_cleaned_without_a_trace(ralph: Line, proje
     assert json.loads(installed[".mcp.json"])["mcpServers"]["ralph-memory"] == {
         "type": "stdio",
         "command": sys.executable,
-        "args": ["-m", "ralph", "mcp", "--focus"],
+        "args": ["-E", "-P", "-m", "ralph", "mcp", "--focus"],
         "alwaysLoad": True,
     }
     assert files(project) == installed
@@ -113,41 +114,141 @@ def test_settings_that_were_there_keep_their_bytes_and_their_mode(
 
 
 @posix
-def test_a_linked_folder_stays_and_everything_else_goes(
-    ralph: Line, project: Path, tmp_path: Path
+def test_a_persons_linked_folder_stays_and_everything_else_goes(
+    ralph: Line, home: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "dotfiles"
     folder.mkdir()
-    (project / ".claude").symlink_to(folder)
+    (home.parent / ".claude").symlink_to(folder)
 
-    ralph.well("hooks", "install")
+    ralph.well("hooks", "install", "--user", "--no-mcp")
     assert (folder / "settings.json").exists()
-    ralph.well("hooks", "uninstall")
+    ralph.well("hooks", "uninstall", "--user")
 
-    assert (project / ".claude").is_symlink()
+    assert (home.parent / ".claude").is_symlink()
     assert list(folder.iterdir()) == []
-    assert not (project / ".mcp.json").exists()
 
 
 @posix
-def test_a_link_is_written_through_and_stays(ralph: Line, project: Path, tmp_path: Path) -> None:
+def test_a_persons_own_link_is_written_through_and_stays(
+    ralph: Line, home: Path, tmp_path: Path
+) -> None:
     target = tmp_path / "dotfiles.json"
     target.write_text('{"model": "opus"}\n', encoding="utf-8")
-    (project / ".claude").mkdir()
-    link = project / ".claude" / "settings.json"
+    (home.parent / ".claude").mkdir()
+    link = home.parent / ".claude" / "settings.json"
     link.symlink_to(target)
 
-    ralph.well("hooks", "install", "--no-mcp")
+    ralph.well("hooks", "install", "--user", "--no-mcp")
 
     assert link.is_symlink()
     assert "SessionStart" in json.loads(target.read_bytes())["hooks"]
-    ralph.well("hooks", "uninstall")
+    ralph.well("hooks", "uninstall", "--user")
     assert target.read_bytes() == b'{"model": "opus"}\n'
     target.unlink()
-    ralph.well("hooks", "install", "--no-mcp")
-    ralph.well("hooks", "uninstall")
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    ralph.well("hooks", "uninstall", "--user")
     assert link.is_symlink()
     assert target.read_bytes() == b"{}\n"
+
+
+@posix
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        (".claude/settings.json", "person.json"),
+        (".claude", "."),
+        (".mcp.json", "person.json"),
+        (".mcp.json", "not there yet"),
+        (".codex", "."),
+        (".codex/config.toml", "person.toml"),
+    ],
+)
+def test_a_link_in_a_project_is_refused_and_nothing_is_written(
+    ralph: Line, project: Path, tmp_path: Path, link: str, target: str
+) -> None:
+    person = tmp_path / "person"
+    person.mkdir()
+    (person / "person.json").write_text("{}", encoding="utf-8")
+    (person / "person.toml").write_text("", encoding="utf-8")
+    before = files(person)
+    (project / link).parent.mkdir(exist_ok=True)
+    (project / link).symlink_to(person / target)
+    agent = "codex" if "codex" in link else "claude"
+
+    installed = ralph("hooks", "install", "--agent", agent)
+    removed = ralph("hooks", "uninstall", "--agent", agent)
+
+    for ran in (installed, removed):
+        assert ran.code == 1
+        assert f"{project / link}: this is a link" in ran.complaint
+    assert files(person) == before
+    assert "this is a link" in ralph.well("hooks", "status").err
+
+
+@posix
+def test_what_is_no_plain_file_is_refused_at_once(ralph: Line, project: Path) -> None:
+    (project / ".claude").mkdir()
+    os.mkfifo(project / ".claude" / "settings.json")
+
+    ran = ralph("hooks", "install")
+
+    assert ran.code == 1
+    assert "this is not a regular file" in ran.complaint
+
+
+@posix
+def test_what_an_older_ralph_installed_is_told_of_and_replaced(
+    ralph: Line, on_path: Path, home: Path, project: Path
+) -> None:
+    this_ralph(on_path)
+    own, shared = home.parent / ".claude" / "settings.json", project / ".claude" / "settings.json"
+    for file, call in ((own, f"{sys.executable} -m ralph"), (shared, f'"{NAMED}"')):
+        file.parent.mkdir()
+        hooks = {
+            event: [{"hooks": [{"type": "command", "command": f"{call} hook {name} || exit 0"}]}]
+            for event, name in (("Stop", "stop"), ("SessionStart", "session-start"))
+        }
+        file.write_text(json.dumps({"hooks": hooks}), encoding="utf-8")
+
+    told = ralph.well("hooks", "status").err
+
+    for file, scope in ((own, "--user"), (shared, "--project")):
+        assert f"{file}: a folder you work in could put its own program in the place" in told
+        assert f"Run: ralph hooks install {scope}" in told
+        ralph.well("hooks", "install", scope, "--no-mcp")
+        assert f"{call} hook" not in file.read_text(encoding="utf-8")
+    assert "could put its own program" not in ralph.well("hooks", "status").err
+
+
+@posix
+def test_a_persons_hooks_run_nothing_of_the_folder_they_are_called_in(
+    ralph: Line, home: Path, tmp_path: Path
+) -> None:
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    settings = json.loads((home.parent / ".claude" / "settings.json").read_bytes())
+    clone = tmp_path / "clone"
+    Project(clone).init()
+    ran = clone / "ran"
+    code = f"open({str(ran)!r}, 'w')"
+    for module in ("ralph/__init__.py", "ralph/__main__.py", "msgspec.py", "json.py", "bin/ralph"):
+        (clone / module).parent.mkdir(exist_ok=True)
+        (clone / module).write_text(f"#!{sys.executable}\n{code}\n", encoding="utf-8")
+        (clone / module).chmod(0o755)
+    input = json.dumps({"session_id": "s", "cwd": str(clone), "source": "startup"})
+    for path, modules in (("/usr/bin:/bin", ""), (f".:bin:{clone}/bin:/usr/bin:/bin", ":.")):
+        for [group] in settings["hooks"].values():
+            subprocess.run(
+                ["/bin/sh", "-c", group["hooks"][0]["command"]],
+                input=input.encode(),
+                cwd=clone,
+                env={**os.environ, "PATH": path, "PYTHONPATH": modules},
+                check=True,
+                timeout=60,
+            )
+            assert not ran.exists()
+    brief = home / "cache" / "hooks"
+    assert brief.exists(), "the hooks did run"
 
 
 def test_a_persons_own_settings_may_be_anywhere(
@@ -162,7 +263,11 @@ def test_a_persons_own_settings_may_be_anywhere(
     )
     command = shlex.split(told.complaint.partition("Run: ")[2])
     assert command[:6] == ["claude", "mcp", "add-json", "-s", "user", "ralph-memory"]
-    assert json.loads(command[6])["args"] == ["-m", "ralph", "mcp", "--focus"]
+    server = json.loads(command[6])
+    assert [server["command"], *server["args"]] == [
+        *(sys.executable, "-E", "-P", "-m", "ralph"),
+        *("mcp", "--focus"),
+    ]
     ralph.well("hooks", "uninstall", "--user")
     assert not (home.parent / ".claude").exists()
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
@@ -203,7 +308,7 @@ def test_ralph_is_called_by_its_name_where_the_name_leads_to_this_one(
     ran = ralph.well("hooks", "install")
 
     hook = json.loads((project / ".claude" / "settings.json").read_bytes())["hooks"]["Stop"][0]
-    assert hook["hooks"][0]["command"] == f'"{NAMED}" hook stop 2>/dev/null || exit 0'
+    assert hook["hooks"][0]["command"] == Call(NAMED).hook("stop")
     assert "Git may share these files" in ran.out
     assert ran.err == ""
     ralph.well("hooks", "install", "--agent", "codex")
@@ -227,7 +332,7 @@ def test_another_program_of_that_name_is_not_called(
 
     calls = hooks_in(json.loads((project / ".claude" / "settings.json").read_bytes()))
     assert {call for some in calls.values() for call, _ in some} == {
-        Call(sys.executable, ("-m", "ralph"))
+        Call(sys.executable, ("-E", "-P", "-m", "ralph"))
     }
     assert "name a program of this machine" in ran.complaint
 
@@ -492,8 +597,9 @@ def test_status_tells_each_place_apart(ralph: Line, project: Path, home: Path) -
         "file": str(project / ".claude" / "settings.json"),
         "state": "installed",
         "missing": [],
-        "calls": [{"command": f"{sys.executable} -m ralph", "found": sys.executable}],
+        "calls": [{"command": f"{sys.executable} -E -P -m ralph", "found": sys.executable}],
         "problem": None,
+        "outdated": False,
     }
     assert mine["mcp"]["state"] == codex["mcp"]["state"] == "installed"
     assert plugin["hooks"]["state"] == "none"
@@ -561,16 +667,13 @@ def test_plugin_and_hooks_together_are_told_of(ralph: Line, on_path: Path, home:
 
 
 @posix
-def test_the_same_hooks_of_person_and_project_are_no_double(
-    ralph: Line, on_path: Path, project: Path
-) -> None:
-    this_ralph(on_path)
+def test_the_same_hooks_of_person_and_project_are_no_double(ralph: Line, on_path: Path) -> None:
     ralph.well("hooks", "install")
     ralph.well("hooks", "install", "--user", "--no-mcp")
     assert status(ralph)["warnings"] == []
 
-    file = project / ".claude" / "settings.json"
-    file.write_text(with_hooks(None, Call(str(on_path / "ralph")), file), encoding="utf-8")
+    this_ralph(on_path)
+    ralph.well("hooks", "install")  # by name now
 
     [doubled] = status(ralph)["warnings"]
     assert doubled.startswith("each event calls Ralph more than once: user, project. Run: ")

@@ -191,7 +191,7 @@ def test_a_project_that_may_only_be_read_keeps_its_conversations_at_home(
     assert exchange.assistant == DONE
     assert {file: file.stat().st_mtime_ns for file in project.rglob("*")} == before
     assert iterations(project, "login") == []
-    lines = (home / "cache" / "hooks.log").read_text(encoding="utf-8").splitlines()
+    lines = log(project)
     assert len([line for line in lines if "cannot write the journal" in line]) == 1
 
     asked = hook(

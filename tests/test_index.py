@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from indexing import embedded
 from journaling import child, hear, run_child, tell
-from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, summaries, topical
+from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, state_of, summaries, topical
 
 from ralph import disk, open_ralph
 from ralph.index import sync as sync_module
@@ -316,7 +316,7 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
         assert building is not None
         assert (live.manifest.embedder, building.manifest.embedder) == ("toy:1", "toy:2")
         # While somebody else holds the lock, the old one answers, by words.
-        with disk.locked(project / ".ralph" / "cache" / "index.lock", timeout_s=1):
+        with disk.locked(state_of(project) / "index.lock", timeout_s=1):
             embedded(changed)._lock_timeout_s = 0.0
             found = ask(changed)
             assert len(found) == 4
@@ -548,7 +548,7 @@ def test_a_collection_of_another_project_is_an_orphan(memory: Ralph, project: Pa
 
 def test_pruning_removes_index_files_of_other_versions(memory: Ralph, project: Path) -> None:
     memory.feature("auth").remember(made("login form validation", session_id="1"))
-    cache = project / ".ralph" / "cache"
+    cache = state_of(project)
     for name in ("index-v0.sqlite3", "index-v0.sqlite3-wal", "index-v1.sqlite3.damaged-x"):
         (cache / name).write_bytes(b"old")
     (cache / "index-v9.sqlite3").mkdir()

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 from indexing import embedded
 from journaling import child, hear, tell
-from remembering import ToyEmbedder, index_file, index_files, made, open_toy, shown, topical
+from remembering import (
+    ToyEmbedder,
+    index_file,
+    index_files,
+    made,
+    open_toy,
+    shown,
+    state_of,
+    topical,
+)
 
 from ralph import disk
 from ralph.errors import IndexOff
@@ -238,9 +247,9 @@ def test_deleting_the_whole_cache_under_an_open_reader_loses_nothing(
 ) -> None:
     with open_toy(project) as memory:
         assert ask(memory) == filled
-        shutil.rmtree(project / ".ralph" / "cache")
+        shutil.rmtree(state_of(project))
         assert ask(memory) == filled
-        shutil.rmtree(project / ".ralph" / "cache")
+        shutil.rmtree(state_of(project))
         memory.feature("auth").remember(made("written without a cache", session_id="new"))
         assert len(memory.feature("auth").search("written without a cache")) == 1
 
@@ -285,7 +294,7 @@ def test_a_reader_in_another_process_follows_a_deleted_index(
 def test_a_lock_that_cannot_be_had_is_no_reason_not_to_answer(
     filled: list[object], project: Path
 ) -> None:
-    lock = project / ".ralph" / "cache" / "index.lock"
+    lock = state_of(project) / "index.lock"
     lock.unlink()
     lock.mkdir()
     with open_toy(project) as memory:
@@ -302,7 +311,7 @@ def test_while_another_process_builds_the_index_what_is_there_answers(
     with open_toy(project, index_lock_timeout_s=0.0) as memory:
         assert ask(memory) == filled
         gone = str(filled[0][0])  # type: ignore[index]
-        with disk.locked(project / ".ralph" / "cache" / "index.lock", timeout_s=1):
+        with disk.locked(state_of(project) / "index.lock", timeout_s=1):
             # The journal forgets at once; an index that is behind must not tell it any more.
             memory.place.journals.journal("auth").forget([gone])
             answer = memory.feature("auth").search(QUESTION)

@@ -20,6 +20,7 @@ from remembering import (
     made,
     open_toy,
     shown,
+    state_of,
     summaries,
     topical,
 )
@@ -51,9 +52,13 @@ def secretive(**more: Any) -> Iteration:
 
 
 def traces(root: Path) -> list[str]:
-    """Files under the project that still hold a word of it or the stem of one."""
+    """Files of the project that still hold a word of it or the stem of one."""
     stems = [stem for word in WORDS for stem in tokens(word)]
-    return files_holding(root / ".ralph", *WORDS, *stems)
+    return [
+        file
+        for folder in (root / ".ralph", state_of(root))
+        for file in files_holding(folder, *WORDS, *stems)
+    ]
 
 
 @pytest.fixture
@@ -138,7 +143,7 @@ def test_an_index_that_somebody_is_building_is_thrown_away_rather_than_left_uncl
 ) -> None:
     with (
         open_toy(project, index_lock_timeout_s=0.0, journal_lock_timeout_s=0.01) as memory,
-        disk.locked(project / ".ralph" / "cache" / "index.lock", timeout_s=1),
+        disk.locked(state_of(project) / "index.lock", timeout_s=1),
     ):
         memory.feature("auth").forget([written.id])
         assert traces(project) == []
@@ -203,20 +208,6 @@ def test_a_damaged_index_set_aside_earlier_is_removed_with_it(
     assert traces(project) == []
     assert not aside.exists()
     assert not older.exists()
-
-
-def test_an_index_kept_elsewhere_is_cleaned_too(
-    memory: Ralph, written: Remembered, project: Path, home: Path
-) -> None:
-    memory.feature("auth").search("plimfoxations")
-    elsewhere = embedded(memory)._folders[1]
-    assert elsewhere.is_relative_to(home)
-    elsewhere.mkdir(parents=True)
-    memory.close()
-    shutil.copyfile(index_file(project), elsewhere / "index-v1.sqlite3")
-    assert files_holding(home, "plimfoxations")
-    memory.feature("auth").forget([written.id])
-    assert files_holding(home, "plimfoxations") == []
 
 
 # -- and it does not come back

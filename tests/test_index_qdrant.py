@@ -28,6 +28,7 @@ from ralph.index.qdrant.store import QdrantStore
 from ralph.index.sync import is_current
 from ralph.index.tables import Corrupt
 from ralph.memories.checking import verify_index
+from ralph.memories.project import Project
 from ralph.memories.ralph import Ralph
 
 QUESTION = "login form validation"
@@ -394,6 +395,7 @@ def test_f18_clones_that_share_an_id_do_not_share_a_collection(
     served.feature("auth").remember(made("login form one", session_id="1"))
     clone = tmp_path / "clone"
     shutil.copytree(served.project.root, clone)
+    Project(clone).join()
     with open_served(clone, server.url) as other:
         assert other.project.id == served.project.id
         other.feature("auth").remember(made("login form two", session_id="2"))

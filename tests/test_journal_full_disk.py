@@ -229,7 +229,8 @@ print(closed.unchanged(None))
     closed = journal.path.parent.with_name("closed")
     closed.mkdir(mode=0o000)
     journal.path.chmod(0o000)
-    journal.path.parent.parent.chmod(0o755)
+    for folder in (journal.path.parent, journal.path.parent.parent):
+        folder.chmod(0o755)
     try:
         told = run_child(TELL + AS_NOBODY + script, journal.path)
     finally:

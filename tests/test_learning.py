@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ralph.plan import features, learnings
 from ralph.plan.extract import Draft
 from ralph.plan.shown import prompt_lines
 from ralph.plan.store import Plan
+from ralph.text.similar import gist
 
 
 @pytest.fixture
@@ -174,6 +176,48 @@ def test_what_was_removed_is_not_learned_again(plan: Plan) -> None:
     raw = (plan.raw("features") or b"").decode()
     assert "not:userid" in raw
     assert "wrong" in raw
+
+
+LETTERS = str.maketrans("aeopcxyi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456")
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda text: text.translate(LETTERS),
+        lambda text: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in text),
+        lambda text: "".join(chr(ord(c) - 97 + 0x1D41A) if c.islower() else c for c in text),
+        lambda text: "".join(f"{c}\u0332" if c.isalpha() else c for c in text),
+        lambda text: text.replace("i", "\u0131").replace("a", "\u00e4"),
+    ],
+    ids=["Cyrillic", "fullwidth", "mathematical", "underlined", "accents"],
+)
+def test_look_alike_letters_do_not_bring_back_what_was_removed(
+    plan: Plan, disguise: Callable[[str], str]
+) -> None:
+    text = "The cache is primed before the session expires in Paris."
+    added = learnings.add(plan, "auth", text)
+    learnings.remove(plan, "auth", added.learning.id)
+    assert disguise(text) != text
+    assert learnings.add(plan, "auth", disguise(text)).what == "removed_before"
+    assert seen(plan, disguise(text), 6).what == "removed_before"
+    assert kept(plan) == ()
+
+
+def test_what_was_removed_in_another_alphabet_stays_removed(plan: Plan) -> None:
+    text = "Кэш очищается перед каждым запуском тестов"
+    added = learnings.add(plan, "auth", text)
+    with plan.edit("features", "as an earlier version left it") as data:
+        stone = {"words": gist(text).signature()}
+        entry = plan.find(data, "features", "auth")
+        entry["removed_learnings"] = [stone]
+        entry.pop("learnings")
+    assert learnings.add(plan, "auth", text).what == "removed_before"
+    with plan.edit("features", "as it never was") as data:
+        plan.find(data, "features", "auth").pop("removed_learnings")
+    added = learnings.add(plan, "auth", text)
+    learnings.remove(plan, "auth", added.learning.id)
+    assert learnings.add(plan, "auth", text).what == "removed_before"
 
 
 def test_a_person_may_take_a_removal_back(plan: Plan) -> None:

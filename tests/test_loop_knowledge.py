@@ -461,8 +461,6 @@ def test_no_block_while_memory_is_off(loop: Loop, tmp_path: Path) -> None:
         index = ralph.place.index.path
     for file in index.parent.glob("index-*"):
         file.unlink()
-    index.mkdir(parents=True)
-    (index / "in the way").touch()
     for cache in (home_folder() / "cache" / "projects").glob("*"):
         (cache / index.name).mkdir(parents=True)
         (cache / index.name / "in the way").touch()

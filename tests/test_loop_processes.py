@@ -32,6 +32,7 @@ from looping import (
     scripted,
     shell,
 )
+from remembering import state_of
 
 from ralph.loop.claims import Claims
 from ralph.loop.work import Runs
@@ -227,7 +228,7 @@ def test_an_iteration_that_was_recorded_before_the_kill_is_not_recorded_again(
 
 def test_half_a_folder_is_no_iteration_that_said_nothing(loop: Loop, tmp_path: Path) -> None:
     """Killed while the folder of a recorded run was deleted."""
-    runs = loop.root / ".ralph" / "cache" / "runs"
+    runs = state_of(loop.root) / "runs"
     kept: list[bytes] = []
 
     def look(event: Any) -> None:

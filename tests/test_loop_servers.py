@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from looping import TASKS, Loop, block_index, calls, planned, replay, scripted, stand_in
+from remembering import state_of
 
-from ralph.config import unknown_variables
+from ralph.config import home_folder, unknown_variables
 from ralph.doors.cli import run
 from ralph.doors.mcp.options import read_options
 from ralph.loop.config_files import loop_servers
+from ralph.memories.project import Project
+from ralph.memories.wishes import wishes_of
 from ralph.plan.values import Task
+from ralph.trust import trust
 
 WEB = TASKS.replace("feature: auth\n", "feature: auth\n  discipline: web\n", 1)
 BROWSER = {"browser": {"command": "browse", "args": ["-x"], "env": {"KEY": "s3cret"}}}
@@ -32,12 +37,23 @@ def without_index(loop: Loop, home: Path) -> Loop:
     return loop
 
 
-def disciplined(root: Path, servers: dict[str, Any]) -> Loop:
-    """A project whose first task has a discipline with these servers."""
+def disciplined(root: Path, servers: dict[str, Any], *, allowed: bool = True) -> Loop:
+    """A project whose first task has a discipline with these servers, which its person allows."""
     planned(root, tasks=WEB)
     entry = {"disciplines": [{"name": "web", "mcp_servers": servers}]}
     (root / ".ralph" / "db" / "disciplines.yaml").write_text(json.dumps(entry), encoding="utf-8")
+    if allowed:
+        trust(home_folder(), root, wishes_of(Project(root), home=home_folder()))
     return Loop(root)
+
+
+def on_path(folder: Path, name: str) -> str:
+    """A program of this name where stand-ins are."""
+    program = folder / "bin" / name
+    program.parent.mkdir(exist_ok=True)
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    return str(program)
 
 
 def claude_was_called(loop: Loop, patch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
@@ -59,7 +75,7 @@ def test_one_server_has_memory_and_plan_and_knows_where_it_is(
             "feature-memory": {
                 "type": "stdio",
                 "command": sys.executable,
-                "args": ["-P", "-m", "ralph", "mcp", "--feature=auth", "--task=1"],
+                "args": ["-E", "-P", "-m", "ralph", "mcp", "--feature=auth", "--task=1"],
                 "env": {
                     "RALPH_HOME": str(home),
                     "RALPH_PROJECT": str(loop.root),
@@ -84,7 +100,7 @@ def test_the_file_is_ours_alone_and_goes_with_the_run(
 ) -> None:
     call = claude_was_called(loop, monkeypatch)
     assert call["mode"] == "0o600"
-    assert Path(call["path"]).is_relative_to(loop.root / ".ralph" / "cache" / "runs")
+    assert Path(call["path"]).is_relative_to(state_of(loop.root) / "runs")
     assert not Path(call["path"]).exists()
 
 
@@ -92,9 +108,11 @@ def test_the_servers_of_the_discipline_stand_beside_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = disciplined(tmp_path / "project", BROWSER)
+    browse = on_path(tmp_path, "browse")
     call = claude_was_called(loop, monkeypatch)
     assert list(call["config"]["mcpServers"]) == ["feature-memory", "browser"]
-    assert call["config"]["mcpServers"]["browser"] == BROWSER["browser"]
+    # By its full path: whoever starts it stands in the project's folder.
+    assert call["config"]["mcpServers"]["browser"] == {**BROWSER["browser"], "command": browse}
     words = call["argv"]
     at = words.index("--allowedTools")
     assert words[at + 1 : at + 3] == ["mcp__feature-memory", "mcp__browser"]
@@ -117,6 +135,48 @@ def test_a_server_of_the_discipline_does_not_take_the_place_of_ours(
         ("half", "it has no"),
     ]:
         assert f"the MCP server {name!r} of web is left out: {why}" in loop.repairs
+
+
+def test_a_server_that_nobody_allowed_is_left_out_until_somebody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = disciplined(tmp_path / "project", BROWSER, allowed=False)
+    on_path(tmp_path, "browse")
+    call = claude_was_called(loop, monkeypatch)
+    assert list(call["config"]["mcpServers"]) == ["feature-memory"]
+    assert "mcp__browser" not in call["argv"]
+    assert loop.repairs == (
+        "disciplines.yaml: the MCP server 'browser' of web is left out: you have not allowed it. "
+        "See it and allow it: ralph trust"
+    )
+
+
+def test_a_server_that_changed_since_it_was_allowed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "project"
+    disciplined(root, BROWSER)
+    on_path(tmp_path, "browse")
+    changed = {"browser": {**BROWSER["browser"], "args": ["-x", "--and-more"]}}
+    loop = disciplined(root, changed, allowed=False)
+    call = claude_was_called(loop, monkeypatch)
+    assert list(call["config"]["mcpServers"]) == ["feature-memory"]
+
+
+def test_a_server_of_the_project_is_found_by_its_path_and_never_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "project"
+    by_path = {"command": "./bin/serve"}
+    loop = disciplined(root, {"named": {"command": "serve"}, "path": by_path})
+    on_path(root, "serve")
+    stand_in("claude", tmp_path, monkeypatch)
+    monkeypatch.setenv("PATH", f"bin:{root / 'bin'}:{os.environ['PATH']}")
+    loop("claude", max_iterations=1)
+    [call] = calls(tmp_path)
+    assert call["config"]["mcpServers"]["path"] == by_path
+    assert "named" not in call["config"]["mcpServers"]
+    assert "'serve' is not on the PATH outside the project" in loop.repairs
 
 
 def test_with_memory_off_the_agent_still_has_the_plan(
@@ -164,6 +224,7 @@ def test_codex_is_told_of_the_servers_by_a_file_that_only_we_can_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = disciplined(tmp_path / "project", BROWSER)
+    on_path(tmp_path, "browse")
     stand_in("codex", tmp_path, monkeypatch)
     loop("codex", max_iterations=1)
     [call] = calls(tmp_path)

@@ -49,7 +49,9 @@ def test_a_task_gets_its_status_and_a_comment_by_the_agent(server: Served, plan:
 
     assert text == (
         "Task 1 (Add the login form) is in_progress. The comment was added.\n"
-        "0/2 tasks complete. Done: none. In progress: Add the login form."
+        "<ralph-memory>\n"
+        "0/2 tasks complete. Done: none. In progress: Add the login form.\n"
+        "</ralph-memory>"
     )
     task = plan.task(1)
     assert task.status == "in_progress"
@@ -239,8 +241,7 @@ def test_what_came_through_the_server_is_not_undone_by_the_guard(root: Path, pla
     told = plan.log.since(before.writes, "features") + plan.log.since(before.writes, "tasks")
     assert len(told) == 7
 
-    # Nothing is known about the agent's edits: then everything unexplained is judged as its own.
-    report = guard.check(before, feature="auth", task_id=1, agent_edits=None)
+    report = guard.check(before, feature="auth")
 
     assert report.clean, report.lines()
     after = plan.feature("auth")

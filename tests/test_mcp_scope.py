@@ -13,6 +13,7 @@ import pytest
 from commanding import COOKIE, LOGIN
 from looping import planned
 from mcp.shared.exceptions import MCPError
+from remembering import state_of
 from serving import Served, served
 
 from ralph.memories.focus import Focus, clear_focus, set_focus
@@ -133,6 +134,14 @@ def knowledge(root: Path, tmp_path: Path) -> Path:
     return root
 
 
+def inside(text: str) -> str:
+    """What stands in the fence of a resource, which has a line before it and none after it."""
+    frame, opening, rest = text.partition("<ralph-memory>\n")
+    assert (frame.count("\n"), bool(opening)) == (1, True)
+    assert rest.endswith("\n</ralph-memory>\n")
+    return rest.removesuffix("\n</ralph-memory>\n")
+
+
 def test_knowledge_files_are_listed_with_their_addresses_and_read(knowledge: Path) -> None:
     with served(knowledge, "--feature", "auth") as server:
         found = server.resources()
@@ -146,15 +155,18 @@ def test_knowledge_files_are_listed_with_their_addresses_and_read(knowledge: Pat
         first = found["feature://auth/files/docs/session%20rules.md"]
         assert (first.name, first.mime_type) == ("docs/session rules.md", "text/markdown")
         assert first.size == 27
-        assert server.read(first.uri) == "# Sessions\nend after a day\n"
-        assert server.read("feature://auth/files/docs/%C3%BCn%C3%AF%2541.txt") == "percent"
-        assert server.read("feature://auth/files/docs/inner.md").startswith("# Sessions")
+        assert inside(server.read(first.uri)) == "# Sessions\nend after a day"
+        percent = server.read("feature://auth/files/docs/%C3%BCn%C3%AF%2541.txt")
+        assert inside(percent) == "percent"
+        inner = server.read("feature://auth/files/docs/inner.md")
+        assert inside(inner).startswith("# Sessions")
 
 
 def test_a_large_file_is_cut_with_a_note_and_a_binary_one_refused(knowledge: Path) -> None:
     with served(knowledge, "--feature", "auth") as server:
         text = server.read("feature://auth/files/docs/large.txt")
-        assert text.startswith("a" * 99_999 + "\n\n[cut here: these are the first 100000 of 150001")
+        cut = "a" * 99_999 + "\n\n[cut here: these are the first 100000 of 150001"
+        assert inside(text).startswith(cut)
         assert "open docs/large.txt in the project for the rest" in text
         with pytest.raises(MCPError, match=r"docs/data\.bin is not a text"):
             server.read("feature://auth/files/docs/data.bin")
@@ -229,7 +241,7 @@ def test_a_feature_with_any_name_has_an_address(tmp_path: Path) -> None:
     with served(root, "--feature", name) as server:
         [uri] = server.resources()
         assert uri == f"feature://{quote(name, safe='')}/files/notes.md"
-        assert server.read(uri) == "hello"
+        assert inside(server.read(uri)) == "hello"
 
 
 def test_servers_without_files_have_no_resources(root: Path) -> None:
@@ -280,8 +292,8 @@ def test_all_features_are_searched_and_listed_as_one(root: Path, ids: dict[str, 
 
 
 def test_a_focus_that_cannot_be_read_is_told(root: Path) -> None:
-    cache = root / ".ralph" / "cache"
-    cache.mkdir()
+    cache = state_of(root)
+    cache.mkdir(parents=True, exist_ok=True)
     (cache / "focus.json").write_text("{", encoding="utf-8")
     with served(root, "--focus") as server:
         assert "the focus cannot be read" in server.refused("get_recent_iterations")

@@ -376,7 +376,8 @@ def test_with_a_home_that_may_only_be_read_too_the_journal_is_searched(
 ) -> None:
     memory.feature("auth").remember_all(topical(20))
     memory.close()
-    home.mkdir(exist_ok=True)
+    shutil.rmtree(home)
+    home.mkdir()
     lines = run_child(READ_ONLY, project, home, project, home, under=OWN_MOUNTS)
     assert len(json.loads(lines[0])) == 2
     (note,) = json.loads(lines[1])
@@ -387,9 +388,10 @@ def test_with_a_home_that_may_only_be_read_too_the_journal_is_searched(
 
 
 FULL = """
-import json, logging, subprocess, sys
+import json, logging, os, subprocess, sys
 from pathlib import Path
 place, kilobytes = sys.argv[1], sys.argv[2]
+os.environ["RALPH_HOME"] = str(Path(place, "home"))
 subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", place], check=True)
 from remembering import made, open_toy, topical
 from ralph.errors import JournalError

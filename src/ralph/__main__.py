@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ _DOORS = {"mcp", "hook"}
 
 def main() -> None:
     """Open the door that the first word names. Asking for the version loads nothing else."""
+    _leave_current_folder()
     argv = sys.argv[1:]
     if argv in (["--version"], ["-V"]):
         from ralph import __version__
@@ -20,6 +22,21 @@ def main() -> None:
         return
     word, rest = _word(argv)
     sys.exit(_door(word)(rest if word in _DOORS else argv))
+
+
+def _leave_current_folder() -> None:
+    """Load nothing more from the folder somebody works in: a clone may have a `click` of its own.
+
+    `python -m` puts that folder before the standard library, and so does an empty entry in
+    PYTHONPATH.
+    """
+    try:
+        here = os.getcwd()  # noqa: PTH109 - a hook does not wait for pathlib
+    except OSError:
+        return
+    library = os.path.dirname(os.__file__)  # noqa: PTH120
+    end = sys.path.index(library) if library in sys.path else 0
+    sys.path[:end] = [one for one in sys.path[:end] if one != here]
 
 
 def _word(argv: list[str]) -> tuple[str, list[str]]:

@@ -1,6 +1,7 @@
 """One frozen Settings, and where each of its values came from.
 
-Precedence: defaults, then the user's file, the project's file, the environment, the caller.
+Precedence: defaults, then the user's file, the project's file, the environment, the caller. A
+project's file may be a stranger's, so each setting has a level: see `RULES`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from ralph import disk
 from ralph.errors import BadSetting
+from ralph.trust import Wish, trust, trusted
 
 USER_FILE = "config.json"
 PROJECT_FILE = "rag_config.json"
@@ -144,19 +146,159 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in pairs)})"
 
 
-# What is never shown, and what a project's file may not decide: it comes with a clone, and could
-# send a person's key and memories to whoever wrote it, or spend their money.
+# What is never shown.
 _SECRETS = frozenset(
     {"openai_api_key", "chat_api_key", "summary_api_key", "journal_url", "qdrant_api_key"}
 )
-_PERSONAL = _SECRETS | {
-    *("ollama_url", "openai_base_url"),
-    *("chat_model", "chat_base_url"),
-    *("summary_model", "summary_base_url", "summary_spend_cap_usd"),
-    *("qdrant_url", "qdrant_binary"),
+
+Level = Literal["harmless", "trusted", "personal"]
+
+
+class Rule(NamedTuple):
+    """Who may decide on a setting, and from where to where its number goes.
+
+    harmless: a project's file may set it. trusted: a project's file may set it after the person
+    has run `ralph trust` there, because it starts programs, spends money or time, sends data
+    away, or turns on what the person may have turned off. personal: never a project's file.
+    """
+
+    level: Level
+    low: float = 0
+    high: float = 0
+    # What a project may choose without trust: what keeps data here, or turns something off.
+    free: tuple[object, ...] = ()
+
+
+def _harmless(low: float = 0, high: float = 0) -> Rule:
+    return Rule("harmless", low, high)
+
+
+def _trusted(low: float = 0, high: float = 0, *, free: tuple[object, ...] = ()) -> Rule:
+    return Rule("trusted", low, high, free)
+
+
+def _personal(low: float = 0, high: float = 0) -> Rule:
+    return Rule("personal", low, high)
+
+
+_SCORE = _harmless(0, 1)
+_SWITCH = _trusted(free=(False,))
+_HOOK_S = _trusted(0.05, 600)
+_USD = _trusted(0, 100_000)
+
+RULES: dict[str, Rule] = {
+    "embedder": _trusted(free=("static", "minilm", "none")),
+    "search_limit": _harmless(1, 20),
+    "search_max_limit": _harmless(1, 20),
+    "min_score": _SCORE,
+    "recent_count": _harmless(0, 1000),
+    "summary_max_chars": _harmless(0, 100_000),
+    "embedding_max_chars": _harmless(0, 100_000),
+    "error_max_chars": _harmless(0, 100_000),
+    "decision_max_chars": _harmless(0, 100_000),
+    "errors_max": _harmless(0, 10_000),
+    "decisions_max": _harmless(0, 10_000),
+    "files_max": _harmless(0, 100_000),
+    "journal_lock_timeout_s": _harmless(0, 600),
+    "index_lock_timeout_s": _harmless(0, 60),
+    "remember_budget_s": _harmless(0, 600),
+    "agent": _trusted(),
+    "agent_env": _trusted(),
+    "agent_grace_s": _trusted(0, 600),
+    "model_work": _trusted(),
+    "model_review": _trusted(),
+    "iteration_timeout_s": _trusted(0, 7 * 86_400),
+    "review_every": _harmless(0, 1000),
+    "verify_all_every": _harmless(0, 1000),
+    "stagnation_limit": _harmless(0, 100),
+    "rate_limit_wait_s": _harmless(0, 86_400),
+    "prose_stale_iterations": _harmless(0, 10_000),
+    "prose_stale_files": _harmless(0, 10_000),
+    "prompt_tokens": _harmless(0, 200_000),
+    "knowledge_file_tokens": _harmless(0, 100_000),
+    "knowledge_excerpt_tokens": _harmless(0, 100_000),
+    "knowledge_all_tokens": _harmless(0, 100_000),
+    "attempts_in_prompt": _harmless(0, 100),
+    "warnings_in_prompt": _harmless(0, 100),
+    "exchange_max_chars": _harmless(0, 1_000_000),
+    "conversation_min_score": _SCORE,
+    "rag_enabled": _SWITCH,
+    "rag_conversation_limit": _harmless(1, 20),
+    "rag_exchange_limit_per_conversation": _harmless(1, 20),
+    "rag_min_similarity": _SCORE,
+    "rag_recency_half_life_days": _harmless(0, 36_500),
+    "summarizer_conversation_enabled": _SWITCH,
+    "summarizer_exchange_enabled": _SWITCH,
+    "embedding_pipeline_enabled": _SWITCH,
+    "summarizer_idle_timeout_s": _harmless(0.01, 86_400),
+    "embedding_pipeline_poll_interval_s": _harmless(0.01, 86_400),
+    "embedding_batch_size": _harmless(1, 2048),
+    "embedding_max_retries": _harmless(0, 20),
     # A clone must not decide what of a person's memory goes.
-    *("conversations_keep_days", "knowledge_keep_days"),
+    "conversations_keep_days": _personal(0, 36_500),
+    "knowledge_give": _SWITCH,
+    "knowledge_receive": _SWITCH,
+    "knowledge_task_limit": _harmless(1, 20),
+    "knowledge_task_min_score": _SCORE,
+    "knowledge_failure_limit": _harmless(1, 20),
+    "knowledge_failure_min_score": _SCORE,
+    "knowledge_patterns_in_context": _harmless(1, 20),
+    "knowledge_conflicts_max": _harmless(1, 20),
+    "knowledge_text_max_chars": _harmless(100, 100_000),
+    "knowledge_batch": _harmless(1, 2000),
+    "knowledge_keep_days": _personal(1, 36_500),
+    "technology": _harmless(),
+    "journal_url": _personal(),
+    "journal_connect_timeout_s": _harmless(0.1, 60),
+    "qdrant_url": _personal(),
+    "qdrant_api_key": _personal(),
+    "qdrant_timeout_s": _harmless(0.1, 600),
+    "qdrant_binary": _personal(),
+    "hook_capture": _SWITCH,
+    "hook_inject": _SWITCH,
+    "hook_min_score": _SCORE,
+    "hook_prompt_hits": _harmless(0, 20),
+    "hook_prompt_tokens": _harmless(0, 100_000),
+    "hook_session_tokens": _harmless(0, 100_000),
+    "hook_session_start_s": _HOOK_S,
+    "hook_user_prompt_submit_s": _HOOK_S,
+    "hook_post_tool_use_failure_s": _HOOK_S,
+    "hook_stop_s": _HOOK_S,
+    "hook_session_end_s": _HOOK_S,
+    "hook_pre_compact_s": _HOOK_S,
+    "mcp_answer_tokens": _harmless(0, 100_000),
+    "mcp_record_tokens": _harmless(0, 100_000),
+    "mcp_resource_bytes": _harmless(0, 10_000_000),
+    "mcp_calls_hint": _harmless(0, 10_000),
+    "mcp_catch_up_s": _harmless(0, 600),
+    "embed_timeout_s": _harmless(0.1, 3600),
+    "embed_query_timeout_s": _harmless(0.1, 60),
+    "embed_batch": _harmless(1, 2048),
+    "ollama_url": _personal(),
+    "ollama_model": _trusted(),
+    "openai_base_url": _personal(),
+    "openai_model": _trusted(),
+    "openai_dimensions": _trusted(1, 65_536),
+    "openai_api_key": _personal(),
+    "chat_model": _personal(),
+    "chat_base_url": _personal(),
+    "chat_api_key": _personal(),
+    "chat_timeout_s": _trusted(0.1, 3600),
+    "chat_max_tokens": _trusted(1, 1_000_000),
+    # A spend cap is worth what the prices are.
+    "chat_price_in_usd": _USD,
+    "chat_price_out_usd": _USD,
+    "summary_model": _personal(),
+    "summary_base_url": _personal(),
+    "summary_api_key": _personal(),
+    "summary_timeout_s": _trusted(0.1, 3600),
+    "summary_price_in_usd": _USD,
+    "summary_price_out_usd": _USD,
+    "summary_spend_cap_usd": _personal(0, 100_000),
 }
+
+
+_DEFAULTS = Settings()
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -168,48 +310,19 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 KEYS: tuple[str, ...] = Settings.__struct_fields__
-_RANGES: dict[str, tuple[float, float]] = {
-    "min_score": (0.0, 1.0),
-    "hook_min_score": (0.0, 1.0),
-    "conversation_min_score": (0.0, 1.0),
-    "rag_min_similarity": (0.0, 1.0),
-    "knowledge_task_min_score": (0.0, 1.0),
-    "knowledge_failure_min_score": (0.0, 1.0),
-    "knowledge_task_limit": (1, 20),
-    "knowledge_failure_limit": (1, 20),
-    "knowledge_patterns_in_context": (1, 20),
-    "knowledge_conflicts_max": (1, 20),
-    "knowledge_text_max_chars": (100, 100_000),
-    "knowledge_batch": (1, 2_000),
-    "knowledge_keep_days": (1, 36_500),
-    "journal_connect_timeout_s": (0.1, 60),
-    "qdrant_timeout_s": (0.1, 600),
-    "rag_conversation_limit": (1, 20),
-    "rag_exchange_limit_per_conversation": (1, 20),
-    "embedding_batch_size": (1, 2048),
-    "search_limit": (1, 20),
-    "search_max_limit": (1, 20),
-    "embed_timeout_s": (0.1, 3600),
-    "embed_query_timeout_s": (0.1, 60),
-    "embed_batch": (1, 2048),
-    "openai_dimensions": (1, 65536),
-    "chat_timeout_s": (0.1, 3600),
-    "chat_max_tokens": (1, 1_000_000),
-    "summary_timeout_s": (0.1, 3600),
-}
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The settings in force, and the list that explains them."""
+    """The settings in force, the list that explains them, and what a project asked for in vain."""
 
     settings: Settings
     origins: tuple[Setting, ...]
+    ignored: tuple[Wish, ...] = ()
 
 
 def home_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Where what belongs to no project is kept."""
-    given = (os.environ if environ is None else environ).get("RALPH_HOME")
-    return Path(given).expanduser() if given else Path.home() / ".ralph"
+    return Path(disk.home(environ))
 
 
 def load(
@@ -219,15 +332,21 @@ def load(
     environ: Mapping[str, str] | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Config:
-    """All settings, each from the strongest place that names it."""
+    """All settings, each from the strongest place that names it and may."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
+    ignored: tuple[Wish, ...] = ()
     for file in (home / USER_FILE, project_file):
         if file is not None:
-            for key, value in _read(file).items():
-                _check_place(file, key)
-                values[key] = _fitting(key, value, where=str(file))
-                origins[key] = str(file)
+            plain = _read(file)
+            if file is project_file:
+                ignored = _untrusted(plain, values, home=home, file=file)
+            left_out = {one.name for one in ignored}
+            for key, value in plain.items():
+                if key not in left_out:
+                    _check_place(file, key)
+                    values[key] = _fitting(key, value, where=str(file))
+                    origins[key] = str(file)
     for name, value in (os.environ if environ is None else environ).items():
         key = name.removeprefix(_PREFIX).lower()
         if name.startswith(_PREFIX) and name not in _PLACES and key in KEYS:
@@ -240,7 +359,41 @@ def load(
     explained = tuple(
         Setting(key, shown(key, getattr(settings, key)), origins[key]) for key in KEYS
     )
-    return Config(settings, explained)
+    return Config(settings, explained, ignored)
+
+
+def wishes(*, home: Path, project_file: Path) -> list[Wish]:
+    """What a project's file asks for that a person must allow, allowed or not."""
+    user = home / USER_FILE
+    weaker = {key: _fitting(key, one, where=str(user)) for key, one in _read(user).items()}
+    return _wishes(_read(project_file), weaker, where=str(project_file))
+
+
+def _wishes(plain: Mapping[str, Any], weaker: Mapping[str, Any], *, where: str) -> list[Wish]:
+    """The settings of the trusted level that are not free and would change something."""
+    found: list[Wish] = []
+    for key, value in plain.items():
+        fitted = _fitting(key, value, where=where)
+        rule, known = RULES[key], weaker.get(key, getattr(_DEFAULTS, key))
+        if rule.level == "trusted" and fitted not in rule.free and fitted != known:
+            text = f"{key} = {json.dumps(fitted, ensure_ascii=False)}"
+            found.append(Wish("setting", key, fitted, text))
+    return found
+
+
+def _untrusted(
+    plain: Mapping[str, Any], weaker: Mapping[str, Any], *, home: Path, file: Path
+) -> tuple[Wish, ...]:
+    asked = _wishes(plain, weaker, where=str(file))
+    if not asked:
+        return ()
+    known = trusted(home, file.parent.parent)
+    return tuple(one for one in asked if one.digest not in known)
+
+
+def within(key: str, number: float) -> float:
+    """The number, or the nearest one that the setting may have."""
+    return min(max(number, RULES[key].low), RULES[key].high)
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
@@ -266,13 +419,20 @@ def shown(key: str, value: Any) -> Any:
     return value
 
 
-def store(file: Path, key: str, text: str) -> Any:
-    """Write one setting into a file, keeping the others, and give the value as it is shown."""
+def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
+    """Write one setting into a file, keeping the others, and give the value as it is shown.
+
+    With `home`, a person says it: what they put into a project's file themselves is trusted.
+    """
     value = _fitting(key, _parsed(key, text), where="config")
     _check_place(file, key)
     plain = _read(file)
     plain[key] = value
     _write(file, plain)
+    if home is not None and file.name == PROJECT_FILE:
+        said = _wishes(_read(file), {}, where=str(file))
+        if mine := [one for one in said if one.name == key]:
+            trust(home, file.parent.parent, mine, more=True)
     return shown(key, value)
 
 
@@ -288,22 +448,24 @@ def clear(file: Path, key: str) -> bool:
 
 
 def _write(file: Path, plain: dict[str, Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if _SECRETS & plain.keys():
-        file.touch(mode=0o600)
-        file.chmod(0o600)  # it was readable by others until now
+    disk.make_folder(file.parent)
     disk.replace(file, (json.dumps(plain, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        plain = json.loads(file.read_bytes())
+        plain = json.loads(disk.read(file))
+        json.dumps(plain, ensure_ascii=False).encode()  # no half of a surrogate pair goes further
     except FileNotFoundError:
         return {}
-    except (ValueError, OSError) as error:
-        raise BadSetting(
-            f"the settings cannot be read: {error}", where=str(file), todo="Mend or delete it."
+    except RecursionError:
+        raise _unreadable(file, "its brackets are nested too deeply") from None
+    except UnicodeEncodeError:
+        raise _unreadable(
+            file, "it holds half of a surrogate pair, which is no character"
         ) from None
+    except (ValueError, OSError) as error:
+        raise _unreadable(file, str(error)) from None
     if not isinstance(plain, dict):
         raise BadSetting(
             "the settings must be one JSON object", where=str(file), todo="Mend or delete it."
@@ -311,27 +473,34 @@ def _read(file: Path) -> dict[str, Any]:
     return plain
 
 
+def _unreadable(file: Path, why: str) -> BadSetting:
+    return BadSetting(
+        f"the settings cannot be read: {why}", where=str(file), todo="Mend or delete it."
+    )
+
+
 def _fitting(key: str, value: Any, *, where: str) -> Any:
     _known(key, where=where)
     try:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise BadSetting(
             f"{key} cannot be {shown(key, value)!r}: {str(error).partition(' - ')[0]}",
             where=where,
             todo="`ralph config` shows every setting and its value.",
         ) from None
     result = getattr(fitted, key)
-    low, high = _RANGES.get(key, (0, float("inf")))
+    rule = RULES[key]
     is_number = isinstance(result, int | float) and not isinstance(result, bool)
-    if is_number and not low <= result <= high:
-        limits = f"from {low:g} to {high:g}" if high != float("inf") else f"from {low:g} upwards"
-        raise BadSetting(f"{key} cannot be {value!r}: it goes {limits}", where=where)
+    if is_number and not rule.low <= result <= rule.high:
+        raise BadSetting(
+            f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}", where=where
+        )
     return result
 
 
 def _check_place(file: Path, key: str) -> None:
-    if key in _PERSONAL and file.name == PROJECT_FILE:
+    if key in RULES and RULES[key].level == "personal" and file.name == PROJECT_FILE:
         raise BadSetting(
             f"{key} may not stand in a project's file, which travels with clones",
             where=str(file),
@@ -358,5 +527,5 @@ def _parsed(key: str, text: str) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

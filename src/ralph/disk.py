@@ -1,6 +1,12 @@
-"""What must not go wrong on a disk: locks, flushed appends, atomic replacement.
+"""What must not go wrong on a disk: links, locks, flushed appends, atomic replacement.
 
-The locks are the operating system's, so a process that dies gives them back.
+A project's `.ralph` comes with a clone, so a stranger may have filled it. Every file there is
+opened, written, listed and deleted here and nowhere else: no link is followed from `.ralph` on, and
+only regular files of a sane size are opened. Everything else that Ralph keeps lies in its home and
+is its owner's alone.
+
+The locks are the operating system's, so a process that dies gives them back. Hooks load this before
+every prompt: it must stay cheap to import.
 """
 
 from __future__ import annotations
@@ -9,11 +15,16 @@ import contextlib
 import errno
 import itertools
 import os
-import re
+import stat as modes
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from ralph.errors import UnsafeFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 if sys.platform == "win32":
     import msvcrt
@@ -49,7 +60,19 @@ else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+AnyPath: TypeAlias = "str | os.PathLike[str]"
+# The folder in a project, and the name of Ralph's home.
+FOLDER = ".ralph"
+# More than any file of a plan or of settings has.
+LARGEST_BYTES = 16 * 1024 * 1024
+
 _BINARY = getattr(os, "O_BINARY", 0)
+# Neither follows a link nor waits for the other end of a pipe.
+_CAREFUL = _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_FOLDER_ONLY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+# Without this (on Windows) a link is looked for before the file is opened, not while.
+_BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.listdir in os.supports_fd
+_TODO = "Look at it, and remove it if you did not put it there."
 _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
 # EPERM is what Linux says of a file system that has none, Windows EINVAL.
@@ -59,6 +82,274 @@ _serial = itertools.count()
 
 class Busy(Exception):
     """The lock was not free in time; whoever asked for it says so in his words."""
+
+
+# -- Ralph's home
+
+
+def home(environ: Mapping[str, str] | None = None) -> str:
+    """Where everything is kept that does not travel with a project."""
+    given = (os.environ if environ is None else environ).get("RALPH_HOME")
+    return os.path.expanduser(given) if given else os.path.join(os.path.expanduser("~"), FOLDER)
+
+
+def state_folder(root: AnyPath, home_folder: AnyPath | None = None) -> str:
+    """Where this machine keeps its own state of the project at a path.
+
+    Not in the project: what a clone ships would count as our own.
+    """
+    return os.path.join(home_folder or home(), "cache", "projects", state_name(root))
+
+
+def state_name(root: AnyPath) -> str:
+    """A name for the project at a path, which no other path has on this machine."""
+    import zlib
+
+    path = os.path.realpath(root)
+    name = "".join(c if c.isalnum() else "-" for c in os.path.basename(path))[:60]
+    return f"{name}-{zlib.crc32(os.fsencode(path)):08x}"
+
+
+def protect(home_folder: AnyPath) -> None:
+    """Make Ralph's home its owner's alone, with everything that is in it already."""
+    try:
+        mode = os.stat(home_folder).st_mode
+    except OSError:
+        return  # there is none yet; whoever writes to it makes it so
+    if not mode & 0o077 or sys.platform == "win32":
+        return
+    for folder, _, files in os.walk(home_folder):
+        for name in files:
+            file = os.path.join(folder, name)
+            with contextlib.suppress(OSError):  # gone, or another's: the folder's mode counts
+                if not os.path.islink(file):
+                    os.chmod(file, os.stat(file).st_mode & 0o700)
+        with contextlib.suppress(OSError):
+            os.chmod(folder, 0o700)
+
+
+def is_own(path: AnyPath) -> bool:
+    """Whether a file or folder belongs to who runs this, or to who became root for it."""
+    if sys.platform == "win32":
+        return True
+    own = {os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        own.add(int(os.environ["SUDO_UID"]))
+    return os.lstat(path).st_uid in own
+
+
+# -- a project's folder
+
+
+def open_file(path: AnyPath, flags: int = os.O_RDONLY) -> int:
+    """Open a file and give its descriptor."""
+    with _folder_of(path) as (folder, name, fenced):
+        if not fenced:
+            return os.open(name, flags | _BINARY, 0o600)
+        try:
+            fd = os.open(name, flags | _CAREFUL, 0o666, dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise _refused(path, _kind(name, folder)) from None
+            raise
+        mode = os.fstat(fd).st_mode
+        if not modes.S_ISREG(mode):
+            os.close(fd)
+            raise _refused(path, _named(mode))
+        return fd
+
+
+def opened(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
+    """A file opened for reading."""
+    return os.fdopen(open_file(path), "rb", buffering)
+
+
+def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:
+    """The whole file, unless it is larger than anybody would write by hand."""
+    with opened(path) as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise UnsafeFile(f"it is larger than {largest} bytes", where=str(path), todo=_TODO)
+    return data
+
+
+def stat(path: AnyPath) -> os.stat_result:
+    """What a file or folder is; FileNotFoundError where there is none."""
+    with _folder_of(path) as (folder, name, fenced):
+        if not fenced:
+            return os.stat(name)
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not (modes.S_ISREG(found.st_mode) or modes.S_ISDIR(found.st_mode)):
+            raise _refused(path, _named(found.st_mode))
+        return found
+
+
+def exists(path: AnyPath) -> bool:
+    """Whether there is a file or folder."""
+    try:
+        stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def is_folder(path: AnyPath) -> bool:
+    """Whether there is a folder."""
+    try:
+        return modes.S_ISDIR(stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def names(folder: AnyPath) -> list[str]:
+    """What is in a folder besides other folders, sorted; nothing where there is no such folder."""
+    try:
+        with (
+            _folder_of(os.path.join(folder, "_")) as (fd, _, _),
+            os.scandir(folder if fd is None else fd) as found,
+        ):
+            return sorted(one.name for one in found if not one.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def make_folder(folder: AnyPath) -> None:
+    """Create a folder and those above it, unless they are there."""
+    with _folder_of(os.path.join(folder, "_"), make=True) as (_, _, fenced):
+        if not fenced:
+            _make_private(os.fspath(folder))
+
+
+def _make_private(folder: str) -> None:
+    above = os.path.dirname(folder)
+    if above and above != folder and not os.path.isdir(above):
+        _make_private(above)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+
+
+def remove(path: AnyPath) -> None:
+    """Delete a file, unless it is gone already. Of a link, the link goes."""
+    with contextlib.suppress(FileNotFoundError), _folder_of(path) as (folder, name, _):
+        os.unlink(name, dir_fd=folder)
+
+
+def rename(path: Path, name: str) -> Path:
+    """Give whatever is at a path another name in its folder, and the new path."""
+    with _folder_of(path) as (folder, old, fenced):
+        new = name if fenced and folder is not None else str(path.with_name(name))
+        os.replace(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+    return path.with_name(name)
+
+
+@contextlib.contextmanager
+def _folder_of(path: AnyPath, *, make: bool = False) -> Iterator[tuple[int | None, str, bool]]:
+    """The folder that holds a file, the file's name in it, and whether it is in a project.
+
+    Outside a project's `.ralph` there is no folder, and the name is the whole path.
+    """
+    fence = _fence(path)
+    if fence is None:
+        yield None, os.fspath(path), False
+        return
+    base, below = fence
+    if not _BY_DESCRIPTOR:
+        _check_folders(base, below[:-1], make=make)
+        if not make and (kind := _kind(os.path.join(base, *below), None)) == _LINK:
+            raise _refused(path, kind)
+        yield None, os.fspath(path), True
+        return
+    fd = _open_folder(base, below[:-1], make=make)
+    try:
+        yield fd, below[-1], True
+    except OSError as error:
+        if not isinstance(error, UnsafeFile):
+            error.filename = os.fspath(path)  # it names the last part only
+        raise
+    finally:
+        os.close(fd)
+
+
+def _fence(path: AnyPath) -> tuple[str, list[str]] | None:
+    """The project's root, and the names from its `.ralph` on; None outside every project."""
+    plain = os.path.normpath(path)
+    parts = plain.split(os.sep)
+    own = os.path.normpath(home())
+    for at, part in enumerate(parts):
+        if part == FOLDER and os.sep.join(parts[: at + 1]) != own:
+            root = os.sep if os.path.isabs(plain) else os.curdir
+            return os.sep.join(parts[:at]) or root, parts[at:]
+    return None
+
+
+def _open_folder(base: str, below: list[str], *, make: bool) -> int:
+    if make:
+        os.makedirs(base, exist_ok=True)
+    fd = os.open(base, os.O_RDONLY)
+    path = base
+    for name in below:
+        path = os.path.join(path, name)
+        try:
+            try:
+                inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with contextlib.suppress(FileExistsError):  # somebody else was faster
+                    os.mkdir(name, dir_fd=fd)
+                inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise _refused(path, _kind(name, fd)) from None
+            error.filename = path
+            raise
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+def _check_folders(base: str, below: list[str], *, make: bool) -> None:
+    """Refuse a link on the way to a file, where the system cannot open one folder in another."""
+    path = base
+    for name in below:
+        path = os.path.join(path, name)
+        kind = _kind(path, None)
+        if kind == "" and make:
+            with contextlib.suppress(FileExistsError):  # somebody else was faster
+                os.mkdir(path)
+        elif kind not in ("", _A_FOLDER):
+            raise _refused(path, kind)
+
+
+_LINK, _A_FOLDER = "a link", "a folder"
+
+
+def _kind(name: str, folder: int | None) -> str:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return ""
+    # A junction of Windows is no symbolic link, and leads elsewhere all the same.
+    if getattr(found, "st_reparse_tag", 0):
+        return _LINK
+    return _named(found.st_mode)
+
+
+def _named(mode: int) -> str:
+    if modes.S_ISLNK(mode):
+        return _LINK
+    if modes.S_ISDIR(mode):
+        return _A_FOLDER
+    return "a file" if modes.S_ISREG(mode) else "a pipe or device"
+
+
+def _refused(path: AnyPath, kind: str) -> UnsafeFile:
+    what = f"it is {kind}, and Ralph follows none in {FOLDER}" if kind == _LINK else f"it is {kind}"
+    return UnsafeFile(what, where=str(path), todo=_TODO)
+
+
+# -- locks
 
 
 @contextlib.contextmanager
@@ -80,7 +371,7 @@ def locked(path: Path, *, timeout_s: float) -> Iterator[int]:
 
 
 def _lock_current(path: Path, deadline: float) -> int | None:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
+    fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         _wait_for(fd, deadline)
         if is_current(fd, path):
@@ -104,9 +395,19 @@ def _wait_for(fd: int, deadline: float) -> None:
 def is_current(fd: int, path: Path) -> bool:
     """Whether the opened file is still the one at this path."""
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), stat(path))
     except FileNotFoundError:
         return False
+
+
+# -- writing
+
+
+def write(path: AnyPath, data: bytes) -> None:
+    """Write a file of ours that may be lost: neither whole nor flushed when the machine stops."""
+    fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -137,87 +438,116 @@ def flush_folder(folder: Path) -> None:
     """Bring a folder's entries (a new or renamed file) to the disk; Windows does it itself."""
     if sys.platform == "win32":
         return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    with _folder_of(os.path.join(folder, "_")) as (opened_folder, _, _):
+        fd = os.open(folder, os.O_RDONLY) if opened_folder is None else opened_folder
+        try:
+            os.fsync(fd)
+        finally:
+            if opened_folder is None:
+                os.close(fd)
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put new content in the file's place: readers see the old or the new, never a part."""
-    path = path.resolve()  # what a link points to is replaced, not the link
-    draft = _draft(path)
-    try:
-        _write_new(draft, data, mode=path.stat().st_mode & 0o7777 if path.exists() else None)
-        _put(draft, path, data)
-    except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
-            draft.unlink(missing_ok=True)
-        raise
+def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Put new content in the file's place: readers see the old or the new, never a part.
+
+    The file keeps its mode; a new one gets the given one, or its folder's usual.
+    """
+    if _fence(path) is None:
+        path = path.resolve()  # what a person's own link points to is replaced, not the link
+    with _folder_of(path) as (folder, name, fenced):
+        draft = _draft(name)
+        try:
+            kept = _mode_of(path)
+            usual = mode if mode is not None else 0o666 if fenced else 0o600
+            _write_new(draft, data, usual, exactly=kept, folder=folder)
+            _put(draft, name, data, folder)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                os.unlink(draft, dir_fd=folder)
+            raise
     flush_folder(path.parent)
 
 
-def _put(draft: Path, path: Path, data: bytes) -> None:
+def _mode_of(path: Path) -> int | None:
     try:
-        draft.replace(path)
+        return stat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        return None
+
+
+def _put(draft: str, name: str, data: bytes, folder: int | None) -> None:
+    try:
+        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except PermissionError:
-        if sys.platform != "win32" or not path.exists():
+        if sys.platform != "win32" or not os.path.exists(name):
             raise
         # Windows does not replace a file that somebody has open, ourselves included. The draft
         # stays beside it until the content is in place.
-        with path.open("r+b") as file:
+        with open(name, "r+b") as file:
             file.write(data)
             file.truncate()
             flush(file.fileno())
-        draft.unlink()
+        os.unlink(draft)
 
 
 def create(path: Path, data: bytes) -> bool:
     """Create the file whole, or say False when somebody else did first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
+    make_folder(path.parent)
+    if exists(path):
         return False
-    draft = _draft(path)
-    try:
-        _write_new(draft, data)
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
-            raise
-        try:  # the exclusive open is the next best
-            with path.open("xb") as file:
-                file.write(data)
+    with _folder_of(path) as (folder, name, fenced):
+        draft = _draft(name)
+        try:
+            _write_new(draft, data, 0o666 if fenced else 0o600, folder=folder)
+            os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             return False
-    finally:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
-            draft.unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            try:  # the exclusive open is the next best
+                fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                return False
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        finally:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                os.unlink(draft, dir_fd=folder)
     flush_folder(path.parent)
     return True
 
 
 def sweep_drafts(path: Path) -> None:
     """Remove what a crash in the middle of a replacement left; its lock must be held."""
-    path = path.resolve()
+    if _fence(path) is None:
+        path = path.resolve()
+    import re
+
     draft = re.compile(rf"\.{re.escape(path.name)}\.\d+-\d+\.tmp")
-    for file in path.parent.iterdir():
-        if draft.fullmatch(file.name):
-            file.unlink(missing_ok=True)
+    for name in names(path.parent):
+        if draft.fullmatch(name):
+            remove(path.with_name(name))
 
 
-def _write_new(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
+def _write_new(
+    draft: str, data: bytes, mode: int, *, exactly: int | None = None, folder: int | None
+) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
     try:
-        if mode is not None:
-            path.chmod(mode)
+        fd = os.open(draft, flags, mode, dir_fd=folder)
+    except FileExistsError:  # of a process that was killed, or a stranger's
+        os.unlink(draft, dir_fd=folder)
+        fd = os.open(draft, flags, mode, dir_fd=folder)
+    try:
+        if exactly is not None and sys.platform != "win32":
+            os.fchmod(fd, exactly)
         write_all(fd, data)
     finally:
         os.close(fd)
 
 
-def _draft(path: Path) -> Path:
+def _draft(name: str) -> str:
     # Two threads of a process may be at the same file.
-    return path.with_name(f".{path.name}.{os.getpid()}-{next(_serial)}.tmp")
+    folder, last = os.path.split(name)
+    return os.path.join(folder, f".{last}.{os.getpid()}-{next(_serial)}.tmp")

@@ -8,6 +8,7 @@ RalphError                 everything Ralph raises on purpose
 │   ├── NotAProject        no project here or above
 │   ├── RecordForgotten    the record was forgotten on purpose and stays so
 │   ├── BadPlan            a file of the plan that cannot be read, with its place
+│   ├── UnsafeFile         a file in `.ralph` that is a link, no regular file, or too large
 │   └── LearningsFull      no learning may be evicted: a person or a review must choose
 ├── LoopBusy               another run, or the end of its agent, is in the way for too long
 ├── PlanBusy               another process holds the plan's lock for too long
@@ -69,6 +70,14 @@ class RecordForgotten(BadInput):
 
 class BadPlan(BadInput):
     """A file of the plan that cannot be read, with its place."""
+
+
+class UnsafeFile(BadInput, OSError):
+    """A file in a project's `.ralph` that is a link, no regular file, or too large to be real."""
+
+    def __init__(self, what: str, *, where: str | None = None, todo: str | None = None) -> None:
+        super().__init__(what, where=where, todo=todo)
+        self.strerror = what  # whoever tells of an OSError says this
 
 
 class LearningsFull(BadInput):

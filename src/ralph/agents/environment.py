@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ralph.programs import find_program, python
+
 # What programs need to run at all, what toolchains are found by, and what the agents themselves
 # are configured with. Everything else (other services' keys above all) stays here.
 _PASSED = """
@@ -56,10 +58,11 @@ def _with_ralph(path: str) -> str:
     first; only another `ralph` before it puts it in front.
     """
     ours = str(Path(sys.executable).parent)
-    folders = [folder for folder in path.split(os.pathsep) if folder]
+    # Relative entries lead into the project: what lies there must not pass for a program.
+    folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
     if ours not in folders:
         folders.append(ours)
-    own = shutil.which("ralph", path=ours)
+    own = find_program("ralph", path=ours)
     if own is not None and shutil.which("ralph", path=os.pathsep.join(folders)) != own:
         folders.insert(0, ours)
     return os.pathsep.join(folders)
@@ -67,11 +70,12 @@ def _with_ralph(path: str) -> str:
 
 def own_command(environ: Mapping[str, str], *, agent: str = "") -> str:
     """How a program in this environment calls Ralph: by its name where that is found."""
-    if found := shutil.which("ralph", path=environ.get("PATH")):
+    path = environ.get("PATH")
+    if found := find_program("ralph", path=path):
         # Codex runs commands in login shells, which may set their path anew.
-        return shlex.quote(found) if agent == "codex" else "ralph"
-    # -P: a module of the project that is called like one of ours must not come first.
-    return f"{shlex.quote(sys.executable)} -P -m ralph"
+        by_name = agent != "codex" and shutil.which("ralph", path=path) == found
+        return "ralph" if by_name else shlex.quote(found)
+    return shlex.join([*python(), "-m", "ralph"])
 
 
 def _folded(name: str) -> str:

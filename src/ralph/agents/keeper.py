@@ -188,7 +188,7 @@ def _table() -> _Table:
 
 def _table_of_ps() -> _Table:
     listing = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="],
+        ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="],
         capture_output=True,
         encoding="utf-8",
         errors="replace",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 
 from ralph.agents import serving
 from ralph.errors import BadInput
+from ralph.programs import find_program, python
 
 _CLAUDE = ("claude", "-p", "--output-format", "stream-json", "--verbose")
 _CLAUDE_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
@@ -115,8 +115,9 @@ def _codex_server(name: str, entry: Mapping[str, Any], call: Call) -> dict[str, 
         if headers:
             settings["env_http_headers"] = headers
     else:
-        script = [str(Path(serving.__file__)), str(call.mcp_config), name]
-        settings = {"command": sys.executable, "args": ["-I", "-S", *script]}
+        program, *isolated = python()
+        words = ["-m", serving.__name__, str(call.mcp_config), name]
+        settings = {"command": program, "args": [*isolated, *words]}
         if names := serving.variables(json.dumps(entry)):
             settings["env_vars"] = names
     # A server of this name in the user's own settings may be switched off.
@@ -139,18 +140,22 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def found_command(command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """The command with its program's full path, or an error that says what to do."""
-    program = shutil.which(command[0], path=env.get("PATH"))
+def found_command(
+    command: Sequence[str], env: Mapping[str, str], *, root: Path | None = None
+) -> list[str]:
+    """The command with its program's full path, or an error that says what to do.
+
+    A program that lies in the project at `root` counts only where its path is given.
+    """
+    program = find_program(command[0], root=root, path=env.get("PATH"))
     if program is None:
-        if Path(command[0]).is_file():
+        if Path(command[0]).name != command[0] and Path(command[0]).is_file():
             raise BadInput(
                 f"the agent's command {command[0]!r} is not executable",
                 todo=f"Run: chmod +x {command[0]}",
             )
         raise BadInput(
             f"the agent's command {command[0]!r} is not there",
-            todo="Install it, or name another with --agent.",
+            todo="Install it, or name another with --agent. One inside the project needs its path.",
         )
-    # It is looked up here and started in the project's folder.
-    return [str(Path(program).absolute()), *command[1:]]
+    return [program, *command[1:]]

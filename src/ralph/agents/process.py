@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 
+from ralph import disk
 from ralph.agents.watch import Watched
 from ralph.errors import BadInput
 
@@ -57,7 +58,7 @@ class AgentProcess:
         self._stderr = folder / "stderr.txt"
         self._program = command[0]
         prompt_file = folder / "prompt.txt"
-        prompt_file.write_bytes(prompt)
+        disk.write(prompt_file, prompt)
         self._began = time.monotonic()
         with (
             prompt_file.open("rb") as stdin,

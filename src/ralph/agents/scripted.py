@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.agents.asking import Asked, Gone, entries
+from ralph.programs import python
 
 _BASH_TIMEOUT_S = 60
 
@@ -117,23 +118,22 @@ class ScriptedAgent:
             self._mcp(step)
 
     def _read(self, step: dict[str, Any]) -> None:
-        given = {"file_path": _whole(step["read"])}
+        use = self._call("Read", {"file_path": _whole(step["read"])})
         try:
             text = Path(step["read"]).read_text(encoding="utf-8")
         except OSError:
-            self._tool("Read", given, "File does not exist.", "File does not exist.", is_error=True)
+            self._answer(use, "File does not exist.", "File does not exist.", is_error=True)
         else:
-            self._tool("Read", given, text, {"file": {"content": text}})
+            self._answer(use, text, {"file": {"content": text}})
 
     def _write(self, step: dict[str, Any]) -> None:
         path = Path(step["write"])
         kind = "update" if path.exists() else "create"
+        given = {"file_path": _whole(step["write"]), "content": step["content"]}
+        use = self._call("Write", given)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(step["content"], encoding="utf-8")
-        given = {"file_path": _whole(step["write"]), "content": step["content"]}
-        self._tool(
-            "Write", given, f"File {kind}d", {"type": kind, "filePath": _whole(step["write"])}
-        )
+        self._answer(use, f"File {kind}d", {"type": kind, "filePath": given["file_path"]})
 
     def _edit(self, step: dict[str, Any]) -> None:
         path = Path(step["edit"])
@@ -142,16 +142,18 @@ class ScriptedAgent:
             "old_string": step["old"],
             "new_string": step["new"],
         }
+        use = self._call("Edit", given)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         if step["old"] not in text:
             problem = "String to replace not found in file."
-            self._tool("Edit", given, problem, problem, is_error=True)
+            self._answer(use, problem, problem, is_error=True)
             return
         path.write_text(text.replace(step["old"], step["new"], 1), encoding="utf-8")
-        self._tool("Edit", given, "File edited", {"filePath": _whole(step["edit"])})
+        self._answer(use, "File edited", {"filePath": given["file_path"]})
 
     def _bash(self, step: dict[str, Any]) -> None:
         command = self._filled(step["bash"])
+        use = self._call("Bash", {"command": command})
         done = subprocess.run(
             command,
             shell=True,
@@ -165,16 +167,17 @@ class ScriptedAgent:
         output = (done.stdout + done.stderr).strip()
         told = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
         text = output if done.returncode == 0 else f"Exit code {done.returncode}\n{output}"
-        self._tool("Bash", {"command": command}, text, told, is_error=done.returncode != 0)
+        self._answer(use, text, told, is_error=done.returncode != 0)
         _expect(step, output)
 
     def _mcp(self, step: dict[str, Any]) -> None:
         server, tool, given = self._server_of(step), step["mcp"], step.get("args", {})
+        use = self._call(f"mcp__{server}__{tool}", given)
         if server in self._servers:
             text, failed = self._servers[server].call(tool, given)
         else:
             text, failed = f"No such tool available: mcp__{server}__{tool}", True
-        self._tool(f"mcp__{server}__{tool}", given, text, text, is_error=failed)
+        self._answer(use, text, text, is_error=failed)
         _expect(step, text)
 
     def _server_of(self, step: dict[str, Any]) -> str:
@@ -193,18 +196,19 @@ class ScriptedAgent:
         return told
 
     def _filled(self, command: str) -> str:
-        python = shlex.quote(sys.executable)
         return (
-            command.replace("{{python}}", python)
-            .replace("{{ralph}}", f"{python} -m ralph")
+            command.replace("{{python}}", shlex.quote(sys.executable))
+            .replace("{{ralph}}", shlex.join([*python(), "-m", "ralph"]))
             .replace("{{prompt}}", shlex.quote(self._prompt))
         )
 
-    def _tool(
-        self, name: str, given: dict[str, Any], text: str, told: Any, *, is_error: bool = False
-    ) -> None:
+    def _call(self, name: str, given: dict[str, Any]) -> str:
+        """Say which tool is about to be used, as the real client does."""
         use = f"toolu_{uuid.uuid4().hex[:16]}"
         self._speak({"type": "tool_use", "id": use, "name": name, "input": given})
+        return use
+
+    def _answer(self, use: str, text: str, told: Any, *, is_error: bool = False) -> None:
         block = {"type": "tool_result", "tool_use_id": use, "content": text, "is_error": is_error}
         self._emit(
             {

@@ -2,7 +2,7 @@
 
 Codex is told its servers on a command line that everybody on the machine can read. So that line
 names a file, ours alone, and the server's name in it; the keys stay in the file. Run as a script
-with the standard library alone: `serving.py CONFIG NAME`.
+with the standard library alone: `python -m ralph.agents.serving CONFIG NAME`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from ralph.programs import find_program
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
     except KeyError as error:
         return _refuse(f"the MCP server {name} lacks {error.args[0]}")
     environ = {**inherited, **given}
-    program = shutil.which(words[0], path=environ.get("PATH"))
+    program = find_program(words[0], path=environ.get("PATH"))
     if program is None:
         return _refuse(f"the command {words[0]!r} of the MCP server {name} is not there")
     if sys.platform == "win32":  # where a process cannot be replaced by another
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _refuse(what: str) -> int:
-    sys.stderr.write(f"ralph: {what}\n")
+    sys.stderr.write(f"ralph: {ascii(what)[1:-1]}\n")
     return 1
 
 

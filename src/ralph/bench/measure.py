@@ -137,13 +137,13 @@ def child_environment(home: Path) -> dict[str, str]:
 
 def python(code: str, *args: str) -> list[str]:
     """The command that runs this code with the interpreter we run on."""
-    return [sys.executable, "-c", code, *args]
+    return [sys.executable, "-P", "-c", code, *args]
 
 
 def ralph_command() -> list[str]:
     """The installed command if it stands beside the interpreter, else the package itself."""
     script = Path(sys.executable).with_name("ralph.exe" if sys.platform == "win32" else "ralph")
-    return [str(script)] if script.is_file() else [sys.executable, "-m", "ralph"]
+    return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "ralph"]
 
 
 def memory_bytes() -> tuple[int, int]:

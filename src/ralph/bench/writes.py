@@ -99,7 +99,7 @@ class _Plain:
 @contextmanager
 def _reader(ground: Ground, plain: Path) -> Iterator[Any]:
     """Another process with the memory open; asked for a word, it answers when it has found it."""
-    command = [sys.executable, "-m", "ralph.bench.reader"]
+    command = [sys.executable, "-P", "-m", "ralph.bench.reader"]
     process = subprocess.Popen(
         [*command, str(ground.project), FEATURE, str(plain)],
         env=child_environment(ground.home),

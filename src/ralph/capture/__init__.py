@@ -116,6 +116,8 @@ class Live(msgspec.Struct):
     last_tool: str | None = None
     last_target: str | None = None
     tool_uses: int = 0
+    # Tool calls under way; what was left to run in the background counts until the end.
+    running: int = 0
     turns: int = 0
     cost_usd: float | None = None
     # Why nothing seems to happen: the agent waits to ask its provider again.

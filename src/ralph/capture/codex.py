@@ -22,6 +22,7 @@ from ralph.capture.lines import (
     text_of,
 )
 from ralph.capture.retries import ELSEWHERE
+from ralph.capture.shell import LEFT
 from ralph.kinds.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
@@ -46,6 +47,7 @@ class Codex:
         self.complaints = self._found.complaints
         self._thread: str | None = None
         self._begun: dict[str, int] = {}
+        self._running: set[str] = set()
         self._last_message = ""
         self._turns = 0
         self._tokens: int | None = None
@@ -89,6 +91,12 @@ class Codex:
         kind = text_of(item.get("type"))
         if kind in _TOOLS:
             self._begin(item, kind)
+            self._running.add(text_of(item.get("id")))
+            # Another agent, or what a shell left in the background, goes on behind its result.
+            left = kind == "collab_tool_call" or LEFT.search(text_of(item.get("command")))
+            if done and not left:
+                self._running.discard(text_of(item.get("id")))
+            self.live.running = len(self._running)
         if not done:
             return
         self.live.waiting = None

@@ -11,6 +11,7 @@ import msgspec
 from ralph.capture.gather import Gathered
 from ralph.capture.lines import content_text, items, mapping, text_of
 from ralph.capture.retries import ELSEWHERE, file_call, file_text
+from ralph.capture.shell import LEFT
 from ralph.capture.steps import Steps
 from ralph.kinds.iteration import ErrorSeen, ErrorType, FileAction
 
@@ -31,6 +32,8 @@ _SHELLS = {"Bash"}
 _CHANGERS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _ASKED = ("description", "query", "pattern", "url", "skill", "prompt")
 _BEHIND = "Command running in background"
+# What the client says of a call that goes on behind its result.
+_LEFT_SAID = re.compile(r"\bbackground|\bAsync agent", re.I)
 # What the client itself says in the model's place when there is nothing to say.
 PLACEHOLDER = "No response requested."
 _HAS_ENDING = re.compile(r"[^/\\]\.\w{1,12}$")
@@ -70,6 +73,8 @@ class Messages:
         self.interrupted = False
         self.api_error = ""
         self._open: dict[str, Use] = {}
+        # Calls that go on in the background, perhaps to the end of the session.
+        self._left = 0
         # Errors of subagents count only when the call that started them failed.
         self._below: dict[str, list[ErrorSeen]] = {}
         self._folder: str | None = None
@@ -117,6 +122,8 @@ class Messages:
             self._open.pop(next(iter(self._open)))
         use = Use(name, path, command, parent, self.found.attempts.begin())
         self._open[identity or f"#{self.found.live.tool_uses}"] = use
+        self._left += bool(given.get("run_in_background") or LEFT.search(command))
+        self.found.live.running = len(self._open) + self._left
         if self.steps is not None and parent is None:
             place = self.found.place(path) if path else None
             self.steps.called(identity, name, command or place or path or asked)
@@ -161,6 +168,9 @@ class Messages:
         use = use or Use("", parent=parent)
         parent = parent or use.parent
         output = content_text(block.get("content"))
+        if use.name in _SHELLS | _SUBAGENTS and _LEFT_SAID.search(output[:200]):
+            self._left += 1
+        self.found.live.running = len(self._open) + self._left
         if self.steps is not None:
             self.steps.answered(identity, output, failed=failed)
         errors: list[ErrorSeen] = []

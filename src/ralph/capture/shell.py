@@ -44,6 +44,8 @@ _SILENT = frozenset(
     " which type date wc find tree stat file basename dirname chmod rm mv cp clear history test ["
     " [[ whoami hostname uname env".split()
 )
+# Leaves something running behind its result.
+LEFT = re.compile(r"(?<![&<>|])&(?![&>])|\b(?:nohup|setsid|disown)\b")
 # Answer a question with exit code 1.
 ASKING = frozenset("grep egrep fgrep rg ag ack diff cmp test [ [[ which type pgrep".split())
 

@@ -226,7 +226,7 @@ class _Heard:
     def _hear(self, raw: bytes) -> None:
         try:
             line = msgspec.json.decode(raw, type=_Line, strict=False)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return  # of another kind: what matters has this form
         self.model = line.model or self.model
         if line.type == "result":

@@ -104,7 +104,7 @@ def tool_call(id: str, name: str, arguments: str) -> ToolCall:
     try:
         # No arguments at all are sent as an empty text.
         given = msgspec.json.decode(arguments.strip() or "{}", type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return ToolCall(id or new_id(), name, unread=arguments)
     return ToolCall(id or new_id(), name, given)
 

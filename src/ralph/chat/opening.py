@@ -56,7 +56,7 @@ def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     if project is not None:
         return open_ralph(project.root, home=home, **given)
     config = load(home=home, given=given)
-    return _Nowhere(Place(_NoProject(start), config.settings, home=home), config)
+    return _Nowhere(Place(_NoProject(start, home), config.settings, home=home), config)
 
 
 def settings_of(start: Path, **given: Any) -> Settings:

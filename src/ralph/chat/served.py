@@ -203,7 +203,7 @@ class ServedModel:
             said = Reply(200, {}, failed.data).complaint(*self._secrets)
             what = f"failed in the middle of its answer ({said or 'it does not say why'})"
             raise self._off(what, "Ask again later.") from None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             told = str(error).partition(" - ")[0]
             todo = f"Check {self._access.role}_base_url: it must be the URL of a model's server."
             raise self._off(f"gave an answer that cannot be read ({told})", todo) from None

@@ -31,6 +31,7 @@ from ralph.kinds.conversation import (
 from ralph.memories.history import History
 from ralph.memories.ralph import Ralph
 from ralph.record import Record
+from ralph.trust import FILE as TRUST_FILE
 
 # A conversation is summarised again when it has grown by so many exchanges, or by this share.
 _GROWN = 3
@@ -115,7 +116,8 @@ def settings_state(ralph: Ralph) -> object:
 
 def settings_files(ralph: Ralph) -> list[Path]:
     """The files that settings come from."""
-    return [ralph.place.home / USER_FILE, ralph.project.settings_file]
+    home = ralph.place.home
+    return [home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file]
 
 
 def files_state(files: list[Path]) -> object:

@@ -10,6 +10,7 @@ from ralph.errors import ModelOff
 from ralph.kinds.conversation import Exchange, Summarised
 from ralph.prompt.template import render
 from ralph.text.gist import conversation_gist, exchange_gist, shorten
+from ralph.text.marks import mark
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
 from ralph.text.sentences import sentences
@@ -54,9 +55,8 @@ def prompt_for(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str
 
 def _exchange(one: Exchange) -> str:
     half = _PROMPT_CHARS // 2
-    return render(
-        "summary_exchange", user=_shown(one.user, half), assistant=_shown(one.assistant, half)
-    )
+    said = f"User: {_shown(one.user, half)}\n\nAssistant: {_shown(one.assistant, half)}"
+    return render("summary_exchange", exchange=mark(said))
 
 
 def _conversation(title: str, exchanges: Sequence[Exchange]) -> str:
@@ -72,12 +72,8 @@ def _conversation(title: str, exchanges: Sequence[Exchange]) -> str:
             told.append(f"[{left_out} exchanges left out]")
         user, answer = _shown(one.user, each // 3), _shown(one.assistant, each - each // 3)
         told.append(f"{number}. User: {user}\n   Assistant: {answer}")
-    return render(
-        "summary_conversation",
-        title=_shown(title, _TITLE_CHARS).replace('"', "'"),
-        count=str(len(exchanges)),
-        exchanges="\n\n".join(told),
-    )
+    head = f"Title: {_shown(title, _TITLE_CHARS)}\nExchanges: {len(exchanges)}"
+    return render("summary_conversation", conversation=mark("\n\n".join([head, *told])))
 
 
 def extract(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
@@ -143,4 +139,4 @@ def _shown(text: str, max_chars: int) -> str:
     if len(text) > max_chars:
         head = max_chars * 2 // 3
         text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
-    return re.sub(r"</?(exchange|conversation)\b", r"(\1", sanitise(text), flags=re.IGNORECASE)
+    return sanitise(text)

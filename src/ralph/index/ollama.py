@@ -80,7 +80,7 @@ class Ollama:
             raise Refused(error) if reply.status in UNWANTED else error
         try:
             return msgspec.json.decode(reply.body, type=_Embedded).embeddings
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
 
     def off(self, what: str, todo: str | None = None) -> EmbedderOff:
@@ -96,7 +96,7 @@ class Ollama:
     def _models(self, reply: Reply) -> dict[str, _Model]:
         try:
             listed = msgspec.json.decode(reply.body, type=_Models).models
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
         return {_tagged(model.name): model for model in listed}
 

@@ -88,7 +88,7 @@ class OpenAI:
             raise Refused(error) if reply.status in UNWANTED else error
         try:
             rows = msgspec.json.decode(reply.body, type=_Embedded).data
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
         if any(row.index is not None for row in rows):
             by_index = {row.index: row for row in rows}

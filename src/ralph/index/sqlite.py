@@ -7,6 +7,7 @@ beside the collection it replaces and takes its place in one transaction.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import IndexOff
 from ralph.index import Manifest
 from ralph.index.sqlite_rows import insert_row, remove_records
@@ -255,7 +257,10 @@ class SqliteStore:
                 return opened, known
             with known:
                 self._close(opened)  # the file was deleted or replaced under us
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.path.parent)
+        # Made here, because SQLite would let everybody read it; its log gets the same mode.
+        if not self.path.exists():
+            os.close(disk.open_file(self.path, os.O_RDWR | os.O_CREAT))
         self._local.inode = self._inode()
         lock = threading.RLock()
         with lock:

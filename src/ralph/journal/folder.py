@@ -8,6 +8,7 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from ralph import disk
 from ralph.errors import BadInput
 from ralph.journal.jsonl import LOCK_TIMEOUT_S, JsonlJournal
 from ralph.journal.line import Unreadable, read_line
@@ -45,10 +46,8 @@ class JournalFolder:
 
     def names(self) -> list[str]:
         """The names of all journals that are there."""
-        if not self.path.is_dir():
-            return []
-        files = (f for f in self.path.iterdir() if f.suffix == _SUFFIX and f.is_file())
-        return sorted(unquote(f.name[: -len(_SUFFIX)]) for f in files if f.name[0] != ".")
+        files = (name for name in disk.names(self.path) if name.endswith(_SUFFIX))
+        return sorted(unquote(name[: -len(_SUFFIX)]) for name in files if name[0] != ".")
 
     @property
     def where(self) -> str:
@@ -57,11 +56,11 @@ class JournalFolder:
 
     def prepare(self) -> None:
         """Make the folder; OSError where that cannot be."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.path)
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
-        with self.journal(name).path.open("rb") as file:
+        with disk.opened(self.journal(name).path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _TAIL_BYTES))
             lines = file.read().splitlines()
@@ -75,7 +74,7 @@ class JournalFolder:
     def size_bytes(self, name: str) -> int:
         """How long a journal's file is; 0 where there is none."""
         path = self.journal(name).path
-        return path.stat().st_size if path.exists() else 0
+        return disk.stat(path).st_size if disk.exists(path) else 0
 
     def trouble(self) -> None:
         """A folder is here or fails at once: nothing is ever as of the last time."""
@@ -92,7 +91,7 @@ class JournalFolder:
 
     def _refuse_twin(self, name: str, file: Path) -> None:
         """Where upper and lower case are one, two names must not become one file."""
-        if not file.exists() or name in self.names():
+        if not disk.exists(file) or name in self.names():
             return
         raise BadInput(
             f"{name!r} differs from a name already used only in upper and lower case, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import zlib
@@ -29,6 +30,8 @@ from ralph.journal.scan import BUFFER_BYTES, judge, scan
 from ralph.record import Complaint, Located, Record, Tombstone, now
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
+# Half a million records. A clone can ship a file that is larger and packs to nothing.
+LARGEST_BYTES = 1 << 30
 LOCK_TIMEOUT_S = 30.0
 # The record that a damaged line was to be, as far as it got.
 _BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % FORGOTTEN.encode())
@@ -93,7 +96,7 @@ class JsonlJournal:
         if at is None or not at.done:
             return False
         try:
-            stat = self.path.stat()
+            stat = disk.stat(self.path)
         except FileNotFoundError:
             return at.inode == 0
         except OSError:
@@ -138,12 +141,14 @@ class JsonlJournal:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        with self._reading(), self.path.open("rb", buffering=BUFFER_BYTES) as file:
+        with self._reading(), disk.opened(self.path, buffering=BUFFER_BYTES) as file:
+            if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
+                raise OSError(errno.EFBIG, f"it is larger than {LARGEST_BYTES} bytes")
             yield file
 
     def _is_there(self) -> bool:
         with contextlib.suppress(FileNotFoundError), self._reading():
-            self.path.stat()
+            disk.stat(self.path)
             return True
         return False
 
@@ -157,7 +162,7 @@ class JsonlJournal:
             raise JournalError(
                 f"cannot read the journal ({error.strerror or error})",
                 where=str(self.path),
-                todo="Permit reading it, then try again.",
+                todo=getattr(error, "todo", None) or "Permit reading it, then try again.",
             ) from error
 
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
@@ -271,7 +276,7 @@ class JsonlJournal:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self.path.parent)
             with disk.locked(self.path, timeout_s=self._lock_timeout_s) as fd:
                 yield fd
         except disk.Busy:
@@ -284,7 +289,8 @@ class JsonlJournal:
             raise JournalError(
                 f"cannot write the journal ({error.strerror or error}); nothing was written",
                 where=str(self.path),
-                todo="Free space or permit writing there, then try again.",
+                todo=getattr(error, "todo", None)
+                or "Free space or permit writing there, then try again.",
             ) from error
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import BadSetting, JournalBusy, JournalDown, JournalError
 from ralph.journal.migrating import bring_up
 from ralph.journal.talk import Talk
@@ -211,8 +212,8 @@ class Link:
             self._off_until = time.monotonic() + self.patience.retry_after_s
             if self._note is not None:
                 with contextlib.suppress(OSError):  # then each process finds out for itself
-                    self._note.parent.mkdir(parents=True, exist_ok=True)
-                    self._note.write_text(why, encoding="utf-8")
+                    disk.make_folder(self._note.parent)
+                    disk.write(self._note, why.encode(errors="replace"))
         if not self._told:
             self._told = True
             _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)

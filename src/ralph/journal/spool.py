@@ -161,10 +161,10 @@ def _write_seen(file: Path, name: str, number: int) -> None:
     """Write it over the old one, which is as long: cutting a file short first costs ten times."""
     text = b'{"name":%b,"number":%*d}' % (_encode(name), _DIGITS, number)
     try:
-        fd = os.open(file, _WRITING, 0o666)
+        fd = disk.open_file(file, _WRITING)
     except FileNotFoundError:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(file, _WRITING, 0o666)
+        disk.make_folder(file.parent)
+        fd = disk.open_file(file, _WRITING)
     try:
         os.write(fd, text)
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import JournalBusy, JournalDown
 from ralph.journal import Appended, Batch, Draft
 from ralph.journal.database import Listener, PostgresJournals
@@ -178,7 +179,7 @@ class SpooledJournals:
 
     def prepare(self) -> None:
         """Make the folder for what must wait, before it must; OSError where that cannot be."""
-        self.spool_folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.spool_folder)
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made; "" where that is unclear."""

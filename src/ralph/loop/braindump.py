@@ -28,10 +28,9 @@ from ralph.loop.proposal import Proposal, errors, refuse_errors
 from ralph.loop.work import Work
 from ralph.memories.project import Project
 from ralph.memories.ralph import Ralph
-from ralph.plan.blame import PLAN_FILES, AgentEdit, for_file
 from ralph.plan.entities import KINDS
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.store import Plan, read_bytes
+from ralph.plan.store import Plan
 from ralph.prompt.budget import Prompt
 from ralph.prompt.planning import braindump_prompt
 from ralph.record import now
@@ -67,7 +66,7 @@ def braindump(
     stop: threading.Event,
 ) -> Planned:
     """Let an agent propose a plan for these requirements, and keep the proposal until the next."""
-    plan = Plan(ralph.project.root)
+    plan = Plan(ralph.project.root, state=ralph.project.cache)
     plan.load()
     settings = ralph.config.settings
     prompt = _prompt(ralph, plan, requirements, source, agent or settings.agent)
@@ -92,10 +91,10 @@ def braindump(
             given={"RALPH_PROJECT": str(copy.project), "RALPH_FEATURE": "", "RALPH_TASK": ""},
         )
         output, ended = driver.run(
-            start, folder, prompt.text, observe=lambda: guard.observe(snapshot)
+            start, folder, prompt.text, observe=lambda idle: guard.observe(snapshot, idle=idle)
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
-        repaired = _put_back(plan, guard, snapshot, output.edits)
+        repaired = _put_back(plan, guard, snapshot)
         _refuse_failed(captured, ended, repaired)
         after = {kind: copy.raw(kind) for kind in KINDS}
         if after == before:
@@ -133,7 +132,7 @@ def kept_proposal(ralph: Ralph) -> Proposal:
 def drop_proposal(ralph: Ralph) -> None:
     """Forget the proposal: it is in the plan now."""
     for name in (_PROPOSAL, _DIFF):
-        (_home(ralph) / name).unlink(missing_ok=True)
+        disk.remove(_home(ralph) / name)
 
 
 def _home(ralph: Ralph) -> Path:
@@ -163,7 +162,7 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 @contextlib.contextmanager
 def _run_folder(home: Path) -> Iterator[Path]:
     """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
-    home.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(home)
     try:
         with disk.locked(home / _LOCK, timeout_s=0.0):
             for ruin in home.glob(f"{_RUNS}*"):
@@ -184,44 +183,25 @@ def _run_folder(home: Path) -> Iterator[Path]:
 
 def _copied(project: Project, plan: Plan, root: Path) -> Plan:
     """The plan's files and the project's settings in a folder of their own."""
-    copy = Project(root)
-    copy.db.mkdir(parents=True)
+    copy = Project(root, project.home)
+    disk.make_folder(copy.db)
     with plan.locked():
-        for file in project.db.glob("*.yaml"):
-            shutil.copyfile(file, copy.db / file.name)
-    if project.settings_file.exists():
-        shutil.copyfile(project.settings_file, copy.settings_file)
-    return Plan(root, limits=plan.limits)
+        for name in disk.names(project.db):
+            if name.endswith(".yaml"):
+                disk.write(copy.db / name, disk.read(project.db / name))
+    if disk.exists(project.settings_file):
+        disk.write(copy.settings_file, disk.read(project.settings_file))
+    return Plan(root, state=copy.cache, limits=plan.limits)
 
 
-def _put_back(
-    plan: Plan, guard: Guard, snapshot: Snapshot, edits: list[AgentEdit] | None
-) -> list[str]:
-    """Undo what the agent did to the plan itself: a planning run changes the copy only.
+def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:
+    """Undo what was done to the plan itself without a call: a planning run changes the copy only.
 
-    Where somebody else has written meanwhile, or nobody knows what the agent edited, the guard
-    tells them apart as well as it does in the loop. What none of its calls explains may be a
-    person's work, so it stays and is told.
+    What somebody else did while the agent was idle, or through Ralph, stays.
     """
-    writes = [one for name in PLAN_FILES for one in plan.log.since(snapshot.writes, name)]
+    writes = [one for kind in KINDS for one in plan.log.since(snapshot.writes, kind)]
     told = [f"meanwhile, through Ralph: {what}" for what in dict.fromkeys(w.what for w in writes)]
-    if edits is None or writes:
-        return told + guard.check(snapshot, feature="", agent_edits=edits).lines()
-    with plan.locked():
-        for name in PLAN_FILES:
-            file, raw = plan.folder / f"{name}.yaml", snapshot.files[name].raw
-            if read_bytes(file) == raw:
-                continue
-            if not for_file(edits, name):
-                kept = f"; as it was: {guard.keep_copy(name, raw)}" if raw is not None else ""
-                told.append(f"{file.name}: changed meanwhile, nobody knows by whom{kept}")
-                continue
-            if raw is None:
-                file.unlink()
-            else:
-                disk.replace(file, raw)
-            told.append(f"{file.name}: the agent edited the plan itself, which was undone")
-    return told
+    return told + guard.check(snapshot, feature="").lines()
 
 
 def _refuse_failed(captured: Captured, ended: Ended, repaired: list[str]) -> None:

@@ -21,7 +21,7 @@ class Claims:
         """Hold this feature and let the one before go; False when another loop has it."""
         if self.feature == feature:
             return True
-        self._folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._folder)
         stack = contextlib.ExitStack()
         try:
             stack.enter_context(disk.locked(self._lock(feature), timeout_s=0.0))

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ralph import disk
 from ralph.config import spelled
 from ralph.memories.ralph import Ralph
+from ralph.memories.wishes import server_wishes
 from ralph.plan.store import Plan
 from ralph.plan.values import Task
+from ralph.programs import find_program, python
+from ralph.trust import trusted
 
 MEMORY = "feature-memory"
 PLAN = "plan"
@@ -39,7 +42,7 @@ def loop_servers(ralph: Ralph, plan: Plan, task: Task, *, review: bool, memory_o
     words += ["--review"] if review else [f"--task={task.id}"]
     words += [] if memory_on else ["--no-memory"]
     own = {own_server(memory_on=memory_on): _own(ralph, plan.project, *words)}
-    theirs, notes = _of_discipline(plan, task)
+    theirs, notes = _of_discipline(ralph, plan, task)
     return Servers(own | theirs, tuple(notes))
 
 
@@ -57,21 +60,16 @@ def write_mcp_config(folder: Path, servers: Servers) -> Path:
     """The servers as the file that Claude Code reads, for our eyes alone: it may hold keys."""
     file = folder / _FILE
     text = json.dumps({"mcpServers": servers.entries}, indent=2, ensure_ascii=False)
-    with open(file, "w", encoding="utf-8", opener=_ours_alone) as opened:
-        opened.write(text)
+    disk.write(file, text.encode())
     return file
 
 
-def _ours_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _own(ralph: Ralph, project: Path, *words: str) -> Entry:
+    program, *isolated = python()
     return {
         "type": "stdio",
-        "command": sys.executable,
-        # -P: a module of the project that is called like one of ours must not come first.
-        "args": ["-P", "-m", "ralph", "mcp", *words],
+        "command": program,
+        "args": [*isolated, "-m", "ralph", "mcp", *words],
         "env": _environment(ralph, project),
         # Otherwise only the names of the tools reach the model.
         "alwaysLoad": True,
@@ -91,11 +89,13 @@ def _environment(ralph: Ralph, project: Path) -> dict[str, str]:
     return found
 
 
-def _of_discipline(plan: Plan, task: Task) -> tuple[dict[str, Entry], list[str]]:
+def _of_discipline(ralph: Ralph, plan: Plan, task: Task) -> tuple[dict[str, Entry], list[str]]:
     named = [one for one in plan.read("disciplines").disciplines if one.name == task.discipline]
+    allowed = trusted(ralph.place.home, plan.project)
     entries: dict[str, Entry] = {}
     notes: list[str] = []
     for discipline in named[:1]:
+        wishes = server_wishes(discipline)
         for given, entry in discipline.mcp_servers.items():
             name = _UNUSABLE.sub("_", str(given))
             whose = f"disciplines.yaml: the MCP server {given!r} of {discipline.name} is left out"
@@ -105,6 +105,22 @@ def _of_discipline(plan: Plan, task: Task) -> tuple[dict[str, Entry], list[str]]
                 notes.append(f"{whose}: another is called {name} too")
             elif not isinstance(entry, dict) or not (entry.get("command") or entry.get("url")):
                 notes.append(f"{whose}: it has no `command` and no `url`")
+            elif wishes[given].digest not in allowed:
+                notes.append(f"{whose}: you have not allowed it. See it and allow it: ralph trust")
+            elif (found := _found(entry, plan.project)) is None:
+                notes.append(
+                    f"{whose}: {entry['command']!r} is not on the PATH outside the project"
+                )
             else:
-                entries[name] = entry
+                entries[name] = found
     return entries, notes
+
+
+def _found(entry: Entry, root: Path) -> Entry | None:
+    """The server with its program's full path: whoever starts it stands in the project's folder."""
+    command, given = entry.get("command"), entry.get("env")
+    if not isinstance(command, str) or "${" in command or Path(command).name != command:
+        return entry
+    path = given.get("PATH") if isinstance(given, dict) else None
+    program = find_program(command, root=root, path=path if isinstance(path, str) else None)
+    return None if program is None else {**entry, "command": program}

@@ -53,7 +53,7 @@ class Driver:
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        found_command(agent_command(self.agent, Call()), self._environment())
+        found_command(agent_command(self.agent, Call()), self._environment(), root=self._root)
 
     def prepare(
         self, folder: Path, servers: Servers, *, model: str | None, given: dict[str, str]
@@ -66,24 +66,27 @@ class Driver:
         )
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
-        return Start(found_command(agent_command(self.agent, call), env), env)
+        return Start(found_command(agent_command(self.agent, call), env, root=self._root), env)
 
     def run(
-        self, start: Start, folder: Path, prompt: str, *, observe: Callable[[], None]
+        self, start: Start, folder: Path, prompt: str, *, observe: Callable[[bool], None]
     ) -> tuple[Output, Ended]:
-        """One run to its end; `observe` is called often meanwhile."""
+        """One run to its end; `observe` is told often whether the agent was idle since."""
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
 
-        def tick() -> bool:
-            nonlocal shown, observed
+        def catch_up() -> None:
             for _ in range(_CHUNKS_A_TICK):
                 if not output.follow():
                     break
+
+        def tick() -> bool:
+            nonlocal shown, observed
+            catch_up()
             if time.monotonic() - observed >= _OBSERVE_EVERY_S:
                 observed = time.monotonic()
-                observe()
+                observe(output.idle())
             if output.capture.live != shown:
                 shown = copy(output.capture.live)
                 self._listener(Event("doing", now(), msgspec.structs.asdict(shown)))
@@ -98,6 +101,8 @@ class Driver:
             grace_s=self._settings.agent_grace_s,
         ) as process:
             ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
+        catch_up()
+        observe(output.idle())
         return output, ended
 
     def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> Output:

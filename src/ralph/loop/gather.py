@@ -15,12 +15,13 @@ from ralph.errors import BadRecord
 from ralph.kinds.iteration import KIND, Iteration, from_record
 from ralph.loop.config_files import own_server
 from ralph.memories.ralph import Ralph
-from ralph.plan.context_files import without_vanished
-from ralph.plan.shown import prompt_lines
+from ralph.plan.context_files import project_file, without_vanished
+from ralph.plan.shown import prompt_lines, provenance
 from ralph.plan.store import Plan
 from ralph.plan.values import Feature, Task, View
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
 from ralph.record import Record
+from ralph.text.redact import redact
 from ralph.text.sanitise import sanitised_line
 from ralph.text.signature import signature
 
@@ -91,7 +92,7 @@ def gather_review(
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     return ReviewFacts(
         learnings=tuple(
-            f"- {one.id}: {sanitised_line(one.text)} {one.provenance}" for one in wanted
+            f"- {one.id}: {sanitised_line(one.text)} {provenance(one)}" for one in wanted
         ),
         all_learnings=everything,
         flags=tuple(stale_prose(facts.feature, last_number(told), settings)),
@@ -179,11 +180,12 @@ def _attempts(told: Sequence[Iteration], task: Task, count: int) -> list[Iterati
 def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
     found: list[KnowledgeFile] = []
     for path in feature.knowledge_paths:
-        file = project / path
-        if file.is_file() and file.resolve().is_relative_to(project.resolve()):
+        file = project_file(project, path)
+        if file is not None:
             with file.open("rb") as opened:
                 text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
-            found.append(KnowledgeFile(path, text))
+            # The plan names it, not a person: what it holds goes to the agent's provider.
+            found.append(KnowledgeFile(path, redact(text)))
     return found
 
 

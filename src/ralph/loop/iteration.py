@@ -24,7 +24,7 @@ from ralph.plan.context_files import drop_vanished, enrich
 from ralph.plan.extract import extract
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import learn
-from ralph.plan.store import Plan, read_bytes
+from ralph.plan.store import Plan
 from ralph.plan.values import Task
 from ralph.prompt.budget import Prompt
 from ralph.prompt.build import CONTEXT, review_prompt, task_prompt
@@ -163,10 +163,16 @@ class Iterating:
         try:
             start = self._prepare(task, folder, review=review)
             output, ended = self._driver.run(
-                start, folder, prompt.text, observe=lambda: self._guard.observe(snapshot)
+                start,
+                folder,
+                prompt.text,
+                observe=lambda idle: self._guard.observe(snapshot, idle=idle),
             )
         except BadInput:
             self.runs.finish(work)  # no agent was started, so there is nothing to record
+            raise
+        except OSError:
+            self._check(work, snapshot)  # the agent deleted what we read, and perhaps the plan too
             raise
         self.runs.ended(work, ended)
         told = self._finish(work, output, ended, snapshot)
@@ -200,16 +206,7 @@ class Iterating:
     ) -> Told:
         """Everything behind the agent: guard, stagnation before extraction (F28), record, learn."""
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
-        before = snapshot or self.runs.snapshot(work)
-        if not self._untouched(before):
-            report = self._guard.check(
-                before,
-                feature=work.feature,
-                task_id=work.task_id,
-                agent_edits=output.edits,
-            )
-            if not report.clean:
-                self.tell("repaired", lines=report.lines())
+        self._check(work, snapshot or self.runs.snapshot(work))
         plan_changed = plan_hash(self.plan, work.feature) != work.plan_before
         outcome = self._outcome(work, captured, ended)
         # A loop that was killed may have got as far as the journal.
@@ -238,15 +235,13 @@ class Iterating:
             self.knowledge.give(iteration, self.history.of(work.feature))
         return Told(iteration, captured, plan_changed, ended.interrupted)
 
-    def _untouched(self, before: Snapshot) -> bool:
-        """Whether nobody, not even Ralph, has written to the plan: the same bytes could also be
-        an old copy over a newer file."""
-        if self.plan.log.last() != before.writes:
-            return False
-        return all(
-            read_bytes(self.plan.folder / f"{name}.yaml") == version.raw
-            for name, version in before.files.items()
-        )
+    def _check(self, work: Work, snapshot: Snapshot) -> None:
+        """Put back what the plan lost, and tell of it."""
+        others = {other.feature: other.started_at for other, _ in self.runs.unfinished()}
+        others.pop(work.feature, None)
+        report = self._guard.check(snapshot, feature=work.feature, others=others)
+        if not report.clean:
+            self.tell("repaired", lines=report.lines())
 
     def _outcome(self, work: Work, captured: Captured, ended: Ended) -> Outcome:
         limited = captured.terminal_reason == "rate_limited"

@@ -10,8 +10,6 @@ from ralph.capture import Capture, Captured, Dialect
 from ralph.capture.detect import Detecting, open_capture
 from ralph.errors import BadInput
 from ralph.kinds.iteration import ErrorSeen
-from ralph.loop.edits import plan_edits
-from ralph.plan.blame import AgentEdit
 from ralph.text.redact import redact
 
 _DIALECTS: dict[str, Dialect] = {"claude": "stream-json", "codex": "codex"}
@@ -29,8 +27,10 @@ class Output:
         self._offset = 0
         self._rest: list[bytes] = []
         self._rest_bytes = 0
-        self._edits: list[AgentEdit] = []
         dialect = _DIALECTS.get(agent)
+        # Other programs may print a call only when it is over, or not at all.
+        self._announces = dialect is not None
+        self._acted = (0, 0)
         self.capture: Capture
         if dialect is None:
             self.capture = Detecting(file=file.name, root=root, injected=injected)
@@ -54,10 +54,13 @@ class Output:
             self._hold(line)
         return True
 
-    @property
-    def edits(self) -> list[AgentEdit] | None:
-        """The agent's direct edits of the plan; None when nobody understands its output."""
-        return None if self._foreign is not None else self._edits
+    def idle(self) -> bool:
+        """Whether the agent has had no tool call under way since this was last asked."""
+        caught_up = not self.follow() and not self._rest_bytes
+        live, before = self.capture.live, self._acted
+        self._acted = (live.running, live.tool_uses)
+        quiet = self._announces and self._foreign is None and caught_up
+        return quiet and not live.running and self._acted == before
 
     def finish(self, *, stderr: str, exit_code: int | None) -> Captured:
         """Everything that was printed, as one value. Output nobody understands says at least how
@@ -96,7 +99,6 @@ class Output:
         return line
 
     def _take(self, line: bytes) -> None:
-        self._edits += plan_edits(line)
         self._last = line if line.strip() else self._last
         if self._foreign is None:
             try:

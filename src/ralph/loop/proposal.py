@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import BadInput, BadPlan
 from ralph.plan.check import check
 from ralph.plan.document import Data, Document
@@ -181,11 +182,11 @@ def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, Ta
 def _refuse_unsound(plan: Plan, merged: dict[Kind, Data], known: set[str]) -> None:
     """What comes out must be a plan: it is written elsewhere and checked first."""
     with tempfile.TemporaryDirectory(prefix="ralph-plan-") as folder:
-        trial = Plan(Path(folder))
-        trial.folder.mkdir(parents=True)
+        trial = Plan(Path(folder), state=Path(folder))
+        disk.make_folder(trial.folder)
         for kind in KINDS:
             text = rendered(plan.document(kind), merged[kind]).text
-            trial.path(kind).write_text(text, encoding="utf-8", newline="")
+            disk.write(trial.path(kind), text.encode())
         refuse_errors([one for one in errors(trial) if one.what not in known])
 
 

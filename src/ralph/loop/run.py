@@ -72,7 +72,7 @@ class _Run:
         self._options = options
         self._settings = ralph.config.settings
         self._stop = stop
-        self._plan = Plan(ralph.project.root)
+        self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
         rag = status(ralph)
         self._iterating = Iterating(

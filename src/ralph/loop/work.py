@@ -24,6 +24,8 @@ _SNAPSHOT = "snapshot.bin"
 _ENDED = "ended.json"
 _FOLDER_LOCK = ".lock"
 _FOLDER_TIMEOUT_S = 30.0
+# A snapshot holds all files of the plan, and more than once.
+_LARGEST = 16 * disk.LARGEST_BYTES
 # What is known of a run whose loop was killed with it: its output, and that somebody ended it.
 _KILLED = Ended(
     exit_code=None, timed_out=False, interrupted=True, duration_ms=0, stderr="", left_behind=0
@@ -63,26 +65,26 @@ class Runs:
         """Keep the work, and give the folder for its files. They may hold secrets: ours alone."""
         folder = self._folder / work.run
         with self._alone():  # another loop must not take a folder that is being filled for a ruin
-            folder.mkdir(mode=0o700)
+            disk.make_folder(folder)
             disk.replace(folder / _SNAPSHOT, snapshot.to_bytes())
             disk.replace(folder / _FILE, msgspec.json.encode(work))
         return folder
 
     def ended(self, work: Work, ended: Ended) -> None:
         """Note how the agent ended, for whoever finishes the work."""
-        (self._folder / work.run / _ENDED).write_bytes(msgspec.json.encode(ended))
+        disk.write(self._folder / work.run / _ENDED, msgspec.json.encode(ended))
 
     def finish(self, work: Work) -> None:
         """The record is in the journal: nothing of the run needs to stay.
 
         The work goes first: half a folder must not look like an iteration that said nothing.
         """
-        (self._folder / work.run / _FILE).unlink(missing_ok=True)
+        disk.remove(self._folder / work.run / _FILE)
         shutil.rmtree(self._folder / work.run, ignore_errors=True)
 
     def snapshot(self, work: Work) -> Snapshot:
         """The plan as it was before the work."""
-        return Snapshot.from_bytes((self._folder / work.run / _SNAPSHOT).read_bytes())
+        return Snapshot.from_bytes(disk.read(self._folder / work.run / _SNAPSHOT, largest=_LARGEST))
 
     def how_it_ended(self, work: Work, *, timeout_s: float) -> Ended:
         """How the agent of a loop that was killed ended; waits until all its processes have."""
@@ -97,7 +99,7 @@ class Runs:
                 todo="Try again in a minute.",
             ) from None
         try:
-            return msgspec.json.decode((folder / _ENDED).read_bytes(), type=Ended)
+            return msgspec.json.decode(disk.read(folder / _ENDED), type=Ended)
         except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
             return _KILLED
 
@@ -111,19 +113,20 @@ class Runs:
                 if not folder.is_dir():
                     continue
                 try:
-                    work = msgspec.json.decode((folder / _FILE).read_bytes(), type=Work)
+                    work = msgspec.json.decode(disk.read(folder / _FILE), type=Work)
                 except FileNotFoundError:
                     # Killed before the work was written down, or after it was done.
                     shutil.rmtree(folder, ignore_errors=True)
                 except msgspec.DecodeError:
                     continue  # written by another version of Ralph, which may come back for it
                 else:
-                    found.append((work, folder))
+                    if work.run == folder.name:
+                        found.append((work, folder))
         return sorted(found, key=lambda pair: pair[0].started_at)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._folder)
         lock = self._folder / _FOLDER_LOCK
         try:
             with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S):

@@ -51,7 +51,9 @@ class Checkpointed(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def checkpoint(memory: Knowledge, project: str, kind: str) -> Checkpointed:
+def checkpoint(
+    memory: Knowledge, project: str, kind: str, *, imported: bool = False
+) -> Checkpointed:
     """Publish everything staged for a project; again when there is nothing, nothing happens."""
     if kind not in CHECKPOINT_KINDS:
         raise BadInput(
@@ -60,7 +62,7 @@ def checkpoint(memory: Knowledge, project: str, kind: str) -> Checkpointed:
         )
     why = msgspec.convert(kind, CheckpointKind)
     giving = not memory.keeps_to_itself(project)
-    if not giving or not memory.staged_records(project):
+    if not giving or not memory.staged_records(project, imported=imported):
         notes = _caught_up(memory) if giving else (NOT_GIVING,)
         return Checkpointed(
             project=project, kind=why, published=(), new_patterns=0, joined=0, notes=notes
@@ -76,7 +78,7 @@ def checkpoint(memory: Knowledge, project: str, kind: str) -> Checkpointed:
     try:
         # One at a time on this machine: what two projects publish at once may be one pattern.
         with disk.locked(lock, timeout_s=settings.journal_lock_timeout_s):
-            return _publish(memory, project, why)
+            return _publish(memory, project, why, imported=imported)
     except disk.Busy:
         raise JournalBusy(
             "another checkpoint is under way", where=str(lock), todo="Try again when it has ended."
@@ -93,18 +95,23 @@ def _caught_up(memory: Knowledge) -> tuple[str, ...]:
         return (f"not indexed yet: {error}",)
 
 
-def _publish(memory: Knowledge, project: str, why: CheckpointKind) -> Checkpointed:
+def _publish(
+    memory: Knowledge, project: str, why: CheckpointKind, *, imported: bool
+) -> Checkpointed:
+    def waiting() -> list[Record]:
+        return memory.staged_records(project, imported=imported)
+
     published: list[str] = []
-    staged = {record.id for record in memory.staged_records(project)}
+    staged = {record.id for record in waiting()}
     before = set(memory.ledger.history().patterns)
     fresh_patterns: set[str] = set()
     notes: list[str] = []
-    while batch := memory.staged_records(project)[: memory.shelf.settings.knowledge_batch]:
+    while batch := waiting()[: memory.shelf.settings.knowledge_batch]:
         try:
             line = _Batch(memory, batch).publish(project, why)
             notes = memory.catch_up()
         except MemoryOff as error:
-            left = {record.id for record in memory.staged_records(project)}
+            left = {record.id for record in waiting()}
             raise type(error)(
                 f"{len(staged - left)} published, {len(left)} stay staged: {error.what}",
                 where=error.where,

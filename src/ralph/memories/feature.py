@@ -133,7 +133,7 @@ class FeatureMemory:
 
         def numbered(number: int) -> Record:
             return to_record(
-                iteration, project_id=self._place.project.id, number=number, source=clean
+                iteration, project_id=self._place.project.claimed_id, number=number, source=clean
             )
 
         if iteration.iteration_number is None:

@@ -20,7 +20,7 @@ class Focus(msgspec.Struct, frozen=True, omit_defaults=True):
 def set_focus(project: Project, focus: Focus) -> None:
     """From now on, work outside a loop belongs here."""
     check_name(focus.feature)
-    project.cache.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(project.cache)
     disk.replace(project.cache / "focus.json", msgspec.json.encode(focus) + b"\n")
 
 
@@ -28,7 +28,7 @@ def read_focus(project: Project) -> Focus | None:
     """What the work belongs to, or None when nobody said."""
     file = project.cache / "focus.json"
     try:
-        focus = msgspec.json.decode(file.read_bytes(), type=Focus)
+        focus = msgspec.json.decode(disk.read(file), type=Focus)
         check_name(focus.feature)
     except FileNotFoundError:
         return None
@@ -41,4 +41,4 @@ def read_focus(project: Project) -> Focus | None:
 
 def clear_focus(project: Project) -> None:
     """Work outside a loop belongs to no feature."""
-    (project.cache / "focus.json").unlink(missing_ok=True)
+    disk.remove(project.cache / "focus.json")

@@ -81,8 +81,9 @@ class History:
     def _take(self, record: Record) -> None:
         if record.id in self.records:
             return  # the first that was written counts
-        with contextlib.suppress(BadRecord, msgspec.DecodeError, UnicodeDecodeError):
-            # What cannot be read is left to `verify`.
+        with contextlib.suppress(
+            BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError
+        ):  # what cannot be read is left to `verify`
             if record.kind == EXCHANGE:
                 self._exchange(record)
             elif record.kind == CONVERSATION:

@@ -13,7 +13,7 @@ from ralph.journal.line import Unreadable, read_line, write_record, write_tombst
 from ralph.kinds.iteration import from_record
 from ralph.kinds.knowledge import ENTRIES, GATE, OUTCOME, is_known, knowledge_from
 from ralph.memories.knowledge_journal import stream_of
-from ralph.record import Complaint, Record, Tombstone, utc
+from ralph.record import Complaint, Record, Source, Tombstone, utc
 from ralph.text.redact import redact_tree
 
 if TYPE_CHECKING:
@@ -37,13 +37,19 @@ class Choice(msgspec.Struct, frozen=True):
         return features + len(self.conversations) + len(self.knowledge)
 
 
-class Imported(msgspec.Struct, frozen=True):
-    """What an import came to."""
+class Imported(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an import came to.
+
+    `staged` are the entries of knowledge that came and wait for a person's checkpoint, `left_out`
+    counts what would have published, judged or forgotten knowledge by itself.
+    """
 
     added: int
     known: int
     forgotten: int
     complaints: list[Complaint]
+    staged: list[str] = []
+    left_out: int = 0
 
 
 class _Exported(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -147,32 +153,48 @@ def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]
         yield from _exported(ralph.knowledge.shelf.journals.journal(own), knowledge=own)
 
 
-def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str) -> Imported:
+def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str, own: bool = False) -> Imported:
     """Bring in what is not here yet; what was forgotten here or there stays forgotten.
 
-    Knowledge goes to the project that it names, staged or published as it was.
+    Knowledge goes to the project that it names. It reaches every project, and anybody may have
+    written the file, so it is staged until a person publishes it. `own`: the file is a person's
+    own backup, and its knowledge is staged or published as it was.
     """
     records: dict[_Home, list[Record]] = {}
     stones: dict[_Home, list[Tombstone]] = {}
     complaints: list[Complaint] = []
+    left_out = 0
     for number, raw in enumerate(lines, 1):
         if not raw.strip():
             continue
         try:
             home, entry = _read(raw)
+            clean = entry if isinstance(entry, Tombstone) else _redacted(entry)
         except Unreadable as error:
             complaints.append(Complaint(name, number, str(error)))
             continue
-        if isinstance(entry, Tombstone):
-            stones.setdefault(home, []).append(entry)
+        if home.knowledge and not own:
+            if isinstance(clean, Tombstone) or clean.kind not in ENTRIES:
+                left_out += 1
+                continue
+            clean = msgspec.structs.replace(clean, source=Source(file=name, line=number))
+        if isinstance(clean, Tombstone):
+            stones.setdefault(home, []).append(clean)
         else:
-            records.setdefault(home, []).append(_redacted(entry))
+            records.setdefault(home, []).append(clean)
     ralph.place.ensure()
     added = known = forgotten = 0
+    staged_before = _staged(ralph)
     for home in dict.fromkeys([*stones, *records]):
         came = _adopted(ralph, home, records.get(home, []), stones.get(home, []))
         added, known, forgotten = added + came[0], known + came[1], forgotten + came[2]
-    return Imported(added, known, forgotten, complaints)
+    staged = [one for one in _staged(ralph) if one not in staged_before]
+    return Imported(added, known, forgotten, complaints, staged, left_out)
+
+
+def _staged(ralph: Ralph) -> dict[str, None]:
+    memory = ralph.knowledge
+    return dict.fromkeys(one.id for one in memory.staged("*")) if memory.shelf.names() else {}
 
 
 def _adopted(
@@ -208,14 +230,16 @@ def _read(raw: bytes) -> tuple[_Home, Record | Tombstone]:
     text = raw.strip().removeprefix(b"\xef\xbb\xbf")
     try:
         exported = _read_exported(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         entry, _ = read_line(text)
         return _home_of(entry), entry
     entry, _ = read_line(bytes(exported.entry))
     if exported.stream is not None:
         return _Home(exported.stream), entry
     if exported.knowledge is not None:
-        return _Home(exported.knowledge, knowledge=True), entry
+        # What it says of itself counts: an entry is published with the project it names.
+        named = isinstance(entry, Record) and is_known(entry.kind)
+        return _home_of(entry) if named else _Home(exported.knowledge, knowledge=True), entry
     raise Unreadable("says neither which feature it belongs to nor whose knowledge it is")
 
 
@@ -223,12 +247,14 @@ def _redacted(record: Record) -> Record:
     """The record without secrets, wherever its line was written."""
     try:
         body = msgspec.json.decode(record.body)
+        clean = redact_tree(body)
+        if clean == body:
+            return record
+        return msgspec.structs.replace(record, body=_encode(clean))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return record  # whoever reads it complains
-    clean = redact_tree(body)
-    if clean == body:
-        return record
-    return msgspec.structs.replace(record, body=_encode(clean))
+    except RecursionError:
+        raise Unreadable("is nested too deeply to be kept") from None
 
 
 def _home_of(entry: Record | Tombstone) -> _Home:

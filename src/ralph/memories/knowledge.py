@@ -88,13 +88,16 @@ class Knowledge(KnowledgeJournal):
 
     # -- publishing
 
-    def checkpoint(self, project: str | None = None, kind: str = "manual") -> Checkpointed:
+    def checkpoint(
+        self, project: str | None = None, kind: str = "manual", *, imported: bool = False
+    ) -> Checkpointed:
         """Publish everything staged for a project: embedded in batches, each whole or not at all.
 
-        Repeating it is safe; MemoryOff when the embedder or the index is off, and what was not
-        published stays staged.
+        What came by an import, from anybody, stays staged unless `imported` says that a person
+        wants it. Repeating it is safe; MemoryOff when the embedder or the index is off, and what
+        was not published stays staged.
         """
-        done = checkpoint(self, project or self._own, kind)
+        done = checkpoint(self, project or self._own, kind, imported=imported)
         try:
             prune_if_due(self)
         except (JournalError, MemoryOff) as error:
@@ -225,9 +228,10 @@ class Knowledge(KnowledgeJournal):
 
     # -- for checkpoints
 
-    def staged_records(self, project: str) -> list[Record]:
+    def staged_records(self, project: str, *, imported: bool = False) -> list[Record]:
         """What waits for a checkpoint, in the order it was captured."""
-        return list(self._account(project).staged.values())
+        waiting = self._account(project).staged.values()
+        return [one for one in waiting if imported or one.source.file is None]
 
     def write(self, project: str, draft: Draft) -> None:
         """Append one line to a project's journal."""

@@ -48,21 +48,23 @@ _TASK_CHARS = 100
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """An entry as memory has it now, whether it was new, and whether it waits for a checkpoint."""
+    """An entry as memory has it now, whether it was new, and whether it waits for a checkpoint.
+
+    `imported` is the file that it came from, where somebody else may have written it.
+    """
 
     id: str
     record: Entry
     fresh: bool
     staged: bool = True
+    imported: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its published name."""
-        return {
-            "id": self.id,
-            "fresh": self.fresh,
-            "staged": self.staged,
-            "record": self.record.to_json(),
-        }
+        plain = {"id": self.id, "fresh": self.fresh, "staged": self.staged}
+        if self.imported is not None:
+            plain["imported"] = self.imported
+        return {**plain, "record": self.record.to_json()}
 
 
 class KnowledgeJournal:
@@ -229,7 +231,7 @@ class KnowledgeJournal:
         """What waits for a checkpoint: of one project, or of this one; `*` is all."""
         accounts = self.ledger.accounts() if project == "*" else [self._account(project)]
         return [
-            Captured(record.id, knowledge_from(record), fresh=False)
+            Captured(record.id, knowledge_from(record), fresh=False, imported=record.source.file)
             for account in accounts
             for record in account.staged.values()
         ]

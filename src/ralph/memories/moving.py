@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from ralph import disk
 from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, JournalError
 from ralph.journal import Journal, Journals
@@ -277,7 +278,7 @@ def bring_home(project: Project, settings: Settings, home: Path) -> dict[str, in
     brought: dict[str, int] = {}
     for memory, folder in folders.items():
         if memory in waiting:
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(folder)
             lock_timeout_s = settings.journal_lock_timeout_s
             journals_for(None, folder, memory=memory, home=home, lock_timeout_s=lock_timeout_s)
             brought[memory] = waiting[memory]

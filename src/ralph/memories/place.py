@@ -21,12 +21,9 @@ class Place(Shelf):
     ) -> None:
         known = known_by(lambda: self.index, self.collection_name)
         journals = feature_journals(project, settings, home, known=known)
-        # Clones share an id but not their journals, so the path counts here.
-        here = f"{project.id}-{short_hash(str(project.root))}"
-        elsewhere = home / "cache" / "projects" / here
         index = index_for(
             settings,
-            [project.cache, elsewhere],
+            [project.cache],
             home=home,
             scope=lambda: f"{short_hash(project.id)}-",
         )

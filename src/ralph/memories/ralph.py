@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ralph import disk
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
@@ -121,11 +122,12 @@ class Ralph:
         chosen = self.features() if features is None else [self.feature(f) for f in features]
         return self.place.ask(chosen, question, budget_s=budget_s)
 
-    def get(self, record_id: str) -> Hit:
-        """One record of any feature, by its id or the beginning of it."""
-        found = [hit for feature in self.features() for hit in feature.find(record_id)]
+    def get(self, record_id: str, *, features: Sequence[str] | None = None) -> Hit:
+        """One record of some features, or of any, by its id or the beginning of it."""
+        chosen = self.features() if features is None else [self.feature(f) for f in features]
+        found = [hit for feature in chosen for hit in feature.find(record_id)]
         if not found or len(record_id) < _SHORTEST_ID:
-            buried = {i for one in self.features() for i in one.forgotten()}
+            buried = {i for one in chosen for i in one.forgotten()}
             if len(record_id) >= _SHORTEST_ID and any(i.startswith(record_id) for i in buried):
                 raise NotFound(f"record {record_id!r} was forgotten, and stays so")
             raise NotFound(
@@ -155,6 +157,7 @@ class Ralph:
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
+        _claim(self.project)
         self.place.index.close()
         self.place.journals.close()
         if self._conversations is not None:
@@ -190,12 +193,20 @@ def open_ralph(
         project = need_project(Path.cwd(), home=home_path)
     else:
         root = Path(path)
-        project = find_project(root, home=home_path) or Project(root.resolve())
+        project = find_project(root, home=home_path) or Project(root.resolve(), home_path)
         if project.folder.resolve() == home_path.resolve():
             raise NotAProject(
                 "its .ralph folder is Ralph's home, for what belongs to no project",
                 where=str(root),
                 todo="Open the folder of a project, or set RALPH_HOME to another place.",
             )
+    disk.protect(home_path)
+    _claim(project)
     config = load(home=home_path, project_file=project.settings_file, given=settings)
     return Ralph(Place(project, config.settings, home=home_path, progress=progress), config)
+
+
+def _claim(project: Project) -> None:
+    """Note whose the id is, before and after anything private is kept under it."""
+    if disk.is_folder(project.home) and project.exists:
+        project.claim()

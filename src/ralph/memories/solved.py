@@ -59,17 +59,24 @@ class _Met(msgspec.Struct, frozen=True):
 
 
 def solved(
-    ralph: Ralph, message: str, *, session: str = "", budget_s: float | None = None
+    ralph: Ralph,
+    message: str,
+    *,
+    session: str = "",
+    feature: str | None = None,
+    budget_s: float | None = None,
 ) -> Solved | None:
     """What this project's memory knows of an error, by its signature; None if it never met it.
 
-    That `session` met it without solving it is no news to who asks there. Words find the
-    candidates, so nothing heavy is loaded. `budget_s` bounds catching up.
+    With `feature` that feature alone is asked, and no conversation. That `session` met it without
+    solving it is no news to who asks there. Words find the candidates, so nothing heavy is loaded.
+    `budget_s` bounds catching up.
     """
     wanted = signature(message)
     if not tells(wanted):
         return None
-    met = sorted(_met(ralph, message, wanted, budget_s), key=lambda one: (one.at, one.number))
+    hits = _hits(ralph, message[:_ASKED_CHARS], feature, budget_s)
+    met = sorted(_met(hits, wanted), key=lambda one: (one.at, one.number))
     for one in reversed(met):
         if (found := _solution(ralph, one, _known(met))) is not None:
             return found
@@ -124,19 +131,22 @@ def tells(wanted: str) -> bool:
     return len(words) >= 2
 
 
-def _met(ralph: Ralph, message: str, wanted: str, budget_s: float | None) -> list[_Met]:
-    asked = message[:_ASKED_CHARS]
+def _hits(ralph: Ralph, asked: str, feature: str | None, budget_s: float | None) -> list[Hit]:
     question = Question(asked, _CANDIDATES, 0.0)
-    hits = [
-        *ralph.place.ask(ralph.features(), question, meaning=False, budget_s=budget_s),
-        *ralph.conversations.search(
+    features = ralph.features() if feature is None else [ralph.feature(feature)]
+    hits = list(ralph.place.ask(features, question, meaning=False, budget_s=budget_s))
+    if feature is None:
+        hits += ralph.conversations.search(
             asked,
             limit=ralph.config.settings.search_max_limit,
             min_score=0.0,
             words_only=True,
             budget_s=budget_s,
-        ),
-    ]
+        )
+    return hits
+
+
+def _met(hits: Sequence[Hit], wanted: str) -> list[_Met]:
     return [
         _Met(hit, error, *_place(hit.record))
         for hit in hits

@@ -9,6 +9,7 @@ from pathlib import Path, PureWindowsPath
 import msgspec
 
 from ralph.capture.exchanges import ExchangeSeen
+from ralph.errors import UnsafeFile
 from ralph.kinds.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.kinds.iteration import cut
 from ralph.memories.conversation_journal import GENERAL
@@ -80,7 +81,10 @@ def home_of(cwd: str, home: Path) -> Home:
     path = Path(cwd)
     if not path.is_absolute():  # another system's
         return Home(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
-    project = find_project(path, home=home)
+    try:
+        project = find_project(path, home=home)
+    except UnsafeFile:
+        project = None
     if project is None:
-        return Home(Project(path).id, path.name, cwd)
+        return Home(Project(path, home).id, path.name, cwd)
     return Home(project.id, project.root.name, str(project.root))

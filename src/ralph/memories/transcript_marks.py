@@ -39,7 +39,7 @@ def read_marks(path: Path) -> dict[str, Mark]:
     """The marks by file; none where they are missing, damaged or of another version."""
     try:
         marks = msgspec.json.decode(path.read_bytes(), type=_Marks)
-    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return marks.files if marks.version == _VERSION else {}
 

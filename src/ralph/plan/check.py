@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ralph.errors import BadPlan
-from ralph.plan.context_files import stale_note
+from ralph.plan.context_files import is_there, stale_note
 from ralph.plan.document import Document, Path
 from ralph.plan.entities import KINDS, Kind, path_of
 from ralph.plan.read import view
@@ -127,7 +127,7 @@ def _vanished(plan: Plan, document: Document, found: View) -> list[Problem]:
         listed = [("context_files", i, f.path) for i, f in enumerate(feature.context_files)]
         listed += [("knowledge_paths", i, f) for i, f in enumerate(feature.knowledge_paths)]
         for name, i, file in listed:
-            if not (plan.project / file).exists():
+            if not is_there(plan.project, file):
                 problems.append(
                     _problem(
                         document,

@@ -65,6 +65,9 @@ _NOISE_NAMES = (
 )  # fmt: skip
 
 
+_OWN_FOLDERS = (".git", ".ralph")
+
+
 class Enriched(msgspec.Struct, frozen=True):
     """What happened to a feature's context files."""
 
@@ -113,7 +116,7 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> Enriche
             count, last = counts[path]
             if count < plan.limits.context_after or path in before or noise(path):
                 continue
-            if _is_file(plan.project, path) and len(path) <= plan.limits.path:
+            if is_file(plan.project, path) and len(path) <= plan.limits.path:
                 items.append(
                     {"path": path, "source": "auto", "touch_count": count, "last_touched": last}
                 )
@@ -130,7 +133,7 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> Enriche
 def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
     """The feature without files that are gone, and a note for each; the plan is left alone."""
     there = {
-        path: _is_there(plan.project, path)
+        path: is_there(plan.project, path)
         for path in [*(file.path for file in feature.context_files), *feature.knowledge_paths]
     }
     if all(there.values()):
@@ -200,12 +203,27 @@ def _drop_vanished(entry: Data, plan: Plan) -> list[str]:
     for name in ("context_files", "knowledge_paths"):
         items = _list(entry, name)
         gone = [
-            item for item in items if (path := _path(item)) and not _is_there(plan.project, path)
+            item for item in items if (path := _path(item)) and not is_there(plan.project, path)
         ]
         if gone:
             notes += [stale_note(str(_path(item)), name) for item in gone]
             p.apply(entry, name, [item for item in items if item not in gone])
     return notes
+
+
+def project_file(root: Path, path: str) -> Path | None:
+    """A file that the plan names, to be read: a regular file inside the project, else None.
+
+    A link may lead anywhere, and what lies in git's and Ralph's own folders is nobody's document.
+    """
+    try:
+        top = root.resolve()
+        file = (top / path).resolve()
+        if not file.is_relative_to(top) or not file.is_file():
+            return None
+        return None if file.relative_to(top).parts[0].lower() in _OWN_FOLDERS else file
+    except (OSError, ValueError, RuntimeError):  # the last: links in a circle
+        return None
 
 
 def _list(entry: Data, name: str) -> list[Any]:
@@ -229,14 +247,16 @@ def _number(item: Data, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _is_file(project: Path, path: str) -> bool:
+def is_file(project: Path, path: str) -> bool:
+    """Whether this path of the project is a file; a name that no file can have is none."""
     try:
         return (project / path).is_file()
     except (OSError, ValueError):
         return False
 
 
-def _is_there(project: Path, path: str) -> bool:
+def is_there(project: Path, path: str) -> bool:
+    """Whether there is anything at this path of the project."""
     try:
         return (project / path).exists()
     except (OSError, ValueError):

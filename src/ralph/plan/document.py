@@ -11,16 +11,19 @@ import re
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from ralph.errors import BadPlan
 
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 # More than any plan needs; aliases inside aliases would otherwise grow without end.
-_MAX_NODES = 400_000
+_MAX_NODES = 200_000
+_MAX_CHARS = 4 * MAX_BYTES
 _MAX_DEPTH = 60
+_TOO_MUCH = "this nests or repeats too much to be a plan"
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(?:0o[0-7]+|0x[0-9a-fA-F]+|[0-9]+)")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?")
@@ -91,13 +94,38 @@ class Document:
         return f"{self.name}:{self.place(path)}"
 
 
+class _BoundedComposer(Composer):
+    """Makes nodes until there are more, or deeper ones, than a plan has."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.warn_double_anchors = False  # YAML allows them: the last one counts
+        self._left = _MAX_NODES
+        self._level = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """One node with all that is in it."""
+        self._left -= 1
+        if self._left < 0 or self._level > _MAX_DEPTH + 1:
+            mark = self.parser.peek_event().start_mark
+            raise MarkedYAMLError(problem=_TOO_MUCH, problem_mark=mark)
+        self._level += 1
+        node = super().compose_node(parent, index)
+        self._level -= 1
+        return node
+
+
 def _compose(text: str, name: str) -> Node | None:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _BoundedComposer
     try:
-        root: Node | None = YAML(typ="safe", pure=True).compose(text)
+        root: Node | None = yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
         what = error.problem or error.context or "this cannot be read"
+        if what == _TOO_MUCH:
+            raise _too_much(name, place) from None
         todo = "Indent with spaces, not tabs." if "'\\t'" in what else "Correct this line."
         raise _bad(name, place, f"not valid YAML: {what}", todo) from None
     except ReaderError as error:
@@ -122,24 +150,27 @@ class _Reader:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._left = _MAX_NODES
+        self._nodes_left = _MAX_NODES
+        self._chars_left = _MAX_CHARS
 
     def value(self, node: Node, depth: int) -> Any:
-        self._left -= 1
-        if self._left < 0 or depth > _MAX_DEPTH:
-            raise _bad(
-                self._name,
-                _place(node),
-                "this nests or repeats too much to be a plan",
-                "Write it out without anchors, and flatter.",
-            )
         if isinstance(node, ScalarNode):
+            self._count(node, depth, len(node.value))
             return scalar(node)
         if isinstance(node, SequenceNode):
+            self._count(node, depth)
             return [self.value(item, depth + 1) for item in node.value]
         return self.mapping(node, depth)
 
+    def _count(self, node: Node, depth: int, chars: int = 0) -> None:
+        """Aliases may repeat, and hold themselves: what they come to has its bounds too."""
+        self._nodes_left -= 1
+        self._chars_left -= chars
+        if min(self._nodes_left, self._chars_left) < 0 or depth > _MAX_DEPTH:
+            raise _too_much(self._name, _place(node))
+
     def mapping(self, node: Node, depth: int) -> Data:
+        self._count(node, depth)
         own: Data = {}
         merged: Data = {}
         for key, value in node.value:
@@ -165,7 +196,8 @@ class _Reader:
 
 def scalar(node: Node) -> str | int | float | bool | None:
     """The value of a scalar by its YAML 1.2 type; what is no plain type stays text."""
-    text: str = node.value
+    # Half of a pair of surrogates, which an escape can name, is no character.
+    text: str = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     kind = str(node.tag).removeprefix(_TAG)
     if kind == "null":
         return None
@@ -195,6 +227,10 @@ def _child(node: Node | None, step: str | int) -> tuple[Node, Place] | None:
     elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], _place(node.value[step])
     return None
+
+
+def _too_much(name: str, place: Place) -> BadPlan:
+    return _bad(name, place, _TOO_MUCH, "Write it out without anchors, and flatter.")
 
 
 def _bad(name: str, place: Place, what: str, todo: str) -> BadPlan:

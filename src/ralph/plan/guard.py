@@ -1,15 +1,18 @@
 """The guard: a snapshot before an iteration, and after it a plan that nothing was lost from.
 
-Between the two the files may have been changed by Ralph's own calls (they are in the write log),
-by a person or another program, and by the agent's direct edits (its tool calls tell). The guard
-follows a file from version to version: Ralph's and people's changes are taken over whole, an
-agent's are judged. What comes out is written only where it differs from what is there, and what
-was there is kept beside it.
+It does not ask who changed a file. Every change between the two is either explained, because it
+came through Ralph's own calls (the write log has them), or it is not, and then what it destroyed is
+put back. What it cannot keep in the plan it keeps beside it: the file as it was found, and earlier
+versions that said something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,26 +20,39 @@ from typing import Any
 import msgspec
 
 from ralph import disk
-from ralph.errors import BadPlan
-from ralph.plan.blame import AgentEdit, Blame, for_file, landed
-from ralph.plan.document import Data, Document
+from ralph.errors import BadPlan, UnsafeFile
+from ralph.plan.document import MAX_BYTES, Data, Document
 from ralph.plan.entities import KINDS, ONE, Kind, entities
-from ralph.plan.judge import Judge, Restored, Scope
-from ralph.plan.merge import Everything, bring
+from ralph.plan.judge import Judge, Losses, said
+from ralph.plan.merge import Everything, as_list, bring, by_key
 from ralph.plan.splice import render, same
 from ralph.plan.store import Plan, copied, read_bytes
-from ralph.plan.values import TaskId
-from ralph.plan.writes import ABSENT, Write, digest
+from ralph.plan.writes import ABSENT, digest
 
 _TRIES = 5
-_COPIES = 20
+_COPIES = 100
+_COMMENT = re.compile(r"(?:^|\s)#\s*(.*\S)")
+# What a task or feature goes through, as opposed to what somebody wrote in it.
+_STATE = frozenset(
+    "status priority blocked_by updated completed context_files last_verified removed_learnings"
+    " current_state".split()
+)
+_CHECKED = "checked by the guard"
+_HINT = (
+    "If such a change was yours, take it from the copy, or make it with a `ralph` command: "
+    "what comes through Ralph is never undone."
+)
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A file's bytes at one moment; None when it was not there."""
+    """A file's bytes at one moment; None when it was not there.
+
+    `quiet`: the agent had no tool call under way when it changed, so somebody else changed it.
+    """
 
     at: str
     raw: bytes | None
+    quiet: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -57,22 +73,37 @@ class Snapshot(msgspec.Struct, frozen=True):
         return msgspec.msgpack.decode(raw, type=cls)
 
 
+class Restored(msgspec.Struct, frozen=True):
+    """One thing that was put back (or taken out again), and why."""
+
+    file: str
+    what: str
+    why: str
+    verb: str = "restored"
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.what} {self.verb}: {self.why}"
+
+
 class Report(msgspec.Struct, frozen=True):
-    """What was put back and why, and where what was there before can be looked at."""
+    """What was put back and why, what else to know, and where the other versions are kept."""
 
     restored: tuple[Restored, ...] = ()
+    notes: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
-        """Whether there was nothing to do."""
-        return not self.restored and not self.unreadable and not self.copies
+        """Whether there is nothing to tell."""
+        return not self.lines()
 
     def lines(self) -> list[str]:
         """The report as a person reads it."""
-        told = [str(note) for note in self.restored] + list(self.unreadable)
-        return told + [f"what was there before is kept in {copy}" for copy in self.copies]
+        lines = [*map(str, self.restored), *self.notes]
+        lines += [f"the file as it was found is kept in {copy}" for copy in self.copies]
+        lines += [f"an earlier version of the file is kept in {copy}" for copy in self.earlier]
+        return [*lines, _HINT] if self.copies else lines
 
 
 class Guard:
@@ -80,6 +111,7 @@ class Guard:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._looked = ""
 
     def snapshot(self) -> Snapshot:
         """The plan as it is now."""
@@ -88,75 +120,129 @@ class Guard:
             files = {name: Version(at, self._raw(name)) for name in (*KINDS, "metadata")}
             return Snapshot(at, self._plan.log.last(), files, {name: [] for name in files})
 
-    def observe(self, snapshot: Snapshot) -> None:
-        """Look at the files now. The more often, the better a person's edits are told apart."""
+    def observe(self, snapshot: Snapshot, *, idle: bool) -> None:
+        """Look at the files now. `idle`: no tool call was under way since the last look.
+
+        A client may print a call a moment after it was made, so the look behind counts too.
+        """
+        at = self._plan.now()
         for name, first in snapshot.files.items():
             seen = snapshot.seen[name]
-            raw = self._raw(name)
-            if raw != (seen[-1] if seen else first).raw:
-                seen.append(Version(self._plan.now(), raw))
+            if seen and seen[-1].at == self._looked and not idle:
+                seen[-1] = msgspec.structs.replace(seen[-1], quiet=False)
+            with contextlib.suppress(OSError):  # whatever else it is by now, the check sees to it
+                raw = self._raw(name) if _is_usable(self._path(name)) else b""
+                if raw != (seen[-1] if seen else first).raw:
+                    seen.append(Version(at, raw, idle))
+        self._looked = at
 
     def check(
-        self,
-        snapshot: Snapshot,
-        *,
-        feature: str | None,
-        task_id: TaskId | None = None,
-        agent_edits: Iterable[AgentEdit | str] | None,
+        self, snapshot: Snapshot, *, feature: str, others: Mapping[str, str] | None = None
     ) -> Report:
-        """Put back what the agent's direct edits destroyed, and say what and why.
+        """Put back what was lost or changed without a call, and say what and why.
 
-        `agent_edits` None: it is not known what the agent edited. `feature` None: a planning run.
+        `feature` is the run's own, "" for a planning run. `others` are those that other loops work
+        on, with the time they began.
         """
-        edits = None if agent_edits is None else list(agent_edits)
         restored: list[Restored] = []
+        notes: list[str] = []
         copies: list[str] = []
-        unreadable: list[str] = []
-        scope = Scope(feature, task_id, edits is not None, self._plan.limits)
+        earlier: list[str] = []
         with self._plan.locked():
+            self._make_folder()
+            for name in snapshot.files:
+                copies += self._clear(name)
             for kind in KINDS:
-                own = None if edits is None else for_file(edits, kind)
                 for _ in range(_TRIES):  # a person may save between our reading and our writing
-                    mended = _Mending(self._plan, kind, snapshot, scope, own)
-                    if self._write(kind, mended, copies):
-                        break
-                restored += mended.restored
-                unreadable += mended.unreadable
-            restored += self._metadata(snapshot, edits)
-        return Report(tuple(restored), tuple(copies), tuple(unreadable))
+                    mended = _Mending(self._plan, kind, snapshot, feature, others or {})
+                    if self._plan.raw(kind) != mended.last:
+                        continue
+                    copies += self._write(kind, mended)
+                    earlier += self._keep_lost(kind, mended)
+                    restored += mended.restored
+                    notes += mended.notes
+                    break
+            restored += self._metadata(snapshot, copies)
+        return Report(tuple(restored), tuple(notes), tuple(copies), tuple(earlier))
 
-    def _write(self, kind: Kind, mended: _Mending, copies: list[str]) -> bool:
-        if mended.result is None:
-            return True
-        if self._plan.raw(kind) != mended.last:
-            return False
-        if mended.last is not None:
-            copies.append(self.keep_copy(kind, mended.last))
-        self._plan.put(kind, mended.result, "guard: agent's edits mended")
-        return True
+    def _write(self, kind: Kind, mended: _Mending) -> list[str]:
+        """Write what is kept, and note for other loops' guards what this run came to."""
+        copies: list[str] = []
+        if mended.changed:
+            if mended.last is not None:
+                copies.append(self._keep_copy(kind, mended.last))
+            if mended.result is None:
+                disk.remove(self._plan.path(kind))
+            else:
+                self._plan.put(kind, mended.result, "losses put back by the guard")
+        if mended.direct and mended.result is not None:
+            at = self._plan.now()
+            self._plan.log.note(at, kind, mended.first, mended.result, _CHECKED)
+        return copies
 
-    def _metadata(self, snapshot: Snapshot, edits: list[AgentEdit | str] | None) -> list[Restored]:
+    def _keep_lost(self, kind: Kind, mended: _Mending) -> list[str]:
+        """Keep earlier versions of the file that say what neither the file nor a copy says now.
+
+        Told where not everything came through calls, and where most of the file is gone. The log of
+        calls can be forged by an agent, so they are no reason to lose anything for good.
+        """
+        kept: list[str] = []
+        have = _words(mended.result, kind) | _words(mended.last, kind)
+        most = 2 * len(_words(mended.first, kind) & have) < len(_words(mended.first, kind))
+        for raw in mended.versions:
+            if raw is not None and not (words := _words(raw, kind)) <= have:
+                kept.append(self._keep_copy(kind, raw))
+                have |= words
+        return kept if mended.direct or most else []
+
+    def _metadata(self, snapshot: Snapshot, copies: list[str]) -> list[Restored]:
         """The project's identity is no agent's business: put back whole."""
-        before, path = snapshot.files["metadata"].raw, self._path("metadata")
-        now = read_bytes(path)
-        if before is None or now == before:
+        before, now = snapshot.files["metadata"].raw, self._raw("metadata")
+        known = _parsed(before) or {}
+        if now == before or before is None or not known.get("project_id"):
             return []
-        readable = now is not None and _parsed(now) is not None
-        if readable and not (edits and for_file(edits, "metadata")):
+        seen = snapshot.seen["metadata"]
+        quiet = all(version.quiet for version in seen)
+        if seen and quiet and seen[-1].raw == now and now is not None and _parsed(now):
             return []
-        disk.replace(path, before)
-        return [Restored("metadata.yaml", "the file", "the agent changed or broke it")]
+        if now is not None:
+            copies.append(self._keep_copy("metadata", now))
+        disk.replace(self._path("metadata"), before)
+        return [Restored("metadata.yaml", "the file", "it was changed while the agent ran")]
 
-    def keep_copy(self, kind: str, raw: bytes) -> str:
-        """Keep one version of a file of the plan, and give its path in the project."""
-        folder = self._plan.cache / "rejected"
-        folder.mkdir(parents=True, exist_ok=True)
+    def _clear(self, name: str) -> list[str]:
+        """Move away what is no file that can be read, such as a folder or a link in its place."""
+        path = self._path(name)
+        if _is_usable(path):
+            return []
+        try:
+            disk.stat(path)
+        except UnsafeFile:  # a link or a pipe: there is nothing in it
+            disk.remove(path)
+            return []
         stamp = self._plan.now().replace(":", "").replace("-", "")
-        copy = folder / f"{stamp}-{digest(raw)[:6]}-{kind}.yaml"
+        return [str(disk.rename(path, f"{path.name}.{stamp}"))]
+
+    def _keep_copy(self, name: str, raw: bytes) -> str:
+        folder = self._plan.cache / "rejected"
+        disk.make_folder(folder)
+        for old in disk.names(folder)[:-_COPIES]:
+            disk.remove(folder / old)
+        stamp = self._plan.now().replace(":", "").replace("-", "")
+        copy = folder / f"{stamp}-{digest(raw)[:6]}-{name}.yaml"
         disk.create(copy, raw)
-        for old in sorted(folder.iterdir())[:-_COPIES]:
-            old.unlink(missing_ok=True)
-        return copy.relative_to(self._plan.project).as_posix()
+        return str(copy)
+
+    def _make_folder(self) -> None:
+        """Put a folder where the plan's was, if an agent has put something else there."""
+        folder = self._plan.folder
+        try:
+            there = disk.is_folder(folder)
+        except UnsafeFile:
+            there = False
+        if not there:
+            disk.remove(folder)
+            disk.make_folder(folder)
 
     def _path(self, name: str) -> Path:
         return self._plan.folder / f"{name}.yaml"
@@ -166,160 +252,216 @@ class Guard:
 
 
 class _Step:
-    """One version of a file on its way through the iteration; None: not known to have been read."""
+    """One version of a file on its way through the iteration, and what is known of its change.
 
-    def __init__(self, key: str, raw: bytes | None, write: Write | None = None) -> None:
-        self.key = key
-        self.raw = raw
-        self.write = write
-
-    @cached_property
-    def data(self) -> Data | None:
-        if self.raw is None and self.key != ABSENT:
-            return None  # a version that the log no longer holds
-        parsed: Data | None = _parsed(self.raw)
-        return parsed
-
-    @property
-    def text(self) -> str | None:
-        return None if self.raw is None else self.raw.decode("utf-8", "replace")
-
-
-class _Mending:
-    """One file followed from the snapshot to now."""
+    `base` is the version that a call through Ralph began with, None when no call wrote this one.
+    """
 
     def __init__(
         self,
-        plan: Plan,
-        kind: Kind,
-        snapshot: Snapshot,
-        scope: Scope,
-        edits: list[AgentEdit] | None,
+        at: str,
+        key: str,
+        raw: bytes | None,
+        *,
+        base: _Step | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self.at = at
+        self.key = key
+        self.raw = raw
+        self.base = base
+        self.quiet = quiet
+
+    @cached_property
+    def data(self) -> Data | None:
+        """What is in the file; None when it cannot be read, or its bytes are not known."""
+        if self.raw is None and self.key != ABSENT:
+            return None
+        parsed: Data | None = _parsed(self.raw)
+        return parsed
+
+
+class _Mending:
+    """One file followed from the snapshot to now, and what it should hold.
+
+    `direct`: somebody wrote to it without a call; `versions` are what such writes left, behind the
+    first one. `changed`: `result` is not what is there.
+    """
+
+    def __init__(
+        self, plan: Plan, kind: Kind, snapshot: Snapshot, feature: str, others: Mapping[str, str]
     ) -> None:
         self._plan = plan
         self._kind = kind
-        self._scope = scope
-        self._edits = edits
+        self._feature = feature
+        self._others = others
         self.restored: list[Restored] = []
-        self.unreadable: list[str] = []
-        self.result: bytes | None = None
-        self.last = plan.raw(kind)
+        self.notes: list[str] = []
+        self.changed = False
+        self.first = snapshot.files[kind].raw
+        self.last = self.result = plan.raw(kind)
         steps = self._steps(snapshot)
-        if all(step.write is not None for step in steps[1:]):
-            return  # nobody but Ralph
-        self._follow(steps)
+        self.direct = any(step.base is None for step in steps[1:])
+        self.versions = [step.raw for step in steps if step.base is None]
+        if self.direct:
+            self._follow(steps)
 
     def _steps(self, snapshot: Snapshot) -> list[_Step]:
         log = self._plan.log
-        first = snapshot.files[self._kind]
-        steps = [_Step(digest(first.raw), first.raw)]
+        steps = [_Step(snapshot.at, digest(self.first), self.first)]
         seen = list(snapshot.seen[self._kind])
+        # What we have seen ourselves needs no copy beside the log, which an agent may have deleted.
+        known = {digest(raw): raw for raw in (self.first, self.last, *(one.raw for one in seen))}
+
+        def raw_of(key: str) -> bytes | None:
+            return known[key] if key in known else log.version(key)
 
         def take_seen(until: str | None) -> None:
             while seen and (until is None or seen[0].at <= until):
                 version = seen.pop(0)
-                known = digest(version.raw)
-                if known != steps[-1].key and not any(known == w.after for w in writes):
-                    steps.append(_Step(known, version.raw))
+                key = digest(version.raw)
+                if key != steps[-1].key and not any(key == write.after for write in writes):
+                    if version.quiet and steps[-1].quiet:
+                        steps.pop()  # an editor was saving, or somebody thought better of it
+                    steps.append(_Step(version.at, key, version.raw, quiet=version.quiet))
 
         writes = log.since(snapshot.writes, self._kind)
         for write in writes:
             take_seen(write.at)
-            if write.before != steps[-1].key:
-                steps.append(_Step(write.before, log.version(write.before)))
-            steps.append(_Step(write.after, log.version(write.after), write))
+            # Written over before anybody looked: as quiet as the next look found it.
+            quiet = bool(seen) and seen[0].quiet
+            base = _Step(write.at, write.before, raw_of(write.before), quiet=quiet)
+            # Another loop's guard notes what its whole run came to, not what it found.
+            if write.before != steps[-1].key and write.what != _CHECKED:
+                steps.append(base)
+            steps.append(_Step(write.at, write.after, raw_of(write.after), base=base))
         take_seen(None)
         now = digest(self.last)
         if now != steps[-1].key:
-            steps.append(_Step(now, self.last))
+            steps.append(_Step(self._plan.now(), now, self.last))
         return steps
 
     def _follow(self, steps: list[_Step]) -> None:
         start = next((step for step in steps if step.data is not None), None)
         if start is None or start.data is None:
-            self.unreadable.append(f"{self._plan.shown(self._kind)} could be read at no time")
+            self.notes.append(f"{self._plan.shown(self._kind)} could be read at no time")
             return
-        base = start.data
-        kept: Data = copied(base)
-        before = start
+        kept: Data = copied(start.data)
+        before = start.data
+        reasons: dict[tuple[str, str], str] = {}
         protected: set[tuple[str, str]] = set()
-        others = False
-        edits: list[AgentEdit] = []
-        blamed = self._blamed(steps)
-        for i in range(steps.index(start) + 1, len(steps)):
-            step = steps[i]
-            edits += blamed[i]
-            if step.data is None or before.data is None:
-                if step is steps[-1]:
-                    self._broken(step)
+        doubt = False
+        for step in steps[steps.index(start) + 1 :]:
+            if step.data is None:
+                doubt = True  # what comes behind it has its changes too
                 continue
-            if step.write is not None or not edits:
-                all_of_it = Everything()
-                if same(kept, before.data):
-                    kept = copied(step.data)
-                    bring(self._kind, before.data, step.data, before.data, all_of_it)
-                else:
-                    kept = bring(self._kind, before.data, step.data, kept, all_of_it)
-                protected |= all_of_it.touched
-                others = others or step.write is None
+            decide: Everything | Losses
+            if step.base is not None and step.base.data is not None and not doubt:
+                decide, before = Everything(), step.base.data
+            elif step.quiet and not doubt:
+                decide = Losses(self._kind)
             else:
-                judge = self._judge(before, step, edits, base, protected)
-                kept = bring(self._kind, before.data, step.data, kept, judge)
-                self.restored += [note for note in judge.restored if note not in self.restored]
-                protected |= judge.touched_by_others
-                others = others or bool(judge.touched_by_others)
-            before = step
-            edits = []
-        self._finish(start, steps[-1], kept, others=others)
+                decide = self._judge(step, start.data, protected)
+            whole = isinstance(decide, Everything) and same(kept, before)
+            brought = bring(self._kind, before, step.data, kept, decide)
+            kept = copied(step.data) if whole else brought
+            protected |= decide.touched
+            if isinstance(decide, Losses):
+                reasons |= decide.notes
+            if isinstance(decide, Judge):
+                self.notes += [
+                    f"{self._kind}.yaml: task {key} of feature {name} was added without a call"
+                    for key, name in decide.strange.items()
+                ]
+            before = step.data
+            doubt = False
+        self._finish(start, steps, kept, reasons)
 
-    def _blamed(self, steps: list[_Step]) -> list[list[AgentEdit]]:
-        """For each step the edits that may have led to it; a write of Ralph's has none."""
-        if self._edits is None:
-            return [[] if step.write else [AgentEdit("")] for step in steps]
-        direct = [i for i in range(1, len(steps)) if steps[i].write is None]
-        found = landed(self._edits, [(steps[i - 1].text, steps[i].text) for i in direct])
-        by_step = dict(zip(direct, found, strict=True))
-        return [by_step.get(i, []) for i in range(len(steps))]
-
-    def _judge(
-        self,
-        before: _Step,
-        step: _Step,
-        edits: list[AgentEdit],
-        base: Data,
-        protected: set[tuple[str, str]],
-    ) -> Judge:
-        by_key = {str(e.key): e.value for e in entities(base, self._kind)}
-        features = {str(e.key) for e in entities(self._plan_features(), "features")}
-        blame = Blame(self._kind, edits, before.text, step.text)
+    def _judge(self, step: _Step, base: Data, protected: set[tuple[str, str]]) -> Judge:
         return Judge(
-            self._kind, self._scope, blame, base=by_key, protected=protected, features=features
+            self._kind,
+            feature=self._feature,
+            others=frozenset(name for name, since in self._others.items() if since <= step.at),
+            limits=self._plan.limits,
+            base=by_key(base, self._kind),
+            protected=protected,
         )
 
-    def _plan_features(self) -> Data:
-        """The features that stand: their file is mended before that of the tasks."""
-        return _parsed(self._plan.raw("features")) or {}
-
-    def _broken(self, step: _Step) -> None:
-        what = "the file is gone" if step.raw is None else "it is not valid YAML any more"
-        self.restored.append(Restored(f"{self._kind}.yaml", "the file", what))
-
-    def _finish(self, start: _Step, last: _Step, kept: Data, *, others: bool) -> None:
+    def _finish(
+        self, start: _Step, steps: list[_Step], kept: Data, reasons: dict[tuple[str, str], str]
+    ) -> None:
         """Write what is kept, over the text that has most of people's own hand in it."""
-        if last.data is not None and same(last.data, kept):
-            return
-        source = last.raw if last.data is not None and (others or start.raw is None) else start.raw
-        for key in _doubled(last.data, self._kind) - _doubled(start.data, self._kind):
-            what, why = f"{ONE[self._kind]} {key}", "the edit added a second one; the first stands"
-            self.restored.append(Restored(f"{self._kind}.yaml", what, why))
+        last = steps[-1]
+        theirs = any(step.quiet for step in steps)
+        source = last.raw if last.data is not None and (theirs or start.raw is None) else start.raw
         document = Document.read(source or b"", name=self._plan.shown(self._kind))
-        self.result = render(document, kept).encode()
+        result = render(document, kept).encode() if kept or start.raw is not None else None
+        bare = _comments(result, kept) - _comments(last.raw, kept)
+        if last.data is not None and same(last.data, kept) and not bare:
+            return
+        self.changed, self.result = True, result
+        file = f"{self._kind}.yaml"
+        if last.raw is None or last.data is None:
+            why = "it was gone" if last.raw is None else "it was not valid YAML any more"
+            self.restored.append(Restored(file, "the file", why))
+        else:
+            self.restored += self._told(file, last.data, kept, reasons)
+            for key in _doubled(last.data, self._kind) - _doubled(start.data, self._kind):
+                why = "there was a second one; the first stands"
+                self.restored.append(Restored(file, f"{ONE[self._kind]} {key}", why))
+            if bare:
+                self.restored.append(Restored(file, "comments", "they were dropped"))
+        if not self.restored:
+            self.restored.append(Restored(file, "a part", "it was not usable as it was"))
+
+    def _told(
+        self, file: str, last: Data, kept: Data, reasons: dict[tuple[str, str], str]
+    ) -> list[Restored]:
+        """The reasons for what differs in the end; what came back by itself is not told."""
+        found: list[Restored] = []
+        now, then = by_key(last, self._kind), by_key(kept, self._kind)
+        for (key, field), why in reasons.items():
+            one, was, new = f"{ONE[self._kind]} {key}", now.get(key), then.get(key)
+            if not field and (was is None) != (new is None):
+                verb = "restored" if was is None else "taken out"
+                found.append(Restored(file, one, why, verb))
+            if field and was and new and not same(was.get(field), new.get(field)):
+                found.append(Restored(file, f"`{field}` of {one}", why))
+        return found
 
 
 def _doubled(data: Data | None, kind: Kind) -> set[str]:
     """The keys that more than one entry has."""
     keys = [entity.key for entity in entities(data or {}, kind)]
     return {key for key in keys if key is not None and keys.count(key) > 1}
+
+
+def _words(raw: bytes | None, kind: Kind) -> set[tuple[str, str]]:
+    """What somebody wrote in the file, by entry; each entry itself is there without words."""
+    found: set[tuple[str, str]] = set()
+    for key, entry in by_key(_parsed(raw) or {}, kind).items():
+        fields = [value for name, value in entry.items() if name not in _STATE]
+        found |= {(key, ""), *((key, said(item)) for value in fields for item in as_list(value))}
+    return found
+
+
+def _comments(raw: bytes | None, data: Data) -> set[str]:
+    """The comments that people wrote in a file with this data."""
+    found = set(_COMMENT.findall((raw or b"").decode("utf-8", "replace")))
+    text = " ".join(str(data).replace("\\n", " ").split())
+    return {comment for comment in found if " ".join(comment.split()) not in text}
+
+
+def _is_usable(path: Path) -> bool:
+    """Whether this is a plain file that can be read, or nothing at all."""
+    try:
+        found = disk.stat(path)
+    except FileNotFoundError:
+        return True
+    except UnsafeFile:
+        return False
+    plain = stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES
+    return plain and os.access(path, os.R_OK)
 
 
 @lru_cache(maxsize=16)

@@ -1,11 +1,14 @@
-"""What of an agent's direct edits stands: its own task and feature, and nothing that destroys.
+"""What of a change to the plan's files stands, by what is known of who made it.
 
-Prose that was filled is never emptied, learnings and comments are never lost, provenance is not
-the agent's to write, another feature is not the agent's to change (F1, F3, F6, F9, F10, F15).
+`Everything` (merge.py) is for a call through Ralph: it stands whole. `Losses` is for a change made
+while the agent had no tool call under way: it is somebody else's and stands, but nothing is lost.
+`Judge` is for every other change, which may be the agent's: it may add things, and reword the
+feature of its run. What destroys and what belongs to others is put back (F1, F3, F6, F9, F10, F15).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -13,20 +16,21 @@ import msgspec
 from ralph.errors import BadInput
 from ralph.kinds.iteration import cut
 from ralph.kinds.learning import read_learning, to_plain
-from ralph.plan.blame import Blame
 from ralph.plan.document import Data
-from ralph.plan.entities import ONE, Kind
+from ralph.plan.entities import Kind
 from ralph.plan.fields import clean_path
 from ralph.plan.learnings import FULL, was_removed
-from ralph.plan.merge import Everything
+from ralph.plan.merge import as_list
 from ralph.plan.splice import identity, same
-from ralph.plan.values import PRIORITIES, STATUS_ALIASES, STATUSES, Limits, TaskId
+from ralph.plan.values import PRIORITIES, STATUS_ALIASES, STATUSES, Limits
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
 from ralph.text.similar import compare, gist
 
+_PROSE = ("description", "architecture", "boundaries")
+_NEEDED = (*_PROSE, "title", "feature", "system_prompt")
 _TEXTS = {
-    "features": ("description", "architecture", "boundaries", "display_name", "acronym"),
+    "features": (*_PROSE, "display_name", "acronym"),
     "tasks": ("title", "description", "discipline", "created", "updated", "completed"),
     "disciplines": (),
 }
@@ -34,147 +38,163 @@ _TEXT_LISTS = ("dependencies", "knowledge_paths", "acceptance_criteria", "tags")
 # What a task asks for; who does it may fill a gap, and no more.
 _ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
 _RALPHS = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
+_WORD = re.compile(r"\w+")
+# Prose that keeps no more than this part of its words is a stub; longer words are no words. Who
+# rewords a text keeps one of its terms, unless there were few.
+_STUB = 1 / 4
+_LONGEST_WORD = 40
+_SHORT_WORD = 3
+_FEW = 3
 
 
-class Restored(msgspec.Struct, frozen=True):
-    """One thing that was put back, and why."""
+class Losses:
+    """Lets a change stand, except that nothing disappears and no prose is emptied.
 
-    file: str
-    what: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.what} restored: {self.why}"
-
-
-class Scope(msgspec.Struct, frozen=True):
-    """What the iteration was about. No feature: a planning run, for which everything is its own.
-
-    `certain` False: nobody knows whether the agent edited; only what destroys is put back.
+    `notes` has the reason for everything that was put back, by entry and field; `touched` the
+    fields that were changed.
     """
 
-    feature: str | None
-    task_id: TaskId | None
-    certain: bool
-    limits: Limits
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self.notes: dict[tuple[str, str], str] = {}
+        self.touched: set[tuple[str, str]] = set()
+
+    def added(self, key: str, entry: Data) -> Data | None:
+        """Something new stands."""
+        return entry
+
+    def gone(self, key: str, entry: Data) -> bool:
+        """Nothing disappears without a call."""
+        self.notes[key, ""] = "it was taken out of the file"
+        return False
+
+    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
+        """A field stands unless something of it is lost."""
+        if field in ("learnings", "comments"):
+            self.touched.add((key, field))
+            return [*as_list(now), *self._lost(key, field, as_list(now), kept)] or None
+        if field in _NEEDED and kept and (why := _emptied(now)):
+            self.notes[key, field] = why
+            return kept
+        self.touched.add((key, field))
+        return now
+
+    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
+        """A key beside the list stands unless it is gone."""
+        return kept if now is None else now
+
+    def _lost(self, key: str, field: str, given: list[Any], kept: Any) -> list[Any]:
+        there = {said(item) for item in given}
+        before = as_list(kept)
+        lost = [item for item in before if said(item) not in there]
+        if lost:
+            self.notes[key, field] = f"{len(lost)} of {len(before)} {field} were lost"
+        return lost
 
 
-class Judge:
-    """The decision on one stretch of direct edits to one file."""
+class Judge(Losses):
+    """Lets a change stand that adds something, or that concerns the run's own feature.
+
+    No feature (""): a planning run, which works on a copy, so that nothing here is its own.
+    `others` are the features that other loops work on: their agents may have made the change.
+    """
 
     def __init__(
         self,
         kind: Kind,
-        scope: Scope,
-        blame: Blame,
         *,
+        feature: str,
+        others: frozenset[str],
+        limits: Limits,
         base: Data,
         protected: set[tuple[str, str]],
-        features: set[str],
     ) -> None:
-        self._kind = kind
-        self._scope = scope
-        self._blame = blame
+        super().__init__(kind)
+        self._feature = feature
+        self._others = others
+        self._limits = limits
         self._base = base
         self._protected = protected
-        self._features = features
-        self._everything = Everything()
-        self.restored: list[Restored] = []
-
-    @property
-    def touched_by_others(self) -> set[tuple[str, str]]:
-        """The fields that somebody else than the agent changed in this stretch."""
-        return self._everything.touched
+        self.strange: dict[str, str] = {}
 
     # -- what `bring` asks
 
     def added(self, key: str, entry: Data) -> Data | None:
-        """A new entry stands when it is sound and not another feature's."""
-        if not self._blame.made(key, None, entry):
-            self._everything.touched.add((key, ""))
-            return entry
-        if not self._scope.certain:
-            return entry if self._sound(entry) else None
-        what = f"{ONE[self._kind]} {key}"
-        if self._kind == "disciplines" and self._scope.feature is not None:
-            return self._refuse(what, "the agent added it by editing the file")
-        if not self._sound(entry):
-            return self._refuse(what, "it is not complete")
-        if self._kind == "tasks" and not self._is_own(entry, new=True):
-            return self._refuse(what, "it belongs to another feature")
+        """A new feature or task stands when it is complete; it takes nothing from anybody."""
+        why = ""
+        if not self._feature or self._kind == "disciplines":
+            why = "it was added without a call through Ralph"
+        elif (key, "") in self._protected:
+            why = "it was deleted through Ralph"
+        elif not self._is_complete(entry):
+            why = "it is not complete"
+        if why:
+            self.notes[key, ""] = why
+            return None
         clean = dict(entry)
         clean.pop("current_state", None)
         clean.pop("removed_learnings", None)
         for field in [name for name in clean if name not in _RALPHS]:
-            value = self._own(key, field, None, clean[field], None, clean)
+            value = self._own(key, field, clean[field], None, clean)
             if value is None:
                 del clean[field]
             else:
                 clean[field] = value
+        owner = self._feature_of(entry)
+        if self._kind == "tasks" and owner not in (self._feature, *self._others):
+            self.strange[key] = owner
         return clean
 
-    def gone(self, key: str, entry: Data) -> bool:
-        """Nothing disappears by an agent's edit."""
-        if not self._blame.made(key, None, None):
-            self._everything.touched.add((key, ""))
-            return True
-        self._note(f"{ONE[self._kind]} {key}", "the edit took it out")
-        return False
-
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        """A field stands when it is the agent's own, sound, and not emptied."""
-        if not self._blame.made(key, field, now):
-            return self._everything.changed(key, field, was, now, kept, entry)
+        """A field stands when it is the run's own, sound, and not a loss."""
         if same(now, kept):
             return kept
-        if self._scope.certain and not self._is_own(entry):
-            self._note(self._name(key, field), "the agent edited another feature's")
+        owner = self._feature_of(entry)
+        if owner in self._others:
+            return super().changed(key, field, was, now, kept, entry)
+        if not self._feature or owner != self._feature:
+            if _reordered(now, kept):
+                return now
+            whose = "it is another feature's, and was" if self._feature and owner else "it was"
+            self.notes[key, field] = f"{whose} changed without a call through Ralph"
             return kept
-        return self._own(key, field, was, now, kept, entry)
+        return self._own(key, field, now, kept, entry)
 
     def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
-        """Ralph's version and people's own keys stay."""
-        if kept is not None and (now is None or name == "version"):
-            return kept
-        return kept if name == "version" and not isinstance(now, int) else now
+        """A key beside the list that is there stays, a new one may come."""
+        return kept if kept is not None or not self._feature or name == "version" else now
 
-    # -- the rules
+    # -- the rules for the run's own feature and its tasks
 
-    def _own(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        name = self._name(key, field)
+    def _own(self, key: str, field: str, now: Any, kept: Any, entry: Data) -> Any:
         if field == "learnings" and self._kind == "features":
-            return self._learnings(name, now, kept, entry)
+            return self._learnings(key, now, kept, entry)
         if field == "comments" and self._kind == "tasks":
-            return self._comments(name, now, kept)
-        if field in _RALPHS or field == "current_state":
-            if now and type(now) is type(kept) and not self._scope.certain:
-                return now  # perhaps a person's
+            return self._comments(key, now, kept)
+        if why := self._refused(key, field, now, kept):
             if kept is not None or field == "current_state":
-                self._note(name, "it is not an agent's to write")
-            return kept
-        if (key, field) in self._protected and field != "status":
-            self._note(name, "it was changed through Ralph meanwhile")
-            return kept
-        if not self._fits(key, field, now):
-            if kept is None:
-                return None
-            empty = now is None or now in ("", [], {}) or (isinstance(now, str) and not now.strip())
-            self._note(name, "the edit emptied it" if empty else "the edit left it unusable")
-            return kept
-        if isinstance(now, str) and isinstance(kept, str) and _cut_short(now, kept):
-            self._note(name, "the edit cut it short")
-            return kept
-        if field == "status" and (key, field) in self._protected and same(now, self._before(key)):
-            self._note(name, "an old copy of the file was written over it")
-            return kept
-        if self._kind == "tasks" and field in _ASSIGNMENT and kept and self._scope.certain:
-            self._note(name, "what a task asks for is not its agent's to change")
+                self.notes[key, field] = why
             return kept
         if field == "context_files":
-            return self._context_files(name, now, kept)
-        if field in _TEXTS[self._kind] and self._scope.certain:
-            return redact(now)
-        return now
+            return self._context_files(key, now, kept)
+        return redact(now) if field in _TEXTS[self._kind] else now
+
+    def _refused(self, key: str, field: str, now: Any, kept: Any) -> str:
+        """Why the field cannot be given this value; empty when it can."""
+        if field in _RALPHS or field == "current_state":
+            return "it is not an agent's to write"
+        known = (key, field) in self._protected
+        if known and field != "status":
+            return "it was changed through Ralph meanwhile"
+        if not self._fits(key, field, now):
+            return _emptied(now) or "it was left unusable"
+        if self._kind == "features" and field in _PROSE and kept and (why := _ruined(now, kept)):
+            return why
+        if known and same(now, (self._base.get(key) or {}).get(field)):
+            return "an old copy of the file was written over it"
+        if self._kind == "tasks" and field in _ASSIGNMENT and kept:
+            return "what a task asks for is not its agent's to change"
+        return ""
 
     def _fits(self, key: str, field: str, value: Any) -> bool:
         """Whether the value is filled and of the kind that the field holds."""
@@ -197,95 +217,80 @@ class Judge:
             return _filled_list(value) and all(isinstance(item, str | int) for item in value)
         return value is not None
 
-    def _learnings(self, name: str, now: Any, kept: Any, entry: Data) -> Any:
+    def _learnings(self, key: str, now: Any, kept: Any, entry: Data) -> Any:
         """Every learning that was there, as it was, and the new ones as an agent's."""
-        items: list[Any] = list(kept) if isinstance(kept, list) else [kept] if kept else []
-        there = {_said(item): item for item in items}
-        given = now if isinstance(now, list) else [now] if isinstance(now, str) else []
-        found = {_said(item) for item in given}
-        lost = [text for text in there if text not in found]
-        if lost:
-            self._note(name, f"the edit lost {len(lost)} of {len(there)} learnings")
-        forged = [i for i in given if _said(i) in there and not same(i, there[_said(i)])]
-        if forged and not lost:
-            self._note(name, "their provenance is not an agent's to write")
+        given, before = as_list(now), as_list(kept)
+        known = {said(item): item for item in before}
+        lost = self._lost(key, "learnings", given, kept)
+        if any(said(item) in known and not same(item, known[said(item)]) for item in given):
+            self.notes.setdefault((key, "learnings"), "provenance is not an agent's to write")
+        new: list[Any] = []
+        items: list[Any] = []
         for item in given:
-            if _said(item) not in there:
-                self._learn(name, item, items, entry)
-                there[_said(item)] = item
-        return items or None
+            if said(item) in known:
+                items.append(known[said(item)])
+            elif learned := self._learned(key, item, [*before, *new], entry):
+                new += learned
+                items += learned
+        # Where nothing was lost the new order stands, else the old one does.
+        return ([*before, *new] if lost else items) or None
 
-    def _learn(self, name: str, item: Any, items: list[Any], entry: Data) -> None:
-        limits = self._scope.limits
+    def _learned(self, key: str, item: Any, there: list[Any], entry: Data) -> list[Any]:
         try:
-            given = read_learning(item, max_chars=limits.learning)
+            given = read_learning(item, max_chars=self._limits.learning)
         except BadInput as error:
-            self._note(name, f"dropped what is no learning ({error.what})")
-            return
-        text = cut(sanitise(redact(given.text)), limits.learning)
+            self.notes[key, "learnings"] = f"dropped what is no learning ({error.what})"
+            return []
+        text = cut(sanitise(redact(given.text)), self._limits.learning)
         learning = msgspec.structs.replace(
             given, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
         )
-        known = [read_learning(old) for old in items]
         about = gist(text)
-        if not text or was_removed(entry, learning, limits):
-            self._note(name, "dropped a learning that had been removed before")
-            return
-        if any(
-            _cut_short(text, old.text) or compare(gist(old.text), about) == "duplicate"
-            for old in known
-        ):
-            return  # said again in other words: not a second observation (F10)
-        if len(items) >= limits.learnings:  # an agent's new one evicts nothing that was there
-            self._note(name, f"dropped a new learning ({FULL})")
-            return
-        items.append(text if item == text else to_plain(learning))
+        if not text or was_removed(entry, learning, self._limits):
+            self.notes[key, "learnings"] = "dropped a learning that had been removed before"
+            return []
+        for old in map(said, there):
+            if _cut_short(text, old) or compare(gist(old), about) == "duplicate":
+                return []  # said again in other words: not a second observation (F10)
+        if len(there) >= self._limits.learnings:  # an agent's new one evicts nothing
+            self.notes[key, "learnings"] = f"dropped a new learning ({FULL})"
+            return []
+        return [text if item == text else to_plain(learning)]
 
-    def _comments(self, name: str, now: Any, kept: Any) -> Any:
-        items = list(kept) if isinstance(kept, list) else [kept] if kept else []
-        given = now if isinstance(now, list) else [now] if isinstance(now, str) else []
-        texts = {identity(item) for item in items}
-        if texts - {identity(item) for item in given}:
-            self._note(name, "the edit lost comments")
+    def _comments(self, key: str, now: Any, kept: Any) -> Any:
+        given, items = as_list(now), as_list(kept)
+        self._lost(key, "comments", given, kept)
+        texts = {said(item) for item in items}
+        result = list(items)
         for item in given:
             plain = item.get("text") if isinstance(item, dict) else item
-            if not isinstance(plain, str) or not plain.strip() or identity(item) in texts:
+            if not isinstance(plain, str) or not plain.strip() or said(item) in texts:
                 continue
             if not any(_cut_short(plain, text) for text in texts):
-                clean = cut(sanitise(redact(plain)).strip(), self._scope.limits.comment)
-                items.append({**item, "text": clean} if isinstance(item, dict) else clean)
-        return items or None
+                clean = cut(sanitise(redact(plain)).strip(), self._limits.comment)
+                result.append({**item, "text": clean} if isinstance(item, dict) else clean)
+        return result or None
 
-    def _context_files(self, name: str, now: list[Any], kept: Any) -> Any:
-        old = kept if isinstance(kept, list) else []
+    def _context_files(self, key: str, now: list[Any], kept: Any) -> Any:
         there = {identity(item) for item in now}
         people = [
             item
-            for item in old
+            for item in as_list(kept)
             if identity(item) not in there
             and not (isinstance(item, dict) and item.get("source") == "auto")
         ]
         if people:
-            self._note(name, "the edit lost files that a person had added")
-        return [*people, *now][: self._scope.limits.context_files]
+            self.notes[key, "context_files"] = "files that a person had added were lost"
+        return [*people, *now][: self._limits.context_files]
 
     # -- small questions
 
-    def _is_own(self, entry: Data, *, new: bool = False) -> bool:
-        if self._scope.feature is None:
-            return True
-        if self._kind == "features":
-            return str(entry.get("name", "")) == self._scope.feature
-        if self._kind == "tasks":
-            feature = str(entry.get("feature"))
-            # A task of a feature that came into being in this very iteration is nobody else's.
-            return feature == self._scope.feature or (new and feature not in self._features)
-        return False
+    def _feature_of(self, entry: Data) -> str:
+        name = {"features": "name", "tasks": "feature"}.get(self._kind)
+        return str(entry.get(name, "")) if name else ""
 
-    def _sound(self, entry: Data) -> bool:
-        if self._kind != "tasks":
-            return True
-        return all(
+    def _is_complete(self, entry: Data) -> bool:
+        return self._kind != "tasks" or all(
             isinstance(entry.get(name), str) and entry[name].strip()
             for name in ("feature", "title")
         )
@@ -294,34 +299,46 @@ class Judge:
         path = item.get("path") if isinstance(item, dict) else item
         if not isinstance(path, str):
             return False
-        return clean_path(path, max_chars=self._scope.limits.path)[0] is not None
-
-    def _before(self, key: str) -> Any:
-        entry = self._base.get(key)
-        return entry.get("status") if isinstance(entry, dict) else None
-
-    def _name(self, key: str, field: str) -> str:
-        return f"`{field}` of {ONE[self._kind]} {key}"
-
-    def _note(self, what: str, why: str) -> None:
-        note = Restored(f"{self._kind}.yaml", what, why)
-        if note not in self.restored:
-            self.restored.append(note)
-
-    def _refuse(self, what: str, why: str) -> Data | None:
-        self._note(f"the file without {what}", why)
-        return None
+        return clean_path(path, max_chars=self._limits.path)[0] is not None
 
 
-def _said(item: Any) -> str:
-    """A learning's text, whatever form it has."""
+def said(item: Any) -> str:
+    """The words of a learning or a comment, whatever form it has."""
     return str(item.get("text") if isinstance(item, dict) else item).strip()
+
+
+def _emptied(now: Any) -> str:
+    """Why this is no prose any more; empty when it may be."""
+    if now is None or now in ("", [], {}) or (isinstance(now, str) and not now.strip()):
+        return "it was emptied"
+    return "" if isinstance(now, str) else "it was left unusable"
+
+
+def _ruined(now: str, kept: str) -> str:
+    """Why this text cannot stand in the place of the other; empty when it can."""
+    if _cut_short(now, kept):
+        return "it was cut short"
+    marks = [char for char in now if not char.isspace()]
+    # Only scripts that part their words with spaces can be judged by the length of words.
+    endless = now.isascii() and len(now) > _LONGEST_WORD * len(now.split())
+    if endless or 2 * sum(map(str.isalnum, marks)) < len(marks):
+        return "it was garbled"
+    new, old = set(_WORD.findall(now.lower())), set(_WORD.findall(kept.lower()))
+    if sum(map(len, new)) <= _STUB * sum(map(len, old)):
+        return "only a stub of it was left"
+    terms = {word for word in old if len(word) > _SHORT_WORD}
+    return "nothing of it was left" if len(terms) > _FEW and not terms & new else ""
 
 
 def _cut_short(now: str, kept: str) -> bool:
     """Whether only the beginning is left, as in half a file."""
     short, whole = now.rstrip(), kept.rstrip()
     return len(short) < len(whole) and whole.startswith(short)
+
+
+def _reordered(now: Any, kept: Any) -> bool:
+    lists = isinstance(now, list) and isinstance(kept, list)
+    return lists and sorted(map(repr, now)) == sorted(map(repr, kept))
 
 
 def _filled_list(value: Any) -> bool:

@@ -16,6 +16,7 @@ from ralph.plan.extract import Draft
 from ralph.plan.shown import age, is_auto
 from ralph.plan.store import Plan
 from ralph.plan.values import Limits, TaskId
+from ralph.text.lookalikes import folded
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
 from ralph.text.similar import compare, from_signature, gist
@@ -82,7 +83,9 @@ def remove(
     with plan.edit("features", f"learning removed from {feature}") as data:
         entry, items, learnings = _opened(plan, data, feature)
         i = index_of(learnings, ref)
-        stone: Data = {"words": gist(learnings[i].text).signature(), "at": plan.now(), "by": by}
+        # In plain letters: look-alikes do not bring the lesson back.
+        words = gist(folded(learnings[i].text)).signature()
+        stone: Data = {"words": words, "at": plan.now(), "by": by}
         if reason:
             stone["reason"] = _reason(reason, plan.limits)
         stones = entry.get("removed_learnings")
@@ -217,13 +220,17 @@ def was_removed(entry: Data, new: Learning, limits: Limits) -> bool:
     stones = entry.get("removed_learnings")
     if not isinstance(stones, list):
         return False
-    about = from_signature(gist(new.text).signature())
+    # As it is written too: stones of earlier versions are not in plain letters.
+    about = [from_signature(gist(one).signature()) for one in {new.text, folded(new.text)}]
     same = [
         stone
         for stone in stones
         if isinstance(stone, dict)
         and isinstance(stone.get("words"), str)
-        and compare(from_signature(stone["words"]), about, threshold=limits.similar) == "duplicate"
+        and any(
+            compare(from_signature(stone["words"]), one, threshold=limits.similar) == "duplicate"
+            for one in about
+        )
     ]
     if same and new.source == "human":
         # A person may change their mind.

@@ -22,7 +22,7 @@ class Decision(Protocol):
 
 
 class Everything:
-    """Lets every change through and remembers the fields that it touched."""
+    """Lets every change through and remembers the fields that it touched ("": it was deleted)."""
 
     def __init__(self) -> None:
         self.touched: set[tuple[str, str]] = set()
@@ -31,12 +31,13 @@ class Everything:
         return entry
 
     def gone(self, key: str, entry: Data) -> bool:
+        self.touched.add((key, ""))
         return True
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
         self.touched.add((key, field))
         if field in _LISTS and isinstance(now, list | str | None):
-            return list_change(_items(was), _items(now), _items(kept)) or None
+            return list_change(as_list(was), as_list(now), as_list(kept)) or None
         return now
 
     def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
@@ -50,10 +51,10 @@ def bring(kind: Kind, was: Data, now: Data, kept: Data, decide: Decision) -> Dat
         if name != kind and not same(was.get(name), now.get(name)):
             value = decide.top(name, was.get(name), now.get(name), kept.get(name))
             _set(result, name, value)
-    before, after = _by_key(was, kind), _by_key(now, kind)
+    before, after = by_key(was, kind), by_key(now, kind)
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key), after.get(key)
-        have = _by_key(result, kind).get(key)
+        have = by_key(result, kind).get(key)
         if new is None and old is not None:
             if have is not None and decide.gone(key, old):
                 remove(result, kind, key)
@@ -83,7 +84,7 @@ def list_change(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
     return result
 
 
-def _items(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """What a list should be, whatever somebody left in its place."""
     if isinstance(value, list):
         return value
@@ -108,7 +109,7 @@ def _set(entry: Data, name: str, value: Any) -> None:
         entry[name] = value
 
 
-def _by_key(data: Data, kind: Kind) -> dict[str, Data]:
+def by_key(data: Data, kind: Kind) -> dict[str, Data]:
     """The entries that have a key; of two with the same key the first counts."""
     found: dict[str, Data] = {}
     for entity in entities(data, kind):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from ralph.kinds.iteration import cut
 from ralph.kinds.learning import TRUST, Learning
 from ralph.plan.values import DEFAULT_LIMITS, Limits, TaskId
@@ -62,11 +64,19 @@ def prompt_lines(
     for learning in top(learnings, task_id=task_id, limits=limits):
         stale = "[STALE] " if is_stale(learning, current_iteration, limits) else ""
         text = sanitised_line(learning.text)
-        line = f"- {stale}{text} {learning.provenance}"
+        line = f"- {stale}{text} {provenance(learning)}"
         for rival in against.get(learning.text, ()):
             line += f" [conflicts with: {cut(sanitised_line(rival), 120)}]"
         lines.append(line)
     return lines
+
+
+def provenance(learning: Learning) -> str:
+    """Where a learning came from, as others may read it."""
+    if isinstance(learning.task_id, str):
+        clean = sanitised_line(learning.task_id)
+        learning = msgspec.structs.replace(learning, task_id=clean)
+    return learning.provenance
 
 
 def is_auto(learning: Learning) -> bool:

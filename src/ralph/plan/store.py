@@ -27,6 +27,7 @@ class Plan:
         self,
         project: Path,
         *,
+        state: Path | None = None,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], str] = now,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
@@ -34,8 +35,9 @@ class Plan:
         self.project = project
         self.limits = limits
         self.now = clock
-        self.folder = project / ".ralph" / "db"
-        self.cache = project / ".ralph" / "cache" / "plan"
+        self.folder = project / disk.FOLDER / "db"
+        # Not in the project: what a clone brings along is no write of ours.
+        self.cache = (state or Path(disk.state_folder(project))) / "plan"
         self.log = WriteLog(self.cache)
         self._lock_timeout_s = lock_timeout_s
         self._read: dict[Kind, tuple[str, Document]] = {}
@@ -95,7 +97,7 @@ class Plan:
     def locked(self) -> Iterator[None]:
         """Hold the plan's lock; it is not given twice to the same process."""
         lock = self.cache / "lock"
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.cache)
         try:
             with disk.locked(lock, timeout_s=self._lock_timeout_s):
                 yield
@@ -134,7 +136,7 @@ class Plan:
     def put(self, kind: Kind, raw: bytes, what: str) -> None:
         """Replace the file whole and note it as Ralph's own; needs the lock."""
         path = self.path(kind)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(path.parent)
         self.log.note(self.now(), kind, self.raw(kind), raw, what)
         disk.replace(path, raw)
 
@@ -156,7 +158,7 @@ class Plan:
 def read_bytes(path: Path) -> bytes | None:
     """The file's bytes, None when there is no such file."""
     try:
-        return path.read_bytes()
+        return disk.read(path)
     except FileNotFoundError:
         return None
 

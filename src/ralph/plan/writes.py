@@ -1,14 +1,16 @@
 """Ralph's own writes to the plan, noted so that nobody takes them for an agent's.
 
-`.ralph/cache/plan/writes.jsonl` has one line a write: the file's hash before and after. Both
-versions stand beside it under their hash, so that the guard can repeat the change over a mended
-file. Derived and short-lived: deleting it costs one iteration's memory of who wrote what.
+`writes.jsonl`, in this machine's state of the project, has one line a write: the file's hash before
+and after. Both versions stand beside it under their hash, so that the guard can repeat the change
+over a mended file. Derived and short-lived: deleting it costs one iteration's memory of who wrote
+what.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from pathlib import Path
 
 import msgspec
@@ -52,7 +54,7 @@ class WriteLog:
     def last(self) -> int:
         """The number of the newest write, 0 when there is none."""
         try:
-            with self._file.open("rb") as file:
+            with disk.opened(self._file) as file:
                 file.seek(0, 2)
                 file.seek(max(0, file.tell() - _TAIL_BYTES))
                 lines = file.read().splitlines()
@@ -65,13 +67,14 @@ class WriteLog:
 
     def note(self, at: str, file: str, before: bytes | None, after: bytes, what: str) -> Write:
         """Say what is about to be written. Said first: a write nobody knows of would be undone."""
-        self._versions.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._versions)
         for raw in (before, after):
             version = self._versions / digest(raw)
-            if raw is not None and not version.exists():
-                version.write_bytes(raw)
+            if raw is not None and not disk.exists(version):
+                disk.write(version, raw)
         write = Write(self.last() + 1, at, file, digest(before), digest(after), what)
-        with self._file.open("ab") as out:
+        fd = disk.open_file(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(fd, "ab") as out:
             out.write(_encode(write) + b"\n")
         if write.n % _PRUNE_EVERY == 0:
             self._prune()
@@ -79,18 +82,21 @@ class WriteLog:
 
     def since(self, n: int, file: str) -> list[Write]:
         """The writes to a file behind number n, oldest first."""
+        if self.last() < n:  # somebody deleted the log, and it began anew
+            n = 0
         return [write for write in self._all() if write.n > n and write.file == file]
 
     def version(self, key: str) -> bytes | None:
         """The bytes of a noted version; None when the file was absent or it is no longer kept."""
         try:
-            return (self._versions / key).read_bytes()
+            raw = disk.read(self._versions / key)
         except FileNotFoundError:
             return None
+        return raw if digest(raw) == key else None  # else somebody has written to it
 
     def _all(self) -> list[Write]:
         try:
-            lines = self._file.read_bytes().splitlines()
+            lines = disk.read(self._file).splitlines()
         except FileNotFoundError:
             return []
         found: list[Write] = []
@@ -103,6 +109,6 @@ class WriteLog:
         kept = self._all()[-_KEPT:]
         disk.replace(self._file, b"".join(_encode(write) + b"\n" for write in kept))
         wanted = {key for write in kept for key in (write.before, write.after)}
-        for version in self._versions.iterdir():
-            if version.name not in wanted:
-                version.unlink(missing_ok=True)
+        for name in disk.names(self._versions):
+            if name not in wanted:
+                disk.remove(self._versions / name)

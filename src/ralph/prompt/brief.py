@@ -12,7 +12,7 @@ from ralph.prompt.facts import RepeatedError
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitise import plain_date, sanitised_line
 
 _NAME_CHARS = 200
 _PROSE_CHARS = 400
@@ -84,12 +84,12 @@ def fitted(parts: Sequence[Part], *, budget_tokens: int, max_chars: int) -> str:
 
 def one_line(text: str, max_chars: int = _ERROR_CHARS) -> str:
     """Recalled text on one line, with every attempt to instruct broken (F20)."""
-    return cut(" ".join(sanitise(text).split()), max_chars)
+    return cut(sanitised_line(text), max_chars)
 
 
 def day(timestamp: str | None) -> str:
     """The date of a moment: it stays true however late the text is read."""
-    return (timestamp or "")[:10]
+    return plain_date(timestamp)
 
 
 def outcome(one: Iteration) -> str:

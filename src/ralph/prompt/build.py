@@ -11,8 +11,8 @@ from ralph.prompt.budget import Prompt, Section, fit
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens, first_tokens
-from ralph.text.marks import mark
-from ralph.text.sanitise import sanitised_line
+from ralph.text.marks import mark, mark_plan
+from ralph.text.sanitise import plain_date, sanitise, sanitised_line
 
 # The section of other projects' knowledge.
 CONTEXT = "context"
@@ -20,6 +20,7 @@ _NOTHING = "(not written down yet)"
 _ATTEMPT_CHARS = 400
 _ERROR_CHARS = 200
 _NAME_CHARS = 40
+_TITLE_CHARS = 200
 _COMMENTS = 5
 _SAMPLE_CHARS = 50_000
 _THIN = (
@@ -51,14 +52,14 @@ def task_prompt(facts: Facts, limits: Limits) -> Prompt:
 def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
     """The prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
-    flags = "\n".join(f"- {flag}" for flag in review.flags)
-    by_tools = {"name": facts.feature.name, "server": facts.server or ""}
-    by_commands = {"name": quote(facts.feature.name), "ralph": facts.ralph}
+    flags = "\n".join(f"- {sanitised_line(flag)}" for flag in review.flags)
+    by_tools = {"name": name_of(facts.feature.name), "server": facts.server or ""}
+    by_commands = {"name": quote(name_of(facts.feature.name)), "ralph": facts.ralph}
     text = render(
         "review_tools" if facts.server else "review",
         **(by_tools if facts.server else by_commands),
         which=" (all of them)" if review.all_learnings else " (those not reviewed yet)",
-        flags=f"\n\n{flags}" if flags else "",
+        flags=f"\n\nWhy the prose may be outdated:\n{mark(flags)}" if flags else "",
         learnings=learnings,
     )
     return fit(
@@ -76,51 +77,69 @@ def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
 def _discipline(discipline: Discipline | None) -> str:
     if discipline is None:
         return ""
-    rules = [f"- {rule}" for rule in discipline.conventions]
-    rules += [f"- skill: {skill}" for skill in discipline.skills]
+    rules = [sanitise(discipline.system_prompt or "")]
+    rules += [f"- {sanitised_line(rule)}" for rule in discipline.conventions]
+    rules += [f"- skill: {sanitised_line(skill)}" for skill in discipline.skills]
     return render(
         "discipline",
-        name=discipline.display_name or discipline.name,
-        system_prompt=discipline.system_prompt or "",
-        conventions="\n".join(rules),
+        name=name_of(discipline.display_name or discipline.name),
+        rules=mark_plan("\n".join(filter(None, rules))),
     )
 
 
 def _feature(facts: Facts) -> str:
     feature = facts.feature
-    command = f'{facts.ralph} feature update {quote(feature.name)} --description "..."'
+    command = f'{facts.ralph} feature update {quote(name_of(feature.name))} --description "..."'
     enrich = 'update_feature(description="...")' if facts.server else command
+    prose = render(
+        "feature_prose",
+        description=_prose(feature.description),
+        architecture=_prose(feature.architecture),
+        boundaries=_prose(feature.boundaries),
+        dependencies="\n".join(f"- {sanitised_line(one)}" for one in feature.dependencies)
+        or "(none)",
+        current_state=sanitised_line(facts.current_state),
+    )
     return render(
         "feature",
-        name=feature.display_name or feature.name,
+        name=name_of(feature.display_name or feature.name),
         note=_THIN.format(how=enrich) if feature.is_thin() else "",
-        description=feature.description or _NOTHING,
-        architecture=feature.architecture or _NOTHING,
-        boundaries=feature.boundaries or _NOTHING,
-        dependencies="\n".join(f"- {one}" for one in feature.dependencies) or "(none)",
-        current_state=facts.current_state,
+        prose=mark(prose),
     )
+
+
+def name_of(text: str) -> str:
+    """A name as it may stand outside of marks: short, on one line, and no order."""
+    return cut(sanitised_line(text), _TITLE_CHARS)
+
+
+def _prose(text: str | None) -> str:
+    """What somebody wrote, every line indented: no line of it looks like a heading of ours."""
+    lines = sanitise(text or _NOTHING).splitlines()
+    return "\n".join(f"  {line}" if line.strip() else "" for line in lines)
 
 
 def _report(facts: Facts) -> str:
     """How to report: by the tool of the server, or by a command where there is none."""
-    task = {"ralph": facts.ralph, "id": quote(str(facts.task.id))}
+    task = {"ralph": facts.ralph, "id": quote(name_of(str(facts.task.id)))}
     if facts.server:
         return render("report_tools", server=facts.server, **task)
     return render("report", **task)
 
 
 def _task(task: Task) -> str:
-    criteria = "\n".join(f"- {one}" for one in task.acceptance_criteria)
+    asked = _prose(task.description) if task.description else ""
+    if task.acceptance_criteria:
+        criteria = "\n".join(f"- {sanitised_line(one)}" for one in task.acceptance_criteria)
+        asked += f"\n\nIt is done when:\n{criteria}"
     comments = "\n".join(f"- {_comment(one)}" for one in task.comments[-_COMMENTS:])
     return render(
         "task",
-        id=str(task.id),
-        title=task.title,
+        id=name_of(str(task.id)),
+        title=name_of(task.title),
         status=task.status,
-        description=f"\n\n{task.description}" if task.description else "",
-        acceptance=f"\n\nIt is done when:\n{criteria}" if criteria else "",
-        comments=f"\n\nComments so far:\n{comments}" if comments else "",
+        asked=f"\n\n{mark_plan(asked)}" if asked else "",
+        comments=f"\n\nComments so far:\n{mark(comments)}" if comments else "",
     )
 
 
@@ -149,8 +168,8 @@ def _memory(facts: Facts) -> str:
     return render(
         "memory",
         ralph=facts.ralph,
-        feature=quote(facts.feature.name),
-        task=quote(str(facts.task.id)),
+        feature=quote(name_of(facts.feature.name)),
+        task=quote(name_of(str(facts.task.id))),
     )
 
 
@@ -162,7 +181,7 @@ def _attempts(attempts: Sequence[Iteration]) -> str:
 
 def _attempt(one: Iteration) -> str:
     told = _harmless(one.summary, _ATTEMPT_CHARS)
-    day = f", {one.timestamp[:10]}" if one.timestamp else ""
+    day = f", {date}" if (date := plain_date(one.timestamp)) else ""
     lines = [f"Iteration {one.iteration_number}{day}: {one.outcome}. {told}".rstrip()]
     lines += [f"  error: {_harmless(error.message, _ERROR_CHARS)}" for error in one.errors[:3]]
     return "\n".join(lines)
@@ -180,9 +199,9 @@ def _learnings(learnings: Sequence[str]) -> str:
 
 
 def _files(feature: Feature, vanished: Sequence[str]) -> str:
-    lines = [f"- {one.path}" for one in feature.context_files]
-    lines += vanished
-    return render("files", files="\n".join(lines)) if lines else ""
+    lines = [f"- {sanitised_line(one.path)}" for one in feature.context_files]
+    lines += map(sanitised_line, vanished)
+    return render("files", files=mark("\n".join(lines))) if lines else ""
 
 
 def _knowledge(files: Sequence[KnowledgeFile], limits: Limits) -> str:
@@ -193,18 +212,19 @@ def _knowledge(files: Sequence[KnowledgeFile], limits: Limits) -> str:
     sized = list(zip(files, sizes, strict=True))
     text = "\n\n".join(_knowledge_file(file, tokens, limits) for file, tokens in sized)
     if estimate_tokens(text) > limits.knowledge_all:
-        names = [f"- {file.path} ({tokens} tokens)" for file, tokens in sized]
+        names = [f"- {sanitised_line(file.path)} ({tokens} tokens)" for file, tokens in sized]
         text = "Too long to show here; open those you need:\n" + "\n".join(names)
-    return render("knowledge", files=text)
+    return render("knowledge", files=mark(text))
 
 
 def _knowledge_file(file: KnowledgeFile, tokens: int, limits: Limits) -> str:
+    path = sanitised_line(file.path)
     if tokens <= limits.knowledge_file:
-        return f"## {file.path}\n{file.text.strip()}"
+        return f"## {path}\n{_prose(file.text.strip())}"
     beginning = first_tokens(file.text, limits.knowledge_excerpt)
     return (
-        f"## {file.path} (the first {limits.knowledge_excerpt} of {tokens} tokens)\n{beginning}\n"
-        f"[...] The rest is in {file.path}."
+        f"## {path} (the first {limits.knowledge_excerpt} of {tokens} tokens)\n"
+        f"{_prose(beginning)}\n[...] The rest is in {path}."
     )
 
 

@@ -8,7 +8,7 @@ from ralph.kinds.conversation import Conversation, Document, Exchange
 from ralph.kinds.iteration import ErrorSeen
 from ralph.recall import Hit
 from ralph.text.estimate import first_tokens
-from ralph.text.sanitise import sanitised_line
+from ralph.text.sanitise import plain_date, plain_id, sanitised_line
 
 SIDE_CHARS = 200
 _WHOLE_CHARS = 100_000
@@ -28,7 +28,8 @@ def hit_lines(
 ) -> list[str]:
     """An exchange that a search found; `about` tells of its conversation."""
     one: Exchange = hit.record
-    parts = [f"[{hit.id}] {hit.when}", f"conversation {one.conversation}", _sureness(hit)]
+    parts = [f"[{plain_id(hit.id)}] {harmless(hit.when)}"]
+    parts += [f"conversation {plain_id(one.conversation)}", _sureness(hit)]
     if one.status != "complete":
         parts.append(one.status)
     parts += about
@@ -51,7 +52,7 @@ def document_lines(hit: Hit, *, chars: int) -> list[str]:
     one: Document = hit.record
     place = f"document {harmless(one.path)}:{one.line}"
     heading = f'"{harmless(one.heading, 120)}"' if one.heading else ""
-    parts = [f"[{hit.id}] {place}", _sureness(hit), heading]
+    parts = [f"[{plain_id(hit.id)}] {place}", _sureness(hit), heading]
     why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
     return [" | ".join(filter(None, parts)), *why, f"  says: {harmless(one.text, chars)}"]
 
@@ -77,7 +78,8 @@ def details_lines(
     title = harmless(conversation.title) or "(no title)"
     held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
     lines = [
-        f"conversation {conversation.id} | {title} | {(conversation.created or '')[:10]} | "
+        f"conversation {plain_id(conversation.id)} | {title} | "
+        f"{plain_date(conversation.created)} | "
         f"{harmless(conversation.source)} | {held}"
     ]
     if tags:
@@ -97,7 +99,7 @@ def details_lines(
 def _exchange_lines(one: Exchange, *, whole: bool, side_tokens: int, summary: str) -> list[str]:
     chars = _WHOLE_CHARS if whole else SIDE_CHARS
     status = "" if one.status == "complete" else f" | {one.status}"
-    lines = [f"exchange {one.id} | {(one.completed or '')[:16].replace('T', ' ')}{status}"]
+    lines = [f"exchange {plain_id(one.id)} | {plain_date(one.completed, 16)}{status}"]
     if summary:
         lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
     for name, side in (("asked", one.user), ("answered", one.assistant)):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from ralph.plan.values import View
 from ralph.prompt.budget import Prompt, Section, fit
+from ralph.prompt.build import name_of
 from ralph.prompt.facts import Limits
 from ralph.prompt.template import render
+from ralph.text.marks import mark, mark_plan
+from ralph.text.sanitise import sanitise
 
 _TASKS_SHOWN = 200
 
@@ -23,13 +26,13 @@ def braindump_prompt(
         how=how.strip(),
         disciplines=_disciplines(view),
         plan=_so_far(view),
-        requirements=requirements.strip(),
+        requirements=mark_plan(sanitise(requirements)),
     )
     return fit([Section("braindump", text)], budget_tokens=limits.prompt + limits.requirements)
 
 
 def _disciplines(view: View) -> str:
-    names = ", ".join(one.name for one in view.disciplines)
+    names = ", ".join(name_of(one.name) for one in view.disciplines)
     if not names:
         return "The plan has no disciplines: leave `discipline` out."
     return (
@@ -45,18 +48,21 @@ def _so_far(view: View) -> str:
     lines: list[str] = []
     left = _TASKS_SHOWN
     for name in names:
-        lines.append(f"- {name}: {_first_line(view, name)}")
+        lines.append(f"- {name_of(name)}: {_first_line(view, name)}")
         tasks = [task for task in view.tasks if task.feature == name]
-        lines += [f"  - task {task.id} ({task.status}): {task.title}" for task in tasks[:left]]
+        lines += [
+            f"  - task {name_of(str(task.id))} ({task.status}): {name_of(task.title)}"
+            for task in tasks[:left]
+        ]
         if len(tasks) > left:
             lines.append(f"  - and {len(tasks) - left} more tasks")
         left = max(0, left - len(tasks))
-    return "\n".join(lines)
+    return mark("\n".join(lines))
 
 
 def _first_line(view: View, name: str) -> str:
     for feature in view.features:
         if feature.name == name:
-            said = " ".join((feature.display_name or feature.description or "").split())
+            said = name_of(feature.display_name or feature.description or "")
             return said[:120] or "(not described yet)"
     return "(not described yet)"

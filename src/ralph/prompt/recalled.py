@@ -11,6 +11,7 @@ from ralph.prompt.template import render
 from ralph.recall import Hit
 from ralph.text.estimate import estimate_tokens
 from ralph.text.marks import mark
+from ralph.text.sanitise import plain_id
 
 _TITLE_CHARS = 120
 _TOLD_CHARS = 400
@@ -52,7 +53,7 @@ def before_text(
 ) -> str:
     """What is known of an error that came again; a solution only where there is one."""
     often = "once" if times == 1 else f"{times} times"
-    place = f"{one_line(where)}, id {id[:_ID_CHARS]}"
+    place = f"{one_line(where)}, id {plain_id(id, _ID_CHARS)}"
     if solution:
         lines = [f"Seen {often} before, last on {day(last)}: {one_line(message)}"]
         lines.append(f"How it was solved ({place}): {one_line(solution, _TOLD_CHARS)}")
@@ -86,7 +87,7 @@ def _told(hit: Hit, ended: str) -> list[str]:
 def _iteration(one: Iteration, hit: Hit, ended: str) -> list[str]:
     title = one_line(one.task_title, _TITLE_CHARS)
     lines = [
-        f"- Feature {one_line(one.feature)}, {hit.when} ({day(one.timestamp)}): "
+        f"- Feature {one_line(one.feature)}, {one_line(hit.when)} ({day(one.timestamp)}): "
         f"{outcome(one)}{title}".rstrip()
     ]
     if one.summary and one.summary != one.task_title:
@@ -94,17 +95,18 @@ def _iteration(one: Iteration, hit: Hit, ended: str) -> list[str]:
     lines += _errors(one.errors)
     if ended:
         lines.append(f"  done later in {one_line(ended, _TOLD_CHARS)}")
-    return [*lines, f"  id {hit.id[:_ID_CHARS]}"]
+    return [*lines, f"  id {plain_id(hit.id, _ID_CHARS)}"]
 
 
 def _exchange(one: Exchange, hit: Hit) -> list[str]:
     asked, answered = one_line(one.user, _ASKED_CHARS), one_line(one.assistant, _TOLD_CHARS)
-    lines = [f"- Asked on {hit.when}: {asked}" if asked else f"- Said on {hit.when}: {answered}"]
+    when = one_line(hit.when)
+    lines = [f"- Asked on {when}: {asked}" if asked else f"- Said on {when}: {answered}"]
     if one.status != "complete":
         lines.append(f"  This ended {one.status}.")
     if asked and answered:
         lines.append(f"  Answered: {answered}")
-    return [*lines, *_errors(one.errors), f"  id {hit.id[:_ID_CHARS]}"]
+    return [*lines, *_errors(one.errors), f"  id {plain_id(hit.id, _ID_CHARS)}"]
 
 
 def _errors(errors: Sequence[ErrorSeen]) -> list[str]:

@@ -9,7 +9,7 @@ from ralph.kinds.conversation import Conversation, Exchange
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitised_line
+from ralph.text.sanitise import plain_date, plain_id, sanitised_line
 
 SIDE_CHARS = 200
 _TITLE_CHARS = 200
@@ -58,9 +58,9 @@ def related_text(found: Found, *, budget_tokens: int, tools: bool = True) -> str
     """
 
     def whole(body: str) -> str:
-        line = f"\n{sanitised_line(found.line)}\n" if found.line else ""
+        line = f"{sanitised_line(found.line)}\n\n" if found.line else ""
         tool = render("related_tool") if tools else ""
-        return render("related", tool=tool, line=line, memory=mark(body))
+        return render("related", tool=tool, memory=mark(line + body))
 
     body = _fitted(found, lambda body: estimate_tokens(whole(body)) <= budget_tokens)
     return whole(body) if body else ""
@@ -98,11 +98,11 @@ def _fitted(found: Found, fits: Callable[[str], bool]) -> str:
 def _conversation(one: _FoundConversation) -> str:
     held = one.conversation
     title = _cut(held.title, _TITLE_CHARS).replace('"', "'") or "(no title)"
-    day = (held.created or "")[:10] or "unknown"
+    day = plain_date(held.created) or "unknown"
     return "\n".join(
         [
             f'### Conversation: "{title}" '
-            f"(ID: {held.id}, Date: {day}, Similarity: {one.similarity:.2f})",
+            f"(ID: {plain_id(held.id)}, Date: {day}, Similarity: {one.similarity:.2f})",
             f"Summary: {_cut(one.summary, _SUMMARY_CHARS) or '(none yet)'}",
             f"Exchanges: {one.exchange_count}",
         ]
@@ -113,8 +113,8 @@ def _exchange(one: _FoundExchange) -> str:
     said = one.exchange
     return "\n".join(
         [
-            f"**Exchange ID: {said.id}** "
-            f"(Conversation: {said.conversation}, Similarity: {one.similarity:.2f})",
+            f"**Exchange ID: {plain_id(said.id)}** "
+            f"(Conversation: {plain_id(said.conversation)}, Similarity: {one.similarity:.2f})",
             f"- User: {_cut(said.user, SIDE_CHARS)}",
             f"- Assistant: {_cut(said.assistant, SIDE_CHARS)}",
         ]

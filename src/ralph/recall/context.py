@@ -5,7 +5,6 @@ Text of other projects is data: it is made harmless, and cannot end the block ea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ralph.recall.patterns import Pattern
@@ -19,14 +18,6 @@ _RECOMMENDATION = (
 )
 _MOST_COMMON, _MODERATE = 5, 3
 _PROBLEM_CHARS, _SOLUTION_CHARS, _WHEN_CHARS = 600, 1200, 300
-# Whatever a reader could take for one of the two: other brackets, blanks, cases, its beginning.
-_OPENING, _CLOSING = "[\uff3b\u3010\u3014\u27e6", "]\uff3d\u3011\u3015\u27e7"
-_DELIMITER = re.compile(
-    rf"[{re.escape(_OPENING)}][\W_]{{0,20}}(?:end|orchestrator)[\W_]{{0,20}}context"
-    rf"(?:[^{re.escape(_OPENING + _CLOSING)}]{{0,80}}[{re.escape(_CLOSING)}])?",
-    re.IGNORECASE,
-)
-_ROUND = str.maketrans(_OPENING + _CLOSING, "(" * len(_OPENING) + ")" * len(_CLOSING))
 _SENTENCE_ENDS = (".", ",", ";", ":", "!", "?", "...")
 
 
@@ -62,5 +53,4 @@ def _line(text: str, max_chars: int) -> str:
         if plain := " ".join(part.split()):
             gap = "" if not one else " " if one.endswith(_SENTENCE_ENDS) else "; "
             one += gap + plain
-    one = _DELIMITER.sub(lambda found: found[0].translate(_ROUND), one)
     return one if len(one) <= max_chars else f"{one[: max_chars - 4].rstrip()} ..."

@@ -37,7 +37,7 @@ class Reply(msgspec.Struct, frozen=True):
         """What the server itself says is wrong, short, on one line, and without our secrets."""
         try:
             plain = msgspec.json.decode(self.body, type=dict[str, object])
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return ""
         told = next((plain[key] for key in ("error", "message", "detail") if plain.get(key)), "")
         text = str(told.get("message", "")) if isinstance(told, dict) else str(told)

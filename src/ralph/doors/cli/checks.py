@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import EmbedderOff, RalphError
 
 if TYPE_CHECKING:
@@ -91,6 +92,19 @@ def settings(folder: Path, project: Project | None) -> Check:
     return Check("settings", "ok", f"{changed} differ from the defaults" if changed else "defaults")
 
 
+def trust(folder: Path, project: Project) -> Check:
+    """The project asks for nothing that its person has not seen."""
+    from ralph.memories.wishes import untrusted, wishes_of
+
+    asked = wishes_of(project, home=folder)
+    if not asked:
+        return Check("trust", "ok", "this project asks for nothing special")
+    if waiting := untrusted(project, home=folder):
+        detail = f"not taken: {'; '.join(one.text for one in waiting)}"
+        return Check("trust", "warning", detail, "See it whole and allow it: ralph trust")
+    return Check("trust", "ok", f"you allowed what it asks for ({len(asked)})")
+
+
 def pause(folder: Path, project: Project | None) -> Check:
     """What is said is kept."""
     from ralph.memories.pausing import in_force
@@ -125,6 +139,10 @@ def project_files(project: Project) -> Check:
         missing = ["project_id in metadata.yaml"]
     if missing:
         return Check("project", "problem", f"missing: {', '.join(missing)}", "Run: ralph init")
+    if rivals := project.rivals:
+        detail = f"its id belongs to {', '.join(rivals)}; memory here is kept apart from theirs"
+        todo = "If it is the same project, moved or copied, run: ralph trust"
+        return Check("project", "warning", detail, todo)
     return Check("project", "ok", f"{project.root} ({project.id})")
 
 
@@ -142,11 +160,7 @@ def journal(ralph: Ralph) -> Check:
 
 def cache(ralph: Ralph) -> Check:
     """The index has a folder it can be written to."""
-    folder = ralph.place.index.path.parent
-    if folder != ralph.project.cache:
-        detail = f"{ralph.project.cache} cannot be written to; the index is kept in {folder}"
-        return Check("cache", "warning", detail)
-    return Check("cache", "ok", str(folder))
+    return Check("cache", "ok", str(ralph.place.index.path.parent))
 
 
 def index(ralph: Ralph) -> Check:
@@ -168,10 +182,10 @@ def leftovers(project: Project) -> Check:
     young = time.time() - _DRAFT_AGE_S
     folders = (project.folder, project.db, project.journals)
     drafts = [
-        file
+        folder / name
         for folder in folders
-        for file in folder.glob(".*.tmp")
-        if _DRAFT.fullmatch(file.name) and file.stat().st_mtime < young
+        for name in disk.names(folder)
+        if _DRAFT.fullmatch(name) and disk.stat(folder / name).st_mtime < young
     ]
     if drafts:
         names = ", ".join(file.relative_to(project.root).as_posix() for file in drafts)
@@ -180,4 +194,7 @@ def leftovers(project: Project) -> Check:
     if damaged:
         names = ", ".join(sorted(damaged))
         return Check("leftovers", "warning", f"set aside: {names}", "Run: ralph index prune")
+    if "cache" in disk.names(project.folder):
+        detail = ".ralph/cache, which Ralph no longer uses"
+        return Check("leftovers", "warning", detail, "It can be deleted.")
     return Check("leftovers", "ok", "none")

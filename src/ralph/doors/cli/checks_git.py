@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 from ralph.doors.cli.checks import Check
+from ralph.programs import find_program
 
 if TYPE_CHECKING:
     from ralph.memories.project import Project
@@ -17,7 +17,7 @@ _ANY_JOURNAL = "any.jsonl"
 
 def git(project: Project) -> Check:
     """Git merges journals line by line, and does not ignore them."""
-    program = shutil.which("git")
+    program = find_program("git", root=project.root)
     if program is None:
         todo = "Install git, if the project is kept in it."
         return Check("git", "warning", "there is no git to ask", todo)
@@ -42,7 +42,8 @@ def git(project: Project) -> Check:
 def _ask(program: str, project: Project, *words: str) -> tuple[int, str]:
     try:
         asked = subprocess.run(
-            [program, "-C", str(project.root), *words],
+            # What a copied .git/config may name as a program of git's is not started.
+            [program, "-C", str(project.root), "-c", "core.fsmonitor=false", *words],
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,

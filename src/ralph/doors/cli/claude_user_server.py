@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import subprocess
 
 from ralph.doors.cli.client_call import Call, server_call
@@ -15,6 +14,7 @@ from ralph.doors.cli.client_files import read_json, read_text
 from ralph.doors.cli.client_places import claude_servers
 from ralph.doors.cli.client_settings import SERVER, foreign_server
 from ralph.errors import RalphError
+from ralph.programs import find_program
 
 _TIMEOUT_S = 60.0
 
@@ -51,7 +51,7 @@ def _removing() -> list[str]:
 
 
 def _ask(*requests: list[str]) -> str | None:
-    program = shutil.which("claude")
+    program = find_program("claude")
     if program is None:
         return " && ".join(shlex.join(["claude", *words]) for words in requests)
     for words in requests:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from ralph import disk
 from ralph.doors.cli.json_text import parse
 from ralph.errors import BadInput
 
+_MOST_BYTES = 64_000_000  # the client's own file grows with every project
+_MOVE = "Move it away, or choose --user or --project. Nothing was changed."
 # Folders that exist for a client's settings alone: made with the first, they go with the last.
 _FOLDERS = {".claude", ".codex"}
 _MEND = (
@@ -25,11 +28,15 @@ _MEND = (
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One file as it is and as it shall be; None is a file that is not there."""
+    """One file as it is and as it shall be; None is a file that is not there.
+
+    `root` is the project that it belongs to, None for a person's own.
+    """
 
     file: Path
     before: str | None
     after: str | None
+    root: Path | None = None
 
     @property
     def changes(self) -> bool:
@@ -37,9 +44,19 @@ class Edit(msgspec.Struct, frozen=True):
         return self.before != self.after
 
 
-def read_text(file: Path) -> str | None:
-    """The file's text, None when there is none; an error says what is in the way."""
+def read_text(file: Path, *, root: Path | None = None) -> str | None:
+    """The file's text, None when there is none; an error says what is in the way.
+
+    In a project at `root` nothing is read through a link: it may lead to a person's own files.
+    """
+    if root is not None:
+        _refuse_links(file, root)
     try:
+        about = file.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise BadInput("this is not a regular file", where=str(file), todo=_MOVE)
+        if about.st_size > _MOST_BYTES:
+            raise BadInput(f"this is over {_MOST_BYTES} bytes", where=str(file), todo=_MOVE)
         return file.read_bytes().decode()
     except FileNotFoundError:
         return None
@@ -77,6 +94,16 @@ def read_json(text: str, where: Path) -> dict[str, Any]:
     return value
 
 
+def _refuse_links(file: Path, root: Path) -> None:
+    for one in (file, *file.parents):
+        if one == root:
+            return
+        if one.is_symlink():
+            raise BadInput(
+                "this is a link, and Ralph follows none in a project", where=str(one), todo=_MOVE
+            )
+
+
 def apply(edits: Sequence[Edit]) -> list[Edit]:
     """Make every change, or none; give those that changed a file."""
     done: list[Edit] = []
@@ -84,6 +111,8 @@ def apply(edits: Sequence[Edit]) -> list[Edit]:
         if not edit.changes:
             continue
         try:
+            if edit.root is not None:
+                _refuse_links(edit.file, edit.root)
             _put(edit.file, edit.after)
         except OSError as error:
             for one in reversed(done):

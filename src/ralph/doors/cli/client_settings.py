@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.doors.cli import json_text
-from ralph.doors.cli.client_call import NAMED, Call, hook_call, server_call
+from ralph.doors.cli.client_call import Call, hook_call, server_call
 from ralph.doors.cli.client_files import read_json
 from ralph.errors import BadInput
 
@@ -31,9 +31,17 @@ def plugin_folder() -> Path:
 def wanted_hooks(call: Call) -> dict[str, list[Any]]:
     """The plugin's own hooks, calling Ralph so."""
     text = (_PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
-    written, wanted = (json.dumps(shell)[1:-1] for shell in (Call(NAMED).shell, call.shell))
-    hooks: dict[str, list[Any]] = json.loads(text.replace(written, wanted))[_HOOKS]
+    hooks: dict[str, list[Any]] = json.loads(text)[_HOOKS]
+    for hook in (one for groups in hooks.values() for group in groups for one in group[_HOOKS]):
+        found = hook_call(hook["command"])
+        assert found is not None
+        hook["command"] = call.hook(found[1])
     return hooks
+
+
+def wanted_commands(call: Call) -> dict[str, str]:
+    """The command of each event's hook."""
+    return {event: groups[0][_HOOKS][0]["command"] for event, groups in wanted_hooks(call).items()}
 
 
 def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[Call, str]]]:
@@ -50,10 +58,10 @@ def with_hooks(text: str | None, call: Call, where: Path) -> str:
     if text is None:
         return json_text.whole({_HOOKS: wanted}, json_text.Style())
     _check(text, where)
-    commands = {event: [groups[0][_HOOKS][0]["command"]] for event, groups in wanted.items()}
+    commands = wanted_commands(call)
     found = hooks_in(read_json(text, where))
     outdated = [
-        event for event in found if [one for _, one in found[event]] != commands.get(event, [])
+        event for event in found if [one for _, one in found[event]] != [commands.get(event)]
     ]
     left = _without_hooks(text, where, outdated)
     if left is None:

@@ -10,9 +10,15 @@ import msgspec
 
 from ralph.doors.cli import client_places as places
 from ralph.doors.cli import codex_settings
-from ralph.doors.cli.client_call import NAMED, Call
+from ralph.doors.cli.client_call import NAME, NAMED, Call
 from ralph.doors.cli.client_files import read_json, read_text
-from ralph.doors.cli.client_settings import PLUGIN, hooks_in, server_in, wanted_hooks
+from ralph.doors.cli.client_settings import (
+    PLUGIN,
+    hooks_in,
+    server_in,
+    wanted_commands,
+    wanted_hooks,
+)
 from ralph.errors import RalphError
 
 _T = TypeVar("_T")
@@ -34,6 +40,7 @@ class Part(msgspec.Struct, frozen=True):
     missing: list[str] = []
     calls: list[Called] = []
     problem: str | None = None
+    outdated: bool = False
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -64,49 +71,64 @@ def look(root: Path | None) -> ClientStatus:
     if root is not None:
         seen.append(_claude("project", root))
     seen.append(_plugin(root))
-    seen.append(Seen("codex", "user", None, _codex_server(places.codex_settings(None))))
+    seen.append(Seen("codex", "user", None, _codex_server(None)))
     if root is not None:
-        seen.append(Seen("codex", "project", None, _codex_server(places.codex_settings(root))))
+        seen.append(Seen("codex", "project", None, _codex_server(root)))
     warnings = [*_doubled(seen), *_odd(seen), *_silenced(seen, root)]
     return ClientStatus(str(root) if root else None, seen, warnings)
 
 
 def _claude(where: Literal["user", "project"], root: Path | None) -> Seen:
-    hooks = _part(places.claude_settings(root), _hooks)
-    return Seen("claude", where, hooks, _part(places.claude_servers(root), _server))
+    hooks = _part(places.claude_settings(root), root, _hooks)
+    return Seen("claude", where, hooks, _part(places.claude_servers(root), root, _server))
 
 
-def _part(file: Path, judged: Callable[[str, Path], Part]) -> Part:
+def _part(file: Path, root: Path | None, judged: Callable[[str, Path, Path | None], Part]) -> Part:
     """What is in the file; one that cannot be read is no reason to say nothing of the others."""
     try:
-        text = read_text(file)
-        return Part(str(file), "none") if text is None else judged(text, file)
+        text = read_text(file, root=root)
+        return Part(str(file), "none") if text is None else judged(text, file, root)
     except RalphError as error:
         return Part(str(file), "unreadable", problem=f"{error.where}: {error.what}")
 
 
-def _hooks(text: str, file: Path) -> Part:
+def _hooks(text: str, file: Path, root: Path | None) -> Part:
     found = hooks_in(read_json(text, file))
     calls = list(dict.fromkeys(call for some in found.values() for call, _ in some))
     missing = [event for event in wanted_hooks(Call(NAMED)) if event not in found]
     if not found:
         return Part(str(file), "none")
     state: State = "partly" if missing else "installed"
-    return Part(str(file), state, missing, [_called(call) for call in calls])
+    outdated = any(
+        _is_outdated(call, root) or command != wanted_commands(call).get(event)
+        for event, some in found.items()
+        for call, command in some
+    )
+    return Part(str(file), state, missing, [_called(call) for call in calls], outdated=outdated)
 
 
-def _server(text: str, file: Path) -> Part:
-    return _registered(file, server_in(read_json(text, file)))
+def _server(text: str, file: Path, root: Path | None) -> Part:
+    return _registered(file, server_in(read_json(text, file)), root)
 
 
-def _codex_server(file: Path) -> Part:
-    return _part(file, lambda text, _: _registered(file, codex_settings.server_in(text, file)))
+def _codex_server(root: Path | None) -> Part:
+    def judged(text: str, file: Path, root: Path | None) -> Part:
+        return _registered(file, codex_settings.server_in(text, file), root)
+
+    return _part(places.codex_settings(root), root, judged)
 
 
-def _registered(file: Path, call: Call | None) -> Part:
+def _registered(file: Path, call: Call | None, root: Path | None) -> Part:
     if call is None:
         return Part(str(file), "none")
-    return Part(str(file), "installed", calls=[_called(call)])
+    outdated = _is_outdated(call, root)
+    return Part(str(file), "installed", calls=[_called(call)], outdated=outdated)
+
+
+def _is_outdated(call: Call, root: Path | None) -> bool:
+    """Whether an older Ralph wrote it, so that a folder may put its own program in the place."""
+    by_name = root is not None and call.program in (NAMED, NAME)
+    return not by_name and not call.is_safe
 
 
 def _called(call: Call) -> Called:
@@ -116,7 +138,7 @@ def _called(call: Call) -> Called:
 def _plugin(root: Path | None) -> Seen:
     """The plugin brings hooks and server together, where it is there and not switched off."""
     file = places.claude_plugins()
-    part = _part(file, lambda text, _: _installed(file, read_json(text, file)))
+    part = _part(file, None, lambda text, *_: _installed(file, read_json(text, file)))
     if part.state == "installed" and not _enabled(root):
         part = msgspec.structs.replace(part, state="disabled", calls=[])
     return Seen("claude", "plugin", part, part)
@@ -125,7 +147,12 @@ def _plugin(root: Path | None) -> Seen:
 def _installed(file: Path, noted: dict[str, Any]) -> Part:
     plugins = noted.get("plugins")
     there = isinstance(plugins, dict) and bool(plugins.get(PLUGIN))
-    return _registered(file, Call(NAMED) if there else None)
+    # The plugin is the package's own, so what it calls is up to date.
+    return Part(str(file), "installed", calls=[_called(Call(NAMED))]) if there else _none(file)
+
+
+def _none(file: Path) -> Part:
+    return Part(str(file), "none")
 
 
 def _enabled(root: Path | None) -> bool:
@@ -149,16 +176,17 @@ def _silenced(seen: list[Seen], root: Path | None) -> list[str]:
 
 def _said(root: Path | None, name: str, kind: type[_T]) -> list[tuple[Path, _T]]:
     """The files of Claude Code that set this, the one that counts most last."""
-    files = [places.claude_settings(None)]
+    files: list[tuple[Path, Path | None]] = [(places.claude_settings(None), None)]
     if root is not None:
         project = places.claude_settings(root)
-        files += [project, project.with_name("settings.local.json")]
-    return [(file, value) for file in files if isinstance(value := _settings(file).get(name), kind)]
+        files += [(project, root), (project.with_name("settings.local.json"), root)]
+    found = [(file, _settings(file, whose).get(name)) for file, whose in files]
+    return [(file, value) for file, value in found if isinstance(value, kind)]
 
 
-def _settings(file: Path) -> dict[str, Any]:
+def _settings(file: Path, root: Path | None) -> dict[str, Any]:
     try:
-        text = read_text(file)
+        text = read_text(file, root=root)
         return {} if text is None else read_json(text, file)
     except RalphError:
         return {}  # told of with the hooks
@@ -194,8 +222,12 @@ def _odd(seen: list[Seen]) -> list[str]:
         for part in one.parts:
             if part.problem:
                 told[part.problem] = None
+            again = f"Run: ralph hooks install --{one.where}"
+            again += " --agent codex" if one.agent == "codex" else ""
+            if part.outdated:
+                what = "a folder you work in could put its own program in the place of Ralph"
+                told[f"{part.file}: {what}. {again}"] = None
             if part.state == "partly":
-                again = f"Run: ralph hooks install --{one.where}"
                 told[f"{part.file}: no hook for {', '.join(part.missing)}. {again}"] = None
             for call in part.calls:
                 if call.found is None:

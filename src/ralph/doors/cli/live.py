@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -12,7 +11,16 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ralph.doors.cli.answers import styled
-from ralph.doors.cli.page import Page, count, excerpt, is_terminal, one_line, one_span
+from ralph.doors.cli.page import (
+    Page,
+    count,
+    excerpt,
+    is_terminal,
+    one_line,
+    one_span,
+    raw,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -29,14 +37,8 @@ _OWN_SERVERS = ("feature-memory", "plan")
 
 
 def json_listener(event: Event) -> None:
-    """Each event as one line of JSON, readable in whatever encoding stdout has."""
-    plain = {"event": event.event, "at": event.at, **event.facts}
-    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    # A lone surrogate, or what a terminal would obey, must not come out as it is.
-    text = json.dumps(plain, ensure_ascii=ascii_only)
-    if not text.isprintable():
-        text = json.dumps(plain)
-    sys.stdout.write(text + "\n")
+    """Each event as one line of JSON."""
+    sys.stdout.write(to_json({"event": event.event, "at": event.at, **event.facts}) + "\n")
     sys.stdout.flush()
 
 
@@ -96,7 +98,7 @@ class _Screen:
         self._moving = moving
         self._live = Live(
             moving,
-            console=Console(stderr=True, markup=False, highlight=False, emoji=False),
+            console=Console(file=raw(sys.stderr), markup=False, highlight=False, emoji=False),
             refresh_per_second=_REFRESHES_A_SECOND,
             transient=True,
             # What is written meanwhile to stderr goes above the line, to stdout where it belongs.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from ralph.doors.cli.page import one_line
+from ralph.doors.cli.page import clean_streams, one_line
 from ralph.doors.cli.tree import ralph
 from ralph.errors import RalphError
 
@@ -16,11 +16,30 @@ FAILED = 1
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as the shell names the end by SIGPIPE
 _COMPLETE = "_RALPH_COMPLETE"
+# Commands that show what was remembered or written into the plan.
+_RECALLS = frozenset(
+    "conversations discipline failures feature files gate learning recent search show status"
+    " task".split()
+)
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one command and give its exit code."""
     _encode_anything()
+    with clean_streams(fenced=_model_reads(argv)):
+        return _ended(argv)
+
+
+def _model_reads(argv: Sequence[str]) -> bool:
+    """Whether an agent in its run asks memory or plan, and gets text; JSON is for programs."""
+    if "--json" in argv or not _RECALLS.intersection(argv):
+        return False
+    from ralph.doors.cli.planning import in_agents_run
+
+    return in_agents_run()
+
+
+def _ended(argv: Sequence[str]) -> int:
     try:
         code = _run(list(argv))
         sys.stdout.flush()
@@ -34,6 +53,13 @@ def run(argv: Sequence[str]) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
+    except RecursionError:
+        return _fail("what was given is nested too deeply to be read")
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end]
+        return _fail(f"what was given is not UTF-8 text ({half!a})")
+    except MemoryError:
+        return _fail("there is not enough memory for this")
     except Exception as error:  # noqa: BLE001 - the last place before a traceback
         what = f"{type(error).__name__}: {error}"
         return _fail(f"something unforeseen: {what}. Set RALPH_DEBUG=1 to see where")

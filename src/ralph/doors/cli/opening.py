@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from ralph import disk
 from ralph.doors.cli.page import note
 from ralph.doors.cli.tree import project_given
 
@@ -48,12 +49,12 @@ def start_folder() -> Path:
     return Path(given).expanduser() if given else Path.cwd()
 
 
-def the_project() -> Project:
+def the_project(*, anyones: bool = False) -> Project:
     """The project that was given or is around this folder; an error says how to make one."""
     from ralph.config import home_folder
     from ralph.memories.project import need_project
 
-    return need_project(start_folder(), home=home_folder())
+    return need_project(start_folder(), home=home_folder(), anyones=anyones)
 
 
 @contextlib.contextmanager
@@ -132,8 +133,8 @@ def _records(ralph: Ralph) -> int:
 def _lines(journals: Path) -> int:
     """About how many records there are: the lines of the journals, counted without reading."""
     total = 0
-    for file in journals.glob("*.jsonl"):
-        with file.open("rb") as opened_file:
+    for name in disk.names(journals):
+        with disk.opened(journals / name) as opened_file:
             while part := opened_file.read(1 << 20):
                 total += part.count(b"\n")
     return total

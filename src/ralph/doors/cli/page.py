@@ -1,11 +1,19 @@
-"""What a command writes: JSON for programs, plain text for pipes, rich text on a terminal."""
+"""What a command writes: JSON for programs, plain text for pipes, rich text on a terminal.
+
+Everything passes a `CleanStream`: nothing that was remembered or given can steer a terminal.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from ralph.text.marks import CLOSE, OPEN
+from ralph.text.sanitise import CONTROL, HIDDEN, sanitise
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,16 +21,104 @@ if TYPE_CHECKING:
 # A piece of a line: text, or text and its style.
 Span = str | tuple[str, str]
 
-# Half of these a terminal takes for commands, and JSON does not escape them by itself.
-_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+# What a terminal obeys, or what makes it show something else than is there.
+_STEERING = re.compile(f"[{CONTROL}{HIDDEN}]")
 _GAP = "  "
 
 
-def print_json(value: Any) -> None:
-    """One JSON document on stdout, readable in whatever encoding stdout has."""
+class CleanStream:
+    """A stream that passes on nothing a terminal would obey: the last look at whatever is written.
+
+    What styles and moves on purpose writes to `raw`.
+    """
+
+    def __init__(self, raw: TextIO) -> None:
+        self.raw = raw
+
+    def write(self, text: str) -> int:
+        """Write the text with a stand-in for each character that steers."""
+        self.raw.write(_STEERING.sub(lambda found: _stand_in(found[0]), text))
+        return len(text)
+
+    def writelines(self, lines: Sequence[str]) -> None:
+        """Write them one after another."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+class FencedStream(CleanStream):
+    """The same for a model that reads along: everything stands between marks, as data."""
+
+    _is_open = False
+
+    def write(self, text: str) -> int:
+        """Write the text with every attempt to instruct broken."""
+        if not self._is_open:
+            self._is_open = True
+            self.raw.write(f"{OPEN}\n")
+        super().write(sanitise(text))
+        return len(text)
+
+    def end(self) -> None:
+        """Close the fence, if anything was written."""
+        if self._is_open:
+            self.raw.write(f"{CLOSE}\n")
+
+
+@contextlib.contextmanager
+def clean_streams(*, fenced: bool = False) -> Iterator[None]:
+    """Let whatever is written meanwhile pass a CleanStream, and stdout a FencedStream if asked."""
+    before = sys.stdout, sys.stderr
+    out = before[0] and (FencedStream if fenced else CleanStream)(raw(before[0]))
+    err = before[1] and CleanStream(raw(before[1]))
+    sys.stdout, sys.stderr = cast("TextIO", out), cast("TextIO", err)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        if isinstance(out, FencedStream):
+            out.end()
+
+
+def raw(stream: TextIO) -> TextIO:
+    """The stream itself, for styles and moving lines; what is shown there must be clean."""
+    return stream.raw if isinstance(stream, CleanStream) else stream
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """The value as JSON, readable in whatever encoding stdout has, and nothing in it steers."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    text = json.dumps(value, indent=2, ensure_ascii=ascii_only)
-    sys.stdout.write(text.translate(_CONTROLS) + "\n")
+    return escaped(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
+
+
+def escaped(text: str) -> str:
+    """JSON that says the same with everything escaped that cannot be seen."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
+
+
+def _escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(to_json(value, indent=2) + "\n")
+
+
+def write_out(data: bytes) -> None:
+    """JSON for a program, byte for byte; on a terminal with everything escaped that steers."""
+    if is_terminal(sys.stdout):
+        sys.stdout.write(escaped(data.decode("utf-8", "replace")))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def note(text: str) -> None:
@@ -61,7 +157,7 @@ class Page:
     """The human side of an answer: lines and tables on stdout."""
 
     def __init__(self) -> None:
-        self._rich = _console(sys.stdout) if is_terminal(sys.stdout) else None
+        self._rich = _console(raw(sys.stdout)) if is_terminal(sys.stdout) else None
 
     def line(self, *spans: Span, indent: int = 0) -> None:
         """One line of styled pieces; a terminal wraps it within its indent."""

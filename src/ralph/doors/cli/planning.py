@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.agents.run import current_run
 from ralph.doors.cli.opening import the_project
 from ralph.doors.cli.page import Page, print_json
 from ralph.errors import BadInput
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ralph.plan.entities import Kind
     from ralph.plan.store import Plan
 
-# What the loop sets for every agent it starts; a review has it too, empty.
-_TASK_OF_AGENT = "RALPH_TASK"
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
 clear_option = click.option(
@@ -33,7 +31,8 @@ def the_plan() -> Plan:
     """The plan of the project that was given or is around this folder."""
     from ralph.plan.store import Plan
 
-    return Plan(the_project().root)
+    project = the_project()
+    return Plan(project.root, state=project.cache)
 
 
 def completing(kind: Kind) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -67,7 +66,7 @@ task_argument = click.argument("task_id", metavar="ID", shell_complete=completin
 
 def in_agents_run() -> bool:
     """Whether an agent that Ralph drives calls us; what it says is not a person's word."""
-    return _TASK_OF_AGENT in os.environ
+    return current_run() is not None
 
 
 def number(text: str | None) -> int | str | None:

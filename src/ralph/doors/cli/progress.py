@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ralph.doors.cli.page import is_terminal
+from ralph.doors.cli.page import is_terminal, raw
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -55,7 +55,7 @@ class Bar:
             BarColumn(),
             MofNCompleteColumn(),
             TimeLeft(),
-            console=Console(file=sys.stderr),
+            console=Console(file=raw(sys.stderr)),
             transient=True,
         )
         task = bar.add_task("indexing the journal", total=self._total())

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor:doctor", "Check everything memory needs, and say what to do."),
     "demo": ("demo:demo", "Show a memory at work in a scratch project."),
     "config": ("config:config", "Show settings and where they come from, or change one."),
+    "trust": ("trust:trust", "Show what a project asks for, and allow it."),
     "feature": ("feature:feature", "Add, look at and change the features of the plan."),
     "task": ("task:task", "Add, look at and change the tasks of the plan."),
     "discipline": ("discipline:discipline", "Add, look at and change the plan's disciplines."),
@@ -81,7 +82,18 @@ def _project_option() -> click.Option:
     )
 
 
-class Command(click.Command):
+class CheckedCommand(click.Command):
+    """A command that an agent in its run may call only if the table of `in_run` says so."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, or refuse."""
+        from ralph.doors.cli.in_run import check
+
+        check(ctx)
+        return super().invoke(ctx)
+
+
+class Command(CheckedCommand):
     """A command that takes `--project`, unless it has one of its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

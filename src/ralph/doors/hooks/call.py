@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ralph import disk
+from ralph.agents.run import current_run
 from ralph.doors.hooks.log import fault, note
 from ralph.doors.hooks.watch import Watch
 
@@ -27,13 +29,17 @@ Usage: ralph hook EVENT < JSON
 
 One hook of Claude Code: {", ".join(EVENTS)}.
 Its own names (SessionStart, ...) are understood too. It always ends with 0; what went wrong stands
-in .ralph/cache/hooks.log of the project, or in cache/hooks.log of Ralph's home.
+in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
 # What the model is told at, and what is noted of a session before it is captured.
 _TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # Until the settings are known, and they say how long the event may take.
 _FIRST_LIMIT_S = 2.0
+_FIRST_LIMITS_S = {"stop": 10.0, "stop-failure": 10.0, "pre-compact": 5.0}
+_LONGEST_FIRST_S = 60.0
+# After these an exchange is over.
+_OVER = ("stop", "stop-failure", "session-end")
 _MOST_INPUT_BYTES = 16 * 1024 * 1024
 # What the client shows a model whole; longer text it only gets a glimpse of.
 MOST_CHARS = 10_000
@@ -50,6 +56,8 @@ class Call:
         self.root = root
         self.home = home
         self.watch = watch
+        # How long the transcript was when this event said that its exchange is over.
+        self.over_at: int | None = None
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
@@ -82,12 +90,7 @@ class Call:
         In the home of whoever works here: it may hold pieces of his conversations, and the project
         may be another's, and read-only.
         """
-        import zlib
-
-        name = "".join(c if c.isalnum() else "-" for c in os.path.basename(self.root))[:60]
-        return os.path.join(
-            self.home, "cache", "hooks", f"{name}-{zlib.crc32(os.fsencode(self.root)):08x}"
-        )
+        return hooks_folder(self.root, self.home)
 
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
@@ -107,7 +110,7 @@ def serve(argv: list[str]) -> int:
         sys.stderr.write(USAGE)
         return 0
     project, words = _words(argv)
-    home = home_folder()
+    home = disk.home()
     event, root = " ".join(words[:1]) or "hook", ""
 
     def late(limit_s: float) -> None:
@@ -122,20 +125,33 @@ def serve(argv: list[str]) -> int:
         given, trouble = _read(data)
         root = find_root(_starts(project, given), home)
         if root:
+            disk.protect(home)
             call = Call(_event(event, given) or event, given, root, home, watch)
             event = call.event
+            watch.limit(_first_limit_s(event))
             if trouble:
                 call.note(trouble, "stdin")
             elif event not in EVENTS:
                 call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
             else:
                 _say(call, _served(call))
+                _catch_up(call)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
         if root:
             fault(log_folders(root, home), event, error, root)
     finally:
         watch.stop()
     return 0
+
+
+def _first_limit_s(event: str) -> float:
+    """How long loading the settings may take: what the environment allows, if that is more."""
+    usual_s = _FIRST_LIMITS_S.get(event, _FIRST_LIMIT_S)
+    try:
+        given_s = float(os.environ.get(f"RALPH_HOOK_{event.replace('-', '_').upper()}_S", "0"))
+    except ValueError:
+        return usual_s  # the settings tell what is wrong with it
+    return max(usual_s, min(given_s, _LONGEST_FIRST_S))
 
 
 def _event(word: str, given: dict[str, Any]) -> str:
@@ -147,14 +163,14 @@ def _event(word: str, given: dict[str, Any]) -> str:
 
 def _served(call: Call) -> str:
     """What the event comes to: the text for the model, or nothing."""
-    inside_loop = bool(os.environ.get("RALPH_FEATURE"))
-    if not inside_loop and call.event in _TELLING and _paused(call):
+    run = current_run()
+    if run is None and call.event in _TELLING and _paused(call):
         return ""
-    if call.event == "post-tool-use-failure":
+    if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.failing import answer as answer_failure
 
-        return answer_failure(call, inside_loop=inside_loop)
-    if inside_loop:
+        return answer_failure(call, run)
+    if run is not None:
         return ""  # the loop prompts and records by itself
     if call.event == "session-start":
         from ralph.doors.hooks.starting import answer as answer_start
@@ -164,10 +180,22 @@ def _served(call: Call) -> str:
         from ralph.doors.hooks.prompted import answer as answer_prompt
 
         return answer_prompt(call)
+    if call.event in _OVER:  # noted before anything is loaded: this hook may be killed
+        call.over_at = call.sessions.over(call.session, call.transcript, call.event)
     from ralph.doors.hooks.ending import keep
 
     keep(call)
     return ""
+
+
+def _catch_up(call: Call) -> None:
+    """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
+    if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
+        return  # at its start a session is told of it; the others do it with their own
+    if due := call.sessions.due(call.session, waited_for=True):
+        from ralph.doors.hooks.ending import recover
+
+        recover(call, due)
 
 
 def _paused(call: Call) -> bool:
@@ -179,7 +207,7 @@ def _paused(call: Call) -> bool:
 
         from ralph.memories.project import Project
 
-        return Project(Path(call.root)).id
+        return Project(Path(call.root), Path(call.home)).id
 
     def conversation() -> str:
         from ralph.kinds.conversation import conversation_id
@@ -266,7 +294,10 @@ def _starts(project: str, given: dict[str, Any]) -> list[Any]:
     """Where to look for the project: what was named, else the folder of the session.
 
     That comes before the input's `cwd`, because it stays the same when the agent goes elsewhere.
+    A run has its project, whatever it names.
     """
+    if (run := current_run()) is not None and run.project:
+        return [run.project]
     if project:
         return [project]
     return [os.environ.get("CLAUDE_PROJECT_DIR", ""), given.get("cwd") or "."]
@@ -283,9 +314,9 @@ def find_root(starts: list[Any], home: str) -> str:
             continue
         folder = os.path.realpath(os.path.expanduser(start))
         while True:
-            kept = os.path.join(folder, ".ralph")
+            kept = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(kept, "db")) and os.path.realpath(kept) != own:
-                return folder
+                return folder if _is_safe(kept) else ""
             above = os.path.dirname(folder)
             if above == folder:
                 break
@@ -293,12 +324,27 @@ def find_root(starts: list[Any], home: str) -> str:
     return ""
 
 
-def home_folder() -> str:
-    """Where what belongs to no project is kept; the same as `ralph.config` says."""
-    given = os.environ.get("RALPH_HOME")
-    return os.path.expanduser(given) if given else os.path.join(os.path.expanduser("~"), ".ralph")
+def _is_safe(kept: str) -> bool:
+    """Whether a project's folder is neither a link nor another user's; commands say what it is."""
+    try:
+        if not disk.is_folder(os.path.join(kept, "db")):
+            return False
+        if disk.is_own(kept):
+            return True
+    except OSError:
+        return False
+    from pathlib import Path
+
+    from ralph.memories.project import Project
+
+    return Project(Path(kept).parent, Path(disk.home())).is_usable
+
+
+def hooks_folder(root: str, home: str) -> str:
+    """What hooks keep of the project at a path."""
+    return os.path.join(home, "cache", "hooks", disk.state_name(root))
 
 
 def log_folders(root: str, home: str) -> list[str]:
     """Where the log may stand, the best place first."""
-    return [os.path.join(root, ".ralph", "cache"), os.path.join(home, "cache")]
+    return [hooks_folder(root, home), os.path.join(home, "cache")]

@@ -2,7 +2,8 @@
 
 The transcript is read from where it was last captured. An exchange under way counts as over at
 Stop and StopFailure, whose input has the last message the transcript may still lack, and at
-SessionEnd as far as it got; PreCompact leaves it to those.
+SessionEnd as far as it got; PreCompact leaves it to those. One that begins behind where the
+transcript ended at that moment is another, which the client began while this hook was waiting.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _ENOUGH_S = 0.4
 
 
 def keep(call: Call) -> None:
-    """Capture the session of this call, and on Stop also those that were left behind."""
+    """Capture the session of this call, and then those that were left behind."""
     settings = settings_of(call)
     sessions = call.sessions
     if not call.session:
@@ -51,76 +52,95 @@ def keep(call: Call) -> None:
     if not settings.hook_capture:
         sessions.end(call.session)
         return
-    session = sessions.read(call.session)
-    session.transcript = call.transcript or session.transcript
-    if not session.transcript:
+    transcript = call.transcript or sessions.read(call.session).transcript
+    if not transcript:
         call.note("the input names no transcript", "transcript_path")
         return
     with opened(call) as ralph:
+        lock_s = call.watch.left_s() * _FOR_LOCK
         try:
-            fresh = _captured(call, ralph, session, for_reading=_FOR_READING)
+            fresh, under_way = _captured(call, ralph, call.session, transcript, lock_s=lock_s)
         except disk.Busy:
             call.note("another hook is capturing; this is left to a later one", call.own_folder)
             return
-        if call.event == "session-end" and not session.under_way:
-            sessions.end(session.name)
-        if call.event == "stop":
-            _recovered(call, ralph, sessions.left_behind(but=call.session))
+        if call.event == "session-end" and not under_way:
+            sessions.end(call.session)
+        _recovered(call, ralph, sessions.due(call.session))
         if fresh:
             _indexed(call, ralph)
 
 
-def recover(call: Call, left: Sequence[Session]) -> None:
-    """Capture sessions whose client is gone and called no hook at its end."""
+def recover(call: Call, due: Sequence[Session]) -> None:
+    """Capture sessions that a hook did not finish, or whose client called none at its end."""
     if not settings_of(call).hook_capture:
-        for session in left:
+        for session in due:
             call.sessions.end(session.name)
         return
     with opened(call) as ralph:
-        _recovered(call, ralph, left)
+        _recovered(call, ralph, due)
 
 
-def _recovered(call: Call, ralph: Ralph, left: Sequence[Session]) -> None:
-    for session in left:
+def _recovered(call: Call, ralph: Ralph, due: Sequence[Session]) -> None:
+    for session in due:
         call.sessions.trying(session.name)
         try:
-            _captured(call, ralph, session, for_reading=_FOR_OTHERS, gone=True)
-        except (JournalError, OSError, disk.Busy) as error:
+            fresh, under_way = _captured(call, ralph, session.name, session.transcript)
+        except disk.Busy:
+            return  # another hook captures just now, and these too
+        except (JournalError, OSError) as error:
             call.fault(error, session.transcript)
             continue
-        if not session.under_way:
+        if fresh and session.over_at is not None:
+            call.note("kept what an earlier hook had no time for", session.transcript)
+        if not under_way and session.name != call.session and session.abandoned():
             call.sessions.end(session.name)
 
 
 def _captured(
-    call: Call, ralph: Ralph, session: Session, *, for_reading: float, gone: bool = False
-) -> bool:
-    """Keep what the session's transcript has beyond what was captured; whether that was any.
+    call: Call, ralph: Ralph, name: str, transcript: str, *, lock_s: float = 0.0
+) -> tuple[bool, bool]:
+    """Keep what the session's transcript has beyond what was captured.
 
-    What cannot be read within its share of the time is left to a later hook.
+    Tells whether that was any, and whether something is still to be captured. What cannot be read
+    within its share of the time is left to a later hook.
     """
+    own = name == call.session
     lock = Path(own_files.folder(call.own_folder)) / _LOCK
-    with disk.locked(lock, timeout_s=call.watch.left_s() * _FOR_LOCK):
-        reading = Reading(Path(session.transcript), root=call.root, offset=session.offset)
-        left_s = call.watch.left_s() * (1 - for_reading)
+    with disk.locked(lock, timeout_s=lock_s):
+        # Read only now: whoever had the lock before may have captured it.
+        session = call.sessions.read(name)
+        session.transcript = transcript
+        reading = Reading(Path(transcript), root=call.root, offset=session.offset)
+        left_s = call.watch.left_s() * (1 - (_FOR_READING if own else _FOR_OTHERS))
         seen = reading.finished(lambda: call.watch.left_s() > left_s)
         rest = reading.rest() if reading.complete else None
-        if rest is not None and gone:
-            seen.append(_with_noted(rest, session))
-        elif rest is not None and call.event == "session-end":
-            seen.append(rest)
-        elif rest is not None and call.event in _OVER:
-            seen.append(reading.ended(call))
+        if rest is not None and (last := _ended(call, session, reading, rest)) is not None:
+            seen.append(last)
         fresh = _kept(call, ralph, session, seen, reading.title)
         if not reading.complete:
-            call.note("a long transcript is read on by a later hook", session.transcript)
+            call.note("a long transcript is read on by a later hook", transcript)
         under_way = not reading.complete or (rest is not None and not _is_last(rest, seen))
+        offset = reading.begins_at if under_way else reading.ends_at
         # At Stop there was a prompt, though it may not be written yet.
-        unseen = session.under_way and not seen and call.event in _OVER and not gone
+        under_way |= session.under_way and not seen and own and call.event in _OVER
         if seen or reading.complete:
-            offset = reading.begins_at if under_way else reading.ends_at
-            call.sessions.keep(session, offset, under_way=under_way or unseen)
-    return fresh
+            call.sessions.keep(session, offset, under_way=under_way, complete=reading.complete)
+    return fresh, under_way
+
+
+def _ended(
+    call: Call, session: Session, reading: Reading, rest: ExchangeSeen
+) -> ExchangeSeen | None:
+    """The last exchange of a transcript, if it is over."""
+    own = session.name == call.session
+    if not own and session.abandoned():
+        return _with_noted(rest, session)
+    over_at = call.over_at if own and session.over_at is None else session.over_at
+    if over_at is None or rest.begins_at >= over_at:
+        return None
+    if own and call.event in _OVER:
+        return reading.ended(call)
+    return reading.settled(rest) if session.over_by == "stop" else rest
 
 
 def _is_last(one: ExchangeSeen, seen: Sequence[ExchangeSeen]) -> bool:

@@ -19,6 +19,7 @@ from ralph.memories.solved import Solved, solved
 from ralph.prompt.recalled import before_text
 
 if TYPE_CHECKING:
+    from ralph.agents.run import Run
     from ralph.doors.hooks.call import Call
     from ralph.kinds.iteration import ErrorSeen
 
@@ -27,25 +28,25 @@ _FOR_INDEX = 0.2
 _USE = "toolu_of_this_call"
 
 
-def answer(call: Call, *, inside_loop: bool) -> str:
-    """What memory knows of the error, or nothing."""
+def answer(call: Call, run: Run | None) -> str:
+    """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
     settings = settings_of(call)
     if call.given.get("is_interrupt") is True:
         return ""
     errors = _errors(call)
     if not errors:
         return ""
-    if settings.hook_capture and not inside_loop:
+    if settings.hook_capture and run is None:
         for error in errors:
             call.sessions.met(call.session, call.transcript, {"message": error.message})
     if not settings.hook_inject:
         return ""
-    found = _known(call, errors)
+    found = _known(call, errors, None if run is None else run.feature)
     # What was said once in a session the model knows; with a prompt it was said as something else.
     told = f"error {found.id}" if found else ""
     if found is None or told in call.sessions.read(call.session).told:
         return ""
-    if not inside_loop:
+    if run is None:
         call.sessions.tell(call.session, [told])
     return before_text(
         **msgspec.structs.asdict(found),
@@ -55,13 +56,15 @@ def answer(call: Call, *, inside_loop: bool) -> str:
     )
 
 
-def _known(call: Call, errors: tuple[ErrorSeen, ...]) -> Solved | None:
+def _known(call: Call, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
     """The first of the errors that was solved before, else the first that was met."""
     met: Solved | None = None
     with opened(call) as ralph:
         for error in errors[:_LOOKED_UP]:
             budget_s = call.watch.left_s() * _FOR_INDEX
-            found = solved(ralph, error.message, session=call.session, budget_s=budget_s)
+            found = solved(
+                ralph, error.message, session=call.session, feature=feature, budget_s=budget_s
+            )
             if found is not None and found.solution:
                 return found
             met = met or found

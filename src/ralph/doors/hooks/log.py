@@ -44,7 +44,7 @@ def _is_told(error: BaseException) -> bool:
 def _written(folder: str, data: bytes) -> bool:
     file = os.path.join(folder, NAME)
     try:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             size = os.fstat(fd).st_size

@@ -6,9 +6,9 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ralph.config import PROJECT_FILE, Settings, load
+from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.errors import BadInput
 from ralph.memories.focus import Focus, read_focus
 from ralph.memories.ralph import open_ralph
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from ralph.memories.ralph import Ralph
 
 _LIMITS = {"stop-failure": "hook_stop_s"}
-# Shares of a hook's time that single waits may take.
-_FOR_JOURNAL, _FOR_INDEX_LOCK, _FOR_INDEXING = 0.3, 0.1, 0.3
-# And those that reaching a server may take.
-_FOR_CONNECTING, _FOR_QDRANT = 0.3, 0.6
-_SHORTEST_S = 0.1
+# Shares of a hook's time that single waits may take, and reaching a server.
+_SHARES = {
+    "journal_lock_timeout_s": 0.3,
+    "index_lock_timeout_s": 0.1,
+    "remember_budget_s": 0.3,
+    "journal_connect_timeout_s": 0.3,
+    "qdrant_timeout_s": 0.6,
+}
 
 
 def settings_of(call: Call) -> Settings:
@@ -38,17 +41,10 @@ def settings_of(call: Call) -> Settings:
 def opened(call: Call) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
+    waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
     with (
         _warnings_noted(call),
-        open_ralph(
-            call.root,
-            home=call.home,
-            journal_lock_timeout_s=left_s * _FOR_JOURNAL,
-            index_lock_timeout_s=left_s * _FOR_INDEX_LOCK,
-            remember_budget_s=left_s * _FOR_INDEXING,
-            journal_connect_timeout_s=max(_SHORTEST_S, left_s * _FOR_CONNECTING),
-            qdrant_timeout_s=max(_SHORTEST_S, left_s * _FOR_QDRANT),
-        ) as ralph,
+        open_ralph(call.root, home=call.home, **waits) as ralph,
     ):
         yield ralph
 

@@ -23,12 +23,22 @@ def folder(path: str) -> str:
 
 
 def append(file: str, data: bytes) -> None:
-    """Add to the file with one write, so that hooks side by side do not mix."""
-    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
+    """Add lines to the file with one write, so that hooks side by side do not mix.
+
+    Another hook may put a new file in its place meanwhile, without these lines. Then they are
+    added to that one too; whoever reads them does not mind a line twice.
+    """
+    while True:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            # On a full disk half a line may stand at the end: it must not spoil this one.
+            os.write(fd, b"\n" + data)
+            if os.path.samestat(os.fstat(fd), os.stat(file)):
+                return
+        except FileNotFoundError:
+            continue
+        finally:
+            os.close(fd)
 
 
 def replace(file: str, data: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph.disk import state_folder
 from ralph.errors import BadInput
 from ralph.plan.store import Plan
 from ralph.plan.values import View
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 def plan_view(call: Call) -> View:
     """Features and tasks; files that cannot be read are a line in the log, and there are none."""
     try:
-        return Plan(Path(call.root)).read("features", "tasks")
+        state = Path(state_folder(call.root, call.home))
+        return Plan(Path(call.root), state=state).read("features", "tasks")
     except (BadInput, OSError) as error:
         call.fault(error)
         return View()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ralph import disk
+
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import Call
 
@@ -60,7 +62,7 @@ def _remembers(call: Call) -> bool:
     )
     for folder in folders:
         try:
-            if any(name.endswith(".jsonl") for name in os.listdir(folder)):
+            if any(name.endswith(".jsonl") for name in disk.names(folder)):
                 return True
         except OSError:
             continue

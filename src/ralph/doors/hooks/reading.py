@@ -79,10 +79,13 @@ class Reading:
         if lacks_end and text:
             self._exchanges.feed(_line(call, text, failed=failed))
             rest = self._exchanges.rest()[0]
-        if not failed and rest.captured.terminal_reason == "unknown":
-            # Stop says that it is over, whatever the transcript lacks.
-            rest = msgspec.structs.replace(rest, status="complete")
-        return rest
+        return rest if failed else self.settled(rest)
+
+    def settled(self, rest: ExchangeSeen) -> ExchangeSeen:
+        """The exchange as complete: Stop said that it is over, whatever the transcript lacks."""
+        if rest.captured.terminal_reason != "unknown":
+            return rest
+        return msgspec.structs.replace(rest, status="complete")
 
     @property
     def title(self) -> str | None:

@@ -2,9 +2,11 @@
 
 A note says where the client writes the session's transcript, how far that was captured, whether a
 prompt is being worked on, which errors were met meanwhile and what the model was already told. The
-transcript is the durable source of an exchange, and Stop or SessionEnd capture it. A client that is
-killed calls no hook; its note stays, and a later hook of another session finds that the client is
-gone and captures what the transcript (and the errors noted here) tell.
+transcript is the durable source of an exchange, and Stop or SessionEnd capture it. Before they load
+anything they note that the exchange is over. If they are killed or run out of time, that line
+stays, and the next hook of any session captures what they left. A client that is killed calls no
+hook; its note stays too, and a later hook finds that the client is gone and captures what the
+transcript (and the errors noted here) tell.
 
 A note is a file of lines that hooks append, because those of one session may run side by side; what
 captures the session makes it short again.
@@ -28,7 +30,12 @@ _ANCESTORS = 12
 _ABANDONED_AFTER_S = 6 * 3600.0
 # Notes that could not be finished for so long are given up.
 _GIVEN_UP_AFTER_S = 30 * 24 * 3600.0
-_MOST_TRIES = 3
+# After so many tries that came to nothing the next one waits: it may fail or be slow every time.
+# Before a person's prompt there are fewer: he would feel each of them.
+_MOST_TRIES, _MOST_TRIES_WAITED_FOR = 12, 3
+_NEXT_TRY_AFTER_S = 3600.0
+# Without a process to look at, a hook has ended after this time.
+_HOOK_ENDED_AFTER_S = 60.0
 
 
 class Session:
@@ -45,6 +52,13 @@ class Session:
         self.looks = 0
         self.tries = 0
         self.host = ""
+        # How long the transcript was when its exchange was over, which event said so, and the
+        # process that was to capture it; None once that is done.
+        self.over_at: int | None = None
+        self.over_by = ""
+        self.hook: list[int] = []
+        # How much of the note was read.
+        self.size = 0
 
     def take(self, line: dict[str, Any]) -> None:
         """One line of the note; what does not fit is stepped over."""
@@ -58,6 +72,11 @@ class Session:
             self.under_way = True
         elif kind == "kept" and isinstance(value, int):
             self.offset, self.under_way, self.errors, self.tries = value, False, [], 0
+            self.over_at = None
+        elif kind == "over" and isinstance(value, int):
+            self.over_at, self.over_by = value, str(line.get("event", ""))
+            hook = line.get("hook")
+            self.hook = hook if isinstance(hook, list) and len(hook) == 2 else []
         elif kind == "told" and isinstance(value, list):
             self.told += [one for one in value if isinstance(one, str)]
         elif kind == "error" and isinstance(value, dict):
@@ -83,6 +102,8 @@ class Session:
         client = {"note": "client", "value": self.clients, "host": self.host}
         lines += [client] * min(self.looks, 2)
         lines += [{"note": "prompt"}] if self.under_way else []
+        if self.over_at is not None:
+            lines.append(_over(self.over_at, self.over_by, self.hook))
         return lines + [{"note": "error", "value": one} for one in self.errors]
 
     def abandoned(self) -> bool:
@@ -94,6 +115,22 @@ class Session:
             return time.time() - os.stat(self.transcript).st_mtime > _ABANDONED_AFTER_S
         except OSError:
             return True
+
+    def unfinished(self, age_s: float) -> bool:
+        """Whether the hook that was to capture what is over has ended without doing so."""
+        if self.over_at is None:
+            return False
+        if self.hook and self.host == _host() and os.path.isdir("/proc/self"):
+            pid, started = self.hook
+            return _started(pid) != started
+        return age_s > _HOOK_ENDED_AFTER_S
+
+    def has_more(self) -> bool:
+        """Whether the transcript goes on behind what was captured."""
+        try:
+            return os.stat(self.transcript).st_size > self.offset
+        except OSError:
+            return False
 
 
 class Sessions:
@@ -115,6 +152,21 @@ class Sessions:
         """A prompt is being worked on."""
         self._append(name, [*_seen(transcript), {"note": "prompt"}])
 
+    def over(self, name: str, transcript: str, event: str) -> int:
+        """What the transcript holds by now is over, and this process is about to capture it.
+
+        Gives how long the transcript is: what begins behind that is not over.
+        """
+        transcript = transcript or self.read(name).transcript
+        try:
+            size = os.stat(transcript).st_size
+        except OSError:
+            size = 0
+        own = os.getpid()
+        hook = [own, started] if (started := _started(own)) is not None else []
+        self._append(name, [*_seen(transcript), _over(size, event, hook)])
+        return size
+
     def met(self, name: str, transcript: str, error: dict[str, str]) -> None:
         """An error was met: kept here until its exchange is in the journal."""
         at = {"note": "transcript", "value": transcript}
@@ -128,13 +180,22 @@ class Sessions:
         """Somebody tries to capture a session that was left behind."""
         self._append(name, [{"note": "try"}])
 
-    def keep(self, session: Session, offset: int, *, under_way: bool) -> None:
-        """The session is captured up to here."""
+    def keep(self, session: Session, offset: int, *, under_way: bool, complete: bool) -> None:
+        """The session is captured up to here; `complete` unless there was no time for all of it.
+
+        The caller holds the lock under which sessions are captured, and read the session under it:
+        what other hooks noted since then stays.
+        """
+        over_at = session.over_at
         session.take({"note": "kept", "value": offset})
         session.under_way = under_way
+        session.over_at = None if complete else over_at
         data = b"".join(_line({**line, "session": session.name}) for line in session.lines())
         self._make_folder()
-        own_files.replace(self._file(session.name), data)
+        file = self._file(session.name)
+        if os.path.exists(file):
+            data += own_files.read(file)[session.size :]
+        own_files.replace(file, data)
 
     def end(self, name: str) -> None:
         """Everything of the session is in the journal."""
@@ -151,6 +212,7 @@ class Sessions:
         except OSError as error:
             self._on_fault(error, self._folder)
             return session
+        session.size = len(data)
         for raw in data.splitlines():
             try:
                 line = json.loads(raw)
@@ -162,11 +224,14 @@ class Sessions:
                 session.name = named if isinstance(named, str) else session.name
         return session
 
-    def left_behind(self, but: str) -> list[Session]:
-        """Sessions whose client is gone before everything was captured.
+    def due(self, own: str, *, waited_for: bool = False) -> list[Session]:
+        """Sessions to capture: a hook ended too early, or their client is gone.
 
-        Notes with nothing left to do, and those that can never be finished, go.
+        Notes with nothing left to do, and those that can never be finished, go. `own` is the
+        session of the event being served, whose client lives; `waited_for`: a person waits for
+        this hook.
         """
+        most = _MOST_TRIES_WAITED_FOR if waited_for else _MOST_TRIES
         found: list[Session] = []
         try:
             entries = list(os.scandir(self._folder))
@@ -179,17 +244,22 @@ class Sessions:
                 continue  # another hook was faster
             if entry.name.endswith(own_files.DRAFT) and age_s > _ABANDONED_AFTER_S:
                 os.unlink(entry.path)
-            if not entry.name.endswith(".jsonl") or entry.path == self._file(but):
+            if not entry.name.endswith(".jsonl"):
                 continue
             session = self.read(entry.name.removesuffix(".jsonl"))
-            if not session.abandoned():
+            lives = entry.path == self._file(own) or not session.abandoned()
+            if not session.unfinished(age_s) and (lives or session.over_at is not None):
                 continue
-            old = age_s > _GIVEN_UP_AFTER_S
-            if session.under_way and not old and session.tries < _MOST_TRIES:
-                found.append(session)
-            else:
+            if not self._can_be_finished(session, age_s):
                 os.unlink(entry.path)
+            elif session.tries < most or age_s > _NEXT_TRY_AFTER_S:
+                found.append(session)
         return found
+
+    def _can_be_finished(self, session: Session, age_s: float) -> bool:
+        wanted = session.under_way or session.over_at is not None or session.has_more()
+        there = session.tries < _MOST_TRIES_WAITED_FOR or os.path.exists(session.transcript)
+        return wanted and there and age_s <= _GIVEN_UP_AFTER_S
 
     def _append(self, name: str, lines: list[dict[str, Any]]) -> None:
         if not name:
@@ -219,6 +289,10 @@ def _seen(transcript: str) -> list[dict[str, Any]]:
         {"note": "transcript", "value": transcript},
         {"note": "client", "value": _ancestors(), "host": _host()},
     ]
+
+
+def _over(size: int, event: str, hook: list[int]) -> dict[str, Any]:
+    return {"note": "over", "value": size, "event": event, "hook": hook}
 
 
 def _line(line: dict[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ralph import __version__
+from ralph import __version__, disk
 from ralph.doors.hooks import own_files
 from ralph.doors.hooks.serving import on_a_server
 
@@ -25,17 +25,17 @@ _NAME = "brief.json"
 
 def answer(call: Call) -> str:
     """The text for a session that begins."""
-    left = list[Any]()
+    due = list[Any]()
     resumed = call.text("source") == "resume"
     call.sessions.begin(call.session, call.transcript, remembers=resumed)
     try:
-        left = call.sessions.left_behind(but=call.session)
+        due = call.sessions.due(call.session)
     except OSError as error:
         call.fault(error, call.own_folder)
-    if left:
+    if due:
         from ralph.doors.hooks.ending import recover
 
-        recover(call, left)
+        recover(call, due)
     known = _known(call)
     return _made(call) if known is None else known
 
@@ -73,7 +73,7 @@ def _known(call: Call) -> str | None:
         kept = json.loads(own_files.read(os.path.join(call.own_folder, _NAME)))
         text = kept["text"]
         same = kept["state"] == _state(call)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return text if same and isinstance(text, str) else None
 
@@ -91,15 +91,17 @@ def _state(call: Call) -> dict[str, Any]:
     folder = os.path.join(call.root, ".ralph")
     memory = os.path.join(folder, "db", "memory")
     try:
-        journals = sorted(name for name in os.listdir(memory) if name.endswith(".jsonl"))
+        journals = [name for name in disk.names(memory) if name.endswith(".jsonl")]
     except OSError:
         journals = []
     files = [
         os.path.join(folder, "db", "features.yaml"),
         os.path.join(folder, "db", "tasks.yaml"),
-        os.path.join(folder, "cache", "focus.json"),
+        os.path.join(disk.state_folder(call.root, call.home), "focus.json"),
+        os.path.join(call.home, "trust.json"),
         os.path.join(folder, "rag_config.json"),
         os.path.join(call.home, "config.json"),
+        os.path.join(call.home, "trust.json"),
         *(os.path.join(memory, name) for name in journals),
     ]
     set_here = sorted(item for item in os.environ.items() if item[0].startswith("RALPH_"))
@@ -114,7 +116,7 @@ def _state(call: Call) -> dict[str, Any]:
 
 def _stamp(file: str) -> list[int]:
     try:
-        stat = os.stat(file)
+        stat = disk.stat(file)
     except OSError:
         return []
     # The time of change too: nobody can set it, so no archive can bring a text along that passes.

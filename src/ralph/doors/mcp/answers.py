@@ -10,7 +10,7 @@ import msgspec
 
 from ralph.text.estimate import estimate_tokens, first_tokens
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitised_line
+from ralph.text.sanitise import plain_date, plain_id, sanitised_line
 
 if TYPE_CHECKING:
     from ralph.kinds.iteration import ErrorSeen, FileTouched, Iteration
@@ -95,7 +95,7 @@ def fenced(
         lines.append(f'What is told in short or ends in "[...]": {whole} gives it whole.')
     missing = (len(entries) if in_all is None else in_all) - len(shown)
     if missing > 0:
-        names = ", ".join(_named([one.id for one in entries[len(shown) :]]))
+        names = ", ".join(_named([plain_id(one.id) for one in entries[len(shown) :]]))
         ids = f" (the next: {names})" if names else ""
         lines.append(
             f"{missing} more did not fit{ids}. Ask for something narrower, "
@@ -181,7 +181,12 @@ def iteration_entry(
             lines.append(f"  {told}")
         return "\n".join(lines)
 
-    return Entry(hit.id[:SHORT_ID], text)
+    return Entry(short_id(hit), text)
+
+
+def short_id(hit: Hit) -> str:
+    """The beginning of a record's id."""
+    return plain_id(hit.id, SHORT_ID)
 
 
 def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
@@ -209,7 +214,8 @@ def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[st
 def _headline(hit: Hit, detail: Detail, *, with_feature: bool) -> str:
     """Id, when, day, outcome, task and how sure the match is, on one line."""
     one: Iteration = hit.record
-    parts = [f"[{hit.id[:SHORT_ID]}] {hit.when}", (one.timestamp or "")[:10], one.outcome]
+    parts = [f"[{short_id(hit)}] {harmless(hit.when)}", plain_date(one.timestamp)]
+    parts.append(one.outcome)
     if with_feature:
         parts.append(f"feature {harmless(one.feature)}")
     title = harmless(one.task_title, detail.prose if detail == WHOLE else _TITLE_CHARS)

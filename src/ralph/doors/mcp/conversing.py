@@ -10,6 +10,7 @@ from msgspec import Meta
 from ralph.doors.mcp.answers import Detail, Entry, fenced, fenced_lines
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.prompt.conversed import about, details_lines, document_lines, harmless, hit_lines
+from ralph.text.sanitise import plain_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,7 @@ def fetch_conversation_details(desk: Desk, given: Details) -> str:
         "What was said.",
         lines,
         budget_tokens=budget_tokens,
-        rest=f"`ralph conversations show {found.conversation.id}` prints all of it."
+        rest=f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
         if alone
         else "Ask for single exchanges by exchange_id.",
     )

@@ -77,7 +77,7 @@ class Desk:
         """The plan of the project."""
         from ralph.plan.store import Plan
 
-        return Plan(self.project.root)
+        return Plan(self.project.root, state=self.project.cache)
 
     @property
     def conversations(self) -> Conversations:

@@ -8,6 +8,11 @@ import signal
 import sys
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ralph.agents.run import Run
+    from ralph.doors.mcp.options import Options
 
 FAILED = 1
 USAGE = 2
@@ -24,6 +29,7 @@ RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
 def run(argv: list[str]) -> int:
     """Serve until the client leaves; 1 when there is no project, 2 when the words are wrong."""
     forget_environment(os.environ)
+    from ralph.agents.run import current_run
     from ralph.doors.mcp.options import read_options
     from ralph.errors import BadInput, RalphError
 
@@ -35,6 +41,8 @@ def run(argv: list[str]) -> int:
         return 0
     if sys.stdin is None or sys.stdout is None:
         return _fail("mcp: there is no stdin or no stdout to speak on", FAILED)
+    if (run := current_run()) is not None and not _is_for(options, run):
+        return _fail("mcp: this is an agent's run, which has a server of its own", FAILED)
     start = start_folder(options.project)
     try:
         if options.mode in ("feature", "planning"):
@@ -64,6 +72,16 @@ def run(argv: list[str]) -> int:
     return 0
 
 
+def _is_for(options: Options, run: Run) -> bool:
+    """Whether the server is the one that this run was given, or no more than that."""
+    if run.feature == "":
+        own = options.mode == "planning"
+    else:
+        own = options.mode == "feature" and run.feature in (None, options.feature)
+    named = Path(options.project).resolve() if options.project else None
+    return own and (named is None or named == Path(run.project).resolve())
+
+
 def forget_environment(environ: MutableMapping[str, str]) -> None:
     """Drop every variable that is not needed: the agent's keys are not read."""
     for name in list(environ):
@@ -80,5 +98,7 @@ def start_folder(given: str | None) -> Path:
 
 
 def _fail(message: str, code: int) -> int:
-    sys.stderr.write(f"ralph: {' '.join(message.split())}\n")
+    from ralph.text.sanitise import visible
+
+    sys.stderr.write(f"ralph: {' '.join(visible(message).split())}\n")
     return code

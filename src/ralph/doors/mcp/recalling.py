@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from ralph.doors.mcp.answers import (
-    SHORT_ID,
     WHOLE,
     fenced,
     fenced_lines,
     harmless,
     iteration_entry,
+    short_id,
 )
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.errors import BadInput, NotFound
+from ralph.text.sanitise import plain_id
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
@@ -119,6 +120,8 @@ def get_recent_iterations(desk: Desk, given: Recent) -> str:
 
 def get_feature_files(desk: Desk, given: Nothing) -> str:
     """The files that iterations touched, the most touched first."""
+    from ralph.plan.context_files import is_there
+
     wide = _is_wide(desk)
     root = desk.project.root
     seen = sorted(
@@ -129,7 +132,7 @@ def get_feature_files(desk: Desk, given: Nothing) -> str:
         return f"No file is remembered {_place(desk)} yet."
     lines = []
     for name, file in seen:
-        gone = "" if (root / file.path).exists() else " [no longer there]"
+        gone = "" if is_there(root, file.path) else " [no longer there]"
         where = f", feature {harmless(name)}" if wide else ""
         lines.append(
             f"{harmless(file.path, 500)} | {', '.join(file.actions)} | touched in "
@@ -178,10 +181,10 @@ def get_memory(desk: Desk, given: Memory) -> str:
     entry = iteration_entry(found[-1], with_feature=True)
     lines = entry.text(WHOLE).splitlines()
     return fenced_lines(
-        f"The record {found[-1].id}, whole.",
+        f"The record {plain_id(found[-1].id)}, whole.",
         [*lines, *_numbers(found[-1])],
         budget_tokens=desk.settings.mcp_record_tokens,
-        rest=f"`ralph show {found[-1].id[:SHORT_ID]}` prints all of it.",
+        rest=f"`ralph show {short_id(found[-1])}` prints all of it.",
     )
 
 
@@ -210,7 +213,7 @@ def _later(failed: Hit, solved: dict[tuple[str, str], list[Hit]]) -> str:
     for hit in solved.get((one.feature, str(one.task_id)), []):
         if (hit.record.iteration_number or 0) > (one.iteration_number or 0):
             number = hit.record.iteration_number
-            return f"later: the same task ended in success in iteration {number} [{hit.id[:8]}]"
+            return f"later: the same task ended in success in iteration {number} [{short_id(hit)}]"
     return ""
 
 

@@ -10,6 +10,7 @@ from ralph.doors.mcp.answers import harmless
 from ralph.doors.mcp.tool import Arguments
 from ralph.doors.mcp.tool import writing as tool
 from ralph.doors.mcp.writing import AUTHOR
+from ralph.text.marks import mark
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
@@ -39,9 +40,10 @@ class Verified(Arguments, frozen=True, kw_only=True):
 def review_learning(desk: Desk, given: Reviewed) -> str:
     """Note that a learning was looked at; reviewed is not proven (F27)."""
     from ralph.plan.learnings import review
+    from ralph.plan.shown import provenance
 
     done = review(desk.plan, desk.need_feature(), given.id, text=given.text, reason=given.reason)
-    return f"Reviewed: [{done.id}] {harmless(done.text, 500)} {done.provenance}"
+    return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
 
 
 def remove_learning(desk: Desk, given: Removed) -> str:
@@ -49,7 +51,7 @@ def remove_learning(desk: Desk, given: Removed) -> str:
     from ralph.plan.learnings import remove
 
     gone = remove(desk.plan, desk.need_feature(), given.id, by=AUTHOR, reason=given.reason)
-    return f"Removed: {harmless(gone.text, 500)}"
+    return f"Removed.\n{mark(harmless(gone.text, 500))}"
 
 
 def verify_feature(desk: Desk, given: Verified) -> str:
@@ -59,9 +61,8 @@ def verify_feature(desk: Desk, given: Verified) -> str:
     feature = desk.need_feature()
     iteration = desk.last_iteration(feature)
     update_feature(desk.plan, feature, {"last_verified": iteration})
-    return (
-        f"Noted: the prose of {harmless(feature)!r} matched the code as of iteration {iteration}."
-    )
+    name = harmless(feature, 80)
+    return f"Noted: the prose of {name!r} matched the code as of iteration {iteration}."
 
 
 TOOLS = (

@@ -20,6 +20,7 @@ from mcp.shared.exceptions import MCPError
 from ralph import __version__
 from ralph.doors.mcp.desk import Desk
 from ralph.doors.mcp.instructions import instructions
+from ralph.doors.mcp.unread import AnsweredRequests
 from ralph.errors import RalphError
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def serve(desk: Desk) -> None:
     async def speak() -> None:
         server = make_server(desk)
         async with stdio_server() as (reads, writes):
-            await server.run(reads, writes, server.create_initialization_options())
+            requests = AnsweredRequests(reads, writes)
+            await server.run(requests, writes, server.create_initialization_options())
 
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         try:
@@ -63,13 +65,14 @@ def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
         tool = tools.get(params.name)
         if tool is None:
             there = f"there are {', '.join(tools)}" if tools else "there are none here"
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}; {there}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!a}; {there}")
         text, failed = await _worked(ctx, lambda: perform(desk, tool, params.arguments or {}))
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=failed)
 
     async def list_resources(
         ctx: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
+        from ralph.doors.mcp.answers import harmless
         from ralph.doors.mcp.resources import listed
 
         files = await _refusing(ctx, lambda: listed(desk))
@@ -77,8 +80,8 @@ def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
             resources=[
                 types.Resource(
                     uri=file.uri,
-                    name=file.path,
-                    description=f"Knowledge file of the feature {file.feature}.",
+                    name=harmless(file.path),
+                    description=f"Knowledge file of the feature {harmless(file.feature, 80)}.",
                     mime_type=file.mime_type,
                     size=file.size,
                 )

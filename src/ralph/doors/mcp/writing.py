@@ -13,6 +13,7 @@ from ralph.doors.mcp.answers import harmless
 from ralph.doors.mcp.tool import Arguments
 from ralph.doors.mcp.tool import writing as tool
 from ralph.errors import BadInput, NotFound
+from ralph.text.marks import mark
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
@@ -111,10 +112,8 @@ def update_task(desk: Desk, given: Progress) -> str:
     state = desk.plan.read("tasks").current_state(changed.feature)
     noted = "" if given.comment is None else " The comment was added."
     cut = _cut_note("comment", given.comment, changed.comments[-1].text) if given.comment else ""
-    return (
-        f"Task {changed.id} ({harmless(changed.title)}) is {changed.status}.{noted}{cut}\n"
-        f"{harmless(state, 600)}"
-    )
+    named = f"Task {harmless(str(changed.id), 40)} ({harmless(changed.title, 200)})"
+    return f"{named} is {changed.status}.{noted}{cut}\n{mark(harmless(state, 600))}"
 
 
 def append_learning(desk: Desk, given: Lesson) -> str:
@@ -132,15 +131,15 @@ def append_learning(desk: Desk, given: Lesson) -> str:
         reason=given.reason,
         task_id=task,
     )
-    lines = [f"{_TOLD[added.what]}: [{added.learning.id}] {harmless(added.learning.text, 500)}"]
-    lines += [
-        f"It contradicts [{one.id}] {harmless(one.text, 500)}. Both are kept; say in a comment "
-        "which one is right."
-        for one in added.conflicts
-    ]
+    kept = f"[{added.learning.id}] {harmless(added.learning.text, 500)}"
+    if added.what == "added" and not (added.conflicts or added.evicted):
+        return f"{_TOLD[added.what]}: {kept}"  # nothing but what the call said itself
+    lines = [kept]
+    lines += [f"It contradicts [{one.id}] {harmless(one.text, 500)}" for one in added.conflicts]
     if added.evicted:
         lines.append(f"It took the place of: {harmless(added.evicted.text, 500)}")
-    return "\n".join(lines)
+    also = " Both are kept; say in a comment which one is right." if added.conflicts else ""
+    return f"{_TOLD[added.what]}.{also}\n{mark(chr(10).join(lines))}"
 
 
 def update_feature(desk: Desk, given: FeaturePatch) -> str:
@@ -159,9 +158,8 @@ def patched(desk: Desk, feature: str, given: Arguments, *, but: tuple[str, ...] 
             todo='For example: update_feature {"architecture": "A form posts to src/login.py."}',
         )
     changed = update(desk.plan, feature, patch)
-    return (
-        f"Changed the feature {harmless(feature)!r}: {', '.join(patch)}.{cut_notes(changed, patch)}"
-    )
+    name, cut = harmless(feature, 80), cut_notes(changed, patch)
+    return f"Changed the feature {name!r}: {', '.join(patch)}.{cut}"
 
 
 def said(given: Arguments, *, but: tuple[str, ...] = ()) -> dict[str, Any]:

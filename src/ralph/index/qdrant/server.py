@@ -238,7 +238,7 @@ def _plain(content: bytes) -> bytes:
     """Qdrant's complaint where `Reply` looks for it: it stands in `status.error`."""
     try:
         told = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return content
     status = told.get("status") if isinstance(told, dict) else None
     return json.dumps(status).encode() if isinstance(status, dict) else content

@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import http.client
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 from ralph import disk
 from ralph.errors import IndexOff
 from ralph.index.qdrant.keeper import BUSY, GRACE_S
+from ralph.programs import find_program
 
 FOLDER = "qdrant"
 LOG = "qdrant.log"
@@ -199,7 +199,7 @@ def local_server(
         return None
     if parts.scheme != "http" or not host.startswith(_LOOPBACK):
         return None
-    found = binary or shutil.which("qdrant")
+    found = binary or find_program("qdrant")
     if not found:
         return None
     return LocalServer(host, port, Path(found).expanduser(), home / FOLDER, key=key)

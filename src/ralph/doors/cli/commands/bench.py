@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from ralph.doors.cli.page import Page
+from ralph.doors.cli.tree import CheckedCommand
 
 
 # The benches read their own arguments, help included.
 @click.command(
+    cls=CheckedCommand,
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
     options_metavar="",
 )

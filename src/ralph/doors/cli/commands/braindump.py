@@ -67,7 +67,8 @@ def braindump(
         if page is not None:
             _show(page, proposal, done)
         answer = True if yes or accept else _asked() if page is not None else None
-        accepted = bring_in(Plan(ralph.project.root), proposal) if answer else None
+        plan = Plan(ralph.project.root, state=ralph.project.cache)
+        accepted = bring_in(plan, proposal) if answer else None
         if accepted is not None:
             drop_proposal(ralph)
     if page is None:

@@ -13,7 +13,7 @@ import click
 
 from ralph.doors.cli.answers import SHORT_ID
 from ralph.doors.cli.opening import as_json, start_folder, the_project, warnings_told
-from ralph.doors.cli.page import Page, count, excerpt, is_terminal, note
+from ralph.doors.cli.page import Page, count, excerpt, is_terminal, note, to_json
 from ralph.doors.cli.tree import Command, project_given
 
 if TYPE_CHECKING:
@@ -352,8 +352,5 @@ class _Json(_Plain):
         return self._read("") or ""
 
     def _object(self, plain: dict[str, Any]) -> None:
-        import json
-
-        # In plain ASCII: readable in whatever encoding stdout has.
-        sys.stdout.write(json.dumps(plain) + "\n")
+        sys.stdout.write(to_json(plain) + "\n")
         sys.stdout.flush()

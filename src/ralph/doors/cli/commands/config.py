@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.doors.cli.commands.trust import TODO
 from ralph.doors.cli.opening import as_json, start_folder
 from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.tree import Command, project_given
@@ -50,7 +51,8 @@ def _show(key: str | None, *, as_json: bool) -> None:
 
     if key is not None and key not in KEYS:
         raise BadSetting(f"there is no setting {key!r}", todo="`ralph config` shows every setting.")
-    chosen = [one for one in _loaded().origins if key in (None, one.key)]
+    loaded = _loaded()
+    chosen = [one for one in loaded.origins if key in (None, one.key)]
     if as_json:
         plain = [{"key": one.key, "value": one.value, "origin": one.origin} for one in chosen]
         print_json(plain if key is None else plain[0])
@@ -59,13 +61,16 @@ def _show(key: str | None, *, as_json: bool) -> None:
     else:
         rows = [(one.key, str(one.value), one.origin) for one in chosen]
         Page().table(("setting", "value", "from"), rows)
+    for wish in loaded.ignored:
+        if key in (None, wish.name):
+            note(f"the project's file asks for {wish.text}; not taken. {TODO}")
 
 
 def _store(key: str, value: str, *, user: bool, as_json: bool) -> None:
-    from ralph.config import store
+    from ralph.config import home_folder, store
 
     file = _file(user=user)
-    stored = store(file, key, value)
+    stored = store(file, key, value, home=home_folder())
     _tell(key, stored, file, as_json=as_json, text=f"{key} is {stored} now, in {file}")
 
 

@@ -20,7 +20,7 @@ from ralph.doors.cli.opening import (
     the_project,
     warnings_told,
 )
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.page import Page, count, note, print_json, to_json, write_out
 from ralph.doors.cli.progress import Bar
 from ralph.doors.cli.tree import Command, project_given
 
@@ -97,9 +97,7 @@ def export(
         told = export_conversations(memory.shelf, streams, conversations=ids, since=since)
     data = written(told, lines=file.lower().endswith(".jsonl"))
     if file == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        write_out(data)
         return
     _write(Path(file), data)
     said = sum(len(one.exchanges) for one in told)
@@ -168,7 +166,7 @@ def _tell(
     if as_json:
         plain: dict[str, Any] = msgspec.to_builtins(came)
         if on_one_line:
-            sys.stdout.write(msgspec.json.encode(plain).decode() + "\n")
+            sys.stdout.write(to_json(plain) + "\n")
             sys.stdout.flush()
         else:
             print_json(plain)

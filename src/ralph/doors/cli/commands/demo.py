@@ -15,6 +15,7 @@ from shlex import quote
 
 import click
 
+from ralph import disk
 from ralph.doors.cli.page import Page
 from ralph.doors.cli.tree import Command
 
@@ -51,7 +52,7 @@ class _Story:
         """A plan of two tasks; the first attempt fails, and the next ones know it."""
         script = _unpacked(self._project)
         os.chdir(self._project)
-        agent = f"{quote(sys.executable)} -m ralph.agents.scripted {quote(str(script))}"
+        agent = f"{quote(sys.executable)} -P -m ralph.agents.scripted {quote(str(script))}"
         asked = ("search", "why did accented titles fail?", "--feature", _FEATURE)
         try:
             self._say("A small project with two tasks; the second waits for the first.")
@@ -69,7 +70,7 @@ class _Story:
             self._type("learning", "list", "--feature", _FEATURE)
             self._type(*asked)
             self._say("The journal is the truth: without the index, the same answer.")
-            shutil.rmtree(self._project / ".ralph" / "cache")
+            shutil.rmtree(disk.state_folder(self._project))
             self._type(*asked, "--limit", "1")
         except _Ended as ended:
             return ended.code

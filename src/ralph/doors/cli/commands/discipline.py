@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import as_json
+from ralph.doors.cli.opening import as_json, the_project
 from ralph.doors.cli.page import Page, excerpt, print_json
 from ralph.doors.cli.planning import (
     answer,
@@ -20,6 +20,9 @@ from ralph.doors.cli.planning import (
 )
 from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
+
+if TYPE_CHECKING:
+    from ralph.plan.values import Discipline
 
 _PROMPT_CHARS = 60
 
@@ -73,6 +76,7 @@ def add(name: str, as_json: bool, **fields: Any) -> None:
     from ralph.plan.features import create_discipline
 
     made = create_discipline(the_plan(), name, _patch(fields))
+    _trust(made)
     answer(plain(made), as_json=as_json, line=f"Added the discipline {made.name}.")
 
 
@@ -113,6 +117,8 @@ def update(name: str, clear: tuple[str, ...], as_json: bool, **fields: Any) -> N
     if not patch:
         raise BadInput("nothing was given to change", todo="See: ralph discipline update --help")
     changed = update_discipline(the_plan(), name, patch)
+    if "mcp_servers" in patch:
+        _trust(changed)
     line = f"Changed the discipline {changed.name}: {', '.join(patch)}."
     answer(plain(changed), as_json=as_json, line=line)
 
@@ -128,12 +134,20 @@ def delete(name: str, as_json: bool) -> None:
     answer({"deleted": name}, as_json=as_json, line=f"Deleted the discipline {name}.")
 
 
+def _trust(changed: Discipline) -> None:
+    """The servers that a person names themselves need no further yes."""
+    from ralph.config import home_folder
+    from ralph.memories.wishes import trust_servers
+
+    trust_servers(the_project(), changed, home=home_folder())
+
+
 def _patch(fields: dict[str, Any], clear: tuple[str, ...] = ()) -> dict[str, Any]:
     patch = patch_from(fields, clear)
     if isinstance(text := patch.get("mcp_servers"), str):
         try:
             patch["mcp_servers"] = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput(
                 f"--mcp-servers is not JSON: {error}",
                 todo='Give an object such as {"files": {"command": "files-server"}}.',

@@ -94,7 +94,10 @@ def _project_checks(project: Project, home: Path) -> list[Check]:
     from ralph.errors import BadSetting
     from ralph.memories.ralph import open_ralph
 
-    done = [checks.checked("project", lambda: checks.project_files(project))]
+    done = [
+        checks.checked("project", lambda: checks.project_files(project)),
+        checks.checked("trust", lambda: checks.trust(home, project)),
+    ]
     if not _settings(home, project).journal_url:  # else no journal travels with git
         done.append(checks.checked("git", lambda: git(project)))
     done.append(checks.checked("leftovers", lambda: checks.leftovers(project)))

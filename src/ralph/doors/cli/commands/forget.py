@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.commands.knowledge_access import refuse_agents
 from ralph.doors.cli.commands.knowledge_cards import entry_line
 from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
 from ralph.doors.cli.page import Page, Span, count, excerpt, note, print_json
@@ -86,8 +85,6 @@ def forget(
             conversations=conversations,
             knowledge=knowledge,
         )
-        if choice.knowledge:
-            refuse_agents()
         others = _taught(ralph, choice)
         if choice.count:
             if not as_json:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.commands.knowledge_access import filters, refuse_agents
 from ralph.doors.cli.commands.knowledge_capture import show_captured
+from ralph.doors.cli.commands.knowledge_cards import filters
 from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.page import Page, excerpt, note, print_json
 from ralph.doors.cli.planning import completing, the_plan
@@ -35,7 +35,6 @@ def gate() -> None:
     A rejection waits for the approval of its revision, and the two become one entry of knowledge.
     An approval at the first attempt is an entry by itself.
     """
-    refuse_agents()
 
 
 @gate.command()

@@ -83,7 +83,7 @@ def install(user: bool, project: bool, agent: Agent, no_mcp: bool) -> None:
         raise click.UsageError("Codex gets the MCP server and nothing else: leave out --no-mcp.")
     root = None if user else the_project().root
     by_client = agent == "claude" and user and not no_mcp
-    call = best_call(variables=agent == "claude")
+    call = best_call(root, variables=agent == "claude")
     edits = installing(agent, root, call, mcp=not no_mcp)
     if by_client:
         registered()  # refuses somebody else's server before anything is written
@@ -191,8 +191,8 @@ def _tell_call(call: Call, root: Path | None) -> None:
     page.line(f"The client calls: {call.shown}")
     if root is not None and call.words:
         note(
-            "these files name a program of this machine, because `ralph` on the PATH is not this "
-            "one; before sharing them, put it there and run this again"
+            "these files name a program of this machine, because `ralph` on the PATH (outside the "
+            "project) is not this one; before sharing them, put it there and run this again"
         )
     elif root is not None:
         page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")

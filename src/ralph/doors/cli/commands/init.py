@@ -41,7 +41,7 @@ def init(folder: str | None, embedder: str | None, as_json: bool) -> None:
 
     root = Path(os.path.abspath(folder or start_folder()))  # noqa: PTH100 - links stay links
     home = home_folder()
-    project = Project(root)
+    project = Project(root, home)
     if project.folder.resolve() == home.resolve():
         raise BadInput(
             "this folder's .ralph is the home of what belongs to no project",
@@ -59,7 +59,7 @@ def init(folder: str | None, embedder: str | None, as_json: bool) -> None:
     root.mkdir(parents=True, exist_ok=True)
     made = [file.relative_to(root).as_posix() for file in project.init()]
     if embedder is not None:
-        store(project.settings_file, "embedder", embedder)
+        store(project.settings_file, "embedder", embedder, home=home)
     if above is not None:
         note(f"{above.root} above is a project too; here this one is used from now on")
     if as_json:

@@ -16,7 +16,7 @@ from ralph.doors.cli.opening import (
     the_project,
     warnings_told,
 )
-from ralph.doors.cli.page import Page, count, is_terminal, note, print_json
+from ralph.doors.cli.page import Page, count, is_terminal, note, one_line, print_json, raw
 from ralph.doors.cli.tree import Group, project_given
 
 if TYPE_CHECKING:
@@ -292,7 +292,8 @@ class _Telling:
     def __call__(self, name: str, number: int) -> None:
         """Looked at so many records of a journal."""
         if self._on:
-            sys.stderr.write(f"\r\x1b[2Kcopying {name}: {count(number, 'record')}")
+            shown = f"copying {one_line(name)}: {count(number, 'record')}"
+            raw(sys.stderr).write(f"\r\x1b[2K{shown}")
             sys.stderr.flush()
             self._drawn = True
 
@@ -301,4 +302,4 @@ class _Telling:
 
     def __exit__(self, *_: object) -> None:
         if self._drawn:
-            sys.stderr.write("\r\x1b[2K")
+            raw(sys.stderr).write("\r\x1b[2K")

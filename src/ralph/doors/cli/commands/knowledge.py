@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.commands.knowledge_access import FILTERS, filters, refuse_agents
 from ralph.doors.cli.commands.knowledge_capture import capture
 from ralph.doors.cli.commands.knowledge_cards import (
+    FILTERS,
+    filters,
     held,
     pattern_json,
     pattern_table,
@@ -19,7 +20,7 @@ from ralph.doors.cli.commands.knowledge_cards import (
     staged_table,
 )
 from ralph.doors.cli.opening import as_json, opened, opened_anywhere
-from ralph.doors.cli.page import Page, count, is_terminal, note, one_span, print_json
+from ralph.doors.cli.page import Page, count, note, print_json
 from ralph.doors.cli.planning import completing, the_plan
 from ralph.doors.cli.tree import Group
 
@@ -44,7 +45,6 @@ def knowledge() -> None:
     project captures is staged; a checkpoint publishes it to all projects. `ralph search
     --knowledge` searches it, `ralph forget` takes it out.
     """
-    refuse_agents()
 
 
 knowledge.add_command(capture)
@@ -53,20 +53,32 @@ knowledge.add_command(capture)
 @knowledge.command()
 @click.option("--kind", type=click.Choice(_KINDS), default="manual", help="What is over now.")
 @click.option("--all-projects", is_flag=True, help="What every project has staged.")
+@click.option(
+    "--imported", is_flag=True, help="Also what `ralph import` brought; see `knowledge staged`."
+)
 @as_json
-def checkpoint(kind: str, all_projects: bool, as_json: bool) -> None:
+def checkpoint(kind: str, all_projects: bool, imported: bool, as_json: bool) -> None:
     """Publish what is staged, so that every project finds it.
 
     It can be repeated at any time: nothing is published twice.
     """
     with opened_anywhere() if all_projects else opened() as ralph:
         memory = ralph.knowledge
-        projects = [ralph.project.id]
-        if all_projects:
-            projects = list(dict.fromkeys(one.record.project for one in memory.staged("*")))
-        done = [memory.checkpoint(project, kind) for project in projects]
         own = ralph.project.id
+        staged = memory.staged("*")
+        projects = [] if all_projects else [own]
+        projects += [
+            one.record.project for one in staged if (imported if one.imported else all_projects)
+        ]
+        projects = list(dict.fromkeys(projects))
+        done = [memory.checkpoint(project, kind, imported=imported) for project in projects]
         giving = not any(memory.keeps_to_itself(project) for project in projects)
+        waiting = 0 if imported else sum(one.imported is not None for one in staged)
+    if waiting:
+        note(
+            f"{count(waiting, 'entry', 'entries')} came by `ralph import` and stay staged. Look "
+            "at them with `ralph knowledge staged`, then publish them with --imported"
+        )
     for text in dict.fromkeys(text for one in done for text in one.notes):
         note(text)
     if as_json:
@@ -153,10 +165,7 @@ def context(about: tuple[str, ...], as_json: bool, **only: Any) -> None:
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
-    text = found.text
-    if is_terminal(sys.stdout):  # which would obey what a program must get as it is
-        text = "\n".join(map(one_span, text.split("\n")))
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{found.text}\n")
 
 
 @knowledge.command()
@@ -211,7 +220,13 @@ def prune(dry_run: bool, as_json: bool) -> None:
 def staged(all_projects: bool, as_json: bool) -> None:
     """List what waits for a checkpoint."""
     with opened_anywhere() if all_projects else opened() as ralph:
-        found = ralph.knowledge.staged("*" if all_projects else None)
+        own = ralph.project.id
+        found = [
+            one
+            for one in ralph.knowledge.staged("*")
+            # What was imported waits for whoever imported it, whatever project it names.
+            if all_projects or one.record.project == own or one.imported
+        ]
     if as_json:
         print_json([one.to_json() for one in found])
     elif found:

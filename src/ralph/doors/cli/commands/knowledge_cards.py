@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ralph.doors.cli.answers import SHORT_ID, styled
 from ralph.doors.cli.page import Page, Span, count, excerpt
 
@@ -16,8 +18,22 @@ if TYPE_CHECKING:
     from ralph.recall.patterns import Pattern
     from ralph.record import Record
 
+FILTERS = ("agent_type", "task_type", "technology")
 _EXCERPT_CHARS = 240
 _LINE_CHARS = 70
+
+
+def filters(command: Any) -> Any:
+    """`--agent-type`, `--task-type`, `--technology`: what narrows a question."""
+    for option in reversed(
+        (
+            click.option("--agent-type", metavar="T", help="For agents of this type."),
+            click.option("--task-type", metavar="T", help="For tasks of this type."),
+            click.option("--technology", metavar="T", help="For this technology; commas between."),
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def held(one: Pattern) -> str:
@@ -108,13 +124,14 @@ def entry_line(identity: str, one: Entry) -> list[Span]:
 def staged_table(page: Page, staged: Sequence[Captured]) -> None:
     """What waits for a checkpoint, a line each."""
     page.table(
-        ("id", "type", "project", "technology", "tells"),
+        ("id", "type", "project", "technology", "imported from", "tells"),
         [
             (
                 (one.id[:SHORT_ID], "cyan"),
                 one.record.entry_type,
                 one.record.project[:SHORT_ID],
                 one.record.technology,
+                one.imported or "",
                 _on_a_line(one.record),
             )
             for one in staged

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import is_terminal, note, one_span, print_json
+from ralph.doors.cli.page import is_terminal, note, print_json
 from ralph.doors.cli.planning import completing, in_agents_run, plain, the_plan
 from ralph.doors.cli.tree import Command
 from ralph.errors import RalphError
@@ -50,10 +50,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     if as_json:
         print_json(plain(built))
         return
-    text = built.text
-    if is_terminal(sys.stdout):  # which would obey what a program must get as it is
-        text = "\n".join(map(one_span, text.split("\n")))
-    sys.stdout.write(text)
+    sys.stdout.write(built.text)
     sys.stdout.flush()
     _show_tokens(built)
 

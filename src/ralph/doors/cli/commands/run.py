@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from ralph.doors.cli.commands.trust import tell_untrusted
 from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.planning import completing, number, plan_feature
 from ralph.doors.cli.tree import Command
@@ -72,6 +73,7 @@ def run(
         timeout_s=timeout_s,
         budget_usd=budget_usd,
     )
+    tell_untrusted()
     with opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         screen = shown(stop.is_set, root=root)

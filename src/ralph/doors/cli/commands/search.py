@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.answers import hit_json, located, show_hits
-from ralph.doors.cli.commands.knowledge_access import refuse_agents
 from ralph.doors.cli.commands.knowledge_cards import show_entries
 from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
 from ralph.doors.cli.page import Page, note, print_json
@@ -59,10 +58,8 @@ def search(
     """
     if conversations and feature is not None:
         raise click.UsageError("Conversations belong to no feature; leave one of the two out.")
-    if knowledge:
-        if conversations or feature is not None:
-            raise click.UsageError("--knowledge goes with neither --feature nor --conversations.")
-        refuse_agents()
+    if knowledge and (conversations or feature is not None):
+        raise click.UsageError("--knowledge goes with neither --feature nor --conversations.")
     if (everywhere or tags or since or until) and not conversations:
         raise click.UsageError("--everywhere, --tag, --since, --until go with --conversations.")
     asked = " ".join(query)

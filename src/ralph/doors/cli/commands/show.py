@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ralph.agents.run import current_run
 from ralph.doors.cli.answers import SHORT_ID, error_text, hit_json, show_card, whereabouts
 from ralph.doors.cli.commands.knowledge_cards import (
     entry_hit,
@@ -16,7 +17,7 @@ from ralph.doors.cli.commands.knowledge_cards import (
 )
 from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.page import Page, note, print_json
-from ralph.doors.cli.planning import in_agents_run, show_entry
+from ralph.doors.cli.planning import show_entry
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
@@ -41,10 +42,14 @@ def show(record_id: str, as_json: bool) -> None:
 
     from ralph.errors import NotFound
 
+    run = current_run()
     with opened() as ralph:
         try:
-            hit = ralph.get(record_id)
+            own = run.feature if run else None
+            hit = ralph.get(record_id, features=None if own is None else [own])
         except NotFound:
+            if run is not None:
+                raise  # an agent has no way to conversations and to knowledge
             if _show_exchange(ralph, record_id, as_json=as_json):
                 return
             if _show_known(ralph, record_id, as_json=as_json):
@@ -82,10 +87,10 @@ def _show_exchange(ralph: Ralph, record_id: str, *, as_json: bool) -> bool:
 
 
 def _show_known(ralph: Ralph, wanted: str, *, as_json: bool) -> bool:
-    """Show an entry of knowledge or a pattern; not to an agent, which has no way there."""
+    """Show an entry of knowledge or a pattern."""
     from ralph.errors import NotFound
 
-    if len(wanted) < _SHORTEST_ID or in_agents_run():
+    if len(wanted) < _SHORTEST_ID:
         return False
     memory = ralph.knowledge
     if not memory.shelf.names():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 
 import click
 
+from ralph.doors.cli.commands.knowledge_cards import staged_table
 from ralph.doors.cli.opening import as_json, feature_option, opened, read_bytes, shown_name
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.page import Page, count, note, print_json, write_out
 from ralph.doors.cli.tree import Command
 
 _COMPLAINTS_SHOWN = 20
@@ -30,9 +30,7 @@ def export(file: str, feature: str | None, as_json: bool) -> None:
     with opened() as ralph:
         lines = list(export_lines(ralph, feature=feature))
     if file == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.writelines(lines)
-        sys.stdout.buffer.flush()
+        write_out(b"".join(lines))
         return
     _write(Path(file), b"".join(lines))
     if as_json:
@@ -43,13 +41,17 @@ def export(file: str, feature: str | None, as_json: bool) -> None:
 
 @click.command("import", cls=Command)
 @click.argument("file", metavar="FILE|-")
+@click.option(
+    "--own", is_flag=True, help="It is your own backup: knowledge is published as it was."
+)
 @as_json
-def import_(file: str, as_json: bool) -> int:
+def import_(file: str, own: bool, as_json: bool) -> int:
     """Bring in the records of an export.
 
     What is here already is not doubled, and what was forgotten stays forgotten. Knowledge stays
-    that of the project which gave it, staged or published as it was. Lines that cannot be read are
-    named and stepped over.
+    that of the project which gave it. It is staged and shown, and no project finds it before you
+    publish it with `ralph knowledge checkpoint --imported`. Lines that cannot be read are named
+    and stepped over.
     """
     import msgspec
 
@@ -57,13 +59,25 @@ def import_(file: str, as_json: bool) -> int:
 
     lines = io.BytesIO(read_bytes(file))
     with opened() as ralph:
-        came = import_lines(ralph, lines, name=shown_name(file))
+        came = import_lines(ralph, lines, name=shown_name(file), own=own)
+        staged = [one for one in ralph.knowledge.staged("*") if one.id in came.staged]
     if as_json:
         print_json(msgspec.to_builtins(came))
     else:
         known = f", {came.known} known already" if came.known else ""
         stayed = f", {came.forgotten} stay forgotten" if came.forgotten else ""
-        Page().line(f"Brought in {count(came.added, 'record')}{known}{stayed}.")
+        page = Page()
+        page.line(f"Brought in {count(came.added, 'record')}{known}{stayed}.")
+        if staged and not own:
+            number = count(len(staged), "entry of knowledge", "entries of knowledge")
+            page.line(f"{number} from {shown_name(file)} wait for you:")
+            staged_table(page, staged)
+            page.line("Publish them for all projects: ralph knowledge checkpoint --imported")
+    if came.left_out:
+        note(
+            f"{count(came.left_out, 'line')} that would publish, judge or forget knowledge were "
+            "left out; for a backup of your own, use --own"
+        )
     for complaint in came.complaints[:_COMPLAINTS_SHOWN]:
         note(str(complaint))
     if more := came.complaints[_COMPLAINTS_SHOWN:]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.opening import as_json, start_folder, the_project, warnings_told
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.page import Page, count, note, print_json, to_json
 from ralph.doors.cli.tree import Command, Group, project_given
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ def _follow(crew: Workers, before: dict[str, WorkerStatus], *, as_json: bool) ->
             continue
         before[one.name] = told
         if as_json:
-            import json
-
-            sys.stdout.write(json.dumps(msgspec.to_builtins(one)) + "\n")
+            sys.stdout.write(to_json(msgspec.to_builtins(one)) + "\n")
         else:
             Page().line(_line(one))
         sys.stdout.flush()

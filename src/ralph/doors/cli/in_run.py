@@ -1,0 +1,130 @@
+"""What an agent may call in its run: one table, and everything else is refused.
+
+An agent gets the memory and the plan of its feature, as over MCP. What belongs to other projects,
+to the person's conversations, settings and keys, or to whoever directs agents is not in the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from ralph.agents.run import current_run
+from ralph.errors import BadInput
+
+if TYPE_CHECKING:
+    from ralph.agents.run import Run
+
+
+class Call(NamedTuple):
+    """A command that a run may call: the options that are not for it, and what tells its feature.
+
+    `feature` is a parameter that must name the run's own feature, and does so by itself where it
+    is left out; `task` one that must name a task of it.
+    """
+
+    but: tuple[str, ...] = ()
+    feature: str = ""
+    task: str = ""
+
+
+_ANY = Call()
+_OWN = Call(feature="feature")
+_READING = {
+    "feature list": _ANY,
+    "feature show": _ANY,
+    "task list": _ANY,
+    "task ready": _ANY,
+    "task show": _ANY,
+    "learning list": _ANY,
+    "discipline list": _ANY,
+    "discipline show": _ANY,
+    "plan check": _ANY,
+}
+# Work on a feature, and reviews of it.
+_WORK = _READING | {
+    "search": Call(
+        but=("conversations", "knowledge", "everywhere", "tags", "since", "until"),
+        feature="feature",
+    ),
+    "recent": _OWN,
+    "failures": _OWN,
+    "files": _OWN,
+    "show": _ANY,  # shows records of the run's feature
+    "prompt": Call(task="task_id"),
+    "feature update": Call(feature="name"),
+    "task add": _OWN,
+    "task update": Call(feature="feature", task="task_id"),
+    "learning add": _OWN,
+    "learning remove": _OWN,
+    "learning review": _OWN,
+}
+# A plan is made in a copy, and a person looks at it before it counts.
+_PLANNING = _READING | {
+    "feature add": _ANY,
+    "feature update": _ANY,
+    "task add": _ANY,
+    "task update": _ANY,
+}
+
+
+def check(context: click.Context) -> None:
+    """Refuse what an agent in its run may not call; outside of a run nothing happens."""
+    run = current_run()
+    if run is None:
+        return
+    words = context.command_path.partition(" ")[2]
+    call = (_PLANNING if run.feature == "" else _WORK).get(words)
+    if call is None:
+        raise _refused(f"`ralph {words}` is not for it")
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in call.but and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise _refused(f"`ralph {words} {parameter.opts[0]}` is not for it")
+    _check_project(run)
+    if call.feature and run.feature:
+        _check_feature(context, run.feature, call.feature, fills=words != "task update")
+    if call.task and run.feature:
+        _check_task(run.feature, str(context.params[call.task]))
+
+
+def _check_project(run: Run) -> None:
+    from pathlib import Path
+
+    from ralph.config import home_folder
+    from ralph.doors.cli.tree import project_given
+    from ralph.memories.project import find_project
+
+    given = project_given()
+    if given is None:
+        return
+    home = home_folder()
+    wanted = find_project(Path(given).expanduser(), home=home)
+    own = find_project(Path(run.project) if run.project else Path.cwd(), home=home)
+    if wanted is None or own is None or wanted.root != own.root:
+        raise _refused(f"{given} is not its project")
+
+
+def _check_feature(context: click.Context, own: str, name: str, *, fills: bool) -> None:
+    given = context.params.get(name)
+    if given is None and fills:
+        context.params[name] = own
+    elif given is not None and given != own:
+        raise _refused(f"it works on {own!r}, not on {given!r}")
+
+
+def _check_task(own: str, wanted: str) -> None:
+    from ralph.doors.cli.planning import the_plan
+
+    for task in the_plan().read("tasks").tasks:
+        if str(task.id) == wanted and task.feature != own:
+            raise _refused(f"it works on {own!r}, and task {wanted} is of {task.feature!r}")
+
+
+def _refused(why: str) -> BadInput:
+    return BadInput(
+        f"this is an agent's run, and {why}",
+        todo="It has the memory and the plan of its feature; a person can do the rest.",
+    )

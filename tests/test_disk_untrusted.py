@@ -1,0 +1,307 @@
+"""A project's `.ralph` may be a stranger's: no link, no pipe, nothing endless, at any level."""
+
+from __future__ import annotations
+
+import ast
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ralph import disk
+from ralph.errors import BadInput, UnsafeFile
+
+SOURCE = Path(disk.__file__).parent
+needs_links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "clone"
+    (folder / ".ralph" / "db" / "memory").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    file = tmp_path / "bashrc"
+    file.write_text("# mine\n", encoding="utf-8")
+    return file
+
+
+def locked(path: Path) -> None:
+    with disk.locked(path, timeout_s=0):
+        pass
+
+
+def opened(path: Path) -> None:
+    disk.opened(path).close()
+
+
+# Everything that touches one file.
+CALLS: dict[str, Callable[[Path], object]] = {
+    "read": disk.read,
+    "opened": opened,
+    "stat": disk.stat,
+    "exists": disk.exists,
+    "locked": locked,
+    "write": lambda path: disk.write(path, b"x"),
+    "replace": lambda path: disk.replace(path, b"x"),
+    "create": lambda path: disk.create(path, b"x"),
+}
+
+
+@needs_links
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+def test_a_file_that_is_a_link_is_refused(
+    root: Path, victim: Path, call: Callable[[Path], object]
+) -> None:
+    file = root / ".ralph" / "db" / "features.yaml"
+    file.symlink_to(victim)
+    with pytest.raises(UnsafeFile, match=r"features\.yaml: it is a link"):
+        call(file)
+    assert victim.read_text(encoding="utf-8") == "# mine\n"
+
+
+@needs_links
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+def test_a_dangling_link_creates_nothing(
+    root: Path, tmp_path: Path, call: Callable[[Path], object]
+) -> None:
+    file = root / ".ralph" / "rag_config.json"
+    file.symlink_to(tmp_path / "not there")
+    with pytest.raises(UnsafeFile, match="it is a link"):
+        call(file)
+    assert not (tmp_path / "not there").exists()
+
+
+@needs_links
+@pytest.mark.parametrize("level", [".ralph", ".ralph/db", ".ralph/db/memory"])
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+def test_a_folder_on_the_way_that_is_a_link_is_refused(
+    root: Path, tmp_path: Path, level: str, call: Callable[[Path], object]
+) -> None:
+    (root / level).rename(tmp_path / "theirs")
+    (root / level).symlink_to(tmp_path / "theirs", target_is_directory=True)
+    with pytest.raises(UnsafeFile, match=f"{level}: it is a link"):
+        call(root / ".ralph" / "db" / "memory" / "auth.jsonl")
+    with pytest.raises(UnsafeFile, match="it is a link"):
+        disk.names(root / ".ralph" / "db" / "memory")
+    with pytest.raises(UnsafeFile, match="it is a link"):
+        disk.make_folder(root / ".ralph" / "db" / "memory" / "new")
+    with pytest.raises(UnsafeFile, match="it is a link"):
+        disk.remove(root / ".ralph" / "db" / "memory" / "auth.jsonl")
+    assert not list((tmp_path / "theirs").rglob("*.jsonl"))
+
+
+@needs_links
+def test_removing_a_link_leaves_what_it_points_to(root: Path, victim: Path) -> None:
+    file = root / ".ralph" / "db" / "tasks.yaml"
+    file.symlink_to(victim)
+    disk.remove(file)
+    assert not file.is_symlink()
+    assert victim.exists()
+
+
+@needs_links
+def test_a_draft_of_a_stranger_is_not_written_through(root: Path, victim: Path) -> None:
+    file = root / ".ralph" / "db" / "tasks.yaml"
+    for serial in range(2000):
+        (file.parent / f".tasks.yaml.{os.getpid()}-{serial}.tmp").symlink_to(victim)
+    disk.replace(file, b"version: 1\n")
+    assert file.read_bytes() == b"version: 1\n"
+    assert victim.read_text(encoding="utf-8") == "# mine\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system")
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+def test_a_pipe_is_refused_and_not_waited_for(root: Path, call: Callable[[Path], object]) -> None:
+    file = root / ".ralph" / "db" / "metadata.yaml"
+    os.mkfifo(file)
+    with pytest.raises(UnsafeFile, match="it is a pipe or device"):
+        call(file)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no sockets in the file system")
+def test_a_socket_and_a_folder_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root / ".ralph")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("rag_config.json")
+        with pytest.raises(UnsafeFile, match="it is a pipe or device"):
+            disk.read(root / ".ralph" / "rag_config.json")
+    (root / ".ralph" / "db" / "tasks.yaml").mkdir()
+    with pytest.raises(UnsafeFile, match="it is a folder"):
+        disk.read(root / ".ralph" / "db" / "tasks.yaml")
+
+
+def test_a_file_that_is_too_large_is_refused_without_being_read(root: Path) -> None:
+    file = root / ".ralph" / "rag_config.json"
+    with file.open("wb") as opened:
+        opened.truncate(1 << 40)
+    with pytest.raises(UnsafeFile, match="it is larger than 1000 bytes"):
+        disk.read(file, largest=1000)
+
+
+def test_the_refusal_is_an_error_of_ours_and_one_of_the_system(root: Path) -> None:
+    error = UnsafeFile("it is a link", where="x", todo="Look at it.")
+    assert isinstance(error, OSError)
+    assert isinstance(error, BadInput)
+    assert str(error) == "x: it is a link. Look at it."
+    assert error.strerror == "it is a link"
+
+
+@needs_links
+def test_a_person_s_own_links_are_followed_in_the_home(
+    home: Path, tmp_path: Path, root: Path
+) -> None:
+    (tmp_path / "large disk").mkdir()
+    home.mkdir(exist_ok=True)
+    (home / "journal").symlink_to(tmp_path / "large disk", target_is_directory=True)
+    disk.replace(home / "journal" / "notes.jsonl", b"x")
+    assert (tmp_path / "large disk" / "notes.jsonl").read_bytes() == b"x"
+
+
+# -- whose it is
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="one user's files")
+def test_what_is_written_in_the_home_is_its_owner_s_alone(home: Path) -> None:
+    folder = home / "journal" / "conversations"
+    disk.make_folder(folder)
+    disk.replace(folder / "a", b"x")
+    disk.create(folder / "b", b"x")
+    disk.write(folder / "c", b"x")
+    locked(folder / "d")
+    for path in (home, home / "journal", folder, *folder.iterdir()):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="one user's files")
+def test_a_home_that_others_could_read_is_closed_with_all_that_is_in_it(home: Path) -> None:
+    (home / "journal").mkdir(parents=True, exist_ok=True)
+    (home / "journal" / "general.jsonl").write_text("private", encoding="utf-8")
+    for path in (home, home / "journal"):
+        path.chmod(0o755)
+    (home / "journal" / "general.jsonl").chmod(0o644)
+    disk.protect(home)
+    for path in (home, *home.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="one user's files")
+def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        disk.replace(root / ".ralph" / "db" / "tasks.yaml", b"x")
+    finally:
+        os.umask(before)
+    assert (root / ".ralph" / "db" / "tasks.yaml").stat().st_mode & 0o777 == 0o644
+
+
+# -- the only way
+
+# Modules that open, list or delete files without `ralph.disk`, and whose files those are. None of
+# them is given a path in a project's `.ralph`.
+OTHER_FILES = {
+    "agents.asking": "the run's own folder in Ralph's home",
+    "agents.keeper": "/proc",
+    "agents.known": "the agent's program",
+    "agents.process": "the run's own folder in Ralph's home",
+    "agents.scripted": "a stand-in for an agent: it works in a project like one",
+    "agents.serving": "the run's own folder in Ralph's home",
+    "chat.claude_model": "a folder in Ralph's home",
+    "chat.retrying": "Ralph's home",
+    "chat.summarising": "Ralph's home",
+    "chat.working": "Ralph's home",
+    "doors.cli.checks": "Ralph's home",
+    "doors.cli.client_files": "settings of the clients",
+    "doors.cli.client_settings": "the package",
+    "doors.cli.commands.conversations_import": "the file that a person names",
+    "doors.cli.commands.demo": "a scratch folder",
+    "doors.cli.commands.hooks": "settings of the clients",
+    "doors.cli.commands.index": "Ralph's home",
+    "doors.cli.commands.init": "the folder that a person names",
+    "doors.cli.commands.transfer": "the file that a person names",
+    "doors.cli.main": "/dev/null",
+    "doors.cli.opening": "the file that a person names",
+    "doors.hooks.log": "Ralph's home",
+    "doors.hooks.own_files": "Ralph's home",
+    "doors.hooks.reading": "the client's transcript",
+    "doors.hooks.sessions": "Ralph's home",
+    "doors.mcp.main": "the folder that a person names",
+    "doors.mcp.recalling": "files of the project that were touched",
+    "doors.mcp.resources": "files of the project that the plan names",
+    "index.embedded": "Ralph's home",
+    "index.open": "Ralph's home",
+    "index.pinned": "the package's model and Ralph's home",
+    "index.qdrant.index": "Ralph's home",
+    "index.qdrant.keeper": "Ralph's home",
+    "index.qdrant.start": "Ralph's home",
+    "index.served": "Ralph's home",
+    "index.sqlite": "Ralph's home",
+    "index.static": "the package's model",
+    "journal.choose": "Ralph's home",
+    "journal.database": "a connection, no file",
+    "journal.link": "Ralph's home",
+    "journal.migrating": "the package",
+    "journal.spool": "Ralph's home",
+    "loop.braindump": "Ralph's home",
+    "loop.gather": "files of the project that the plan names",
+    "loop.iteration": "Ralph's home",
+    "loop.output": "Ralph's home",
+    "loop.work": "Ralph's home",
+    "memories.daily": "Ralph's home",
+    "memories.documents": "the files that a person names",
+    "memories.journals": "Ralph's home",
+    "memories.moving": "Ralph's home",
+    "memories.pausing": "Ralph's home",
+    "memories.project": "looks for `.ralph` and `.git` on the way up",
+    "memories.technology": "the names of the project's own files",
+    "memories.transcript_clients": "the clients' transcripts",
+    "memories.transcript_marks": "Ralph's home",
+    "memories.transcripts": "the clients' transcripts",
+    "programs": "programs on the PATH",
+    "plan.check": "files of the project that the plan names",
+    "plan.context_files": "files of the project that the plan names",
+    "prompt.template": "the package",
+}
+RAW = set(
+    """
+    read_text read_bytes write_text write_bytes unlink mkdir rmdir iterdir glob rglob rmtree
+    copyfile copytree listdir scandir makedirs symlink_to hardlink_to chmod walk open is_file is_dir
+    exists stat lstat
+    """.split()
+)
+OURS = {"disk", "own_files"}
+
+
+def raw_calls(module: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            call = node.func
+            if isinstance(call, ast.Name) and call.id == "open":
+                found.append(f"{node.lineno}: open")
+            elif isinstance(call, ast.Attribute) and call.attr in RAW:
+                of = call.value.id if isinstance(call.value, ast.Name) else ""
+                if of not in OURS and not (of == "self" and call.attr == "open"):
+                    found.append(f"{node.lineno}: {call.attr}")
+    return found
+
+
+def test_files_in_a_project_are_reached_through_disk_alone() -> None:
+    for module in sorted(SOURCE.rglob("*.py")):
+        name = ".".join(module.relative_to(SOURCE).with_suffix("").parts)
+        if name == "disk" or name.startswith("bench."):
+            continue
+        found = raw_calls(module)
+        assert not found or name in OTHER_FILES, f"{name} opens files without disk: {found}"
+
+
+def test_the_list_of_other_files_is_no_longer_than_it_must_be() -> None:
+    for name in OTHER_FILES:
+        module = SOURCE.joinpath(*name.split(".")).with_suffix(".py")
+        assert raw_calls(module), f"{name} needs no exception any more"
