@@ -292,4 +292,4 @@ def test_what_goes_with_a_forgotten_exchange_is_counted_and_named_before(
     assert told.startswith("To be forgotten: 3 records of the conversations\n")
     assert f"{said['one'][:8]}  conversation  Timeouts\n" in told
     assert "  summary\n" in told
-    assert told.endswith("Forgot 3 records, in journal and index.\n")
+    assert "\nForgot 3 records, in journal and index.\n" in told

@@ -89,6 +89,8 @@ def test_forgetting_is_told_as_json(ralph: Line) -> None:
     assert ran.json == {
         "forgotten": 2,
         "records": [{"id": record_id, "feature": "auth"} for record_id in ids],
+        "copies": [],
+        "remains": [],
     }
     assert ran.complaint == f"ralph: {GIT}"
 

@@ -295,7 +295,7 @@ def test_many_are_forgotten_at_once_and_the_answers_match_a_rebuild(memory: Ralp
     auth.remember_all(topical(60))
     chosen = choose(memory, match="login form")
     assert chosen.count == 6
-    assert forget(memory, chosen, reason="test") == 6
+    assert forget(memory, chosen, reason="test").count == 6
     before = [shown(auth.search(q, min_score=0.0, limit=20)) for q in ("login", "invoice totals")]
     memory.place.index.delete()
     after = [shown(auth.search(q, min_score=0.0, limit=20)) for q in ("login", "invoice totals")]

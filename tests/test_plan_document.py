@@ -128,7 +128,7 @@ def test_anchors_are_read_and_a_change_behind_one_is_still_right() -> None:
         ("a: 1\n---\nb: 2\n", "2:1", "another document"),
         ("a: \x00\n", "1:4", "control character"),
         ("? [a, b]\n: 1\n", "1:3", "a key must be a plain word"),
-        ("[" * 5000, "1:1", "not valid YAML"),
+        ("[" * 5000, "1:63", "nests or repeats too much"),
     ],
 )
 def test_f9_a_file_that_cannot_be_read_is_one_error_with_its_place(

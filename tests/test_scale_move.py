@@ -214,6 +214,38 @@ def test_what_was_forgotten_there_stays_so_and_is_told(
         assert told["fresh"] == 0
 
 
+def test_a_forget_on_the_server_names_the_old_files_that_still_hold_it(
+    ralph: Line, full: Path, database: str
+) -> None:
+    ralph.well("journal", "move", "--to", database, "--switch")
+    with opened(full, journal_url=database) as there:
+        [first, *_] = there.feature("auth").records()
+
+    left = ralph.well("forget", first.id, "--json").json["remains"]
+
+    journal = full / ".ralph" / "db" / "memory" / "auth.jsonl"
+    assert f"{journal}, from before the journal moved to a server" in left
+
+
+def test_a_title_made_from_what_is_forgotten_goes_on_the_server_too(
+    ralph: Line, project: Path, database: str
+) -> None:
+    with opened(project, journal_url=database) as there:
+        memory = there.conversations
+        talk = memory.start("Remember the zebra", session="s", source="chat")
+        gone = memory.exchange(talk, user="Remember the zebra", assistant="I will.", key="1")
+        memory.exchange(talk, user="What is a cookie?", assistant="A small text.", key="2")
+
+        memory.forget([gone.id])
+
+        [listed] = memory.list()
+        assert (listed.conversation.title, listed.conversation.source) == (
+            "What is a cookie?",
+            "chat",
+        )
+        assert not any(b"zebra" in one.body for one in memory.standing())
+
+
 @pytest.mark.parametrize("words", [["--dry-run"], []])
 def test_other_content_under_the_same_id_is_refused(
     ralph: Line, full: Path, database: str, words: list[str]

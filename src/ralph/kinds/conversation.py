@@ -100,12 +100,18 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Words put on a conversation or taken off it; a title that takes the place of the old one."""
+    """Words put on a conversation or taken off it; a title that takes the place of the old one.
+
+    `source` and `project` are those of a conversation whose own record was forgotten with its
+    title.
+    """
 
     target: str
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     title: str | None = None
+    source: str = ""
+    project: str = ""
 
 
 class Rating(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -204,11 +204,14 @@ class ConversationJournal:
     def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> Kept:
         return Kept(one.id, exchange_from(known) if known else one, fresh)
 
-    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
+    def forget(
+        self, ids: Collection[str], *, reason: str | None = None, titles: Collection[str] = ()
+    ) -> list[str]:
         """Take conversations and exchanges out of journal and index for good: a conversation goes
-        with its exchanges, and with the last of them."""
+        with its exchanges, and with the last of them. `titles` names those that only lose theirs.
+        """
         series = self._mine()
-        gone = series.journal.forget(series.bound_to(set(ids)), reason=reason)
+        gone = series.forget(ids, reason=reason, titles=titles)
         if gone:
             self.shelf.erase_soon(series.target())
         return gone
@@ -216,6 +219,15 @@ class ConversationJournal:
     def bound_to(self, ids: Sequence[str]) -> list[str]:
         """These records, and after them those that are forgotten with them."""
         return [*ids, *sorted(self._mine().bound_to(set(ids)) - set(ids))]
+
+    def talks(self) -> dict[str, list[str]]:
+        """The conversations of this project with the ids of what was said in each."""
+        return self._mine().history.of
+
+    def known(self) -> set[str]:
+        """The ids of this project's conversations and everything said in them and of them."""
+        history = self._mine().history
+        return history.records.keys() | history.conversations.keys()
 
     def bury(self, ids: Collection[str], *, reason: str) -> None:
         """See to it that what has these ids is never kept, whether it was or not."""

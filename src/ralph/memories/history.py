@@ -68,6 +68,8 @@ class History:
         self.summaries: dict[str, Summary] = {}
         self.ratings: dict[str, int] = {}
         self.documents: dict[str, list[str]] = {}
+        # Labels of conversations whose first exchanges were forgotten.
+        self._early: dict[str, list[Label]] = {}
 
     def follow(self, located: list[Located], generation: int) -> None:
         """Take in what the journal has more than before."""
@@ -98,7 +100,7 @@ class History:
         if held is None:  # forgotten, and then it went on
             title = cut(" ".join((seen.user or seen.assistant).split()), _TITLE_CHARS)
             made = Conversation(id=seen.conversation, title=title, created=record.at)
-            held = self.conversations[seen.conversation] = Held(made)
+            held = self._begin(Held(made))
         held.exchanges += 1
         held.last = max(held.last, record.at)
         self.of.setdefault(seen.conversation, []).append(record.id)
@@ -106,9 +108,16 @@ class History:
     def _conversation(self, one: Conversation) -> None:
         held = self.conversations.get(one.id)
         if held is None:
-            self.conversations[one.id] = Held(one, titled=bool(one.title))
+            self._begin(Held(one, titled=bool(one.title)))
         elif not held.titled:
             held.conversation, held.titled = one, True
+
+    def _begin(self, held: Held) -> Held:
+        name = held.conversation.id
+        self.conversations[name] = held
+        for label in self._early.pop(name, ()):
+            self._label(label)
+        return held
 
     def _said(self, record: Record) -> None:
         said = said_from(record)
@@ -126,8 +135,13 @@ class History:
     def _label(self, said: Label) -> None:
         held = self.conversations.get(said.target)
         if held is None:
+            self._early.setdefault(said.target, []).append(said)
             return
         held.tags = (held.tags | set(said.add)) - set(said.remove)
+        if said.source:
+            held.conversation = msgspec.structs.replace(
+                held.conversation, source=said.source, project=said.project
+            )
         if said.title is not None:
             held.conversation = msgspec.structs.replace(held.conversation, title=said.title)
             held.titled = True

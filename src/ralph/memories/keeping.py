@@ -10,9 +10,18 @@ import msgspec
 
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
+from ralph.kinds.conversation import CONVERSATION
 from ralph.kinds.iteration import from_record
 from ralph.kinds.knowledge import ENTRIES, GATE, OUTCOME, is_known, knowledge_from
+from ralph.memories.forgetting import Words, left_to_the_person, old_journals, remove_copies
 from ralph.memories.knowledge_journal import stream_of
+from ralph.memories.tellings import (
+    clients_of,
+    iterations_of,
+    learnings_from,
+    lessons_from,
+    said_in,
+)
 from ralph.record import Complaint, Record, Source, Tombstone, utc
 from ralph.text.redact import redact_tree
 
@@ -21,20 +30,39 @@ if TYPE_CHECKING:
     from ralph.memories.ralph import Ralph
 
 _SHORTEST_ID = 4
+_TOLD_IDS = 10
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Records picked out to be forgotten: by feature, of the conversations, of knowledge."""
+    """Records picked out to be forgotten: by feature, of the conversations, of knowledge.
+
+    `titles` are conversations that only lose their title, which holds `match`. `remains` are other
+    records that tell of the same, each with how to forget it.
+    """
 
     ids: dict[str, list[str]]
     conversations: list[str] = []
     knowledge: list[str] = []
+    titles: list[str] = []
+    match: str = ""
+    remains: list[str] = []
 
     @property
     def count(self) -> int:
         """How many records were picked."""
         features = sum(len(ids) for ids in self.ids.values())
         return features + len(self.conversations) + len(self.knowledge)
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What a forget came to: how many records went, which copies did, and what still tells of it.
+
+    `count` is for records, `copies` and `remains` are told as they stand.
+    """
+
+    count: int
+    copies: list[str]
+    remains: list[str]
 
 
 class Imported(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,7 +145,11 @@ def choose(
     # One that was forgotten and came back by a merge stands in the file too.
     chosen = {one.name: fitting(_standing(ralph, one.name)) for one in features}
     # What a person said in this project, or what it taught others, belongs to no feature.
-    said = [] if feature or knowledge else fitting(ralph.conversations.standing())
+    standing = [] if feature or knowledge else ralph.conversations.standing()
+    said = fitting(standing)
+    titles: list[str] = []
+    if not wanted:
+        said, titles = _without_conversations(ralph, standing, said, match)
     known: list[str] = []
     if not (feature or conversations) and (not wanted or set(wanted) - found_ids):
         pattern = _pattern_of(ralph) if wanted else {}
@@ -127,20 +159,99 @@ def choose(
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
     _refuse_ambiguous(meant)
+    chosen = {name: some for name, some in chosen.items() if some}
     said = ralph.conversations.bound_to(said) if said else []
-    return Choice({name: some for name, some in chosen.items() if some}, said, known)
+    choice = Choice(chosen, said, known, titles, match or "")
+    # What is named goes wherever it is told; what is picked by date or text was looked for there.
+    everywhere = bool(wanted) and not (feature or conversations or knowledge)
+    return _with_tellings(ralph, choice, everywhere=everywhere)
 
 
-def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> int:
-    """Forget what was chosen, and say how many records are gone."""
+def _with_tellings(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
+    """The choice with what else tells of it: forgotten as well, or named with the command."""
+    ids, said, remains = dict(choice.ids), list(choice.conversations), list[str]()
+    told_in = {
+        name: [one for one in some if one not in ids.get(name, ())]
+        for name, some in iterations_of(ralph, said).items()
+    }
+    told_by = [one for one in said_in(ralph, ids) if one not in said]
+    if everywhere:
+        for name, some in told_in.items():
+            ids[name] = [*ids.get(name, ()), *some]
+        said = ralph.conversations.bound_to([*said, *told_by])
+    elif not choice.match:
+        others = [*(one for some in told_in.values() for one in some), *told_by]
+        if others:
+            remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
+    ids = {name: some for name, some in ids.items() if some}
+    staged, published = lessons_from(ralph, ids)
+    known = [*choice.knowledge, *(one for one in staged if one not in choice.knowledge)]
+    if published := [one for one in published if one not in known]:
+        remains.append(f"published for other projects: ralph forget {_some(published)}")
+    remains += [f"in the plan: {command}" for command in learnings_from(ralph, ids)]
+    clients = clients_of(ralph, said)
+    remains += [f"the session's own file, as {client} keeps it" for client in clients]
+    return msgspec.structs.replace(
+        choice, ids=ids, conversations=said, knowledge=known, remains=remains
+    )
+
+
+def _some(ids: list[str]) -> str:
+    """The ids as words of a command, as many as fit a line."""
+    more = f" (and {len(ids) - _TOLD_IDS} more)" if len(ids) > _TOLD_IDS else ""
+    return " ".join(ids[:_TOLD_IDS]) + more
+
+
+def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
+    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+    records = _chosen_records(ralph, choice)
+    words = Words(records, choice.match)
     gone = sum(
         len(ralph.feature(name).forget(ids, reason=reason)) for name, ids in choice.ids.items()
     )
-    if choice.conversations:
-        gone += len(ralph.conversations.forget(choice.conversations, reason=reason))
+    if choice.conversations or choice.titles:
+        gone += len(
+            ralph.conversations.forget(choice.conversations, reason=reason, titles=choice.titles)
+        )
     if choice.knowledge:
         gone += len(ralph.knowledge.forget(choice.knowledge, reason=reason))
-    return gone
+    copies = remove_copies(ralph, words) if gone or choice.match else []
+    old = old_journals(ralph, {record.id for record in records})
+    return Forgotten(gone, copies, [*choice.remains, *left_to_the_person(ralph, words), *old])
+
+
+def _chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
+    """Everything that was chosen, as it stands now."""
+    found = [
+        record
+        for name, ids in choice.ids.items()
+        for record in _standing(ralph, name)
+        if record.id in set(ids)
+    ]
+    if choice.conversations:
+        wanted = set(choice.conversations)
+        found += [one for one in ralph.conversations.standing() if one.id in wanted]
+    if choice.knowledge:
+        wanted = set(choice.knowledge)
+        found += [one for one in _known(ralph, everywhere=True) if one.id in wanted]
+    return found
+
+
+def _without_conversations(
+    ralph: Ralph, standing: list[Record], said: list[str], match: str | None
+) -> tuple[list[str], list[str]]:
+    """What was picked without conversations of which only a part was, and those of them whose
+    title has the text: a conversation goes with its last exchange, and by its title alone only if
+    none of its exchanges has the text."""
+    fit = set(said)
+    parted = {
+        name
+        for name, exchanges in ralph.conversations.talks().items()
+        if not match or not fit.isdisjoint(exchanges)
+    }
+    named = {one.id for one in standing if one.kind == CONVERSATION and one.id in parted}
+    titles = [one for one in said if one in named] if match else []
+    return [one for one in said if one not in named], titles
 
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:

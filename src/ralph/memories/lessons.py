@@ -4,11 +4,13 @@ each with what solved it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
-from ralph.kinds.iteration import ErrorSeen, Iteration, Outcome, cut
+from ralph.kinds.iteration import TRUNCATED, ErrorSeen, Iteration, Outcome, cut
 from ralph.kinds.knowledge import FailureSolution
+from ralph.memories.portable import portable
 from ralph.memories.solved import same_error, tells
 from ralph.text.sentences import sentences
 from ralph.text.signature import signature
@@ -16,6 +18,7 @@ from ralph.text.signature import signature
 MOST = 3
 _SENTENCES = 2
 _TOLD_CHARS = 500
+_SHORTEST = 8
 # Tried without success. Where the provider refused, nothing was tried.
 _NOT_YET: frozenset[Outcome] = frozenset({"failure", "timeout", "partial"})
 # A tool that an agent may not use says nothing about the work.
@@ -60,6 +63,40 @@ def lessons(
                 )
             )
     return found[:MOST]
+
+
+def taught_by(entry: FailureSolution, iteration: Iteration, root: Path) -> bool:
+    """Whether a lesson tells what this iteration met, tried or did."""
+    whole = FailureSolution(
+        project=entry.project,
+        failure_description=_description(iteration),
+        error_message="\n".join(error.message for error in iteration.errors),
+        solution_steps="\n".join([_told(iteration), *_resolutions(iteration)]),
+    )
+    made = portable(whole, root)
+    return (
+        _same(entry.failure_description, made.failure_description)
+        or _within(entry.error_message, made.error_message)
+        or _within(entry.solution_steps, made.solution_steps)
+    )
+
+
+def _resolutions(iteration: Iteration) -> list[str]:
+    return [error.resolution for error in iteration.errors if error.resolution]
+
+
+def _same(one: str, other: str) -> bool:
+    plain = _plain(one)
+    return len(plain) >= _SHORTEST and _plain(other).startswith(plain)
+
+
+def _within(one: str, whole: str) -> bool:
+    plain = _plain(one)
+    return len(plain) >= _SHORTEST and plain in _plain(whole)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.removesuffix(TRUNCATED).split())
 
 
 def _met(told: Sequence[Iteration], success: Iteration) -> list[_Met]:

@@ -49,7 +49,7 @@ def prune(memory: Conversations, *, dry_run: bool = False, at: datetime | None =
         kinds = [one.kind for one in series.history.records.values() if one.id in old]
         exchanges += kinds.count(EXCHANGE)
         conversations += kinds.count(CONVERSATION)
-        if old and not dry_run and series.journal.forget(old, reason=REASON):
+        if old and not dry_run and series.forget(old, reason=REASON):
             shelf.erase_soon(series.target())
     told = utc(before.isoformat(timespec="seconds"))
     return Pruned(before=told, exchanges=exchanges, conversations=conversations)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from ralph.errors import BadRecord
 from ralph.index import ASIDE, Passage
 from ralph.index.sync import Target
+from ralph.journal import Draft
 from ralph.journal.fold import Fold
 from ralph.kinds.conversation import (
     CONVERSATION,
@@ -21,11 +25,14 @@ from ralph.kinds.conversation import (
     Conversation,
     Document,
     Exchange,
+    Label,
     Summary,
     conversation_from,
     exchange_from,
     said_from,
+    said_record,
 )
+from ralph.memories.forgetting import tells_of, texts_of
 from ralph.memories.history import History
 from ralph.memories.shelf import Shelf, short_hash
 from ralph.recall import Found, Hit
@@ -140,6 +147,38 @@ class Series:
                     ids.add(record.id)
         return ids
 
+    def forget(
+        self, ids: Collection[str], *, reason: str | None = None, titles: Collection[str] = ()
+    ) -> list[str]:
+        """Take these and what is bound to them out for good, and say which were there.
+
+        A conversation that stays loses a title that tells of what goes, or is among `titles`: its
+        record goes, and what else that said is written anew.
+        """
+        gone = self.bound_to(set(ids))
+        titled = [one for one in self._titled(gone, titles) if one.id not in gone]
+        were_there = self.journal.forget(gone | {one.id for one in titled}, reason=reason)
+        labels = [Label(target=one.id, source=one.source, project=one.project) for one in titled]
+        self.journal.append([_draft(one) for one in labels])
+        return were_there
+
+    def _titled(self, gone: set[str], titles: Collection[str]) -> list[Conversation]:
+        """The conversations that go on under a title that must not stay."""
+        history = self.history
+        found: list[Conversation] = []
+        for name, exchanges in history.of.items():
+            record = history.records.get(name)
+            lost = gone.intersection(exchanges)
+            if record is None or not (lost or name in titles):
+                continue
+            one = conversation_from(record)
+            texts = {place: list(texts_of(history.records[place].body)) for place in exchanges}
+            told = [text for place in lost for text in texts[place]]
+            left = [text for place in exchanges if place not in lost for text in texts[place]]
+            if one.title and (name in titles or tells_of(one.title, told, left)):
+                found.append(one)
+        return found
+
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
         count, complaints = self.journal.verify()
@@ -152,6 +191,12 @@ class Series:
                 complaints.append(Complaint(located.file, located.line, error.what))
                 count -= 1
         return count, sorted(complaints, key=lambda complaint: complaint.line)
+
+
+def _draft(label: Label) -> Draft:
+    identity = uuid.uuid4().hex[:16]
+    record = said_record(label, id=identity, number=0)
+    return lambda number: msgspec.structs.replace(record, number=number)
 
 
 def _passages(record: Record, max_chars: int) -> Sequence[Passage]:

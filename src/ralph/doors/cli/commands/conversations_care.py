@@ -81,17 +81,21 @@ def rate(exchange: str, value: str, as_json: bool) -> None:
 def private(exchanges: tuple[str, ...], as_json: bool) -> None:
     """Take exchanges out of memory for good.
 
-    Their text goes out of journal and index, and no import brings them back. What the client itself
-    keeps of the session is left alone.
+    The same as `ralph forget`: the iterations that they were go too, and no import brings them
+    back. What the client itself keeps of the session is left alone.
     """
+    from ralph.memories import keeping
+
     with opened_anywhere() as ralph:
         memory = ralph.conversations
         ids = list(dict.fromkeys(memory.get(one).id for one in exchanges))
-        memory.forget(ids, reason="private")
+        done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
     if as_json:
         print_json({"private": ids})
     else:
         Page().line(f"Forgot {count(len(ids), 'exchange')}, in journal and index.")
+    for one in done.remains:
+        note(f"still there: {one}")
 
 
 @click.command("add-document", cls=Command)

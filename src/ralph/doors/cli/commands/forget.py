@@ -59,8 +59,11 @@ def forget(
 
     Iterations, exchanges of conversations held in this project, and knowledge that it gave:
     entries, rejections that wait, outcomes. An ID may also be that of another project's entry, or
-    of a pattern, which is all its entries. What is named in several ways must fit all of them. A
-    forgotten record does not come back by a rebuild, an import or a merge.
+    of a pattern, which is all its entries. What is named in several ways must fit all of them.
+
+    With an exchange go the iteration it was, a title made from it, its summaries, lessons that are
+    not published yet, and copies in notes and logs. What stays is listed. A forgotten record does
+    not come back by a rebuild, an import or a merge.
     """
     from ralph.memories import keeping
 
@@ -93,18 +96,25 @@ def forget(
                 note(_OTHERS)
             if not ids and not yes:
                 _confirm(choice.count)
-        gone = keeping.forget(ralph, choice, reason=reason)
+        done = keeping.forget(ralph, choice, reason=reason)
     if as_json:
         homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
         records = [{"id": i, "feature": name} for name, some in homes for i in some]
-        print_json({"forgotten": gone, "records": records})
-        if gone and choice.ids:
+        told = {"forgotten": done.count, "records": records}
+        print_json({**told, "copies": done.copies, "remains": done.remains})
+        if done.count and choice.ids:
             note(_GIT)
-    elif gone:
+        return
+    page = Page()
+    if done.count:
         beside = f" {_GIT}" if choice.ids else ""  # the rest is never committed
-        Page().line(f"Forgot {count(gone, 'record')}, in journal and index.{beside}")
+        page.line(f"Forgot {count(done.count, 'record')}, in journal and index.{beside}")
     else:
-        Page().line("No record fits; nothing was forgotten.")
+        page.line("No record fits; nothing was forgotten.")
+    if done.copies:
+        page.line(f"Also removed: {', '.join(done.copies)}.")
+    for one in done.remains:
+        page.line(f"Still there: {one}")
 
 
 def _show(page: Page, ralph: Ralph, choice: Choice) -> None:
