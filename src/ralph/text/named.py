@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ralph.text.plausible import KEY, PASSWORD, SECRET, TOKEN, filler, plausible, random_looking
+from ralph.text.plausible import KEY, PASSWORD, SECRET, TOKEN, filler, plausible
+from ralph.text.randomness import random_looking
 from ralph.text.secrets import COMMANDS, compiled, lower
 
 Span = tuple[int, int, str]

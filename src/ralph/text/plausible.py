@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from binascii import a2b_base64
-from typing import Final
-
+from ralph.text.randomness import decoded, random_looking
 from ralph.text.secrets import compiled
 
 # How much a value must look like a secret before it is taken for one: after "password" little,
@@ -41,11 +39,6 @@ _OWN_NAME = (
 )
 _PROSE_END = r"(?:ed|ing|ion|nal|ect|able|ible|less|ive|ent|ure|ry|ty|ly|words?|ters?|tials?)\Z"
 _PHRASE = r"(?!.*\b(?:the|an?|your|is|must|be|for|to|of|enter)\b)[a-z]+(?: [a-z]+){3,9}\Z"
-_CLASSES: Final = str.maketrans(
-    {c: "a" for c in "abcdefghijklmnopqrstuvwxyz"}
-    | {c: "A" for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-    | {c: "0" for c in "0123456789"}
-)
 
 
 def filler(value: str) -> bool:
@@ -75,39 +68,6 @@ def camel(part: str) -> bool:
     """Whether letters read as a word or as words run together, not as a random mixture."""
     humps = compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)
     return len(part) >= 3 * (len(humps) - 1) and max(map(len, humps)) <= 24
-
-
-def random_looking(value: str, least: int) -> bool:
-    """Whether a string has the length, the mixture and the restlessness of a random one."""
-    prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
-    body = value[prefix.end() if prefix else 0 :].rstrip("=")
-    if not least <= len(body) <= 128:
-        return False
-    digits = sum(map(str.isdigit, body))
-    upper, lower = sum(map(str.isupper, body)), sum(map(str.islower, body))
-    marks = len(body) - digits - upper - lower
-    if digits < 2 or upper < 3 or lower < 3 or marks * 6 > len(body):
-        return False
-    # Words keep to one class of character for a while; random strings change it all the time.
-    changes = len(compiled(r"a+|A+|0+|[^aA0]+").findall(body.translate(_CLASSES))) - 1
-    return len(set(body)) * 2 >= min(len(body), 48) and changes * 20 >= len(body) * 9
-
-
-def decoded(value: str) -> str | None:
-    """The plain text that a base64 string stands for, if it stands for any."""
-    try:
-        text = a2b_base64(value + "=" * (-len(value) % 4)).decode()
-    except ValueError:
-        return None
-    return text if " ".join(text.split()).isprintable() else None
-
-
-def wrapped(text: str, start: int, end: int) -> bool:
-    """Whether this is one line of longer base64 data, such as a certificate."""
-    gap = r"={0,2}(?:\\[nr]|[^A-Za-z0-9+/]){1,60}(?:\bb[\"'])?"
-    after = end - start >= 60 and compiled(gap + "[A-Za-z0-9+/]{16}").match(text, end)
-    before = compiled("[A-Za-z0-9+/]{60}" + gap + r"\Z").search(text[max(0, start - 125) : start])
-    return bool(after or before)
 
 
 def plausible(tier: int, value: str, how: str) -> bool:

@@ -1,0 +1,215 @@
+"""Strings that nothing announces and that look random: which are tokens, which only ids or hashes.
+
+Words are told from random letters by their neighbours: `th` is common in words, `qx` is not.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Final
+
+from ralph.text.secrets import compiled
+
+# For each letter (row) and each that follows it (column) how much likelier the two are in words
+# than by chance: 6 is as likely, each step doubles. Counted by scripts/letter-pairs.
+_PAIRS: Final = (
+    "37874574726988372989665562"
+    "74546322652743641664612152"
+    "82648438617754943768633150"
+    "74469543832644742665633341"
+    "85897764524879576999466853"
+    "63447721811633741655612140"
+    "52438346611546530664532022"
+    "72348212703443720546512031"
+    "76877771314879862788261517"
+    "30214100301100410120400010"
+    "52337343611414331363314020"
+    "84569433923834851366642171"
+    "86359322713563770365612031"
+    "84888694736546753489663241"
+    "56774663526779670977767532"
+    "83448435703733761867623060"
+    "21111101100202102231701000"
+    "84769563815676850787654261"
+    "64759547825655774489734261"
+    "84659538913655862887745374"
+    "67656551602778570777201201"
+    "72318221600232420332111111"
+    "62346315611425521552213200"
+    "43535523500332360336221431"
+    "33435321400445460355233122"
+    "40116201400111410112101011"
+)
+# Below this likeness nothing is a word; nine in ten random strings of 8 characters and 98 in 100 of
+# 16 are.
+_RANDOM: Final = -0.5
+_LONGEST: Final = 512
+_LOOKED_AT: Final = 256
+_HEX: Final = r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
+_UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
+_DOUBTFUL: Final = r"[^A-Za-z0-9](?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
+# What runs into the string after it: escaped newlines, colours, percent escapes.
+_ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
+_BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_PREFIX: Final = r"(?:(?:[a-z][a-z0-9]{0,11}|[A-Z][A-Z0-9]{0,11})[_.-]){1,4}"
+_POD: Final = r"[a-z0-9]{8,10}-[a-z0-9]{5}\Z"
+_RUN: Final = r"[A-Za-z0-9][A-Za-z0-9_+/.~-]{14,}[A-Za-z0-9]={0,2}"
+
+# Parts of a prefix that say "this opens something", and those that say "this names something".
+_OPENS: Final = frozenset(
+    "access admin api apikey auth bearer bot cred key live oauth pass password pat priv private"
+    " pw refresh sdk sec secret sk test tok token".split()
+)
+_NAMES: Final = frozenset(
+    "acct agent app artifact asset asst batch blob branch build bundle call card cas ch chat"
+    " chatcmpl chunk ci cid cli client cluster cmp cmpl commit comp container conv cs css cus"
+    " customer data db dep deploy deployment device dir doc dpl email entity env event evt exp fc"
+    " file flow font ft ftjob git group guid hash ic id ig image img in index ins instance invoice"
+    " item job js layer lib link log main mcp md5 media message module msg node obj object ord"
+    " order org page path payment pi pkg plan pm pod post pr prc price prj proc product proj"
+    " project prrc py queue rec record ref release repo req request res resource resp response rev"
+    " role row rs rule run sa sample sched seg sess session seti sha1 sha256 sha512 sid snap span"
+    " src srv srvtoolu static step store stream style sub subnet svc tab table tag task team temp"
+    " template thread ticket tmp tool toolu trace tree txn type uid upload url user usr uuid val"
+    " var vendor version video vol vpc vs wf widget work worker workflow workspace wrk wrkspc"
+    " ws".split()
+)
+
+
+def likeness(text: str) -> float:
+    """How much text resembles words rather than random characters, in bits a character."""
+    some = text[:_LOOKED_AT]
+    return sum(map(_pair, some, some[1:])) / max(len(some), 1)
+
+
+@cache
+def _pair(one: str, two: str) -> int:
+    if one.isalpha() and two.isalpha() and one.isascii() and two.isascii():
+        if one.islower() and two.isupper():
+            return -1
+        return int(_PAIRS[(ord(one) | 32) * 26 + (ord(two) | 32) - 2619]) - 6
+    return -2 if one.isalnum() and two.isalnum() and one.isalpha() != two.isalpha() else 0
+
+
+def random_looking(value: str, least: int) -> bool:
+    """Whether a value of at least this length, its prefix apart, can only be random characters."""
+    prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
+    body = value[prefix.end() if prefix else 0 :].rstrip("=")
+    return least <= len(body) <= _LONGEST and not compiled(_HEX).match(body) and _restless(body)
+
+
+def tokens(words: str) -> Iterator[tuple[int, int]]:
+    """Where strings are too random and too long for an id, among words with a blank before each."""
+    if "\\" in words or "\x1b" in words or "%" in words:
+        words = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), words)
+    done = 0
+    for doubt in compiled(_DOUBTFUL).finditer(words):
+        if doubt.end() < done:
+            continue
+        start = max(done, words.rfind(" ", 0, doubt.end()) + 1)
+        done = words.find(" ", doubt.end())
+        done = done if done >= 0 else len(words)
+        for run in compiled(_RUN).finditer(words, start, done):
+            for first, last in _stretches(run[0]):
+                yield run.start() + first, run.start() + last
+
+
+def _restless(body: str) -> bool:
+    """Whether characters follow each other as by chance, which those of an alphabet do not."""
+    kinds = {"a" if c.islower() else "A" if c.isupper() else "0" for c in body if c.isalnum()}
+    steps = sum(abs(ord(a) - ord(b)) == 1 for a, b in pairwise(body))
+    return (
+        len(kinds) > 1
+        and body.isascii()
+        and len(set(body)) >= min(10, len(body) * 2 // 3)
+        and steps * 4 < len(body)
+        and likeness(body) < _RANDOM
+    )
+
+
+@lru_cache(1024)
+def _stretches(run: str) -> tuple[tuple[int, int], ...]:
+    """The tokens in a run of characters: what stands between its words, if that is random."""
+    parts = list(compiled(r"[A-Za-z0-9]+").finditer(run))
+    if all(_is_word(part[0]) for part in parts if len(part[0]) >= 8):
+        return ()
+    words = [n for n, part in enumerate(parts) if _is_word(part[0])]
+    found = []
+    for first, last in zip([-1, *words], [*words, len(parts)], strict=True):
+        some = parts[first + 1 : last]
+        # A path, a host and a version end in numbers and small words that are no part of the token.
+        while len(some) > 1 and _is_edge(some[0][0], run[some[0].end()], words):
+            del some[0]
+        while len(some) > 1 and _is_edge(some[-1][0], run[some[-1].start() - 1], words):
+            del some[-1]
+        if any(len(part[0]) >= 8 for part in some) and (start := _token(run, some)) is not None:
+            rest = compiled(r"[A-Za-z0-9_-]{0,256}={0,2}").match(run, some[-1].end())
+            found.append((start, rest.end() if rest else some[-1].end()))
+    return tuple(found)
+
+
+def _is_edge(part: str, joint: str, words: list[int]) -> bool:
+    return len(part) < 8 and ((joint in "/." and bool(words)) or (joint in "._" and part.isdigit()))
+
+
+def _is_word(part: str) -> bool:
+    if len(part) < 4 or part.isdigit() or (len(part) < 8 and not part.isalpha()):
+        return False
+    if len(part) >= 16 and compiled(_HEX).match(part):
+        return part.isalpha()
+    return likeness(part) > (0 if len(part) < 8 else -0.25 if len(part) < 16 else _RANDOM)
+
+
+def _token(run: str, parts: list[re.Match[str]]) -> int | None:
+    """Where the token begins, if these parts are one and no id, hash or address."""
+    long = [part for part in parts if len(part[0]) >= 8]
+    hashes = all(compiled(_HEX).match(part[0]) for part in long)
+    start, end = (
+        (long[0].start(), long[-1].end()) if hashes else (parts[0].start(), parts[-1].end())
+    )
+    edge = run.rfind("/", max(0, start - _LOOKED_AT), start) + 1 or max(0, start - _LOOKED_AT)
+    if prefix := compiled(_PREFIX).match(run, edge, start if hashes else end):
+        start = max(start, prefix.end())
+    before, body = run[edge:start], run[start:end]
+    words = (
+        set(compiled(r"[_.-]").split(before.lower())) if any(map(str.isalpha, before)) else set()
+    )
+    opens = words & _OPENS or any(word.endswith(("key", "token", "secret")) for word in words)
+    names = words & _NAMES
+    if compiled(_UUID).search(run, edge, end):
+        return start if opens else None
+    if hashes:
+        short = before.islower() and len(before) <= (12 if before.endswith("_") else 6)
+        hidden = len(body) >= 16 if opens else len(body) >= 30 and short and not names
+        return start if hidden else None
+    least = 14 if opens else 40 if names else 32 if not words else 16 if before[-1] == "_" else 20
+    most = _LONGEST if words else 128
+    if not least <= len(body) <= most or compiled(_POD).match(body) or not _restless(body):
+        return None
+    return start
+
+
+def decoded(value: str) -> str | None:
+    """The plain text that a base64 string stands for, if it stands for any."""
+    plain = value.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        a2b_base64(plain[:24]).decode("ascii")  # most are not, and this is soon told
+        text = a2b_base64(plain + "=" * (-len(plain) % 4)).decode()
+    except ValueError:
+        return None
+    return text if " ".join(text.split()).isprintable() else None
+
+
+def wrapped(text: str, start: int, end: int) -> bool:
+    """Whether this is one line of longer base64 data, such as a certificate."""
+    left, right = text[max(0, start - 120) : start], text[end : end + 120]
+    start -= len(left) - len(left.rstrip(_BASE64))
+    end += len(right) - len(right.lstrip(_BASE64))
+    gap = r"={0,2}(?:\\[nr]|[^A-Za-z0-9+/]){1,60}(?:\bb[\"'])?"
+    after = end - start >= 60 and compiled(gap + "[A-Za-z0-9+/]{16}").match(text, end)
+    before = compiled("[A-Za-z0-9+/]{60}" + gap + r"\Z").search(text[max(0, start - 125) : start])
+    return bool(after or before)
