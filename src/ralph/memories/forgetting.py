@@ -94,10 +94,10 @@ def remove_copies(ralph: Ralph, words: Words) -> list[str]:
     from ralph.plan.store import Plan  # only here: whoever lists conversations reads no YAML
 
     home, cache = ralph.place.home, ralph.project.cache
-    plan = Plan(ralph.project.root).cache
+    plan = Plan(ralph.project.root, state=cache).cache
     found = {
         "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
-        "log lines": _logs([home / "cache", cache], words),
+        "log lines": _logs(home / "cache", words),
         "lines that could not be delivered": sum(
             _without_lines(file, words.stand_in) for file in home.glob("spool/**/*.left-*")
         ),
@@ -116,7 +116,8 @@ def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
     if not ralph.config.settings.journal_url:
         return []
     wanted = [one.encode() for one in ids]
-    files = [*ralph.project.journals.glob("*.jsonl"), *ralph.place.home.glob("journal/*/*.jsonl")]
+    own = ralph.project.journals
+    files = [*(own / name for name in disk.names(own)), *ralph.place.home.glob("journal/*/*.jsonl")]
     found = [file for file in files if any(one in _read(file) for one in wanted)]
     return [f"{file}, from before the journal moved to a server" for file in sorted(found)]
 
@@ -128,7 +129,7 @@ def left_to_the_person(ralph: Ralph, words: Words) -> list[str]:
 
     if not words.match:
         return []
-    plan = Plan(ralph.project.root)
+    plan = Plan(ralph.project.root, state=ralph.project.cache)
     left: list[str] = []
     for kind in KINDS:
         raw = plan.raw(kind) or b""
@@ -174,9 +175,8 @@ def _notes(line: str, words: Words) -> bool:
     return any(isinstance(text, str) and words.stand_in(text) for text in texts)
 
 
-def _logs(folders: list[Path], words: Words) -> int:
-    files = {file for folder in folders for file in folder.rglob("hooks.log*")}
-    return sum(_without_lines(file, words.stand_in) for file in sorted(files))
+def _logs(folder: Path, words: Words) -> int:
+    return sum(_without_lines(file, words.stand_in) for file in sorted(folder.rglob("hooks.log*")))
 
 
 def _import_marks(folder: Path, words: Words) -> int:
@@ -200,7 +200,7 @@ def _whole(files: Iterable[Path], holds: Callable[[bytes], bool]) -> int:
     gone = 0
     for file in files:
         if file.is_file() and not file.is_symlink() and holds(_read(file)):
-            file.unlink(missing_ok=True)
+            disk.remove(file)
             gone += 1
     return gone
 
@@ -224,9 +224,10 @@ def _holding(words: Words) -> Callable[[bytes], bool]:
 
 
 def _read(file: Path) -> bytes:
-    if not file.is_file() or file.stat().st_size > _LARGEST_COPY_BYTES:
+    try:
+        return disk.read(file, largest=_LARGEST_COPY_BYTES)
+    except OSError:
         return b""
-    return file.read_bytes()
 
 
 def _folded(text: str) -> str:
