@@ -43,14 +43,6 @@ def opened(path: Path) -> None:
 
 # Everything that touches one file.
 CALLS: dict[str, Callable[[Path], object]] = {
-    "read": disk.read,
-    "opened": opened,
-    "stat": disk.stat,
-    "exists": disk.exists,
-    "locked": locked,
-    "write": lambda path: disk.write(path, b"x"),
-    "replace": lambda path: disk.replace(path, b"x"),
-    "create": lambda path: disk.create(path, b"x"),
 }
 
 
@@ -232,7 +224,6 @@ OTHER_FILES = {
     "doors.hooks.reading": "the client's transcript",
     "doors.hooks.sessions": "Ralph's home",
     "doors.mcp.main": "the folder that a person names",
-    "doors.mcp.recalling": "files of the project that were touched",
     "doors.mcp.resources": "files of the project that the plan names",
     "index.embedded": "Ralph's home",
     "index.open": "Ralph's home",
@@ -255,6 +246,7 @@ OTHER_FILES = {
     "loop.work": "Ralph's home",
     "memories.daily": "Ralph's home",
     "memories.documents": "the files that a person names",
+    "memories.forgetting": "Ralph's home",
     "memories.journals": "Ralph's home",
     "memories.moving": "Ralph's home",
     "memories.pausing": "Ralph's home",
@@ -264,7 +256,6 @@ OTHER_FILES = {
     "memories.transcript_marks": "Ralph's home",
     "memories.transcripts": "the clients' transcripts",
     "programs": "programs on the PATH",
-    "plan.check": "files of the project that the plan names",
     "plan.context_files": "files of the project that the plan names",
     "prompt.template": "the package",
 }

@@ -221,12 +221,15 @@ def _files(paths: Sequence[Path], root: Path) -> tuple[dict[str, Path], list[Ref
 
 
 def _texts_in(folder: Path) -> Iterator[Path]:
-    """The texts below a folder, in order. Links to folders are not followed: they may go round."""
+    """The texts below a folder, in order. Links to folders, and out of it, are not followed."""
+    base = folder.resolve()
     for above, folders, files in os.walk(folder):
         folders[:] = sorted(one for one in folders if one[0] != "." and one not in _NOT_OWN)
         for name in sorted(files):
             file = Path(above, name)
-            if name[0] != "." and file.suffix.lower() in SUFFIXES and file.is_file():
+            if name[0] == "." or file.suffix.lower() not in SUFFIXES or not file.is_file():
+                continue
+            if file.resolve().is_relative_to(base):
                 yield file
 
 

@@ -20,7 +20,7 @@ from ralph.errors import BadPlan
 
 MAX_BYTES = 4 * 1024 * 1024
 # More than any plan needs; aliases inside aliases would otherwise grow without end.
-_MAX_NODES = 200_000
+_MAX_NODES = 100_000
 _MAX_CHARS = 4 * MAX_BYTES
 _MAX_DEPTH = 60
 _TOO_MUCH = "this nests or repeats too much to be a plan"

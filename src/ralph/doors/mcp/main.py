@@ -63,6 +63,8 @@ def run(argv: list[str]) -> int:
     desk = Desk(options, start)
     try:
         serve(desk)
+    except RalphError as error:
+        return _fail(f"mcp: {error}", FAILED)
     except Exception as error:
         if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
             raise
