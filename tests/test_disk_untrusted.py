@@ -43,6 +43,14 @@ def opened(path: Path) -> None:
 
 # Everything that touches one file.
 CALLS: dict[str, Callable[[Path], object]] = {
+    "read": disk.read,
+    "opened": opened,
+    "stat": disk.stat,
+    "exists": disk.exists,
+    "locked": locked,
+    "write": lambda path: disk.write(path, b"x"),
+    "replace": lambda path: disk.replace(path, b"x"),
+    "create": lambda path: disk.create(path, b"x"),
 }
 
 
