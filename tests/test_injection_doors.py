@@ -240,6 +240,7 @@ def test_no_answer_of_a_server_lets_an_attack_through(tmp_path: Path, attack: At
 
 def test_what_a_server_recalls_stands_inside_its_fences(tmp_path: Path) -> None:
     root = hostile(tmp_path / "project", HARMLESS)
+    calls: list[tuple[str, dict[str, Any]]]
     calls = [("get_recent_iterations", {}), ("get_feature_files", {}), ("get_failed_attempts", {})]
     for answer in _called(root, "--feature auth --task 1", calls):
         assert CANARY in "".join(fenced(answer).inside)
