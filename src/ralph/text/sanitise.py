@@ -303,6 +303,12 @@ def sanitised_line(text: str) -> str:
     return " ".join(sanitise(text).split())
 
 
+def sanitised_error(text: str) -> str:
+    """The same for an error, which may name what cannot be seen by its escape."""
+    hidden = r"\\x(?:[01789][0-9a-f]|ad)|\\u(?:20[0-9a-f]{2}|feff|061c)|\\U000e[0-9a-f]{4}"
+    return sanitised_line(compiled(hidden).sub("", text))
+
+
 def plain_id(id: str, chars: int = 80) -> str:
     """The beginning of an id, only what ids are made of: a journal of others may have anything."""
     return "".join(c for c in id if c.isascii() and (c.isalnum() or c in "-_."))[:chars]
@@ -334,8 +340,9 @@ def _safe(found: str, _: _Match) -> str:
 def _safe_tag(found: str, match: _Match) -> str:
     """A tag made harmless; `<System .../>` and `List<System>` are code."""
     if compiled(r"<\s*/?\s*[A-Z][a-z]").match(found):
-        before = match.string[match.start() - 1 : match.start()] if match.start() else ""
-        if (before.isalnum() and "/" not in found) or found.endswith("/>") or "=" in found:
+        word = match.string[max(match.start() - 2, 0) : match.start()]
+        generic = word[-1:].isalnum() and word[0] != "\\" and "/" not in found
+        if generic or found.endswith("/>") or "=" in found:
             return found
     return _safe(found, match)
 
