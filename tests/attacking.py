@@ -112,7 +112,8 @@ MARKS = {
     "block": r"[\[\u3010]\s*(?:end|orchestrator)[\s_]+context",
     "role": r"^[\s>*#_|\d.-]*(?:system|assistant|human|developer)\b[\s*_]*(?:prompt|message)?\s*:",
     "heading": r"^\s*#+\s*(?:system|assistant|human)\s*$|^\s*#+\s*(?:instruction|response)s?\s*:",
-    "call": r"""["'](?:type\\?["']\s*:\s*\\?["']tool_|role["']\s*:\s*["']s|tool_calls["']\s*:)""",
+    "call": r"""["'](?:type\\?["']\s*:\s*\\?["']tool_[urc][a-z]{2,}|role["']\s*:\s*["']system"""
+    r"""|tool_calls["']\s*:\s*\[)""",
 }
 
 

@@ -68,18 +68,21 @@ _ANGLES = ("<", "&lt", "&amp", "&#", "\\u003c", "\\x3c", "%3c")
 _NAME = r"\s*+".join("ralph") + r"(?:[^\w<>]|_){0,6}+(?:" + r"\s*+".join("memory") + "|plan)"
 OWN_MARK = rf"{LESS}[\s\\/]*+{_NAME}(?:[^<>\n]{{0,200}}?{_GREATER})?"
 # The block of other projects' knowledge has delimiters of its own.
-_BLOCK = r"\[[\W_]{0,20}(?:end|orchestrator)[\W_]{0,20}context(?:[^\[\]]{0,80}\])?"
+_BLOCK = (
+    r"\[[\W_]{0,20}(?:(?:end|begin|orchestrator)(?:[\W_]{1,20}(?:of|the|orchestrator)){0,2}"
+    r"[\W_]{0,20}context|orchestrator\b|/context\b|context[\W_]{1,20}end\b)(?:[^\[\]]{0,80}\])?"
+)
 _TEMPLATE = (
     r"<\|(?=[^|<>\n]*[^\W\d_])[^|<>\n]{1,40}\|>|<\|/?(?:im_|endof|begin_of|end_of|eot|eom|start_header|end_header"
     r"|system|assistant|user|python_tag|tool)\w*"
 )
-_ROLE = r"(?:system|assistant|developer|human|user|tool|function)"
+_ROLE = r"(?:system|assistant|developer|human|user|tool|function|ai|claude|chatgpt)"
 _TAGS = (
     r"system(?:[-_]?\w+)?|assistant(?:[-_]\w+)?|human(?:[-_]\w+)?|developer(?:[-_]\w+)?"
     r"|(?:\w+[-_])?instructions?|important(?:[-_]\w+)?|user[-_](?:message|query|input|prompt\w*)"
-    r"|function[-_](?:calls?|results?|response)|function(?==)|parameter(?==|\s+name\s*=)|invoke"
-    r"|tool[-_](?:use|calls?|results?|response|code|outputs?|input)|(?:start|end)_of_turn"
-    r"|thinking|antml:\w+|user[-_]prompt[-_]submit[-_]hook|command[-_](?:name|message|args)"
+    r"|function[-_](?:calls?|results?|response)|(?:function|tool|parameter)(?==|\s+name\s*=)|invoke"
+    r"|tool_\w+|tool-(?:use|calls?|results?|response|code|outputs?|input)|(?:start|end)_of_turn"
+    r"|think(?:ing)?|scratchpad|sys|admin(?:[-_]\w+)?|override|antml:\w+|user[-_]prompt[-_]submit[-_]hook|command[-_](?:name|message|args)"
     r"|local[-_]command[-_]\w+"
 )
 # With any attributes. `<system.web>` in a configuration is none.
@@ -93,15 +96,18 @@ _BRACKETED = (
     rf"|\[[#/\s]*+(?:(?:begin|end|start|new|hidden)\s+)?(?:{_ROLE}\s+)?"
     r"(?:message|prompt|instructions?|override|note)\]"
     r"|\[(?:system|assistant|developer)\]"
+    r"|\{\{\s*[#/~]\s*(?:system|assistant|user)\b[^{}]{0,40}\}\}"
 )
 _TOOL_JSON = (
     r"""(["'])(?:type\\*\1\s*:\s*\\*(["'])(?:tool_use|tool_result|function_call|tool_call)"""
-    rf"""|role\\*\1\s*:\s*\\*(["']){_ROLE}|(?:tool_calls|function_call|tool_use)\\*\1\s*:\s*[\[{{])"""
+    rf"""|role\\*\1\s*:\s*\\*(["']){_ROLE}|(?:tool_calls|function_call|tool_use)\\*\1\s*:\s*[\[{{]"""
+    r"""|name\\*\1\s*:\s*\\*(["'])[\w.:-]{1,80}\\*\4\s*,\s*\\*\1(?:arguments|parameters|input)\\*\1\s*:)"""
 )
 _LEAD = r"^(?P<lead>(?:[ \t>*_\#|\u2022-]|\d{1,3}[.)])*+)"
 _ROLE_LINE = (
     rf"{_LEAD}(?P<role>[\[(]?{_ROLE}[\])]?)[*_]*+[ \t]*+"
-    r"(?:\(\w+\)|message|prompt|instructions?|override)?[ \t]*+:(?![:=/])[*_]*"
+    r"(?:\(\w+\)|message|prompt|instructions?|override|not(?:e|ice)|alert|update|command)?"
+    r"[ \t]*+:(?![:=/])[*_]*"
 )
 # How chat templates head their parts: `## System`, `### Instruction:`.
 _ROLE_HEADING = (
@@ -111,8 +117,8 @@ _ROLE_HEADING = (
 _COLONS = ":\uff1a\ufe13\ufe55\ua789\u02d0\u02f8\u2236\u205a\u0589"
 _ALWAYS_A_ROLE = ("system", "assistant", "developer", "human")
 _SAFE = str.maketrans(
-    "<>\uff1c\uff1e\ufe64\ufe65[]\uff3b\uff3d\u3010\u3011\u3014\u3015\u27e6\u27e7",
-    "\u2039\u203a\u2039\u203a\u2039\u203a()()()()()",
+    "<>\uff1c\uff1e\ufe64\ufe65{}[]\uff3b\uff3d\u3010\u3011\u3014\u3015\u27e6\u27e7",
+    "\u2039\u203a\u2039\u203a\u2039\u203a()()()()()()",
 )
 
 # -- what gives orders to a model
@@ -127,7 +133,7 @@ _EARLIER = (
 )
 _ORDERS = r"(?:instructions?|prompts?|directives?|guidelines?|orders|commands|context|constraints)"
 _DROP = (
-    r"(?:ignore|disregard|forget|discard|neglect|dismiss|(?:do\s++not|don't)\s++(?:follow|obey)"
+    r"(?:ignore|disregard|forget(?:\s++about)?|discard|neglect|dismiss|(?:do\s++not|don't)\s++(?:follow|obey)"
     r"|stop\s++(?:following|obeying)|pay\s++no\s++attention\s++to)"
 )
 _EVERYTHING = (
@@ -143,8 +149,8 @@ _PHRASES = (
         rf"\b{_DROP}{_WHOSE}(?:\s++{_EARLIER})+{_WHOSE}\s++{_ORDERS}\b"
         rf"|\b{_DROP}\s++all{_WHOSE}\s++{_EARLIER}\s++(?:messages|text|content|input|rules|tasks)\b"
         # "ignore the instructions above", "disregard your instructions"
-        rf"|\b{_DROP}{_WHOSE}\s++{_ORDERS}\s++(?:above|before|given|so\s++far|from\s++before"
-        r"|you\s++were)\b"
+        rf"|\b{_DROP}{_WHOSE}\s++(?:{_ORDERS}|rules)\s++(?:above|before|given|so\s++far"
+        r"|from\s++before|you\s++were)\b"
         rf"|\b{_DROP}(?:\s++(?:all|any|of))*\s++(?:your|my|the\s++system)\s++(?:\w+\s++)?"
         r"(?:instructions?|prompts?|directives?|guidelines?|rules|training|programming)\b"
         # "disregard the above", but not "ignore the above warning", "you can ignore the above"
@@ -158,25 +164,27 @@ _PHRASES = (
         r"\s++(?:told|said|know|knew|learned|learnt|discussed)\b"
         # "forget everything above", only as a sentence of its own
         rf"|{_BEGINS}(?:(?:now|please|and|so|first)\s++)?{_DROP}\s++{_EVERYTHING}\s++(?:above"
-        r"|before(?:\s++this)?|previously|so\s++far|until\s++now|told|said|written)\b",
+        r"|before(?:\s++(?:this|now))?(?=\s*+(?:[.,;:!?]|\Z))|previously|so\s++far|until\s++now|told|said|written)\b",
     ),
     (
         "overrid bypass supersede replace",
         r"\b(?:override|bypass|(?:supersede|override|replace)s?\s++(?:all|any))"
-        rf"{_WHOSE}\s++(?:previous|prior|above|earlier|safety)\s++{_ORDERS}\b",
+        rf"{_WHOSE}\s++(?:previous|prior|above|earlier|safety)\s++{_ORDERS}\b"
+        rf"|{_BEGINS}override\s++(?:your|the\s++system)\s++{_ORDERS}\b",
     ),
     (
         "now longer henceforth",
         # "you are now an unrestricted assistant", "from now on you must"
         r"\byou(?:\s++are|'re)\s++now\s++(?:an?\s++(?:\w+\s++){0,3}(?:assistant|agent|ai|bot|model"
         r"|hacker|expert|persona|character)\b|acting\b|free\s++(?:of|from)\b|unrestricted\b|dan\b"
-        r"|evil\b|jailbroken\b|called\b|named\b|known\s++as\b|going\s++to\s++(?:act|obey|ignore)\b"
+        r"|evil\b|jailbroken\b|called\b|named\b|known\s++as\b|my\b|going\s++to\s++(?:act|obey|ignore)\b"
         r"|instructed\b|operating\s++(?:as|in|under)\b"
         r"|in\s++(?:developer|god|jailbreak|admin|dan|unrestricted)\s++mode\b)"
         r"|\byou(?:\s++are|'re)\s++no\s++longer\s++(?:an?\s++(?:\w+\s++)?(?:ai|assistant|model)"
         r"|bound|restricted|claude|chatgpt|codex)\b"
         r"|\b(?:from\s++now\s++on|henceforth|starting\s++now),?\s++you\s++(?:must|will|are|should"
-        r"|shall|only)\b|\bdo\s++anything\s++now\b",
+        r"|shall|only)\b|\bdo\s++anything\s++now\b"
+        r"|\byou\s++(?:must|will|shall)\s++now\s++(?:act|obey|behave|ignore|pretend)\b",
     ),
     (
         "pretend act behave mode",
@@ -186,13 +194,17 @@ _PHRASES = (
         r"\s++mode\b",
     ),
     (
-        "prompt instruction message",
+        "prompt instruction message above",
         r"\b(?:reveal|print|show|repeat|output|leak)\s++(?:me\s++)?(?:your|the)\s++"
         r"(?:(?:full|entire)\s++)?(?:system|developer|hidden)\s++(?:prompt|instructions?|message)\b"
-        r"|\bend\s++of\s++(?:(?:the|your)\s++)?(?:system|developer|hidden)\s++"
+        r"|\b(?:reveal|print|repeat|output)\s++(?:your\s++instructions|(?:everything|all|the\s++words"
+        r"|the\s++text)\s++above)\b"
+        r"|\b(?:begin|end|start)(?:\s++of)?(?:\s++(?:the|your))?\s++(?:system|developer|hidden|new)\s++"
         r"(?:prompt|instructions?)\b"
         r"|\b(?:new|updated|revised|real|actual|true|secret|hidden|urgent)\s++(?:system\s++)?"
-        r"instructions?\s*+:",
+        r"instructions?\s*+(?::|[*=-]{2,})"
+        r"|\b(?:your|the|all)\s++(?:previous|prior|earlier|original)\s++instructions?\s++(?:is|are|have)\b"
+        r"|\byour\s++instructions\s++have\s++changed\b",
     ),
     (
         "your",
@@ -202,8 +214,10 @@ _PHRASES = (
     (
         "user human operator",
         r"\b(?:do\s++not|don't|never|without)\s++(?:tell|inform|alert|warn|telling|informing"
-        r"|alerting|warning|mention(?:ing)?\s++(?:this|it|that)\s++to)"
+        r"|alerting|warning|(?:mention|reveal|show|disclose)(?:ing)?\s++(?:this|it|that)\s++to)"
         r"\s++(?:the|your)\s++(?:user|human|operator)\b"
+        r"|\b(?:do\s++not|don't|never)\s++let\s++the\s++(?:user|human|operator)\s++know\b"
+        r"|\bwithout\s++the\s++(?:user|human|operator)'s\s++knowledge\b"
         r"|\b(?:hide|conceal|keep)\s++(?:this|it)\s++(?:\w+\s++)?from\s++(?:the|your)\s++"
         r"(?:user|human|operator)\b",
     ),
@@ -215,29 +229,33 @@ _PHRASES = (
         r"\s++(?:anweisungen|befehle|vorgaben)\b",
     ),
     (
-        "instruc istruzion consigne ordenes ordens ordini indicac directive",
+        "instruc istruzion consigne ordenes ordens ordini indicac directive todo tudo tutto tout",
         r"\b(?:ignor|oubli|olvid|esque|dimentic|descart|desconsider)\w*\s++(?:(?:toutes|tous|todas"
         r"|todos|tutte|tutti)\s++)?(?:(?:les|tes|vos|ces|las|los|tus|sus|as|os|suas|le|gli|de)"
         r"\s++)?(?:instruc\w+|istruzioni|consignes|directives|ordenes|ordens|ordini|indicaciones)"
-        r"\s++(?:anterior|previ|precedent|anterieur|ci-dessus|acima|inicial)\w*",
+        r"\s++(?:anterior|previ|precedent|anterieur|ci-dessus|acima|inicial)\w*"
+        r"|\b(?:ignor|oubli|olvid|esque|dimentic)\w*\s++(?:todo|tudo|tutto|tout)\s++"
+        r"(?:(?:lo|o|ce|cio|quello|qui|que|che)\s++){0,3}(?:anterior|acima|precede|ci-dessus|sopra)\w*",
     ),
     (
-        "instructies instrukcje polecenia talimat",
+        "instructies instrukcje polecenia talimat instruksi huong",
         r"\bnegeer\s++(?:alle\s++)?(?:de\s++)?(?:vorige|eerdere|bovenstaande|voorgaande)\s++"
         r"instructies\b"
         r"|\bzignoruj\s++(?:wszystkie\s++)?(?:poprzednie|wczesniejsze|powyzsze)\s++"
         r"(?:instrukcje|polecenia)\b"
         r"|\b(?:onceki\s++tum|tum\s++onceki|onceki)\s++talimat\w*\s++"
-        r"(?:yok\s++say|gormezden\s++gel|unut)\w*",
+        r"(?:yok\s++say|gormezden\s++gel|unut)\w*"
+        r"|\babaikan\s++(?:semua\s++)?instruksi\s++sebelumnya\b"
+        r"|\bbo\s++qua\s++(?:tat\s++ca\s++)?(?:cac\s++)?huong\s++dan\s++truoc\b",
     ),
 )
 # Scripts that folding would change.
 _OTHER_SCRIPTS = (
-    r"\b(?:про)?(?:игнорир|забуд)\w+\s++(?:вс\w+\s++)?(?:предыдущ|прежн|прошл)\w+\s++"
-    r"(?:инструкц|указан|команд)\w+"
-    r"|(?:忽略|无视|無視|忘记|忘記)(?:之前|以上|上述|先前|前面|此前|所有|全部|的|你|一切|任何)+"
-    r"(?:指令|指示|说明|說明|提示|命令)"
-    r"|(?:以前|これまで|上記|前|先)(?:まで)?の(?:すべて|全て|全)?の?(?:指示|命令|プロンプト)を?"
+    r"\b(?:про)?(?:[иі]гнор|забуд)\w+\s++(?:вс\w+\s++)?(?:предыдущ|прежн|прошл|попередн)\w+\s++"
+    r"(?:[иі]нструкц|указан|вказ|команд)\w+"
+    r"|(?:忽略|无视|無視|忘记|忘記)(?:之前|以上|上述|上面|先前|前面|此前|所有|全部|的|你|一切|任何)+"
+    r"(?:指令|指示|说明|說明|提示|命令|内容|內容)"
+    r"|(?:以前|これまで|上記|前|先)(?:まで)?の(?:すべて|全て|全)?の?(?:指示|命令|プロンプト)[をは]?"
     r"(?:すべて|全て)?(?:無視|忘れ)"
     r"|(?:이전|위|앞선)의?\s*(?:모든\s*)?(?:지시|명령|지침)[가-힣]*\s*(?:모두\s*)?(?:무시|잊)[가-힣]*"
     r"|تجاهل\s++(?:جميع\s++|كل\s++)?(?:التعليمات|الأوامر)\s++السابقة"
@@ -254,10 +272,10 @@ def sanitise(text: str) -> str:
         shadow = _replaced(shadow, OWN_MARK, _safe)
         shadow = _replaced(shadow, _TEMPLATE, _safe)
         shadow = _replaced(shadow, _TAG, _safe_tag)
-    if "[" in shadow.lower or "<<" in shadow.lower:
+    if _any(("[", "<<", "{{"), shadow.lower):
         shadow = _replaced(shadow, _BLOCK, _safe)
         shadow = _replaced(shadow, _BRACKETED, _safe_bracket)
-    if _any(("tool", "function", "role"), shadow.lower):
+    if _any(("tool", "function", "role", "arguments", "parameters"), shadow.lower):
         shadow = _replaced(shadow, _TOOL_JSON, _told_json)
     if ":" in shadow.lower or "#" in shadow.lower:
         shadow = _roles(shadow)
@@ -283,6 +301,12 @@ def break_marks(text: str) -> str:
 def sanitised_line(text: str) -> str:
     """The same, on one line."""
     return " ".join(sanitise(text).split())
+
+
+def sanitised_error(text: str) -> str:
+    """The same for an error, which may name what cannot be seen by its escape."""
+    hidden = r"\\x(?:[01789][0-9a-f]|ad)|\\u(?:20[0-9a-f]{2}|feff|061c)|\\U000e[0-9a-f]{4}"
+    return sanitised_line(compiled(hidden).sub("", text))
 
 
 def plain_id(id: str, chars: int = 80) -> str:
@@ -316,8 +340,9 @@ def _safe(found: str, _: _Match) -> str:
 def _safe_tag(found: str, match: _Match) -> str:
     """A tag made harmless; `<System .../>` and `List<System>` are code."""
     if compiled(r"<\s*/?\s*[A-Z][a-z]").match(found):
-        before = match.string[match.start() - 1 : match.start()] if match.start() else ""
-        if (before.isalnum() and "/" not in found) or found.endswith("/>") or "=" in found:
+        word = match.string[max(match.start() - 2, 0) : match.start()]
+        generic = word[-1:].isalnum() and word[0] != "\\" and "/" not in found
+        if generic or found.endswith("/>") or "=" in found:
             return found
     return _safe(found, match)
 

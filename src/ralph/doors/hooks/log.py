@@ -16,7 +16,8 @@ def note(folders: list[str], event: str, what: str, where: str = "") -> None:
     """Write the line in the first of these folders that takes it; nowhere is no failure either."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     told = " ".join(f"{what} ({where})".split() if where else what.split())[:_LONGEST]
-    line = f"{at} {event} {told}\n".encode("utf-8", "replace")
+    seen = "".join(c if c.isprintable() else " " for c in told)  # it is read on a terminal
+    line = f"{at} {event} {seen}\n".encode("utf-8", "replace")
     for folder in folders:
         if _written(folder, line):
             return

@@ -65,7 +65,10 @@ def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
         tool = tools.get(params.name)
         if tool is None:
             there = f"there are {', '.join(tools)}" if tools else "there are none here"
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!a}; {there}")
+            from ralph.doors.mcp.answers import harmless
+
+            name = harmless(params.name, 80)
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {name!r}; {there}")
         text, failed = await _worked(ctx, lambda: perform(desk, tool, params.arguments or {}))
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=failed)
 
@@ -149,15 +152,17 @@ def perform(desk: Desk, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, 
 def _message(error: Exception) -> str:
     """An error in one line; what it repeats of the call may be long, and is cut."""
     from ralph.doors.mcp.answers import harmless
+    from ralph.text.sanitise import sanitised_error
 
     if isinstance(error, RalphError):
-        text = str(RalphError(harmless(error.what), where=error.where, todo=error.todo))
+        what = harmless(sanitised_error(error.what))
+        text = str(RalphError(what, where=error.where, todo=error.todo))
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         text = f"{where}{error.strerror or error}"
     else:
         text = f"something unforeseen in the server: {type(error).__name__}: {error}"
-    return harmless(text, _MESSAGE_CHARS)
+    return harmless(sanitised_error(text), _MESSAGE_CHARS)
 
 
 async def _worked(ctx: _Context, call: Callable[[], _T]) -> _T:
