@@ -230,7 +230,7 @@ _EXPORTED = json.dumps(
             "id": "6e9e1e0c-1b36-5b4c-8c1c-0d2f4b9b0001",
             "number": 9,
             "at": "2026-01-01T00:00:00Z",
-            "body": {"summary": "brought in"},
+            "body": {"feature": "auth", "summary": "brought in"},
         },
     }
 )

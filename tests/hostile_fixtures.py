@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
+
+if sys.platform == "win32":
+    pytest.skip("links, pipes and forks as POSIX has them", allow_module_level=True)
+
 from forking import ForkServer
 from hostile import Ground
 

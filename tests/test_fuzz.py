@@ -12,19 +12,24 @@ import os
 import random
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+if sys.platform == "win32":
+    pytest.skip("links, pipes and forks as POSIX has them", allow_module_level=True)
+
 from fuzzing import FIXTURES, mutated, odd_words, transcripts
 from hostile import ASKED, DISCIPLINES, FEATURES, ROUNDS, SEED, TASKS, Dialogue, Ground, hook_input
 from hostile_cases import COMMANDS, HOOKS, SERVERS, Step, chance_of, run_step
 
 pytest_plugins = ["hostile_fixtures"]
 
-_INPUTS = 20
+_INPUTS = 15
 # A fresh home after so many inputs: what was kept of them must not slow down the next ones.
-_UNTIL_RESET = 20
+_UNTIL_RESET = 15
 
 Target = Callable[[Ground, random.Random], bytes]
 
@@ -289,7 +294,8 @@ TARGETS: dict[str, Target] = {
 @pytest.mark.parametrize("target", TARGETS)
 def test_input_that_is_nearly_right(ground: Ground, target: str, tmp_path: Path) -> None:
     found = []
-    for number in range(_INPUTS * ROUNDS):
+    inputs = _INPUTS // 3 if target == "agent's output" else _INPUTS  # a run starts processes
+    for number in range(inputs * ROUNDS):
         if number % _UNTIL_RESET == 0 and number:
             ground.reset()
         seen = len(ground.runs)

@@ -7,9 +7,14 @@ servers are run. By default a sample of them for each case, with RALPH_HOSTILE_R
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+if sys.platform == "win32":
+    pytest.skip("links, pipes and forks as POSIX has them", allow_module_level=True)
+
 from hostile import ROUNDS, Ground
 from hostile_cases import (
     KINDS,
@@ -27,6 +32,7 @@ from hostile_cases import (
 
 pytest_plugins = ["hostile_fixtures"]
 
+_WORST = ("link-to-file", "link-to-folder", "link-to-own", "dangling-link", "pipe", "file")
 # What each place is read by, so that it must be refused there.
 READERS = {
     "db/metadata.yaml": ("status",),
@@ -58,7 +64,7 @@ def test_everything_at_once_in_the_old_cache_of_a_clone(ground: Ground, kind: st
     ground.check(before)
 
 
-@pytest.mark.parametrize("kind", [*LINKS, "pipe", "file", "folder"])
+@pytest.mark.parametrize("kind", KINDS if ROUNDS > 1 else _WORST)
 @pytest.mark.parametrize("place", OLD_FOLDERS)
 def test_a_folder_of_the_old_cache_of_a_clone(ground: Ground, place: str, kind: str) -> None:
     _try_samples(ground, place, kind)
@@ -124,8 +130,17 @@ def test_what_is_no_plain_file_is_refused_in_one_line(
     assert line.startswith("ralph: ")
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link-to-device", "sparse", "deep", "alias-bomb"])
-@pytest.mark.parametrize("place", PLACES[1:])
+@pytest.mark.parametrize("kind", ["pipe", "link-to-device", "deep"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "rag_config.json",
+        "db/metadata.yaml",
+        "db/features.yaml",
+        "db/tasks.yaml",
+        "db/memory/auth.jsonl",
+    ],
+)
 def test_hooks_are_silent_about_it(ground: Ground, place: str, kind: str) -> None:
     ship(ground, place, kind)
     run_hooks(ground, ("session-start", "stop"))
@@ -141,7 +156,7 @@ def test_a_plan_that_takes_minutes_to_read_is_not_read(
     nested = "[" * 150 + "]" * 150
     text = {
         "nested": f"{name}: [{', '.join([nested] * 3000)}]\n",
-        "wide": f"{name}:\n" + "- {name: a, id: 1, feature: a, title: t}\n" * 25_000,
+        "wide": f"{name}:\n" + "- {name: a, id: 1, feature: a, title: t}\n" * 300_000,
         "anchors": f"{name}:\n" + "".join(f"- &a{n} {{name: *a{n - 1}}}\n" for n in range(25_000)),
     }[kind]
     ground.ship(place, f"version: 1\n{text}")

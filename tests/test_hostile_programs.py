@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+if sys.platform == "win32":
+    pytest.skip("links, pipes and forks as POSIX has them", allow_module_level=True)
+
 from hostile import PATIENCE_S, Ground, hook_input
 from hostile_cases import HOOKS
 
@@ -110,9 +114,9 @@ def test_c3_a_users_hooks_run_nothing_of_a_clone(
     PLANTS[plant](ground.evil)
     commands = _commands(ground.home / ".claude" / "settings.json")
     given = json.dumps(hook_input(ground, ground.evil))
-    # The first event on every path, and the others on one path.
-    tried = [("SessionStart", path) for path in _PATHS]
-    tried += [(event, "dot first") for event in ("UserPromptSubmit", "Stop", "SessionEnd")]
+    # Modules are looked for in the folder, programs along the path.
+    paths = list(_PATHS) if plant == "programs" else ["dot first"]
+    tried = [("SessionStart", path) for path in paths] + [("Stop", "dot first")]
     for event, path in tried:
         _run(ground, commands[event], given, PATH=_path(ground, path))
         assert not (ground.home / "PWNED").exists(), (path, commands[event])
@@ -127,9 +131,11 @@ def test_c3_hooks_that_were_installed_still_work(ground: Ground, plant: str) -> 
     assert "tried and failed" in _run(ground, command, given, PATH="/usr/bin:/bin")
 
 
-@pytest.mark.parametrize("installed", _INSTALLED)
+@pytest.mark.parametrize(
+    ("plant", "installed"),
+    [("packages", "no ralph"), ("modules", "no ralph"), ("programs", "ralph on the path")],
+)
 @pytest.mark.parametrize("client", ["claude", "codex"])
-@pytest.mark.parametrize("plant", PLANTS)
 def test_c3_a_users_server_runs_nothing_of_a_clone(
     ground: Ground, plant: str, client: str, installed: str
 ) -> None:

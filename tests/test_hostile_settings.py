@@ -9,6 +9,10 @@ import sys
 from typing import Any
 
 import pytest
+
+if sys.platform == "win32":
+    pytest.skip("links, pipes and forks as POSIX has them", allow_module_level=True)
+
 from embedding_server import running
 from hostile import ENVIRON, Ground
 from hostile_cases import run_hooks
@@ -168,8 +172,8 @@ def test_a_disciplines_servers_are_started_only_when_trusted(
     shown = seen.read_text() if seen.exists() else ""
     assert "127.0.0.1" not in shown
     assert "PWNED" not in shown
-    if kind == "named-like-ours":
-        return
+    if kind in ("named-like-ours", "header"):
+        return  # refused for other reasons too
     _trust(ground)
     ground.run("run", "--max-iterations", "1", "--agent", agent, environ=environ)
     assert '"evil"' in seen.read_text()
