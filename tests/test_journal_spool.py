@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psycopg
@@ -15,12 +16,13 @@ from postgres import Server, Wire, own_server
 
 from ralph import disk
 from ralph.errors import BadInput, BadRecord, JournalDown
-from ralph.journal import Journals
+from ralph.journal import Appended, Draft, Journals
 from ralph.journal.choose import journals_for
 from ralph.journal.database import PostgresJournals
 from ralph.journal.fold import Fold
 from ralph.journal.folder import JournalFolder
 from ralph.journal.link import Link, Patience
+from ralph.journal.postgres import PostgresJournal, Tried
 from ralph.journal.spooled import SpooledJournal, SpooledJournals
 from ralph.record import Record
 
@@ -151,6 +153,57 @@ def test_a_process_that_knows_less_does_not_take_back_what_another_has_seen(plac
     slow.note(8)
     place.cut()
     assert place.journal().append([unnumbered("a")])[0].record.number == 10
+
+
+class Dying(SpooledJournal):
+    """A writer whose process dies as soon as the server has committed."""
+
+    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+        server = self._server
+
+        class Committed(PostgresJournal):
+            def attempt(self, drafts: Sequence[Record | Draft], tried: Tried) -> list[Appended]:
+                server.attempt(drafts, tried)
+                raise SystemExit
+
+        server_that_answers_nobody = Committed(server._link, server._memory, "auth")
+        self._server = server_that_answers_nobody
+        return super().append(drafts)
+
+
+def test_no_number_is_given_twice_when_everything_dies_right_after_a_commit(place: Place) -> None:
+    journals = place.opened()
+    dying = Dying(
+        journals.server.journal("auth"), lambda: journals._spool_of("auth"), lock_s=QUICK.lock_s
+    )
+    with pytest.raises(SystemExit):
+        dying.append([unnumbered("a")])
+    place.cut()
+
+    assert place.journal().append([unnumbered("b")])[0].record.number == 2
+
+    place.mend()
+    place.opened().deliver()
+    numbers = [one.record.number for one in place.server.journal("auth").read().records]
+    assert numbers == [1, 2]
+
+
+def test_the_highest_number_is_noted_whoever_notes_at_the_same_time(place: Place) -> None:
+    lost: list[int] = []
+
+    def note_all(first: int) -> None:
+        spool, seen = (place.opened()._spool_of("auth") for _ in range(2))
+        for number in range(first, 1200, 4):
+            spool.note(number)
+            lost.extend([number] if seen.last_seen() < number else [])
+
+    threads = [threading.Thread(target=note_all, args=[first]) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert lost == []
 
 
 def test_a_journal_that_another_holds_for_too_long_is_no_reason_to_lose_a_record(

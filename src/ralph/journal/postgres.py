@@ -81,11 +81,16 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Tried:
-    """What an append had sent when its connection broke: perhaps it is kept, perhaps not."""
+    """What an append had sent when its connection broke: perhaps it is kept, perhaps not.
 
-    def __init__(self) -> None:
+    `note` is told the highest number before it is committed: whoever has to number something while
+    the server is away must not give it out again.
+    """
+
+    def __init__(self, note: Callable[[int], None] = lambda number: None) -> None:
         self.xid: str | None = None
         self.appended: list[Appended] = []
+        self.note = note
 
 
 class _Stream(msgspec.Struct, frozen=True):
@@ -150,6 +155,7 @@ class PostgresJournal:
                     tried.xid = self._move(talk, stream, head, last_number)
                 tried.appended = appended
                 self.last_number = last_number
+                tried.note(last_number)
             return appended
 
         return self._link.run(work)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,10 @@ from ralph.record import Located, Record, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
+_NOTING_TIMEOUT_S = 1.0
 _PORTION = 200
 _DIGITS = 20
-_WRITING = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
+_WRITING = os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 
 class _Seen(msgspec.Struct):
@@ -76,18 +78,29 @@ class Spool:
         """Remember the highest number on the server, for the time when it is not reached."""
         if number == self._seen and self._seen_file.exists():
             return
-        # Another process may know of more.
-        seen = _read_seen(self._seen_file)
-        self._seen = max(number, self._seen, seen.number if seen else 0)
-        if seen is not None and seen.number == self._seen:
-            return
+        self._seen = max(number, self._seen)
         try:
-            _write_seen(self._seen_file, self.name, self._seen)
+            with self._noting():
+                # Another process may know of more.
+                seen = _read_seen(self._seen_file)
+                self._seen = max(self._seen, seen.number if seen else 0)
+                if seen is None or seen.number != self._seen:
+                    _write_seen(self._seen_file, self.name, self._seen)
         except OSError as error:
             # The server has the record. Without the note two may get one number while it is down.
             if not self._told:
                 _log.warning("memory: %s cannot be written (%s)", self._seen_file, error.strerror)
             self._told = True
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Between reading and writing nobody else notes a higher number, which would be lost."""
+        lock = self._seen_file.with_name(self._seen_file.name + ".lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(disk.Busy):  # then as well as it can be done without
+                stack.enter_context(disk.locked(lock, timeout_s=_NOTING_TIMEOUT_S))
+            yield
 
     def last_seen(self) -> int:
         """The highest number that was on the server the last time; 0 where nobody knows."""
@@ -160,11 +173,10 @@ def _hand_over(records: Sequence[Record], target: Journal) -> int:
 def _write_seen(file: Path, name: str, number: int) -> None:
     """Write it over the old one, which is as long: cutting a file short first costs ten times."""
     text = b'{"name":%b,"number":%*d}' % (_encode(name), _DIGITS, number)
-    try:
-        fd = disk.open_file(file, _WRITING)
-    except FileNotFoundError:
-        disk.make_folder(file.parent)
-        fd = disk.open_file(file, _WRITING)
+    # Made whole: an empty one would say that nothing was seen.
+    if disk.create(file, text):
+        return
+    fd = disk.open_file(file, _WRITING)
     try:
         os.write(fd, text)
     finally:

@@ -52,7 +52,7 @@ class SpooledJournal:
         if not drafts:
             return []
         spool = self._spool()
-        tried = Tried()
+        tried = Tried(spool.note)
         try:
             if spool.deliver(self._server, patience_s=_DELIVERY_PATIENCE_S) is None:
                 return self._keep(spool, drafts)  # behind those before it
@@ -60,7 +60,6 @@ class SpooledJournal:
         except (JournalDown, JournalBusy):
             # What may have arrived keeps its number: so it is known again when it is delivered.
             return self._keep(spool, drafts, tried.appended)
-        spool.note(self._server.last_number)
         return appended
 
     def _keep(
