@@ -24,7 +24,7 @@ from ralph.doors.mcp.writing import (
     said,
 )
 from ralph.errors import BadInput
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitise import sanitise, sanitised_error
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
@@ -219,7 +219,7 @@ def _check_discipline(desk: Desk, name: object) -> None:
 
 
 def _told(blocks: Sequence[str], view: View, budget_tokens: int) -> str:
-    problems = [f"Problem: {harmless(str(one))}" for one in view.problems[:5]]
+    problems = [f"Problem: {harmless(sanitised_error(str(one)))}" for one in view.problems[:5]]
     return fenced_lines(
         f"The plan: {len(view.features)} features, {len(view.tasks)} tasks.",
         [*problems, *"\n\n".join(blocks).split("\n")],
