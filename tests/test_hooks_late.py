@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commanding import process
 from hooking import Session, exchanges, iterations, log, roomy
 
 from ralph import disk
@@ -195,6 +196,23 @@ def test_a_session_that_could_not_be_kept_again_and_again_is_tried_an_hour_later
     os.utime(note, (an_hour_ago, an_hour_ago))
     any_event(event, other)
     assert said(project) == [("Add the login form", DONE, "complete")]
+
+
+def test_doctor_tells_of_sessions_that_wait(
+    session: Session, project: Path, tmp_path: Path
+) -> None:
+    def check() -> dict[str, str]:
+        ran = process(["doctor", "--json"], cwd=project)
+        found: list[dict[str, str]] = json.loads(ran.stdout)["checks"]
+        return next(one for one in found if one["name"] == "capture")
+
+    session.hook("stop", environ=NO_TIME, last_assistant_message=DONE)
+    waiting = check()
+    assert waiting["state"] == "warning"
+    assert waiting["detail"] == "1 session waits to be kept: a hook was killed, or had no time"
+
+    any_event("stop", Session(project, tmp_path))
+    assert check()["state"] == "ok"
 
 
 def test_hooks_with_capture_off_keep_nothing_that_others_left(

@@ -61,6 +61,13 @@ class Known:
         self.last_number = max(self.last_number, stone.number)
 
 
+class Numbers:
+    """The highest number that was given out, by whoever."""
+
+    def __init__(self, highest: int = 0) -> None:
+        self.highest = highest
+
+
 def prepared(
     drafts: Sequence[Record | Draft], known: Known, *, name: str, max_line_bytes: int
 ) -> tuple[list[Appended], list[tuple[Record, bytes]]]:

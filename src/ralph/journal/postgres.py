@@ -8,7 +8,9 @@ begin again for it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 import msgspec
@@ -16,6 +18,7 @@ import msgspec
 from ralph.errors import BadRecord
 from ralph.journal import Appended, Batch, Draft
 from ralph.journal.jsonl import MAX_LINE_BYTES
+from ralph.journal.known import Numbers
 from ralph.journal.line import FORGOTTEN
 from ralph.journal.link import Link
 from ralph.journal.position import short_hash
@@ -83,14 +86,16 @@ class Position(msgspec.Struct, frozen=True):
 class Tried:
     """What an append had sent when its connection broke: perhaps it is kept, perhaps not.
 
-    `note` is told the highest number before it is committed: whoever has to number something while
-    the server is away must not give it out again.
+    `numbers` is held while numbers are given out, and told the highest before it is committed:
+    whoever has to number something while the server is away must not give it out again.
     """
 
-    def __init__(self, note: Callable[[int], None] = lambda number: None) -> None:
+    def __init__(
+        self, numbers: Callable[[], AbstractContextManager[Numbers]] | None = None
+    ) -> None:
         self.xid: str | None = None
         self.appended: list[Appended] = []
-        self.note = note
+        self.numbers = numbers or (lambda: contextlib.nullcontext(Numbers()))
 
 
 class _Stream(msgspec.Struct, frozen=True):
@@ -142,20 +147,21 @@ class PostgresJournal:
                 if tried.xid is not None and _committed(talk, tried.xid):
                     return tried.appended  # only the answer to the commit was lost
                 tried.xid, tried.appended = None, []
-                appended, fresh, last_number = settled(
-                    talk,
-                    stream.stream,
-                    stream.last_number,
-                    drafts,
-                    name=self.name,
-                    max_line_bytes=self._max_line_bytes,
-                )
+                with tried.numbers() as numbers:
+                    appended, fresh, last_number = settled(
+                        talk,
+                        stream.stream,
+                        max(stream.last_number, numbers.highest),
+                        drafts,
+                        name=self.name,
+                        max_line_bytes=self._max_line_bytes,
+                    )
+                    numbers.highest = last_number
                 if fresh:
                     head = put(talk, stream.stream, stream.head, fresh)
                     tried.xid = self._move(talk, stream, head, last_number)
                 tried.appended = appended
                 self.last_number = last_number
-                tried.note(last_number)
             return appended
 
         return self._link.run(work)

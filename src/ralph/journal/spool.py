@@ -14,11 +14,12 @@ from ralph import disk
 from ralph.errors import JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, Journal
 from ralph.journal.folder import JournalFolder, file_name
+from ralph.journal.known import Numbers
 from ralph.record import Located, Record, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
-_NOTING_TIMEOUT_S = 1.0
+_NUMBERING_TIMEOUT_S = 1.0
 _PORTION = 200
 _DIGITS = 20
 _WRITING = os.O_WRONLY | getattr(os, "O_BINARY", 0)
@@ -58,7 +59,10 @@ class Spool:
 
     def keep(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""
-        return self._file.append(drafts, above=self.last_seen())
+        with self.numbering() as numbers:
+            appended = self._file.append(drafts, above=numbers.highest)
+            numbers.highest = max([numbers.highest, *(one.record.number for one in appended)])
+        return appended
 
     def read(self, position: str | None, *, limit: int | None = None) -> Batch:
         """What waits behind the position."""
@@ -78,29 +82,43 @@ class Spool:
         """Remember the highest number on the server, for the time when it is not reached."""
         if number == self._seen and self._seen_file.exists():
             return
-        self._seen = max(number, self._seen)
-        try:
-            with self._noting():
-                # Another process may know of more.
-                seen = _read_seen(self._seen_file)
-                self._seen = max(self._seen, seen.number if seen else 0)
-                if seen is None or seen.number != self._seen:
-                    _write_seen(self._seen_file, self.name, self._seen)
-        except OSError as error:
-            # The server has the record. Without the note two may get one number while it is down.
-            if not self._told:
-                _log.warning("memory: %s cannot be written (%s)", self._seen_file, error.strerror)
-            self._told = True
+        with self.numbering() as numbers:
+            numbers.highest = max(number, numbers.highest)
 
     @contextlib.contextmanager
-    def _noting(self) -> Iterator[None]:
-        """Between reading and writing nobody else notes a higher number, which would be lost."""
-        lock = self._seen_file.with_name(self._seen_file.name + ".lock")
-        lock.parent.mkdir(parents=True, exist_ok=True)
+    def numbering(self) -> Iterator[Numbers]:
+        """The highest number known here; meanwhile no other process of this machine gives out any.
+
+        What it is set to is remembered.
+        """
         with contextlib.ExitStack() as stack:
-            with contextlib.suppress(disk.Busy):  # then as well as it can be done without
-                stack.enter_context(disk.locked(lock, timeout_s=_NOTING_TIMEOUT_S))
-            yield
+            try:
+                lock = self._seen_file.with_name(self._seen_file.name + ".lock")
+                lock.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(disk.locked(lock, timeout_s=_NUMBERING_TIMEOUT_S))
+            except disk.Busy:
+                pass  # somebody hangs: better two with one number than a record that is not kept
+            except OSError as error:
+                self._tell(error)
+            numbers = Numbers(self.last_seen())
+            yield numbers
+            self._remember(numbers.highest)
+
+    def _remember(self, number: int) -> None:
+        seen = _read_seen(self._seen_file)
+        self._seen = max(number, self._seen, seen.number if seen else 0)
+        if seen is not None and seen.number == self._seen:
+            return
+        try:
+            _write_seen(self._seen_file, self.name, self._seen)
+        except OSError as error:
+            self._tell(error)
+
+    def _tell(self, error: OSError) -> None:
+        # The server has the record. Without the note two may get one number while it is down.
+        if not self._told:
+            _log.warning("memory: %s cannot be written (%s)", self._seen_file, error.strerror)
+        self._told = True
 
     def last_seen(self) -> int:
         """The highest number that was on the server the last time; 0 where nobody knows."""

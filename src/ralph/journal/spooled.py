@@ -52,7 +52,7 @@ class SpooledJournal:
         if not drafts:
             return []
         spool = self._spool()
-        tried = Tried(spool.note)
+        tried = Tried(spool.numbering)
         try:
             if spool.deliver(self._server, patience_s=_DELIVERY_PATIENCE_S) is None:
                 return self._keep(spool, drafts)  # behind those before it

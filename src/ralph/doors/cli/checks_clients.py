@@ -7,6 +7,9 @@ from pathlib import Path
 from ralph.doors.cli.checks import Check
 from ralph.doors.cli.client_status import look
 
+# As `doors/hooks/sessions.py` writes it.
+_OVER, _KEPT = b'{"note":"over"', b'{"note":"kept"'
+
 
 def hooks(root: Path | None) -> Check:
     """Claude Code and Codex reach the memory, or need not."""
@@ -19,3 +22,23 @@ def hooks(root: Path | None) -> Check:
         f"{one.agent} ({one.where})" for one in found.places if any(p.calls for p in one.parts)
     ]
     return Check("hooks", "ok", ", ".join(there) or "not installed; see: ralph hooks --help")
+
+
+def capture(home: Path) -> Check:
+    """Every session that is over was captured."""
+    waiting = sum(_waits(note) for note in home.glob("cache/hooks/*/sessions/*.jsonl"))
+    if not waiting:
+        return Check("capture", "ok", "no session waits")
+    what = "1 session waits" if waiting == 1 else f"{waiting} sessions wait"
+    return Check(
+        "capture",
+        "warning",
+        f"{what} to be kept: a hook was killed, or had no time",
+        "The next hook in their project keeps them. Now: ralph conversations import claude-code",
+    )
+
+
+def _waits(note: Path) -> bool:
+    """Whether a hook noted that an exchange is over, and none that it was kept."""
+    told = [line for line in note.read_bytes().splitlines() if _OVER in line or _KEPT in line]
+    return bool(told) and _OVER in told[-1]

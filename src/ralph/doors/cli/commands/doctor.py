@@ -64,6 +64,7 @@ def _checks() -> list[Check]:
         ("pause", lambda: checks.pause(home, project)),
         ("embedder", lambda: checks.embedder(_settings(home, project))),
         ("hooks", lambda: checks_clients.hooks(project.root if project else None)),
+        ("capture", lambda: checks_clients.capture(home)),
     ]
     done = [checks.checked(name, look) for name, look in plan]
     done += _server_checks(_settings(home, project), home)
