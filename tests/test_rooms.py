@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "disk": set(),
     "record": set(),
-    "kinds": {"record"},
+    "kinds": {"record", "text"},
     "text": set(),
     "trust": {"disk"},
     "programs": set(),

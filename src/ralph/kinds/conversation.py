@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.errors import BadRecord
+from ralph.kinds.clean import clean
 from ralph.kinds.iteration import ErrorSeen, FileTouched
 from ralph.record import Record, Source, now, utc
 
@@ -185,12 +186,12 @@ def exchange_record(exchange: Exchange, *, number: int, source: Source | None = 
     """The exchange in its envelope; it stands at the time it was completed."""
     body = _ExchangeBody(**{name: getattr(exchange, name) for name in _EXCHANGE_FIELDS})
     at = utc(exchange.completed, field="completed") if exchange.completed else now()
-    return Record(exchange.id, EXCHANGE, number, at, _written(body), source or Source())
+    return Record(exchange.id, EXCHANGE, number, at, _written(body), clean(source or Source()))
 
 
 def _written(body: msgspec.Struct) -> bytes:
     try:
-        return _encode(body)
+        return _encode(clean(body))
     except UnicodeEncodeError as error:
         raise BadRecord(
             "its text holds half a character "

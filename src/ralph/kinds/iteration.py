@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from ralph.errors import BadRecord
+from ralph.kinds.clean import clean
 from ralph.record import Record, Source, now, utc
 
 KIND = "iteration"
@@ -167,7 +168,7 @@ def to_record(
 ) -> Record:
     """The iteration in its envelope, with the id that the same iteration always gets."""
     at = utc(iteration.timestamp) if iteration.timestamp else now()
-    body = _body(iteration)
+    body = _body(clean(iteration))
     run = iteration.session_id or (source.run if source else None)
     return Record(
         id=iteration_id(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 
 from ralph.errors import BadRecord
+from ralph.kinds.clean import clean
 from ralph.record import Record, Source, now, utc
 
 FAILURE_SOLUTION: Final = "failure_solution"
@@ -176,7 +177,7 @@ def entry_record(
 ) -> Record:
     """The entry in its envelope; it stands at the time it was captured."""
     moment = utc(at, field="at") if at else now()
-    return Record(id, entry.entry_type, number, moment, _written(entry), source or Source())
+    return Record(id, entry.entry_type, number, moment, _written(entry), clean(source or Source()))
 
 
 def said_record(said: Said, *, id: str, number: int, at: str | None = None) -> Record:
@@ -202,7 +203,7 @@ def knowledge_from(record: Record) -> Any:
 
 def _written(value: Entry | Said) -> bytes:
     try:
-        return _encode(value)
+        return _encode(clean(value))
     except UnicodeEncodeError as error:
         raise BadRecord(
             "its text holds half a character "

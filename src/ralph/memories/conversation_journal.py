@@ -15,6 +15,7 @@ from ralph.index import Embedder
 from ralph.index.open import index_for
 from ralph.index.sync import Progress, Synced, Target
 from ralph.journal import Draft
+from ralph.kinds.clean import clean, clean_text
 from ralph.kinds.conversation import (
     DOCUMENT,
     EXCHANGE,
@@ -211,7 +212,7 @@ class ConversationJournal:
         with its exchanges, and with the last of them. `titles` names those that only lose theirs.
         """
         series = self._mine()
-        gone = series.forget(ids, reason=reason, titles=titles)
+        gone = series.forget(ids, reason=clean(reason), titles=titles)
         if gone:
             self.shelf.erase_soon(series.target())
         return gone
@@ -266,7 +267,8 @@ class ConversationJournal:
         self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> None:
         """Put words on a conversation, or take them off."""
-        words = [" ".join(word.split()).casefold() for word in (*add, *remove)]
+        # Redacted first: in lower case many a secret is no longer known for one.
+        words = [" ".join(clean_text(word).split()).casefold() for word in (*add, *remove)]
         if not words or not all(words):
             raise BadInput(
                 "a tag needs a word", todo="For example: ralph conversations tag ID auth"

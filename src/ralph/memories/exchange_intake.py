@@ -6,6 +6,7 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadRecord
+from ralph.kinds.clean import clean_text
 from ralph.kinds.conversation import Conversation, Exchange, Message
 from ralph.kinds.iteration import FileTouched, cut, strongest
 from ralph.record import utc
@@ -86,4 +87,4 @@ def _messages(messages: tuple[Message, ...], max_chars: int) -> tuple[Message, .
 
 def _clean(text: str, max_chars: int) -> str:
     # Half a surrogate pair cannot be written as UTF-8; it is damage, not content.
-    return cut(redact(text.encode("utf-8", "replace").decode("utf-8")), max_chars)
+    return cut(clean_text(text.encode("utf-8", "replace").decode("utf-8")), max_chars)

@@ -14,6 +14,7 @@ from ralph.index.sync import Synced, Target
 from ralph.journal import Draft
 from ralph.journal.fold import Fold
 from ralph.journal.folder import check_name
+from ralph.kinds.clean import clean
 from ralph.kinds.iteration import (
     KIND,
     FileAction,
@@ -289,7 +290,7 @@ class FeatureMemory:
         stones: Sequence[Tombstone] = (),
     ) -> list[str]:
         """Take these records out of journal and index for good, and say which were there."""
-        gone = self._journal.forget(ids, reason=reason, stones=stones)
+        gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))
         if gone:
             self._place.erase_soon(self.target())
         return gone

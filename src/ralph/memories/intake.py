@@ -9,6 +9,7 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadRecord
+from ralph.kinds.clean import clean_text
 from ralph.kinds.iteration import (
     Decision,
     ErrorSeen,
@@ -123,7 +124,7 @@ def _task_id(task_id: int | str | None) -> int | str | None:
 
 
 def _clean(text: str, max_chars: int) -> str:
-    return cut(redact(_whole(text)), max_chars)
+    return cut(clean_text(_whole(text)), max_chars)
 
 
 def _whole(text: str) -> str:

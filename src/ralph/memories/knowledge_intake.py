@@ -9,6 +9,7 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadRecord
+from ralph.kinds.clean import clean_text
 from ralph.kinds.iteration import cut
 from ralph.kinds.knowledge import ENTRIES, Entry, FailureSolution, GateApproval, GateRejection
 from ralph.text.marks import strip_marked
@@ -126,4 +127,4 @@ def _check_types(entry: Entry) -> None:
 
 
 def _clean(text: str, max_chars: int) -> str:
-    return cut(redact(text), max_chars)
+    return cut(clean_text(text), max_chars)

@@ -16,6 +16,7 @@ from ralph.index import Embedder
 from ralph.index.open import index_for
 from ralph.index.sync import Progress, Synced
 from ralph.journal import Appended, Draft
+from ralph.kinds.clean import clean
 from ralph.kinds.knowledge import (
     Entry,
     FailureSolution,
@@ -302,7 +303,7 @@ class KnowledgeJournal:
             said = (one.id for one in account.outcomes)
             mine = wanted & {*account.entries, *account.gates, *said}
             if mine:
-                gone += account.journal.forget(sorted(mine), reason=reason)
+                gone += account.journal.forget(sorted(mine), reason=clean(reason))
         if gone:
             self._forget_orphans(reason)
             self.shelf.erase_soon(self.stream.target())
@@ -313,7 +314,7 @@ class KnowledgeJournal:
         for account in self.ledger.accounts():
             orphans = [one.id for one in account.outcomes if one.outcome.pattern not in patterns]
             if orphans:
-                account.journal.forget(orphans, reason=reason)
+                account.journal.forget(orphans, reason=clean(reason))
 
     def of_project(self, project: str | None = None) -> list[Record]:
         """Every entry that a project gave, staged or published."""

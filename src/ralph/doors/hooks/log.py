@@ -15,7 +15,9 @@ _LONGEST = 1000
 def note(folders: list[str], event: str, what: str, where: str = "") -> None:
     """Write the line in the first of these folders that takes it; nowhere is no failure either."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    told = " ".join(f"{what} ({where})".split() if where else what.split())[:_LONGEST]
+    from ralph.text.redact import redact  # most calls have nothing to note
+
+    told = redact(" ".join(f"{what} ({where})".split() if where else what.split())[:_LONGEST])
     seen = "".join(c if c.isprintable() else " " for c in told)  # it is read on a terminal
     line = f"{at} {event} {seen}\n".encode("utf-8", "replace")
     for folder in folders:
@@ -30,7 +32,9 @@ def fault(folders: list[str], event: str, error: BaseException, where: str = "")
     if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
         import traceback
 
-        trace = "".join(traceback.format_exception(error))
+        from ralph.text.redact import redact
+
+        trace = redact("".join(traceback.format_exception(error)))
         for folder in folders:
             if _written(folder, trace.encode("utf-8", "replace")):
                 return

@@ -48,11 +48,13 @@ def config(key: str | None, value: str | None, user: bool, unset: bool, as_json:
 def _show(key: str | None, *, as_json: bool) -> None:
     from ralph.config import KEYS
     from ralph.errors import BadSetting
+    from ralph.kinds.clean import clean
 
     if key is not None and key not in KEYS:
         raise BadSetting(f"there is no setting {key!r}", todo="`ralph config` shows every setting.")
     loaded = _loaded()
-    chosen = [one for one in loaded.origins if key in (None, one.key)]
+    # An agent's command may carry a key.
+    chosen = [clean(one) for one in loaded.origins if key in (None, one.key)]
     if as_json:
         plain = [{"key": one.key, "value": one.value, "origin": one.origin} for one in chosen]
         print_json(plain if key is None else plain[0])
