@@ -49,7 +49,7 @@ _PAIRS: Final = (
 _RANDOM: Final = -0.5
 _LONGEST: Final = 512
 _LOOKED_AT: Final = 256
-_HEX: Final = r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
+_HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
 _UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
 _DOUBTFUL: Final = r"[^A-Za-z0-9](?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
 # What runs into the string after it: escaped newlines, colours, percent escapes.
@@ -57,6 +57,7 @@ _ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
 _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _PREFIX: Final = r"(?:(?:[a-z][a-z0-9]{0,11}|[A-Z][A-Z0-9]{0,11})[_.-]){1,4}"
 _POD: Final = r"[a-z0-9]{8,10}-[a-z0-9]{5}\Z"
+_MAILGUN: Final = r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\Z"
 _RUN: Final = r"[A-Za-z0-9][A-Za-z0-9_+/.~-]{14,}[A-Za-z0-9]={0,2}"
 
 # Parts of a prefix that say "this opens something", and those that say "this names something".
@@ -183,6 +184,8 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
     if compiled(_UUID).search(run, edge, end):
         return start if opens else None
     if hashes:
+        if compiled(_MAILGUN).match(body):
+            return start
         short = before.islower() and len(before) <= (12 if before.endswith("_") else 6)
         hidden = len(body) >= 16 if opens else len(body) >= 30 and short and not names
         return start if hidden else None

@@ -213,7 +213,6 @@ MIDDLE: Final[tuple[Shape, ...]] = (
     ("azure-secret", "Q~", rf"\w{_EDGE}[\w~.-]{{2}}\dQ~[\w~.-]{{30,34}}"),
     ("terraform-token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{50,}"),
     ("mailchimp-key", "-us", rf"[0-9a-f]{_EDGE}[0-9a-f]{{31}}-us\d{{1,2}}"),
-    ("mailgun-key", "-", rf"[0-9a-f]{_EDGE}[0-9a-f]{{31}}-[0-9a-f]{{8}}-[0-9a-f]{{8,}}"),
     ("discord-token", ".", rf"[MNO]{_EDGE}[\w-]{{23,27}}\.[\w-]{{6}}\.[\w-]{{27,}}"),
     ("atlassian-token", "ATBB", rf"A{_EDGE}TBB[A-Za-z0-9]{{24,}}"),
     ("square-token", "EAAA", rf"E{_EDGE}AAA[\w-]{{56,}}"),
@@ -232,20 +231,6 @@ MIDDLE: Final[tuple[Shape, ...]] = (
     ("aws-signature", "Signature=", r"(?<=X-Amz-Signature=)[0-9a-f]{64}"),
 )
 
-# Secrets by position: kind, what must be there, the pattern, and whether the hint is a tool that
-# must stand before it in the same command.
-COMMANDS: Final[tuple[tuple[str, str, str, bool], ...]] = (
-    ("password", "login", r"login\s{1,9}\S{1,99}\s{1,9}password\s{1,9}(?P<v>\S+)", False),
-    ("password", "identified", r"identified (?:with \S{1,40} )?by ['\"](?P<v>[^'\"\n]+)", False),
-    ("private-key", '"kty"', r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"', False),
-    ("password", "curl", r"\s(?:-u|--(?:proxy-)?user)[ =]?['\"]?[^\s:'\"]+:(?P<v>[^\s'\"]+)", True),
-    ("cookie", "curl", r"\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})", True),
-    ("password", "sshpass", r"\s-p ?['\"]?(?P<v>[^\s'\"]+)", True),
-    ("password", "mysql", r"\s-p(?!\d+:)['\"]?(?P<v>[^\s'\"]{3,})", True),
-    ("password", "redis-cli", r"\s-a ['\"]?(?P<v>[^\s'\"]+)", True),
-    ("password", "docker login", r"\s-p ['\"]?(?P<v>[^\s'\"]+)", True),
-)
-
 # Random strings that are public: digests, keys to be shared, images, archives, identifiers, names
 # that a compiler made.
 PUBLIC: Final = (
@@ -254,8 +239,8 @@ PUBLIC: Final = (
 )
 # What stands before such a string: what it is, or the part of a URL or path that it names.
 PUBLISHED: Final = (
-    r"(?i)(?:base64,|sha\d{1,3}[:-]|h1:|nonce-|\?[bq]\?|/nix/store/"
-    r"|://[^\s\"'<>`]*/(?:d|e|a|u|p|folders|file|ipfs)/|(?:id|sha\d*|hash|digest|checksum|integrity"
+    r"(?i)(?:base64,|sha\d{1,3}[:-]|h1:|nonce-[+/]?|\?[bq]\?|/nix/store/"
+    r"|://[^\s\"'<>`]*/(?:d|e|a|u|p|folders|file|ipfs)/[^\s/]*|(?:id|sha\d*|hash|digest|checksum|integrity"
     r"|fingerprint|etag|signature|revision|version|marker|cursor|nonce|pub(?:lic)?_?key"
     r"|(?<![a-z])n|(?:next|page|paging|continuation|sync|scroll|start)[a-z_-]{0,16}(?:token|key))"
     r"[-_]?\d{0,4}\\?[\"']?[ \t]{0,4}[:= ][ \t]{0,4}(?:\\?[\"']|W/\")?)\Z"
