@@ -31,7 +31,7 @@ _TEMPLATE = r"\$\{|\{\{|#\{|\{\w*\}|%\(\w+\)s|<[a-z _-]+>|\\[wWdDsS]"
 # Words with a number in them: algorithms, encodings, types.
 _KNOWN = (
     r"(?i)(?:(?:sha|md|base|utf|aes|rsa|ed|[hrep]s|oauth|argon|pbkdf|hmac|http|ipv|ec|web|python|py"
-    r"|iso|latin|int|str|pkcs|aws|field|step|test|version)\d{1,5}[a-z]{0,20}|[bhiklpsuvx]\d{1,3})\Z"
+    r"|iso|latin|u?int|str|pkcs|aws|field|step|test|version)\d{1,5}[a-z]{0,20}|[bhiklpsuvx]\d{1,3})\Z"
 )
 # Code: an attribute, a call, an item; a variable named like what it holds.
 _REFERENCE = r"\*?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z|[A-Za-z_][\w.]*[\[(]"

@@ -67,7 +67,7 @@ _OPENS: Final = frozenset(
 )
 _NAMES: Final = frozenset(
     "acct agent app artifact asset asst batch blob branch build bundle call card cas ch chat"
-    " chatcmpl chunk ci cid cli client cluster cmp cmpl commit comp container conv cs css cus"
+    " chatcmpl chunk ci cid cli client cluster cmp cmpl commit comp container conv cs css ctc cus"
     " customer data db dep deploy deployment device dir doc dpl email entity env event evt exp fc"
     " file flow font ft ftjob git group guid hash ic id ig image img in index ins instance invoice"
     " item job js layer lib link log main mcp md5 media message module msg node obj object ord"
@@ -190,7 +190,7 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
         hidden = len(body) >= 16 if opens else len(body) >= 30 and short and not names
         return start if hidden else None
     least = 14 if opens else 40 if names else 32 if not words else 16 if before[-1] == "_" else 20
-    most = _LONGEST if words else 128
+    most = _LONGEST if words or body.isalnum() else 128  # longer ones are data
     if not least <= len(body) <= most or compiled(_POD).match(body) or not _restless(body):
         return None
     return start
