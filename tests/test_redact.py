@@ -90,7 +90,6 @@ KNOWN: dict[str, tuple[str, str]] = {
     "sendgrid": ("sendgrid-key", "S" + "G." + made(URL64, 22) + "." + made(URL64, 43)),
     "twilio": ("twilio-key", "S" + "K" + made(HEX, 32)),
     "mailgun": ("mailgun-key", "ke" + "y-" + made(HEX, 32)),
-    "mailgun new": ("mailgun-key", made(HEX, 32) + "-" + made(HEX, 8) + "-" + made(HEX, 8)),
     "mailchimp": ("mailchimp-key", made(HEX, 32) + "-u" + "s12"),
     "databricks": ("databricks-token", "da" + "pi" + made(HEX, 32)),
     "shopify": ("shopify-token", "shp" + "at_" + made(HEX, 32)),
@@ -260,6 +259,7 @@ ANNOUNCED: list[tuple[str, str, str]] = [
     ("https://{}@example.com/x.git", made(ALNUM, 40), "url-token"),
     ("https://s.blob.core.example/c?se=1&sig={}", made(ALNUM, 43) + "%3D", "azure-sas"),
     ("it printed {} and stopped", made(ALNUM, 40, seed=3), "high-entropy"),
+    ("got {}", made(HEX, 32) + "-" + made(HEX, 8) + "-" + made(HEX, 8), "high-entropy"),
     ("{}", made(URL64, 43, seed=3), "high-entropy"),
     ('{{"kty": "RSA", "n": "abc", "d": "{}"}}', made(ALNUM, 86), "private-key"),
 ]

@@ -1,13 +1,13 @@
-"""Secrets that a telling name or a command announces: `password = "..."`, `curl -u user:...`."""
+"""Secrets that a telling name announces: `password = "..."`, `the password for x is ...`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ralph.text.plausible import KEY, PASSWORD, SECRET, TOKEN, filler, plausible
+from ralph.text.plausible import KEY, PASSWORD, SECRET, TOKEN, plausible
 from ralph.text.randomness import random_looking
-from ralph.text.secrets import COMMANDS, compiled, lower
+from ralph.text.secrets import compiled, lower
 
 Span = tuple[int, int, str]
 
@@ -17,54 +17,129 @@ _LOOKED_AT = 512
 
 _STRONG_KEY = (
     r"(?:api|access|secret|private|auth|account|encrypt|encryption|signing|master|shared|storage|app"
-    r"|subscription|admin|deploy|service|webhook|jwt|application|consumer|client)[_\- ]?key\Z"
+    r"|subscription|admin|deploy|service|webhook|jwt|application|consumer|client|license)"
+    r"[_\- ]?key\Z"
 )
-# Sought in lower-cased text: the name's last word, what closes it, what leads to the value. Every
-# word begins with a letter, not with a condition: that makes the search seven times as fast.
-_NAME = (
-    r"(?P<word>pass(?:word|phrase|wd|code)?|pwd|pw(?<![a-z]pw)|psk|secret|token|credentials?|key"
-    r"|auth(?<![a-z]auth)|phpsessid|jsessionid)"
-    r"(?:[_-]?(?:prod(?:uction)?|dev|test|staging|live|value|base|confirmation|plain|\d{1,2}))?"
-    r"(?P<close>(?:\\{0,3}[\"'`]\]?|\*\*)?)(?P<sep>"
+# All is sought in lower-cased text. A pattern that begins with one of few letters, not with a
+# condition, is found seven times as fast; so the words of several languages are sorted by letter.
+_WORDS = (
+    r"p(?:ass(?:word|phrase|wd|code|wort|ord|e(?![a-z]))?|wd|sk|arola|hpsessid"
+    r"|at(?<![a-z]pat)(?![a-z])|w(?:(?<![a-z]pw)|(?<=dbpw)|(?<=userpw)|(?<=rootpw)))"
+    r"|s(?:ecret|enha|ifre|andi|alasana|leutel)|token|c(?:redentials?|ontrasena|lave|have|hiave)"
+    r"|k(?:ey|ennwort|lucz|odeord)|j(?:sessionid|eton)|a(?:uth(?<![a-z]auth)|dgangskode|nahtar)"
+    r"|h[ae]slo|mdp|wachtwoord"
+)
+# These must not be the end of a longer word.
+_SHORT = frozenset(
+    "clave chave senha sifre sandi parola klucz jeton mdp haslo heslo clé passe".split()
+)
+# The same in letters of their own, and what one such letter is.
+_SCRIPTS = (
+    "[à-ɏа-яёα-ωόא-ת\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u3041-\u30ff\u4e00-\u9fff"
+    "\uac00-\ud7af]"
+)
+_FOREIGN_KEY = (
+    r"schlüssel|clé(?![a-z])|ключ|密[钥鑰]|秘密?[钥鍵]|キー|키(?![가-힣])"
+    r"|chave|chiave|klucz|anahtar|sleutel"
+)
+_FOREIGN_TOKEN = r"токен[а-я]{0,2}|令牌|トークン|토큰|jeton"
+_FOREIGN = (
+    r"contraseña|parolă|парол[а-яё]{1,3}|hasło|şifre(?:niz|m|si)?|lösenord|jelszó|κωδικ[όο][ςσ]?"
+    r"|סיסמ[האת]|كلمة (?:المرور|السر)|mật khẩu|รหัสผ่าน|पासवर्ड|лозинк[аеу]|密[码碼]|口令"
+    rf"|パスワード|暗証番号|비밀번호|암호|패스워드|{_FOREIGN_TOKEN}|{_FOREIGN_KEY}"
+)
+_OWNER = (
+    r"(?:[ \t](?:for|of|on|to|from|in|at|für|von|de|pour|para|per|do|van|от|для)[ \t]"
+    r"[^\n:=|]{1,40}?)?"
+)
+_VERB = (
+    r"(?:is|was|to|are|has been (?:re)?set to|has been changed to|equals|ist|lautet|est|es|é|è|e'"
+    r"|jest|это|är|er|on)(?: now| still| set to| changed to)?[ \t]{0,2}:?"
+)
+_TYPE = (
+    r"(?:str|string|bytes|any|optional\[\w+\]|secretstr|final|&(?:'static )?str)(?:[ ]?\|[ ]?\w+)?"
+)
+# How a name leads to its value; the name of the group says which way it was.
+_LEADS = (
+    # "name": "...", "value": and its like in YAML, HTML, property lists; a variable's default
+    r"(?P<value>,?\s{0,40}\\{0,3}[\"']value\\{0,3}[\"'][ \t]{0,8}:[ \t]{0,8}"
+    r"|\s{1,40}value(?::[ \t]|=(?=[\"'])))",
+    r"(?P<plist></key>\s{0,40}<string>)",
+    r"(?P<default>[ \t]{0,8}\{[^{}]{0,400}?\bdefault[ \t]{0,40}=[ \t]{0,8}"
+    r"|:[ \t]*\n(?:[ \t]+[a-z]\w{0,30}:[^\n]{0,120}\n){0,6}?[ \t]+default:[ \t]+)",
+    r"(?P<block>:[ \t]{0,8}[|>][+-]?[ \t]{0,8}\r?\n[ \t]{1,40})",
     # =, :, with a type or an owner between, percent-encoded, bold
-    r"[ \t]{0,8}(?:[ \t]string|[ \t]for[ \t][^\s:=]{1,40})?(?:=>|:=|={1,3}|!==?|\?=|%3d|%3a(?:%20)?"
-    r"|:(?:\*\*)?[ \t]{0,4}(?:(?:str|string|bytes|any|optional\[\w+\]|secretstr|final)"
-    r"(?:[ ]?\|[ ]?\w+)?[ \t]{0,4}=)?)[ \t]{0,40}"
-    # "name": "...", "value": and its like in YAML and HTML
-    r"|,?\s{0,40}\\{0,3}[\"']value\\{0,3}[\"'][ \t]{0,8}:[ \t]{0,8}"
-    r"|\s{1,40}value(?::[ \t]|=(?=[\"']))"
-    # prose, tables, arguments, tags, flags
-    r"|[ \t]{1,4}(?:is|was|to)(?: now| set to| changed to)?[ \t]{0,2}:?[ \t]{1,4}"
-    r"|[ \t]{1,40}\|[ \t]{1,40}"
-    r"|[ \t]*,[ \t]*(?=\\*[\"'])|\([ \t]*(?=\\*[\"'])|>(?=[^<\s])|[ \t]{1,4}(?=[^\s\-]))"
+    rf"(?P<assign>[ \t]{{0,40}}(?:[ \t]string)?{_OWNER}(?:=>|:=|={{1,3}}|!==?|\?=|%3d|%3a(?:%20)?"
+    rf"|:-|→|->|：|＝|[ \t]—|:(?:\*\*)?[ \t]{{0,4}}(?:{_TYPE}[ \t]{{0,4}}=)?)[ \t]{{0,40}})",
+    # code: what is taken when a variable is missing, what is typed into a field
+    r"(?P<instead>(?:\)[ \t]{1,8}or|\)?[ \t]{1,8}(?:\|\||\?\?))[ \t]{1,8}(?=[\"'`]))",
+    r"(?P<typed>[\"'`\])]{0,4}\)?\.(?:fill|type|send_?keys|set_?value|enter_?text)\([ \t]*"
+    r"(?=[\"'`]))",
+    # prose, tables, arguments, tags, URLs, flags
+    rf"(?P<prose>{_OWNER}[ \t]{{1,4}}{_VERB}[ \t]{{1,4}}|(?:[是为為은는이가]|は)[ \t:：]{{0,3}})",
+    r"(?P<cell>[ \t]{1,40}\|[ \t]{1,40})",
+    r"(?P<argument>[ \t]*,[ \t]*(?=\\*[\"']))",
+    r"(?P<call>\([ \t]*(?=\\*[\"']))",
+    r"(?P<tag>>(?=[^<\s]))",
+    r"(?P<path>s?/(?=[^\s/]{10}))",
+    r"(?P<blank>[ \t]{1,4}(?=[^\s\-]))",
 )
+_AFTER = (
+    r"(?:[ _-](?:de |d'|do )?api(?![a-z]))?(?:[_-]?(?:prod(?:uction)?|dev|test|staging|live|value"
+    r"|base|confirmation|plain|data|b64|base64|str|string|text|\d{1,2}))?"
+    r"(?P<close>(?:\\{0,3}[\"'`](?:\][\"']?)?|\*\*)?)(?:" + "|".join(_LEADS) + ")"
+)
+_NAME = rf"(?P<word>{_WORDS}){_AFTER}"
+_FOREIGN_NAME = rf"(?P<word>{_FOREIGN}){_AFTER}"
 # Tokens and keys that page, count or identify, and open nothing.
 _HARMLESS = (
-    r"(?i)(?:next|page|paging|continuation|starting|change|update|client|request|idempotency|sync"
-    r"|cancel\w*|eos|bos|pad|unk|stop|last|prev\w*|current|public|primary|foreign|partition|sort"
-    r"|lock|sequence|pagination|publickey|next\w{0,12})[_-]?(?:token|key)\Z|ask_?pass\Z"
+    r"(?i)(?:(?:next|page|paging|pagination|continuation|starting|change|update|request|sync|cache"
+    r"|idempotency|cancel\w*|eos|bos|pad|unk|stop|last|prev\w*|current|public|primary|foreign|lock"
+    r"|partition|sort|sequence|publickey|next\w{0,12}|lookup|index|row|group|routing|event|field"
+    r"|label|translation|state|query|registry|site|publishable|object|map|hash|etag|unique"
+    r"|composite)[_-]?(?:token|key)|client[_-]?token|ask_?pass)\Z"
 )
-_LONG = r"(?=[^\s/]{0,19}\d)[^\s/]{20}"
+# What makes the word after a name its value: a flag, a command that sets variables; or its looks.
+_FLAG = (
+    r"(?:(?:^|[\s\"'\[(,])-{1,2}|\bENV |\bsetenv |\bsetx |\bconfigure set "
+    r"|\bgit config (?:--\w+ )*)[\w.-]*\Z"
+)
+_LIKELY = r"(?=\S*[A-Za-z])(?=\S*\d)\S{7}"
 _AFTER_FLAG = (
     r"(?:[A-Z_]+|option|flag|argument|param\w*|is|was|and|or|to|in|for|from|with|on|if|when|as|by"
     r"|via|the|an?|are|can|will|must|should|instead|value|file|prompt)(?![\w-])"
 )
+# Calls whose second argument is what the first one names.
+_SETTER = (
+    r"(?i)(?:define|getenv|env|get|setdefault|fill|type|set\w*|put|append|header)\([ \t]*[\"']"
+    r"[^\"'\n]{0,40}(?:=\")?[\w.-]*\Z"
+)
+_SENTENCE_END = r"[.,;!)]*(?:\s*\Z|\s*\n|\.\s|\\n|です|입니다)"
 
 
 def named(text: str, lowered: str) -> Iterator[Span]:
     """The values of telling names, as far as they are plausible secrets."""
+    yield from _named(text, lowered, _NAME)
+    if not text.isascii() and compiled(_SCRIPTS).search(lowered):
+        yield from _named(text, lowered, _FOREIGN_NAME)
+
+
+def _named(text: str, lowered: str, pattern: str) -> Iterator[Span]:
     done = run_end = refused = 0
-    for match in compiled(_NAME).finditer(lowered):
+    for match in compiled(pattern).finditer(lowered):
         first, at = match.start(), match.end()
         if first < done or at == len(text) or text[at] in "${([<,;)}]":
             continue
         if match["word"] == "pwd" and text[at] in "/~":  # where a shell stands
             continue
-        # A bare space leads to a value only after a flag, or when the value is quoted or random.
-        if match["sep"].isspace() and text[at] not in "\"'`\\":
-            name = lowered[max(0, first - 40) : first]
-            if "--" not in name and "env " not in name and not compiled(_LONG).match(text, at):
-                continue
+        if match["word"] in _SHORT and not compiled(r"(?:\A|[\W_]|motde)\Z").search(
+            lowered[max(0, first - 5) : first]
+        ):
+            continue
+        # A bare space leads to a value only after a flag, or when the value is quoted or strong.
+        bare = match.lastgroup == "blank" and text[at] not in "\"'`\\"
+        if bare and not _is_flag(text, first) and not compiled(_LIKELY).match(text, at):
+            continue
         # One run of characters holds few names; one made of names alone must not cost a square.
         if at >= run_end:
             run_end, refused = _run_end(text, at, wide=True, limit=""), 0
@@ -75,26 +150,20 @@ def named(text: str, lowered: str) -> Iterator[Span]:
             refused += 1
 
 
-def commands(text: str, lowered: str) -> Iterator[Span]:
-    """Passwords given by position, as `curl -u`, `.netrc` and SQL do."""
-    flags = " -" in text
-    for kind, hint, pattern, tool in COMMANDS:
-        if (tool and not flags) or hint not in lowered:
-            continue
-        for match in compiled(pattern).finditer(text if tool else lowered):
-            command = re.split(r"[\n;|&]", lowered[max(0, match.start() - 400) : match.start()])[-1]
-            if (not tool or hint in command) and not filler(match["v"]):
-                yield *match.span("v"), kind
+def _is_flag(text: str, at: int) -> bool:
+    return bool(compiled(_FLAG).search(text[max(0, at - 60) : at]))
 
 
 def member(name: str, value: str) -> str | None:
     """The kind of secret that this value is under this name, if it is one."""
-    match = compiled(_NAME).search(lower(name) + "=")
-    if match is None or not _own_word(name, match) or compiled(_HARMLESS).match(name):
-        return None
-    tier, kind = _tier(match["word"], name, name)
-    how = "phrase" if match["word"] == "passphrase" else "quoted"
-    return kind if plausible(tier, value, how) else None
+    for pattern in (_NAME, _FOREIGN_NAME):
+        match = compiled(pattern).search(lower(name) + "=")
+        if match and _own_word(name, match) and not compiled(_HARMLESS).search(name):
+            tier, kind = _tier(match["word"], name, name)
+            how = "phrase" if match["word"] == "passphrase" else "quoted"
+            if plausible(tier, value, how):
+                return kind
+    return None
 
 
 def _tier(word: str, name: str, before: str) -> tuple[int, str]:
@@ -102,11 +171,15 @@ def _tier(word: str, name: str, before: str) -> tuple[int, str]:
         return PASSWORD, "password"
     if word == "secret":
         return SECRET, "secret"
-    if word not in ("key", "auth"):
+    if word in ("key", "auth", "pat"):
+        if word == "key" and compiled(_STRONG_KEY).search(before.lower()):
+            return SECRET, "aws-secret-key" if "aws" in name.lower() else "api-key"
+        return KEY, "high-entropy"
+    if word.startswith(("token", "cred", "php", "jsess")) or compiled(_FOREIGN_TOKEN).match(word):
         return TOKEN, "token"
-    if word == "key" and compiled(_STRONG_KEY).search(before.lower()):
-        return SECRET, "aws-secret-key" if "aws" in name.lower() else "api-key"
-    return KEY, "high-entropy"
+    if compiled(_FOREIGN_KEY).match(word):
+        return (SECRET if "api" in before.lower() else TOKEN), "api-key"
+    return PASSWORD, "password"
 
 
 def _own_word(text: str, match: re.Match[str]) -> bool:
@@ -114,15 +187,15 @@ def _own_word(text: str, match: re.Match[str]) -> bool:
     if match["word"] != "pass":
         return True
     at = match.start()
-    if match.end("word") != match.start("close") or not match["sep"].strip().endswith(("=", ":")):
+    if match.end("word") != match.start("close") or match.lastgroup not in ("assign", "argument"):
         return False
     if at == 0 or not text[at - 1].isalpha() or (text[at] == "P" and text[at - 1].islower()):
         return True
-    return text[max(0, at - 5) : at].lower().endswith(("db", "user", "root"))
+    return text[max(0, at - 5) : at].lower().endswith(("db", "ssh", "user", "root", "store", "key"))
 
 
 def _value(text: str, match: re.Match[str]) -> Span | None:
-    first, sep = match.start(), match["sep"]
+    first, sep = match.start(), text[match.end("close") : match.end()]
     start = first
     while start and first - start < 64 and (text[start - 1].isalnum() or text[start - 1] in "_-."):
         start -= 1
@@ -134,18 +207,32 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     at, end, how = _written(text, match, start, name)
     value = text[at:end]
     bare = at == match.end()
-    if bare and not name.startswith("--"):
-        value = value.rstrip(",;" if how == "literal" else ".,;:")
-    tier, kind = _tier(match["word"], name, text[max(0, first - 20) : match.end("word")])
-    doubtful = how == "loose" and (sep.isspace() or ("|" in sep and tier != PASSWORD))
-    if "\n" in value or (doubtful and bare and not random_looking(value, 20)):
+    if bare and not name.startswith("-"):
+        value = value.rstrip(",;" if how == "literal" else ".,;:。，；")
+    around = text[max(0, first - 20) : match.end("word")]
+    if text[match.end("word") : match.start("close")].lower().endswith("api"):
+        around = f"api {around}"
+    tier, kind = _tier(match["word"], name, around)
+    if "\n" in value:
         return None
+    doubtful = match.lastgroup in ("blank", "path") or (
+        match.lastgroup == "cell" and tier != PASSWORD
+    )
+    if doubtful and bare and how == "loose" and tier != PASSWORD:
+        hidden = tier != KEY and compiled(r"[0-9a-f]{32,}\Z").match(value)
+        if not hidden and not random_looking(value, 12 if tier != KEY else 20):
+            return None
     if name.lower() == "pass" and how != "literal":  # "pass" also counts and names tests
-        if bare and how != "line" and sep not in ("=", ":"):
+        if bare and how != "line" and sep not in ("=", ":") and (name.isupper() or sep != ": "):
             return None
         how = "loose"
     if match["word"] == "passphrase" and how == "quoted":
         how = "phrase"
+    own = match["word"] == "auth" or len(name) > len(match["word"]) + 1
+    if tier == KEY and own and how not in ("loose", "bare"):
+        how = "named"
+    if how == "prose" and not compiled(_SENTENCE_END).match(text, at + len(value)):
+        how = "loose"
     if not plausible(tier, value[:_LOOKED_AT], how):
         return None
     # What was too long to be looked at whole goes whole.
@@ -155,28 +242,44 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
 
 def _written(text: str, match: re.Match[str], start: int, name: str) -> tuple[int, int, str]:
     """Where the value begins and ends, and how it is written down (see `plausible`)."""
-    sep, at = match["sep"], match.end()
-    shown = sep.strip()
-    flag = name.startswith("--") or text.endswith(("ENV ", "setenv "), 0, start)
-    env = shown == sep == "=" and name.isupper()
-    quote = compiled(r"([\w.]{3,40}\()?[rbuRBU]{0,2}(\\{0,3})(\"\"\"|'''|[\"'`])").match(text, at)
+    lead, at = match.lastgroup, match.end()
+    sep = text[match.end("close") : at]
+    flag = name.startswith("-") or (lead == "blank" and _is_flag(text, match.start()))
+    env = sep == "=" and name.isupper()
+    quote = compiled(r"([\w.]{3,40}\()?[rbuRBU]{0,2}(\\{0,9})(\"\"\"|'''|[\"'`])").match(text, at)
+    if quote and compiled(r"(?i)\w*(?:env|get|read|input|prompt|load)").search(quote[1] or ""):
+        return at, at, "loose"  # where it comes from
     if quote and not (env and quote[3] == "`"):  # which runs a command
-        sure = shown.endswith(("=", ":", "=>", ":**")) and not quote[1]
-        how = "literal" if flag else "quoted" if sure else "loose"
+        sure = lead in ("assign", "value", "default", "instead", "typed", "prose") and not quote[1]
+        sure = sure or (lead == "blank" and text.endswith("#define ", 0, start))
+        if lead == "call":
+            sure = name.lower().startswith(("set", "with", "bearer", "basic", "api"))
+        elif lead == "argument":
+            sure = bool(compiled(_SETTER).search(text, max(0, start - 60), match.start()))
+        how = "literal" if flag or env else "quoted" if sure else "loose"
         return quote.end(), _closing(text, quote), how
-    if flag or env or "value" in shown:
+    if lead in ("tag", "plist"):
+        tag = lead == "plist" or text.endswith(("<", ":", 'name="', 'key="'), 0, start)
+        return at, max(at, text.find("<", at, at + 200)) if tag else at, "literal"
+    if flag or env or lead == "value":
         prose = flag and compiled(_AFTER_FLAG).match(text, at)
         wide = flag or not start or text[start - 1] in "\n "
         return at, at if prose else _run_end(text, at, wide=wide), "literal"
-    if shown == ">":
-        tag = text.endswith(("<", ":", 'name="', 'key="'), 0, start)
-        return at, max(at, text.find("<", at, at + 200)) if tag else at, "literal"
-    if not shown.endswith(("=", ":", ":**", "%3d", "%3a", "%20")) or shown[0] in "iwt":
-        return at, _run_end(text, at, wide=False), "loose"
+    if lead == "prose":
+        told = not sep.strip().startswith("to")
+        return at, _run_end(text, at, wide=told), "prose" if told else "loose"
+    if lead not in ("assign", "default", "block") or "->" in sep or "→" in sep:
+        end = _run_end(text, at, wide=False)
+        slash = text.find("/", at, end) if lead == "path" else -1
+        return at, slash if slash >= 0 else end, "loose"
+    if lead == "assign" and sep == "=" and start and text[start - 1] in "&?; =\"'":
+        end = _run_end(text, at, wide=False)
+        if text[start - 1] in "&?;" or text[end : end + 1] in ("", " ", "\n", '"', "'"):
+            return at, end, "pair"
     end = _run_end(text, at, wide=True)
-    begins = text[max(0, start - 40) : start].rpartition("\n")[2].strip(" \t-+>\"'")
+    begins = text[max(0, start - 40) : start].rpartition("\n")[2].strip(" \t-+>\"'#$*")
     if not begins and compiled(r"[ \t]*(?:#.*)?(?:\r?\n|\\n|\Z)").match(text, end):
-        variable = shown == ":" and "_" in name and name.isupper()
+        variable = sep.strip() == ":" and "_" in name and name.isupper()
         return at, end, "variable" if variable else "line"
     end = _run_end(text, at, wide=False)
     return at, at if text[end : end + 1] in ("(", "[", "{") else end, "bare"
@@ -194,6 +297,7 @@ def _closing(text: str, quote: re.Match[str]) -> int:
 
 
 def _run_end(text: str, at: int, *, wide: bool, limit: str = str(_LOOKED_AT)) -> int:
-    stop = r"\s\"'`\\" if wide else r"\s\"'`\\,;&|<>()\[\]{}"
+    stop = r"\s\"'`\\\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7af\uff01-\uff5e"
+    stop += "" if wide else r",;&|<>()\[\]{}"
     run = compiled(rf"(?:[^{stop}]|\\(?![nrt\"'u])){{0,{limit}}}").match(text, at)
     return run.end() if run else at

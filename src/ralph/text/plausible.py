@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.text.randomness import decoded, random_looking
+from ralph.text.randomness import decoded, likeness, random_looking
 from ralph.text.secrets import compiled
 
 # How much a value must look like a secret before it is taken for one: after "password" little,
@@ -14,12 +14,13 @@ PASSWORD, SECRET, TOKEN, KEY = range(4)
 # versions, types and words.
 _FILLER = (
     r"(?i)(?:[<\[{(].*[>\]})]\Z|\{\{|\$[{($]|\$[a-z_]+\d{0,2}\Z|\$\d\Z|[%@:*&!][a-z_.]+[%!]?\Z|%\("
-    r"|#\{|\\[sdw.]|\.{3}|…|(?:[x*.•?#_\-]|0(?=0))+0?\Z|x{4}[x-]"
+    r"|#\{|\\[sdw.]|(?:[a-z]{2,12}[-_]){0,3}(?:\.{3}|…|x{4}|\*{3})|(?:[x*.•?#_\-]|0(?=0))+0?\Z"
     r"|your(?:[-_ ]|\w*(?:key|token|pass|secret|here))"
     r"|(?:replace|change)[-_ ]?(?:me|it|this|with)(?!\d)"
     r"|(?:insert|enter|placeholder|redacted|dummy|example)(?:[-_. ]|\Z)"
-    r"|process\.env|import\.meta\.env|os\.(?:environ|getenv)"
-    r"|(?:env|secrets|vars?|config|settings|self|this)\.|[au]rn:"
+    r"|process\.env|import\.meta\.env|os\.(?:environ|getenv)|[\w.@]+[\[(]\Z"
+    r"|(?:env|secrets|vars?|config|settings|self|this|local|data|module|random_\w+)\.[a-z_]"
+    r"|(?:[au]rn|vault|file|ssm|env|keychain):"
     r"|[a-z][a-z0-9+.-]*://|~?\.{0,2}/(?:[a-z_.]+/)|[a-z]:\\"
     r"|\d{4}-\d\d-\d\d|v?\d+(?:\.\d+)+\w{0,4}\Z"
     r"|(?:none|null|nil|undefined|true|false|yes|no|str|string|bytes|bool|int|any|object|text|hidden"
@@ -30,14 +31,23 @@ _TEMPLATE = r"\$\{|\{\{|#\{|\{\w*\}|%\(\w+\)s|<[a-z _-]+>|\\[wWdDsS]"
 # Words with a number in them: algorithms, encodings, types.
 _KNOWN = (
     r"(?i)(?:(?:sha|md|base|utf|aes|rsa|ed|[hrep]s|oauth|argon|pbkdf|hmac|http|ipv|ec|web|python|py"
-    r"|iso|latin|int|str|pkcs|aws)\d{1,5}[a-z]{0,20}|[bhiklpsuvx]\d{1,3})\Z"
+    r"|iso|latin|u?int|str|pkcs|aws|field|step|test|version)\d{1,5}[a-z]{0,20}|[bhiklpsuvx]\d{1,3})\Z"
 )
 # Code: an attribute, a call, an item; a variable named like what it holds.
 _REFERENCE = r"\*?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z|[A-Za-z_][\w.]*[\[(]"
 _OWN_NAME = (
     r"(?i)[a-z_]*(?:pass|passwd|password|passphrase|pwd|pw|token|secret|key|auth|cred)s?\d?\Z"
 )
+_OWN = r"(?i)pass|secret|token|key|auth|cred|name|value|string|client"
 _PROSE_END = r"(?:ed|ing|ion|nal|ect|able|ible|less|ive|ent|ure|ry|ty|ly|words?|ters?|tials?)\Z"
+# What people say of a password, besides what it is.
+_SAID = (
+    r"(?:the|an?|my|your|his|her|its?|our|their|this|that|what|not|no|so|too|very|just|only|also|now|still"
+    r"|never|always|here|there|wrong|right|valid|invalid|weak|strong|long|short|safe|ok|okay|fine|good|bad"
+    r"|blank|same|known|unknown|hidden|plain|set|sent|kept|shown|null|used|stale|gone|lost|leaked|public"
+    r"|private|broken|random|unique|done|read|typed|stored|saved|given|taken|bogus|fake|real|none|nothing"
+    r"|something|everything|anything|missing|case|up|down|out|off|on|in|at|by|of|to|for|from|with|as|if|or)\Z"
+)
 _PHRASE = r"(?!.*\b(?:the|an?|your|is|must|be|for|to|of|enter)\b)[a-z]+(?: [a-z]+){3,9}\Z"
 
 
@@ -66,8 +76,10 @@ def wordy(value: str) -> bool:
 
 def camel(part: str) -> bool:
     """Whether letters read as a word or as words run together, not as a random mixture."""
+    if len(part) >= 12:
+        return likeness(part) > -0.5
     humps = compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|.").findall(part)
-    return len(part) >= 3 * (len(humps) - 1) and max(map(len, humps)) <= 24
+    return len(part) >= 3 * (len(humps) - 1)
 
 
 def plausible(tier: int, value: str, how: str) -> bool:
@@ -76,7 +88,8 @@ def plausible(tier: int, value: str, how: str) -> bool:
     quoted: a string literal; phrase: so, and the name is "passphrase".
     literal: surely the value itself (environment file, flag, tag).
     line: bare, alone on its line with its name; variable: so, and the name is UPPER_CASE.
-    bare: maybe code. loose: a string somewhere near.
+    pair: in a query or a connection string. named: after a key's own name, such as stripe_key.
+    prose: the end of a sentence. bare: maybe code. loose: a string somewhere near.
     """
     if how == "phrase":
         if compiled(_PHRASE).match(value):
@@ -84,11 +97,12 @@ def plausible(tier: int, value: str, how: str) -> bool:
         how = "quoted"
     if filler(value):
         return False
-    if how in ("bare", "line", "variable") and compiled(_REFERENCE).match(value):
+    code = how in ("bare", "line", "variable")
+    if code and compiled(_REFERENCE).match(value):
         return False
     # A number makes it a variable only where there is code around it: `login(password=pass2)`.
     numbered = how != "bare" and any(map(str.isdigit, value))
-    if how in ("bare", "line", "variable") and not numbered and compiled(_OWN_NAME).match(value):
+    if (code or how == "pair") and not numbered and compiled(_OWN_NAME).match(value):
         return False
     one, letters = " " not in value, value.isalpha()
     strong = one and not wordy(value)
@@ -99,15 +113,24 @@ def plausible(tier: int, value: str, how: str) -> bool:
         return _plausible_password(value, how, mixed)
     if tier == SECRET:
         if how == "literal":
-            return len(value) >= 8 and one
-        return len(value) >= 6 and (mixed or (how == "quoted" and len(value) >= 12 and letters))
+            return len(value) >= 6 and one
+        weak = how == "quoted" and len(value) >= 8 and one and not compiled(_OWN).search(value)
+        return len(value) >= 6 and (mixed or weak)
     if tier == TOKEN:
         least = 8 if how in ("literal", "quoted") else 16
-        return len(value) >= least and (mixed or (strong and len(value) >= 24))
-    if how == "literal" and compiled(r"[0-9A-Fa-f]{32,}\Z").match(value):
+        if not one or len(value) < least:
+            return random_looking(value, 10)
+        return mixed or (strong and len(value) >= 24)
+    return _plausible_key(value, how)
+
+
+def _plausible_key(value: str, how: str) -> bool:
+    digits = {"named": 16, "literal": 32, "pair": 32}.get(how)
+    if digits and compiled(rf"[0-9A-Fa-f]{{{digits},}}\Z").match(value):
         return True
-    return random_looking(value.removeprefix("base64:"), 20) or (
-        how == "quoted" and len(value) >= 8 and ":" in (decoded(value) or "")
+    least = {"named": 12, "pair": 16, "literal": 16}.get(how, 20)
+    return random_looking(value.removeprefix("base64:"), least) or (
+        how in ("named", "quoted") and len(value) >= 8 and ":" in (decoded(value) or "")
     )
 
 
@@ -118,10 +141,14 @@ def _plausible_password(value: str, how: str, mixed: bool) -> bool:
         return len(value) >= 3
     if how == "quoted":
         return len(value) >= 4 and not (wordy(value) and "passw" in value.lower())
-    if how in ("line", "variable") and value.isalpha():
-        return (
-            len(value) >= (8 if how == "line" else 4)
-            and value.islower()
-            and not compiled(_PROSE_END).search(value)
-        )
-    return (len(value) >= 5 and mixed) or (value.isdigit() and len(value) >= 6)
+    if (len(value) >= 5 and mixed) or (value.isdigit() and len(value) >= 6):
+        return True
+    if how == "loose" or how == "bare" or not value.islower():
+        return False
+    if value.isalpha():
+        said = how == "prose" and compiled(_SAID).match(value)
+        least = 8 if how == "line" else 4
+        return len(value) >= least and not said and not compiled(_PROSE_END).search(value)
+    # Words that a hyphen joins are no name of a variable, nor are those with a number.
+    joined = compiled(r"[a-z]+(?:-[a-z0-9]+)+\Z|[a-z]+[_.][0-9]{2,}\Z").match(value)
+    return bool(joined) and not compiled(r"pass|secret|token|key|name|user|ref").search(value)

@@ -49,7 +49,7 @@ _PAIRS: Final = (
 _RANDOM: Final = -0.5
 _LONGEST: Final = 512
 _LOOKED_AT: Final = 256
-_HEX: Final = r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
+_HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
 _UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
 _DOUBTFUL: Final = r"[^A-Za-z0-9](?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
 # What runs into the string after it: escaped newlines, colours, percent escapes.
@@ -57,6 +57,7 @@ _ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
 _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _PREFIX: Final = r"(?:(?:[a-z][a-z0-9]{0,11}|[A-Z][A-Z0-9]{0,11})[_.-]){1,4}"
 _POD: Final = r"[a-z0-9]{8,10}-[a-z0-9]{5}\Z"
+_MAILGUN: Final = r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\Z"
 _RUN: Final = r"[A-Za-z0-9][A-Za-z0-9_+/.~-]{14,}[A-Za-z0-9]={0,2}"
 
 # Parts of a prefix that say "this opens something", and those that say "this names something".
@@ -66,7 +67,7 @@ _OPENS: Final = frozenset(
 )
 _NAMES: Final = frozenset(
     "acct agent app artifact asset asst batch blob branch build bundle call card cas ch chat"
-    " chatcmpl chunk ci cid cli client cluster cmp cmpl commit comp container conv cs css cus"
+    " chatcmpl chunk ci cid cli client cluster cmp cmpl commit comp container conv cs css ctc cus"
     " customer data db dep deploy deployment device dir doc dpl email entity env event evt exp fc"
     " file flow font ft ftjob git group guid hash ic id ig image img in index ins instance invoice"
     " item job js layer lib link log main mcp md5 media message module msg node obj object ord"
@@ -183,11 +184,13 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
     if compiled(_UUID).search(run, edge, end):
         return start if opens else None
     if hashes:
+        if compiled(_MAILGUN).match(body):
+            return start
         short = before.islower() and len(before) <= (12 if before.endswith("_") else 6)
         hidden = len(body) >= 16 if opens else len(body) >= 30 and short and not names
         return start if hidden else None
     least = 14 if opens else 40 if names else 32 if not words else 16 if before[-1] == "_" else 20
-    most = _LONGEST if words else 128
+    most = _LONGEST if words or body.isalnum() else 128  # longer ones are data
     if not least <= len(body) <= most or compiled(_POD).match(body) or not _restless(body):
         return None
     return start

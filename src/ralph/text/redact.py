@@ -14,8 +14,9 @@ from itertools import groupby
 from operator import itemgetter
 
 from ralph.text import plausible, randomness, secrets
+from ralph.text.commands import commands
 from ralph.text.keyblocks import key_blocks
-from ralph.text.named import Span, commands, member, named
+from ralph.text.named import Span, member, named
 from ralph.text.secrets import compiled
 
 # Taking a secret out gives its neighbours new edges, so what lies between is looked at again. More
@@ -155,7 +156,8 @@ def _known(words: str) -> Iterator[Span]:
                 continue
             if whole := compiled(tail).match(words, start + length):
                 at = whole.end()
-                yield start, at, kind
+                if len(set(whole[0])) > 3:  # crosses and dots stand for one
+                    yield start, at, kind
                 break
     for kind, middle, pattern in secrets.MIDDLE:
         if middle in words:

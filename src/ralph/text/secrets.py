@@ -33,7 +33,7 @@ EDGE: Final = (
 Shape = tuple[str, str, str]
 SHAPES: Final[tuple[Shape, ...]] = (
     ("aws-key", "AKIA", r"[A-Z0-9]{16,}"),
-    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{20,}"),
+    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"\w{20,}"),
     ("github-token", "github_pat_", r"\w{22,}"),
     (
         "gitlab-token",
@@ -131,21 +131,28 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ("settlemint-token", "sm_aat_ sm_pat_ sm_sat_", r"[A-Za-z0-9]{16}"),
     ("stackhawk-key", "hawk.", r"[\w-]{20}\.[\w-]{20}"),
     ("tavily-key", "tvly-", r"[\w-]{30,}"),
+    ("salad-key", "salad_cloud_", r"\w{8,}"),
+    ("defined-key", "dnkey-", r"[\w=-]{60,}"),
     ("trufflehog-key", "thog-key- thog-secret-", r"[0-9a-f]{16,}"),
     ("ubidots-token", "BBFF-", r"[A-Za-z0-9]{30}"),
     ("password-hash", "$2a$ $2b$ $2y$", r"\d\d\$[\w./]{40,}"),
-    ("password-hash", "$1$ $5$ $6$ $7$ $8$ $9$ $y$ $gy$ $apr1$ $krb5", r"[\w./=$]{20,}"),
+    ("password-hash", "$1$ $5$ $6$ $7$ $8$ $9$ $y$ $gy$ $apr1$", r"[\w./=$]{20,}"),
+    ("password-hash", "$krb5", r"[\w./=$:@*-]{40,}"),
     ("password-hash", "$argon2", r"[\w./=$,+]{30,}"),
 )
 
 # The same for beginnings that ordinary words and data contain: these need a left edge.
 EDGED: Final[tuple[Shape, ...]] = (
-    ("aws-key", "ASIA ABIA ACCA", r"[A-Z0-9]{16,}"),
-    ("jwt", "eyJ", r"[\w-]{8,}\.(?:eyJ[\w-]{6,}(?:\.[\w-]*)?|[\w-]*\.[\w-]{2,}(?:\.[\w-]+){0,2})"),
-    ("jwt", "ey", r"[A-Za-z0-9]{17,}\.ey[\w/-]{17,}(?:\.[\w/-]*)?={0,2}"),
+    ("aws-key", "ASIA ABIA ACCA A3T AGPA AIDA AROA AIPA ANPA ANVA", r"[A-Z0-9]{16,}"),
+    (
+        "jwt",
+        "eyJ ewogI ewoi",
+        r"[\w-]{8,}={0,2}\.(?:e[yw][Jo][\w-]{6,}={0,2}(?:\.[\w-]*)?|[\w-]*\.[\w-]{2,}(?:\.[\w-]+){0,2})",
+    ),
+    ("jwt", "ey", r"[\w-]{17,}\.ey[\w./-]{17,}={0,2}"),
     ("openai-key", "sk-", r"[A-Za-z0-9]{20,}"),
     ("huggingface-token", "hf_ api_org_", r"[A-Za-z0-9]{30,}"),
-    ("sendgrid-key", "SG.", r"[\w-]{16,24}\.[\w-]{20,}"),
+    ("sendgrid-key", "SG.", r"[\w-]{16,24}\.[\w-]{20,}|[\w=.-]{60,}"),
     ("twilio-key", "SK", r"[0-9a-f]{32,}"),
     ("mailgun-key", "key-", r"[0-9a-z]{32,}"),
     ("databricks-token", "dapi", r"[0-9a-f]{32}(?:-\d)?"),
@@ -158,19 +165,19 @@ EDGED: Final[tuple[Shape, ...]] = (
     ("resend-key", "re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
     ("airtable-token", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
     ("pulumi-token", "pul-", r"[0-9a-z]{40}"),
-    ("dropbox-token", "sl.", r"[\w-]{60,}"),
+    ("dropbox-token", "sl.", r"[\w=-]{60,}"),
     ("contentful-token", "CFPAT-", r"[\w-]{40,}"),
     ("nuget-key", "oy2", r"[a-z0-9]{43}"),
     ("crates-token", "cio", r"[A-Za-z0-9]{32,}"),
     ("artifactory-key", "AKCp", r"[A-Za-z0-9]{60,}"),
     ("plaid-token", "access-sandbox- access-development- access-production-", r"[0-9a-f-]{36}"),
-    ("typeform-token", "tfp_", r"[\w-]{40,}"),
+    ("typeform-token", "tfp_", r"[\w.=-]{40,}"),
     ("easypost-key", "EZAK EZTK", r"[A-Za-z0-9]{50,}"),
     ("alibaba-key", "LTAI", r"[A-Za-z0-9]{12,30}(?![A-Za-z0-9])"),
     ("appsync-key", "da2-", r"[a-z0-9]{26}"),
     ("harness-token", "pat. sat.", r"[\w-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}"),
     ("infisical-token", "st.", r"[0-9a-f-]{24,36}\.[0-9a-f]{32}\.[0-9a-f]{32}"),
-    ("mapbox-token", "sk. pk. tk.", r"eyJ[\w-]{30,}\.[\w-]{20,}"),
+    ("mapbox-token", "sk. pk. tk.", r"[\w+/=-]{32,128}\.[\w+/=-]{20,}"),
     ("cerebras-key", "csk-", r"[a-z0-9]{40,}"),
     ("firecrawl-key", "fc-", r"[0-9a-f]{32}"),
     ("e2b-key", "e2b_", r"[0-9a-f]{32,}"),
@@ -179,7 +186,7 @@ EDGED: Final[tuple[Shape, ...]] = (
     ("elevenlabs-key", "sk_", r"[0-9a-f]{40,}"),
     ("ionic-token", "ion_", r"[A-Za-z0-9]{40,}"),
     ("lob-key", "live_ test_ live_pub_ test_pub_", r"[0-9a-f]{31,35}(?![0-9a-f])"),
-    ("gocardless-token", "live_ sandbox_", r"[\w-]{38,}"),
+    ("gocardless-token", "live_ sandbox_", r"[\w=-]{38,}"),
     ("hubspot-token", "pat-eu1- pat-na1-", r"[A-Za-z0-9-]{36}"),
     ("launchdarkly-key", "sdk- mob- api-", r"[0-9a-z]{8}-[0-9a-z]{4}-4[0-9a-z-]{17,}"),
     ("robinhood-key", "rh-api-", r"[0-9A-Fa-f-]{36}"),
@@ -201,22 +208,22 @@ EDGED: Final[tuple[Shape, ...]] = (
     ("scalingo-token", "tk-us-", r"[\w-]{40,}"),
     ("telnyx-key", "KEY0", r"[\w-]{50,}"),
     ("twitch-key", "live_", r"\d{8,12}_[A-Za-z0-9]{20,}"),
+    ("newrelic-key", "nrak- nraa- nrii- nriq- nrra-", r"[\w-]{25,}"),
     ("woocommerce-key", "ck_ cs_", r"[0-9a-f]{40}"),
 )
 
 # The same edge, seen from behind the first character: a pattern that begins with a character, not
 # with a condition, is found faster.
-_EDGE = r"(?:(?<![\w.+/-].)|(?<=\\[nrt].)|(?<=\x1b\[\dm.)|(?<=\x1b\[\d\dm.))"
+_EDGE = r"(?:(?<![\w.-].)|(?<=\\[nrt].)|(?<=\x1b\[\dm.)|(?<=\x1b\[\d\dm.))"
 # Shapes whose telling part stands in the middle: kind, what must be there, the whole.
 MIDDLE: Final[tuple[Shape, ...]] = (
     ("telegram-token", ":AA", r"\d(?<!\d\d)\d{7,9}:AA[\w-]{32,}"),
     ("azure-secret", "Q~", rf"\w{_EDGE}[\w~.-]{{2}}\dQ~[\w~.-]{{30,34}}"),
-    ("terraform-token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{50,}"),
+    ("terraform-token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{50,}"),
     ("mailchimp-key", "-us", rf"[0-9a-f]{_EDGE}[0-9a-f]{{31}}-us\d{{1,2}}"),
-    ("mailgun-key", "-", rf"[0-9a-f]{_EDGE}[0-9a-f]{{31}}-[0-9a-f]{{8}}-[0-9a-f]{{8,}}"),
     ("discord-token", ".", rf"[MNO]{_EDGE}[\w-]{{23,27}}\.[\w-]{{6}}\.[\w-]{{27,}}"),
     ("atlassian-token", "ATBB", rf"A{_EDGE}TBB[A-Za-z0-9]{{24,}}"),
-    ("square-token", "EAAA", rf"E{_EDGE}AAA[\w-]{{56,}}"),
+    ("square-token", "EAAA", rf"E{_EDGE}AAA[\w+=-]{{56,}}"),
     ("azure-token", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}"),
     (
         "azure-key",
@@ -232,20 +239,6 @@ MIDDLE: Final[tuple[Shape, ...]] = (
     ("aws-signature", "Signature=", r"(?<=X-Amz-Signature=)[0-9a-f]{64}"),
 )
 
-# Secrets by position: kind, what must be there, the pattern, and whether the hint is a tool that
-# must stand before it in the same command.
-COMMANDS: Final[tuple[tuple[str, str, str, bool], ...]] = (
-    ("password", "login", r"login\s{1,9}\S{1,99}\s{1,9}password\s{1,9}(?P<v>\S+)", False),
-    ("password", "identified", r"identified (?:with \S{1,40} )?by ['\"](?P<v>[^'\"\n]+)", False),
-    ("private-key", '"kty"', r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"', False),
-    ("password", "curl", r"\s(?:-u|--(?:proxy-)?user)[ =]?['\"]?[^\s:'\"]+:(?P<v>[^\s'\"]+)", True),
-    ("cookie", "curl", r"\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})", True),
-    ("password", "sshpass", r"\s-p ?['\"]?(?P<v>[^\s'\"]+)", True),
-    ("password", "mysql", r"\s-p(?!\d+:)['\"]?(?P<v>[^\s'\"]{3,})", True),
-    ("password", "redis-cli", r"\s-a ['\"]?(?P<v>[^\s'\"]+)", True),
-    ("password", "docker login", r"\s-p ['\"]?(?P<v>[^\s'\"]+)", True),
-)
-
 # Random strings that are public: digests, keys to be shared, images, archives, identifiers, names
 # that a compiler made.
 PUBLIC: Final = (
@@ -254,8 +247,8 @@ PUBLIC: Final = (
 )
 # What stands before such a string: what it is, or the part of a URL or path that it names.
 PUBLISHED: Final = (
-    r"(?i)(?:base64,|sha\d{1,3}[:-]|h1:|nonce-|\?[bq]\?|/nix/store/"
-    r"|://[^\s\"'<>`]*/(?:d|e|a|u|p|folders|file|ipfs)/|(?:id|sha\d*|hash|digest|checksum|integrity"
+    r"(?i)(?:base64,|sha\d{1,3}[:-]|h1:|nonce-[+/]?|\?[bq]\?|/nix/store/|/var/folders/\w\w/[^\s/]*"
+    r"|://[^\s\"'<>`]*/(?:d|e|a|u|p|folders|file|ipfs)/[^\s/]*|(?:id|sha\d*|hash|digest|checksum|integrity"
     r"|fingerprint|etag|signature|revision|version|marker|cursor|nonce|pub(?:lic)?_?key"
     r"|(?<![a-z])n|(?:next|page|paging|continuation|sync|scroll|start)[a-z_-]{0,16}(?:token|key))"
     r"[-_]?\d{0,4}\\?[\"']?[ \t]{0,4}[:= ][ \t]{0,4}(?:\\?[\"']|W/\")?)\Z"
