@@ -195,7 +195,7 @@ def test_claude_gets_the_planning_tools_for_the_copy_and_works_in_the_project(
     copy = Path(server["env"]["RALPH_PROJECT"])
     assert copy.is_relative_to(state_of(root) / "braindump")
     assert call["environ"]["RALPH_PROJECT"] == str(copy)
-    assert "# The requirements\nWe need invoices as PDF." in call["prompt"]
+    assert "# The requirements\n<ralph-plan>\nWe need invoices as PDF." in call["prompt"]
     assert "create_feature and create_task add" in call["prompt"]
     assert "mcp__plan" in call["argv"]
 

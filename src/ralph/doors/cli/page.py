@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from ralph.text.marks import CLOSE, OPEN
@@ -40,7 +40,7 @@ class CleanStream:
         self.raw.write(_STEERING.sub(lambda found: _stand_in(found[0]), text))
         return len(text)
 
-    def writelines(self, lines: Sequence[str]) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:
         """Write them one after another."""
         for line in lines:
             self.write(line)
@@ -111,13 +111,13 @@ def print_json(value: Any) -> None:
     sys.stdout.write(to_json(value, indent=2) + "\n")
 
 
-def write_out(data: bytes) -> None:
+def write_out(lines: Iterable[bytes]) -> None:
     """JSON for a program, byte for byte; on a terminal with everything escaped that steers."""
     if is_terminal(sys.stdout):
-        sys.stdout.write(escaped(data.decode("utf-8", "replace")))
+        sys.stdout.writelines(escaped(line.decode("utf-8", "replace")) for line in lines)
         return
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.writelines(lines)
     sys.stdout.buffer.flush()
 
 

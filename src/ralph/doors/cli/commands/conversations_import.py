@@ -97,7 +97,7 @@ def export(
         told = export_conversations(memory.shelf, streams, conversations=ids, since=since)
     data = written(told, lines=file.lower().endswith(".jsonl"))
     if file == "-":
-        write_out(data)
+        write_out([data])
         return
     _write(Path(file), data)
     said = sum(len(one.exchanges) for one in told)

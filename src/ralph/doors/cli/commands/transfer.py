@@ -30,7 +30,7 @@ def export(file: str, feature: str | None, as_json: bool) -> None:
     with opened() as ralph:
         lines = list(export_lines(ralph, feature=feature))
     if file == "-":
-        write_out(b"".join(lines))
+        write_out(lines)
         return
     _write(Path(file), b"".join(lines))
     if as_json:
