@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ralph import disk
-from ralph.errors import BadSetting
+from ralph.errors import BadSetting, UnsafeFile
 from ralph.trust import Wish, trust, trusted
 
 USER_FILE = "config.json"
@@ -464,6 +464,8 @@ def _read(file: Path) -> dict[str, Any]:
         raise _unreadable(
             file, "it holds half of a surrogate pair, which is no character"
         ) from None
+    except UnsafeFile:
+        raise  # it says everything itself
     except (ValueError, OSError) as error:
         raise _unreadable(file, str(error)) from None
     if not isinstance(plain, dict):
