@@ -210,7 +210,7 @@ RULES: dict[str, Rule] = {
     "iteration_timeout_s": _trusted(0, 7 * 86_400),
     "review_every": _harmless(0, 1000),
     "verify_all_every": _harmless(0, 1000),
-    "stagnation_limit": _harmless(0, 100),
+    "stagnation_limit": _harmless(0, 1000),
     "rate_limit_wait_s": _harmless(0, 86_400),
     "prose_stale_iterations": _harmless(0, 10_000),
     "prose_stale_files": _harmless(0, 10_000),

@@ -37,7 +37,7 @@ _SIZES = "100,1000,5000"
 _TARGET = Target(value=0.150, about="of the order of")
 _WARM_UP = 2
 _LEARNINGS, _TASKS = 30, 20
-_FOR_EVER = 1_000_000
+_FOR_EVER = 1000
 # It begins and drops its task in turns, and says so as a real agent would.
 _REPORTING = """
 cd .ralph/db
