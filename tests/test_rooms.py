@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -196,6 +197,19 @@ def test_importing_ralph_loads_nothing_heavy() -> None:
     loaded = set(run.stdout.split())
     assert "ralph" in loaded
     assert loaded & HEAVY == set()
+
+
+def test_programs_are_looked_up_in_one_place_and_python_never_loads_the_current_folder() -> None:
+    # What a shell would find is asked where an agent is told what to type.
+    by_hand = {"agents/environment.py"}
+    found = {
+        f"{module.relative_to(RALPH).as_posix()}: {line.strip()}"
+        for module in modules(RALPH)
+        for line in module.read_text(encoding="utf-8").splitlines()
+        if ("which(" in line and module.relative_to(RALPH).as_posix() not in by_hand)
+        or re.search(r"sys\.executable, \"-(m|c)\"", line)
+    }
+    assert found == set()
 
 
 # The checks above are only worth something if they can fail.
