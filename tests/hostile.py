@@ -47,6 +47,7 @@ TALK, JOURNAL, LESSON, PLAN, DOCUMENT = (
     "walrusplan",
     "walrusdocument",
 )
+_COMMON = b"walrus"
 WORDS = (BASHRC, SSH, THESIS, ENVIRON, TALK, JOURNAL, LESSON, PLAN, DOCUMENT)
 ASKED = "zebra quokka harvest"
 
@@ -399,7 +400,7 @@ class Ground:
             self.outside(),
             tree(self.shipped / "cache"),
             self._private(),
-            {word: self._holders(word) for word in WORDS},
+            self._holders(),
             len(self.runs),
         )
 
@@ -414,8 +415,8 @@ class Ground:
             now = tree(self.shipped / "cache")
             found += [f".ralph/cache/{line}" for line in differences(before.cache, now)]
         found += [f"private: {line}" for line in differences(before.private, self._private())]
-        for word in WORDS:
-            fresh = self._holders(word) - before.holders[word]
+        for word, paths in self._holders().items():
+            fresh = paths - before.holders[word]
             found += [f"{word} got into {path}" for path in sorted(fresh)]
         for ran in self.runs[before.runs :]:
             found += ran.faults()
@@ -439,29 +440,27 @@ class Ground:
     def _private(self) -> dict[str, State]:
         """The files of Ralph's home that are the truth of the person's own project."""
         files = tree(self.memory, but=[self.memory / "cache"])
-        return {path: files[path] for path in files if self._is_private(self.memory / path)}
+        own = {TALK, LESSON, DOCUMENT}
+        return {path: files[path] for path in files if own & _words_in(self.memory / path)}
 
-    def _is_private(self, file: Path) -> bool:
-        return _holds(file, (TALK, LESSON, DOCUMENT))
-
-    def _holders(self, word: str) -> set[str]:
-        """Files that hold the word; an index and its log count as one."""
-        found = set()
+    def _holders(self) -> dict[str, set[str]]:
+        """For each word the files that hold it; an index and its log count as one."""
+        found: dict[str, set[str]] = {word: set() for word in WORDS}
         for folder, _, names in os.walk(self.home):
             for name in names:
-                file = Path(folder, name)
-                if not file.is_symlink() and _holds(file, (word,)):
-                    path = str(file.relative_to(self.home))
-                    found.add(path.removesuffix("-wal").removesuffix("-shm"))
+                for word in _words_in(Path(folder, name)):
+                    path = os.path.relpath(os.path.join(folder, name), self.home)  # noqa: PTH118
+                    found[word].add(path.removesuffix("-wal").removesuffix("-shm"))
         return found
 
 
-def _holds(file: Path, words: Sequence[str]) -> bool:
+def _words_in(file: Path) -> set[str]:
+    """The words that may be in one place only, as far as this file holds them."""
     seen = file.lstat()
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > 64 * _READ_BYTES:
-        return False
+        return set()
     data = file.read_bytes()
-    return any(word.encode() in data for word in words)
+    return {word for word in WORDS if word.encode() in data} if _COMMON in data else set()
 
 
 def _content(file: Any) -> str:

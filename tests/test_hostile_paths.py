@@ -116,6 +116,15 @@ def test_a_link_is_refused_in_one_line(ground: Ground, place: str, kind: str) ->
     assert (Path(place).name if place.startswith("db/") else ".ralph") in line
 
 
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("place", ["", "db", "db/metadata.yaml", "db/memory"])
+def test_init_makes_nothing_where_a_link_leads(ground: Ground, place: str, kind: str) -> None:
+    ship(ground, place, kind)
+    before = ground.before()
+    ground.run("init")
+    ground.check(before, cache=False)
+
+
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "sparse", "link-to-device"])
 @pytest.mark.parametrize(
     "place", ["rag_config.json", "db/features.yaml", "db/tasks.yaml", "db/metadata.yaml"]
