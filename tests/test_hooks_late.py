@@ -118,6 +118,36 @@ def test_what_is_being_worked_on_is_left_alone_when_others_catch_up(
     )
 
 
+def test_a_second_prompt_tells_that_the_first_exchange_is_over(
+    session: Session, project: Path, tmp_path: Path
+) -> None:
+    """No hook came so far as to note it: they were killed while Python was loading."""
+    session.hook("user-prompt-submit", prompt="go on")
+    session.prompts("Now the logout")
+    session.hook("user-prompt-submit", prompt="go on")
+    session.writes("src/logout.py")
+
+    any_event("stop", Session(project, tmp_path))
+
+    assert said(project) == [("Add the login form", DONE, "complete")]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_an_answer_after_which_nothing_was_written_for_long_is_over(
+    session: Session, project: Path, tmp_path: Path, ended: bool
+) -> None:
+    session.hook("user-prompt-submit", prompt="go on")
+    if not ended:
+        session.prompts("Now the logout")
+        session.writes("src/logout.py")
+    some_time_ago = time.time() - 3600
+    os.utime(session.transcript, (some_time_ago, some_time_ago))
+
+    any_event("session-start", Session(project, tmp_path))
+
+    assert said(project) == [("Add the login form", DONE, "complete")]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="nobody is killed so there")
 @pytest.mark.parametrize(
     "point",

@@ -34,6 +34,8 @@ _GIVEN_UP_AFTER_S = 30 * 24 * 3600.0
 # Before a person's prompt there are fewer: he would feel each of them.
 _MOST_TRIES, _MOST_TRIES_WAITED_FOR = 12, 3
 _NEXT_TRY_AFTER_S = 3600.0
+# An exchange that ended is over for us after this time, though no hook has said so.
+QUIET_S = 600.0
 # Without a process to look at, a hook has ended after this time.
 _HOOK_ENDED_AFTER_S = 60.0
 
@@ -57,6 +59,8 @@ class Session:
         self.over_at: int | None = None
         self.over_by = ""
         self.hook: list[int] = []
+        # Whether there was another prompt before the one before was captured.
+        self.missed = False
         # How much of the note was read.
         self.size = 0
 
@@ -69,10 +73,10 @@ class Session:
             self.clients, self.looks = [], 0
             self.told = self.told if value is True else []
         elif kind == "prompt":
-            self.under_way = True
+            self.missed, self.under_way = self.missed or self.under_way, True
         elif kind == "kept" and isinstance(value, int):
             self.offset, self.under_way, self.errors, self.tries = value, False, [], 0
-            self.over_at = None
+            self.over_at, self.missed = None, False
         elif kind == "over" and isinstance(value, int):
             self.over_at, self.over_by = value, str(line.get("event", ""))
             hook = line.get("hook")
@@ -129,6 +133,13 @@ class Session:
         """Whether the transcript goes on behind what was captured."""
         try:
             return os.stat(self.transcript).st_size > self.offset
+        except OSError:
+            return False
+
+    def quiet(self) -> bool:
+        """Whether a prompt was noted and nobody has written to the transcript for long."""
+        try:
+            return self.under_way and time.time() - os.stat(self.transcript).st_mtime > QUIET_S
         except OSError:
             return False
 
@@ -248,7 +259,10 @@ class Sessions:
                 continue
             session = self.read(entry.name.removesuffix(".jsonl"))
             lives = entry.path == self._file(own) or not session.abandoned()
-            if not session.unfinished(age_s) and (lives or session.over_at is not None):
+            late = session.unfinished(age_s)
+            # What its own hooks may still do is left to them while somebody waits.
+            late = late or (not waited_for and (session.missed or session.quiet()))
+            if not late and (lives or session.over_at is not None):
                 continue
             if not self._can_be_finished(session, age_s):
                 os.unlink(entry.path)
