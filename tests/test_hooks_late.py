@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from commanding import process
-from hooking import Session, exchanges, iterations, log, roomy
+from hooking import Session, exchanges, hook, iterations, log, roomy
 
 from ralph import disk
 from ralph.doors.hooks.sessions import Sessions
@@ -118,6 +118,36 @@ def test_what_is_being_worked_on_is_left_alone_when_others_catch_up(
     )
 
 
+def test_a_second_prompt_tells_that_the_first_exchange_is_over(
+    session: Session, project: Path, tmp_path: Path
+) -> None:
+    """No hook came so far as to note it: they were killed while Python was loading."""
+    session.hook("user-prompt-submit", prompt="go on")
+    session.prompts("Now the logout")
+    session.hook("user-prompt-submit", prompt="go on")
+    session.writes("src/logout.py")
+
+    any_event("stop", Session(project, tmp_path))
+
+    assert said(project) == [("Add the login form", DONE, "complete")]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_an_answer_after_which_nothing_was_written_for_long_is_over(
+    session: Session, project: Path, tmp_path: Path, ended: bool
+) -> None:
+    session.hook("user-prompt-submit", prompt="go on")
+    if not ended:
+        session.prompts("Now the logout")
+        session.writes("src/logout.py")
+    some_time_ago = time.time() - 3600
+    os.utime(session.transcript, (some_time_ago, some_time_ago))
+
+    any_event("session-start", Session(project, tmp_path))
+
+    assert said(project) == [("Add the login form", DONE, "complete")]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="nobody is killed so there")
 @pytest.mark.parametrize(
     "point",
@@ -215,6 +245,35 @@ def test_doctor_tells_of_sessions_that_wait(
     assert check()["state"] == "ok"
 
 
+def test_a_transcript_that_no_file_can_be_called_by_stops_nobody(
+    session: Session, project: Path, tmp_path: Path
+) -> None:
+    odd = Session(project, tmp_path)
+    for event in ("session-start", "user-prompt-submit", "user-prompt-submit", "stop"):
+        given = odd.given(prompt="zebra") | {"transcript_path": "/half/\ud83d/a.jsonl"}
+        hook(event, given, cwd=tmp_path)
+
+    session.hook("stop", last_assistant_message=DONE)
+    session.hook("session-start", source="resume")
+
+    assert said(project) == [("Add the login form", DONE, "complete")]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="seen in /proc alone")
+def test_a_session_whose_transcript_is_not_there_yet_is_left_alone(
+    project: Path, tmp_path: Path, home: Path
+) -> None:
+    young = Session(project, tmp_path)
+    for event in ("session-start", "user-prompt-submit", "user-prompt-submit"):
+        young.hook(event, prompt="zebra")
+
+    for _ in range(4):
+        Session(project, tmp_path).hook("session-start")
+
+    assert log(project) == []
+    assert list(home.glob(f"cache/hooks/*/sessions/{young.name}.jsonl"))
+
+
 def test_hooks_with_capture_off_keep_nothing_that_others_left(
     session: Session, project: Path, tmp_path: Path, home: Path
 ) -> None:
@@ -258,6 +317,7 @@ def test_what_was_not_read_to_its_end_is_still_due(tmp_path: Path) -> None:
     assert one.read("s").over_at == 0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no file that is open is replaced there")
 def test_no_line_is_lost_while_a_note_is_made_short(tmp_path: Path) -> None:
     one = notes(tmp_path)
     one.begin("s", "t.jsonl", remembers=False)

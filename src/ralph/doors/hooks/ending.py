@@ -137,7 +137,8 @@ def _ended(
         return _with_noted(rest, session)
     over_at = call.over_at if own and session.over_at is None else session.over_at
     if over_at is None or rest.begins_at >= over_at:
-        return None
+        ended = rest.captured.terminal_reason != "unknown"
+        return rest if not own and ended and session.quiet() else None
     if own and call.event in _OVER:
         return reading.ended(call)
     return reading.settled(rest) if session.over_by == "stop" else rest

@@ -58,6 +58,35 @@ def replace(file: str, data: bytes) -> None:
         raise
 
 
+def shorten(file: str, data: bytes, size: int) -> None:
+    """Put `data` in the place of a file's first `size` bytes; what others append stays.
+
+    They append to the old file until the new one is there, so that is looked at once more.
+    """
+    try:
+        fd = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        replace(file, data)
+        return
+    try:
+        added = _behind(fd, size)
+        if os.name == "nt":  # which replaces no file that is open
+            os.close(fd)
+            fd = -1
+        replace(file, data + added)
+        more = _behind(fd, size + len(added)) if fd >= 0 else b""
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    if more:
+        append(file, more)
+
+
+def _behind(fd: int, start: int) -> bytes:
+    os.lseek(fd, start, os.SEEK_SET)
+    return os.read(fd, max(0, os.fstat(fd).st_size - start))
+
+
 def read(file: str) -> bytes:
     """The file's content; FileNotFoundError where there is none."""
     fd = os.open(file, os.O_RDONLY)

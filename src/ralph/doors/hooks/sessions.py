@@ -34,6 +34,8 @@ _GIVEN_UP_AFTER_S = 30 * 24 * 3600.0
 # Before a person's prompt there are fewer: he would feel each of them.
 _MOST_TRIES, _MOST_TRIES_WAITED_FOR = 12, 3
 _NEXT_TRY_AFTER_S = 3600.0
+# An exchange that ended is over for us after this time, though no hook has said so.
+_QUIET_S = 600.0
 # Without a process to look at, a hook has ended after this time.
 _HOOK_ENDED_AFTER_S = 60.0
 
@@ -57,6 +59,8 @@ class Session:
         self.over_at: int | None = None
         self.over_by = ""
         self.hook: list[int] = []
+        # Whether there was another prompt before the one before was captured.
+        self.missed = False
         # How much of the note was read.
         self.size = 0
 
@@ -69,10 +73,10 @@ class Session:
             self.clients, self.looks = [], 0
             self.told = self.told if value is True else []
         elif kind == "prompt":
-            self.under_way = True
+            self.missed, self.under_way = self.missed or self.under_way, True
         elif kind == "kept" and isinstance(value, int):
             self.offset, self.under_way, self.errors, self.tries = value, False, [], 0
-            self.over_at = None
+            self.over_at, self.missed = None, False
         elif kind == "over" and isinstance(value, int):
             self.over_at, self.over_by = value, str(line.get("event", ""))
             hook = line.get("hook")
@@ -97,7 +101,7 @@ class Session:
         lines: list[dict[str, Any]] = [
             {"note": "transcript", "value": self.transcript},
             {"note": "kept", "value": self.offset},
-            {"note": "told", "value": self.told[-_MOST_TOLD:]},
+            {"note": "told", "value": list(dict.fromkeys(self.told))[-_MOST_TOLD:]},
         ]
         client = {"note": "client", "value": self.clients, "host": self.host}
         lines += [client] * min(self.looks, 2)
@@ -111,10 +115,7 @@ class Session:
         if self.looks > 1 and self.clients and self.host == _host() and os.path.isdir("/proc/self"):
             pid, started = self.clients[0]
             return _started(pid) != started
-        try:
-            return time.time() - os.stat(self.transcript).st_mtime > _ABANDONED_AFTER_S
-        except OSError:
-            return True
+        return _silent_s(self.transcript) > _ABANDONED_AFTER_S
 
     def unfinished(self, age_s: float) -> bool:
         """Whether the hook that was to capture what is over has ended without doing so."""
@@ -127,10 +128,15 @@ class Session:
 
     def has_more(self) -> bool:
         """Whether the transcript goes on behind what was captured."""
-        try:
-            return os.stat(self.transcript).st_size > self.offset
-        except OSError:
-            return False
+        return _size(self.transcript) > self.offset
+
+    def quiet(self) -> bool:
+        """Whether a prompt was noted and nobody has written to the transcript for long."""
+        return self.under_way and _silent_s(self.transcript) > _QUIET_S
+
+    def outrun(self) -> bool:
+        """Whether an exchange must be over though no hook came to note it."""
+        return self.has_more() and (self.missed or self.quiet())
 
 
 class Sessions:
@@ -158,10 +164,7 @@ class Sessions:
         Gives how long the transcript is: what begins behind that is not over.
         """
         transcript = transcript or self.read(name).transcript
-        try:
-            size = os.stat(transcript).st_size
-        except OSError:
-            size = 0
+        size = _size(transcript)
         own = os.getpid()
         hook = [own, started] if (started := _started(own)) is not None else []
         self._append(name, [*_seen(transcript), _over(size, event, hook)])
@@ -192,10 +195,7 @@ class Sessions:
         session.over_at = None if complete else over_at
         data = b"".join(_line({**line, "session": session.name}) for line in session.lines())
         self._make_folder()
-        file = self._file(session.name)
-        if os.path.exists(file):
-            data += own_files.read(file)[session.size :]
-        own_files.replace(file, data)
+        own_files.shorten(self._file(session.name), data, session.size)
 
     def end(self, name: str) -> None:
         """Everything of the session is in the journal."""
@@ -248,7 +248,10 @@ class Sessions:
                 continue
             session = self.read(entry.name.removesuffix(".jsonl"))
             lives = entry.path == self._file(own) or not session.abandoned()
-            if not session.unfinished(age_s) and (lives or session.over_at is not None):
+            late = session.unfinished(age_s)
+            # What its own hooks may still do is left to them while somebody waits.
+            late = late or (not waited_for and session.outrun())
+            if not late and (lives or session.over_at is not None):
                 continue
             if not self._can_be_finished(session, age_s):
                 os.unlink(entry.path)
@@ -293,6 +296,22 @@ def _seen(transcript: str) -> list[dict[str, Any]]:
 
 def _over(size: int, event: str, hook: list[int]) -> dict[str, Any]:
     return {"note": "over", "value": size, "event": event, "hook": hook}
+
+
+def _size(transcript: str) -> int:
+    """How long a transcript is, 0 where there is none."""
+    try:
+        return os.stat(transcript).st_size
+    except (OSError, ValueError):  # the latter: a name that no file can have
+        return 0
+
+
+def _silent_s(transcript: str) -> float:
+    """How long nobody has written to a transcript; for ever where there is none."""
+    try:
+        return time.time() - os.stat(transcript).st_mtime
+    except (OSError, ValueError):
+        return float("inf")
 
 
 def _line(line: dict[str, Any]) -> bytes:
