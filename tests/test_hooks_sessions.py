@@ -150,7 +150,7 @@ def test_a_session_that_ended_leaves_no_note(session: Session, home: Path) -> No
 
 
 @pytest.fixture
-def others(project: Path) -> Iterator[tuple[str, ...]]:
+def others(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
     """The project belongs to another user and may only be read; how to call a hook then."""
     if sys.platform == "win32":
         pytest.skip("permissions are other ones there")
@@ -164,6 +164,7 @@ def others(project: Path) -> Iterator[tuple[str, ...]]:
             pytest.skip("root cannot become somebody else here (unshare --user)")
         for file in files:
             os.chown(file, 65534, 65534)
+        monkeypatch.setenv("SUDO_UID", "65534")  # so that the test itself may look
     for file in files:
         file.chmod(0o555 if file.is_dir() else 0o444)
     yield prefix

@@ -245,7 +245,7 @@ def test_a_record_over_the_limit_is_refused_with_both_sizes(tmp_path: Path, post
 
 def test_a_forgotten_record_leaves_a_tombstone_and_nothing_of_its_content(ground: Ground) -> None:
     journal = ground.journal
-    secret = note("b", 2, text="the password is hunter2")
+    secret = note("b", 2, text="the word is hunter2")
     journal.append([note("a", 1), secret, note("c", 3)])
     assert "hunter2" in ground.stored()
     assert journal.forget([secret.id], reason="a password") == [secret.id]

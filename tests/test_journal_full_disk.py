@@ -36,6 +36,7 @@ TELL = """
 import os, sys
 from pathlib import Path
 from journaling import living, note
+import ralph.text.redact
 from ralph.errors import JournalError
 from ralph.journal.jsonl import JsonlJournal
 

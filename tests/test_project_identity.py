@@ -148,7 +148,7 @@ def test_a_folder_of_another_user_above_is_refused(own: Path, tmp_path: Path, ho
     below = own / "src" / "deep"
     below.mkdir(parents=True)
     assert find_project(below, home=home) is not None
-    os.chown(own / ".ralph", 12345, 12345)
+    give_away(own / ".ralph", 12345)
     with pytest.raises(UnsafeFile, match="belongs to another user"):
         find_project(below, home=home)
 
@@ -157,7 +157,7 @@ def test_a_folder_of_another_user_above_is_refused(own: Path, tmp_path: Path, ho
 def test_who_became_root_by_sudo_keeps_their_own(
     own: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.chown(own / ".ralph", 12345, 12345)
+    give_away(own / ".ralph", 12345)
     monkeypatch.setenv("SUDO_UID", "12345")
     assert disk.is_own(own / ".ralph")
     assert find_project(own, home=home) is not None
@@ -165,7 +165,7 @@ def test_who_became_root_by_sudo_keeps_their_own(
 
 @needs_root
 def test_a_folder_of_another_user_is_used_once_it_is_trusted(own: Path, home: Path) -> None:
-    os.chown(own / ".ralph", 12345, 12345)
+    give_away(own / ".ralph", 12345)
     assert ralph("search", "--conversations", SECRET, cwd=own).returncode == 1
     assert ralph("hook", "session-start", cwd=own, given=event(own)).stderr == ""
     asked = ralph("trust", cwd=own)
@@ -173,7 +173,7 @@ def test_a_folder_of_another_user_is_used_once_it_is_trusted(own: Path, home: Pa
     assert "another user (uid 12345)" in asked.stdout
     assert ralph("trust", "--yes", cwd=own).returncode == 0
     assert "private words" in ralph("search", "--conversations", SECRET, cwd=own).stdout
-    os.chown(own / ".ralph", 54321, 54321)
+    give_away(own / ".ralph", 54321)
     assert ralph("search", "--conversations", SECRET, cwd=own).returncode == 1
 
 
@@ -190,6 +190,11 @@ def test_trust_lets_a_moved_project_have_its_memory_and_revoke_takes_it_back(
     assert heard(moved) == [SECRET]
     assert ralph("trust", "--revoke", cwd=moved).returncode == 0
     assert heard(moved) == []
+
+
+def give_away(path: Path, uid: int) -> None:
+    if sys.platform != "win32":
+        os.chown(path, uid, uid)
 
 
 def event(root: Path) -> str:

@@ -261,6 +261,6 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str, limi
     if not isinstance(comments, list):
         comments = [comments] if isinstance(comments, str) else []
     new: Data = {"text": plain, "at": at}
-    if author:
-        new["author"] = author
+    if by := p.text("author", author, limits.title):
+        new["author"] = by
     entry["comments"] = [*comments, new][-limits.comments :]

@@ -42,7 +42,7 @@ def init(folder: str | None, embedder: str | None, as_json: bool) -> None:
     root = Path(os.path.abspath(folder or start_folder()))  # noqa: PTH100 - links stay links
     home = home_folder()
     project = Project(root, home)
-    if project.folder.resolve() == home.resolve():
+    if os.path.realpath(project.folder) == os.path.realpath(home):
         raise BadInput(
             "this folder's .ralph is the home of what belongs to no project",
             where=str(root),
