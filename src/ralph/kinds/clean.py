@@ -16,7 +16,8 @@ def clean_text(text: str) -> str:
     """The text without secrets."""
     from ralph.text.redact import redact  # who only reads records need not load it
 
-    return redact(text)
+    redacted = redact(text)
+    return text if redacted == text else redacted
 
 
 def clean(value: T) -> T:
