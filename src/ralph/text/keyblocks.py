@@ -39,7 +39,7 @@ _FIELDS, _ADDED = 8, 2
 
 
 def key_blocks(text: str, words: str) -> Iterator[tuple[int, int]]:
-    """Where private keys are; `words` are the long words of the text."""
+    """Where private keys are; `words` are its long words, none where none is doubtful."""
     if "PRIVATE KEY" in text or "Private-Lines" in text:
         closed = 0
         for begin in compiled(_BEGIN).finditer(text):
@@ -52,7 +52,7 @@ def key_blocks(text: str, words: str) -> Iterator[tuple[int, int]]:
             closed = final.end()
             if start is not None:
                 yield start, closed
-    if any(hint in words for hint in _HINTS):
+    if words and any(hint in words for hint in _HINTS):
         for head in compiled(_HEADS).finditer(text):
             frame = decoded(text[head.start() : head.start() + 64]) if head[0][0] == "L" else None
             if head[0][0] != "L" or "PRIVATE" in (frame or ""):

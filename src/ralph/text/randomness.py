@@ -103,6 +103,11 @@ def random_looking(value: str, least: int) -> bool:
     return least <= len(body) <= _LONGEST and not compiled(_HEX).match(body) and _restless(body)
 
 
+def is_doubtful(words: str) -> bool:
+    """Whether anything among these words could be random at all."""
+    return bool(compiled(_DOUBTFUL).search(words))
+
+
 def tokens(words: str) -> Iterator[tuple[int, int]]:
     """Where strings are too random and too long for an id, among words with a blank before each."""
     if "\\" in words or "\x1b" in words or "%" in words:

@@ -76,16 +76,19 @@ def _spans(text: str) -> list[Span]:
     found: list[Span] = []
     # Nearly every shape is one long word, and ordinary text has few of those.
     words = " ".join(["", *[word for word in text.split() if len(word) >= 20]])
-    if known := [*_known(words), *_encoded(words)] if words else []:
+    doubtful = bool(words) and randomness.is_doubtful(words)
+    known = [*_known(words), *(_encoded(words) if doubtful else ())] if words else []
+    if known:
         place = _places(text, words)
         found += [(place(start), place(start) + end - start, kind) for start, end, kind in known]
-    found += [(start, end, "private-key") for start, end in key_blocks(text, words)]
+    for start, end in key_blocks(text, words if doubtful else ""):
+        found.append((start, end, "private-key"))
     if "://" in text and "@" in text:
         found += _urls(text)
     found += _headers(text, lowered)
     found += commands(text, lowered)
     found += named(text, lowered)
-    if words and not found:  # what only looks random waits until the surer ones are gone
+    if doubtful and not found:  # what only looks random waits until the surer ones are gone
         found += _alone(text, words)
     return _merged(found)
 
@@ -122,18 +125,19 @@ def _merged(found: list[Span]) -> list[Span]:
 @cache
 def _table() -> tuple[re.Pattern[str], dict[str, list[tuple[int, str, str, bool]]]]:
     """A pattern for all beginnings, and for each the shapes that may follow, the longest first."""
-    shapes = [
-        (literal, kind, tail, edged)
-        for edged, some in ((False, secrets.SHAPES), (True, secrets.EDGED))
-        for kind, literals, tail in some
-        for literal in literals.split()
-    ]
-    rows: dict[str, list[tuple[int, str, str, bool]]] = {literal: [] for literal, *_ in shapes}
-    for literal, kind, tail, edged in sorted(shapes, key=lambda one: -len(one[0])):
-        for longer in rows:  # "sk_live_" may stand for "sk_" as well
-            if longer.startswith(literal):
-                rows[longer].append((len(literal), kind, tail, edged))
-    return re.compile(_tree(sorted(rows))), rows
+    shapes: dict[str, list[tuple[int, str, str, bool]]] = {}
+    for edged, rows in ((False, secrets.SHAPES), (True, secrets.EDGED)):
+        for kind, literals, tail in rows:
+            for literal in literals.split():
+                shapes.setdefault(literal, []).append((len(literal), kind, tail, edged))
+    # "sk_live_" may stand for "sk_" as well.
+    found = {
+        literal: [
+            shape for end in range(len(literal), 0, -1) for shape in shapes.get(literal[:end], ())
+        ]
+        for literal in shapes
+    }
+    return re.compile(_tree(sorted(found))), found
 
 
 def _tree(literals: list[str]) -> str:
