@@ -146,7 +146,7 @@ def test_it_plans_with_the_planning_tools_and_the_plan_changes_when_that_is_acce
         words = ("plan", "braindump", "wish.md", "--agent", "claude")
         shown = world.run(ralph(*words), cwd=root).stdout
     assert Plan(root).raw("tasks") == before
-    assert "tasks.yaml: the agent edited the plan itself, which was undone" in shown
+    assert "tasks.yaml: task 1 restored: it was taken out of the file" in shown
     assert "+  title: Send it" in shown
     assert "The agent: One feature and one task; the day of the week is open." in shown
     first, second, third = model.asked(0)[:3]

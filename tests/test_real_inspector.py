@@ -174,7 +174,8 @@ def test_it_reads_the_knowledge_files_as_resources(inspector: Inspector) -> None
     [file] = inspector.ask(mode, "resources/list")["resources"]
     assert file["uri"] == "feature://export/files/docs/export.md"
     read = inspector.ask(mode, "resources/read", "--uri", file["uri"])
-    assert [content["text"] for content in read["contents"]] == ["One line an article.\n"]
+    [content] = read["contents"]
+    assert "<ralph-memory>\nOne line an article.\n</ralph-memory>" in content["text"]
 
 
 @ERAS

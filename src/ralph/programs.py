@@ -25,8 +25,8 @@ def python() -> list[str]:
 def find_program(name: str, *, root: Path | None = None, path: str | None = None) -> str | None:
     """The full path of a program on the PATH that does not belong to a project, or None.
 
-    Empty and relative entries do not count, nor does anything inside `root` or inside the project
-    around the current folder. A name with a folder in it is meant literally.
+    Empty and relative entries do not count, nor does anything inside `root` or, where none is
+    given, the project around the current folder. A name with a folder in it is meant literally.
     """
     if Path(name).name != name:
         return str(Path(name).absolute()) if _runs(Path(name)) else None
@@ -39,7 +39,8 @@ def find_program(name: str, *, root: Path | None = None, path: str | None = None
 
 
 def _folders(path: str, root: Path | None) -> Iterator[Path]:
-    projects = [one.resolve() for one in (root, _project_here()) if one is not None]
+    project = root or _project_here()
+    projects = [] if project is None else [project.resolve()]
     # Where a project is the home folder, or holds it, its programs are the person's own.
     home = Path("~").expanduser().resolve()
     projects = [one for one in projects if not home.is_relative_to(one)]
