@@ -284,6 +284,7 @@ def test_the_real_claude_answers_and_leaves_no_session(
         world.talk_to(scripted.url)
         world.move_in(monkeypatch)
         monkeypatch.setattr("tempfile.tempdir", None)
+        monkeypatch.chdir(world.folder)  # the clients lie in this project, where none is looked up
         pieces: list[str] = []
         said = ask(ClaudeModel(), on_text=pieces.append)
     assert said.text == "".join(pieces) == "ok"

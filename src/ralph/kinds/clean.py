@@ -16,15 +16,15 @@ def clean_text(text: str) -> str:
     """The text without secrets."""
     from ralph.text.redact import redact  # who only reads records need not load it
 
-    redacted = redact(text)
-    return text if redacted == text else redacted
+    return redact(text)
 
 
 def clean(value: T) -> T:
     """The same value with every string in it redacted, at any depth."""
     result: Any = value
     if isinstance(value, str):
-        result = clean_text(value)
+        redacted = clean_text(value)
+        result = value if redacted == value else redacted  # the cache may hold an equal string
     elif isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
         found = {name: clean(getattr(value, name)) for name in names}
