@@ -73,7 +73,9 @@ def test_every_string_of_every_struct_is_cleaned(kind: type[msgspec.Struct]) -> 
 def test_what_holds_no_secret_stays_the_same_value() -> None:
     one = made("The login form failed.", session_id="0b2f9d3e-1111-4222-8333-444455556666")
     assert clean(one) is one
-    again = made("The login form failed.", session_id="".join(["0b2f9d3e-", one.session_id[9:]]))
+    again = made(
+        "The login form failed.", session_id="".join(["0b2f9d3e-", "1111-4222-8333-444455556666"])
+    )
     assert clean(again) is again  # though the cache holds the first one's strings
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ralph.doors.mcp.answers import fenced_lines, harmless
+from ralph.doors.mcp.answers import fenced_lines
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.doors.mcp.tool import writing as tool
 from ralph.doors.mcp.writing import (
@@ -24,6 +24,7 @@ from ralph.doors.mcp.writing import (
     said,
 )
 from ralph.errors import BadInput
+from ralph.prompt.conversed import harmless
 from ralph.text.sanitise import sanitise, sanitised_error
 
 if TYPE_CHECKING:

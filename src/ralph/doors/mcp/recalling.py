@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from ralph.doors.mcp.answers import (
-    WHOLE,
-    fenced,
-    fenced_lines,
-    harmless,
-    iteration_entry,
-    short_id,
-)
+from ralph.doors.mcp.answers import WHOLE, fenced, fenced_lines, iteration_entry, short_id
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.errors import BadInput, NotFound
+from ralph.prompt.conversed import harmless
 from ralph.text.sanitise import plain_id
 
 if TYPE_CHECKING:

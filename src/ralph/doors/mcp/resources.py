@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from ralph.doors.mcp.answers import harmless
 from ralph.errors import BadInput, NotFound
+from ralph.prompt.conversed import harmless
 from ralph.text.marks import mark
 from ralph.text.sanitise import sanitise
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from ralph.doors.mcp.answers import harmless
 from ralph.doors.mcp.tool import Arguments
 from ralph.doors.mcp.tool import writing as tool
 from ralph.doors.mcp.writing import AUTHOR
+from ralph.prompt.conversed import harmless
 from ralph.text.marks import mark
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
         tool = tools.get(params.name)
         if tool is None:
             there = f"there are {', '.join(tools)}" if tools else "there are none here"
-            from ralph.doors.mcp.answers import harmless
+            from ralph.prompt.conversed import harmless
 
             name = harmless(params.name, 80)
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {name!r}; {there}")
@@ -75,8 +75,8 @@ def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
     async def list_resources(
         ctx: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        from ralph.doors.mcp.answers import harmless
         from ralph.doors.mcp.resources import listed
+        from ralph.prompt.conversed import harmless
 
         files = await _refusing(ctx, lambda: listed(desk))
         return types.ListResourcesResult(
@@ -151,7 +151,7 @@ def perform(desk: Desk, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, 
 
 def _message(error: Exception) -> str:
     """An error in one line; what it repeats of the call may be long, and is cut."""
-    from ralph.doors.mcp.answers import harmless
+    from ralph.prompt.conversed import harmless
     from ralph.text.sanitise import sanitised_error
 
     if isinstance(error, RalphError):

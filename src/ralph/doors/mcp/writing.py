@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ralph.doors.mcp.answers import harmless
 from ralph.doors.mcp.tool import Arguments
 from ralph.doors.mcp.tool import writing as tool
 from ralph.errors import BadInput, NotFound
+from ralph.prompt.conversed import harmless
 from ralph.text.marks import mark
 
 if TYPE_CHECKING:
