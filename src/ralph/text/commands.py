@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ralph.text.named import Span
 from ralph.text.plausible import filler
 from ralph.text.secrets import compiled
-
-Span = tuple[int, int, str]
 
 # Tools, their flags that take a password, and what comes before it in the flag's value.
 _LOGINS: Final = r"(?:docker|podman|nerdctl|buildah|helm|crane|oras|az)\b.*\blogin"
