@@ -16,9 +16,9 @@ from ralph.chat.opening import open_memory
 from ralph.chat.prices import Price
 from ralph.chat.served import Access
 from ralph.chat.slash import obey
-from ralph.kinds.conversation import Exchange
-from ralph.memories.ralph import open_ralph
-from ralph.memories.related import Related
+from ralph.memory.conversation_history import Related
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Exchange
 
 HEADING = "## Related Past Conversations"
 QUESTION = "Why does the gateway time out after the deploy?"

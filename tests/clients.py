@@ -24,9 +24,9 @@ import msgspec
 import pytest
 from looping import MARK, eventually, marked, planned
 
-from ralph.kinds.iteration import Iteration
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 from ralph.plan.store import Plan
+from ralph.records.iteration import Iteration
 
 if sys.platform == "win32":
     pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)

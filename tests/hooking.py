@@ -16,9 +16,9 @@ from measuring import measured
 
 from ralph import disk
 from ralph.doors.hooks.call import hooks_folder
-from ralph.kinds.conversation import Exchange
-from ralph.kinds.iteration import Iteration
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Exchange
+from ralph.records.iteration import Iteration
 
 FIXTURES = Path(__file__).parent / "fixtures" / "claude_code"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import load
-from ralph.kinds.conversation import Conversation, Exchange
-from ralph.memories.conversations import Conversations
-from ralph.memories.series import Series
+from ralph.memory.conversation_stream import Series
+from ralph.memory.conversations import Conversations
+from ralph.records.conversation import Conversation, Exchange
 
 LONG_AGO_S = 3600.0
 

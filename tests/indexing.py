@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph.index.embedded import Index
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 
 def embedded(memory: Ralph) -> Index:

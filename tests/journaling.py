@@ -13,8 +13,8 @@ from pathlib import Path
 import ralph
 from ralph.journal import Draft, Journal
 from ralph.journal.fold import Fold
-from ralph.kinds.iteration import Iteration, from_record, to_record
-from ralph.record import Complaint, Located, Record, Tombstone
+from ralph.records import Complaint, Located, Record, Tombstone
+from ralph.records.iteration import Iteration, from_record, to_record
 
 PROJECT = "9f8a4c1e-0000-4000-8000-000000000001"
 _SOURCES = [Path(ralph.__file__).parents[1], Path(__file__).parent]

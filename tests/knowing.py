@@ -11,15 +11,9 @@ from typing import Any
 from remembering import ToyEmbedder, marker
 
 from ralph.index import Embedder
-from ralph.kinds.knowledge import (
-    Checkpoint,
-    Covered,
-    FailureSolution,
-    pattern_id,
-    said_record,
-)
-from ralph.memories.knowledge import Knowledge
-from ralph.memories.ralph import open_ralph
+from ralph.memory.knowledge import Knowledge
+from ralph.memory.ralph import open_ralph
+from ralph.records.knowledge import Checkpoint, Covered, FailureSolution, pattern_id, said_record
 
 # Each tells of another problem with another solution.
 LESSONS: tuple[tuple[str, str, str], ...] = (

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from remembering import ToyEmbedder, state_of
 
-from ralph.kinds.iteration import Iteration
-from ralph.loop.events import Event
+from ralph.loop.environment import Event
 from ralph.loop.run import Options, Stopped, run
-from ralph.memories.project import Project
-from ralph.memories.ralph import Ralph, open_ralph
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph, open_ralph
 from ralph.plan.store import Plan
+from ralph.records.iteration import Iteration
 
 FIXTURES = Path(__file__).parent / "fixtures" / "claude_code"
 MARK = "RALPH_TEST_MARK"
@@ -93,7 +93,7 @@ def scripted(folder: Path, *runs: dict[str, Any]) -> str:
     """The command of an agent that plays these runs."""
     script = folder / f"script-{uuid.uuid4().hex[:8]}.json"
     script.write_text(json.dumps({"runs": list(runs)}), encoding="utf-8")
-    return command(sys.executable, "-m", "ralph.agents.scripted", str(script))
+    return command(sys.executable, "-m", "ralph.loop.scripted", str(script))
 
 
 def shell(folder: Path, text: str) -> str:
@@ -224,7 +224,7 @@ def block_index(loop: Loop, home: Path) -> None:
 
 
 class Late:
-    """A clock for `ralph.agents.process` on which an hour has passed once the file is there."""
+    """A clock for `ralph.loop.agent` on which an hour has passed once the file is there."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -17,7 +17,7 @@ from ralph.index.qdrant.index import QdrantIndex
 from ralph.index.qdrant.names import Names
 from ralph.index.qdrant.server import Server
 from ralph.index.qdrant.store import QdrantStore
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 # Read before a test's own environment takes it away.
 REAL_URL = os.environ.get("RALPH_TEST_QDRANT_URL")

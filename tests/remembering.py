@@ -13,9 +13,9 @@ import numpy as np
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.kinds.iteration import Iteration
-from ralph.memories.ralph import Ralph, open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 from ralph.recall import Answer
+from ralph.records.iteration import Iteration
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

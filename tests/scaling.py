@@ -10,7 +10,7 @@ from remembering import TOPICS, ToyEmbedder, marker, open_toy, topical
 
 from ralph.index.view import AnyIndex
 from ralph.journal import Journals
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 FEATURES = ("auth", "billing")
 

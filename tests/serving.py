@@ -16,8 +16,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client
 from measuring import measured
 
-from ralph.doors.mcp.desk import Desk
-from ralph.doors.mcp.options import read_options
+from ralph.doors.mcp.context import Desk, read_options
 from ralph.doors.mcp.server import make_server
 
 MODERN = "2026-07-28"

@@ -18,11 +18,10 @@ import pytest
 from looping import lines
 from snapshotting import same_as_snapshot
 
-from ralph.agents import serving
-from ralph.agents.environment import agent_environment, own_command
-from ralph.agents.known import Call, agent_command, agent_variables, found_command
-from ralph.agents.process import AgentProcess, Ended
+from ralph.clients import Call, agent_command, agent_variables, found_command, start_server
 from ralph.errors import BadInput
+from ralph.loop.agent import AgentProcess, Ended
+from ralph.loop.environment import agent_environment, own_command
 from ralph.programs import find_program
 
 OURS = str(Path(sys.executable).parent)
@@ -246,7 +245,7 @@ def served(folder: Path, entry: dict[str, Any], **environ: str) -> subprocess.Co
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-E", "-P", "-m", serving.__name__, str(config), "one"],
+        [sys.executable, "-E", "-P", "-m", start_server.__name__, str(config), "one"],
         input="asked\n",
         capture_output=True,
         text=True,

@@ -15,13 +15,13 @@ import pytest
 from journaling import child
 from looping import MARK, eventually, lines, marked, none_is_left
 
-from ralph.agents.environment import agent_environment
-from ralph.agents.process import AgentProcess, Ended
+from ralph.loop.agent import AgentProcess, Ended
+from ralph.loop.environment import agent_environment
 
 if sys.platform == "win32":
     pytest.skip("a job object ends the family there", allow_module_level=True)
 
-from ralph.agents import keeper
+from ralph.loop import keeper
 
 # An agent with a family. Each member that is ready has written its name; then so has the agent.
 FAMILY = """

@@ -14,8 +14,8 @@ from looping import scripted
 
 from ralph.capture import Captured
 from ralph.capture.detect import read
-from ralph.kinds.iteration import FileTouched
-from ralph.record import Complaint
+from ralph.records import Complaint
+from ralph.records.iteration import FileTouched
 
 
 def played(
@@ -70,7 +70,7 @@ def test_the_first_run_that_fits_the_prompt_is_played(tmp_path: Path) -> None:
     script.write_text(json.dumps({"runs": runs}))
     for prompt, result in [("task: 7", "seven"), ("task: 8", "another"), ("?", "has no run")]:
         done = subprocess.run(
-            [sys.executable, "-m", "ralph.agents.scripted", str(script)],
+            [sys.executable, "-m", "ralph.loop.scripted", str(script)],
             input=prompt.encode(),
             capture_output=True,
             check=True,

@@ -13,7 +13,7 @@ from looping import planned
 from serving import Wire, wired
 
 from ralph.errors import BadPlan
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 from ralph.plan.document import Document
 
 DEEP = {

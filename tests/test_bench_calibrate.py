@@ -36,7 +36,7 @@ from ralph.bench.calibrate_fit import BINS, cosines, fitted, logistic_fit, table
 from ralph.bench.chart import Curve, Dot, Square, reliability
 from ralph.bench.datasets import Ask, Corpus, Dataset, Document, Task
 from ralph.errors import BadInput
-from ralph.recall.calibration import Constants, Evidence, score_by
+from ralph.recall.score import Constants, Evidence, score_by
 
 DATA = Path(__file__).parent / "data"
 OWN_PAIRS = DATA / "own_pairs.jsonl"

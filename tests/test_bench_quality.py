@@ -23,7 +23,7 @@ from ralph.bench.quality_run import Asked, Report, TaskReport, evaluate
 from ralph.bench.ranking import Mean
 from ralph.errors import EmbedderOff
 from ralph.index import Passage
-from ralph.record import Record
+from ralph.records import Record
 
 OWN_PAIRS = Path(__file__).parent / "data" / "own_pairs.jsonl"
 BIRDS = Corpus(

@@ -29,7 +29,7 @@ from ralph.capture import Capture, Captured, Dialect
 from ralph.capture.detect import Detecting, open_capture, read
 from ralph.capture.stream_json import StreamJson
 from ralph.errors import BadInput
-from ralph.record import Complaint
+from ralph.records import Complaint
 from ralph.text.marks import mark
 
 # Files

@@ -10,7 +10,7 @@ import pytest
 from capturing import ROOT, SECRET, SESSION
 
 from ralph.capture.exchanges import Exchanges, ExchangeSeen
-from ralph.kinds.conversation import Message
+from ralph.records.conversation import Message
 from ralph.text.marks import mark
 
 RECORDED = Path(__file__).parent / "fixtures" / "claude_code" / "transcript_session.jsonl"

@@ -12,7 +12,7 @@ import pytest
 from ralph.capture import Captured
 from ralph.capture.detect import read
 from ralph.errors import BadInput
-from ralph.record import Complaint
+from ralph.records import Complaint
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -16,9 +16,9 @@ from ralph.chat.echo import EchoModel
 from ralph.chat.loop import Limits
 from ralph.chat.openai_model import ollama_model
 from ralph.errors import NotFound
-from ralph.memories.pausing import pause
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.memory.pausing import pause
+from ralph.memory.project import Project
+from ralph.memory.ralph import open_ralph
 
 KEY = "sk-ant-api03-" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY" * 2
 

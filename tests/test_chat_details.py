@@ -12,10 +12,10 @@ from serving import served
 
 from ralph.chat.model import ToolCall, tool_call
 from ralph.chat.tools import TOOLS, Used, use
-from ralph.kinds.conversation import Summary
-from ralph.memories.ralph import open_ralph
-from ralph.text.estimate import estimate_tokens
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Summary
 from ralph.text.marks import marked
+from ralph.text.words import estimate_tokens
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from chatting import HEADING, QUESTION, SOLUTION, held_before
 from commanding import process
 
 from ralph.chat.session import SOURCE
-from ralph.kinds.conversation import Exchange
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Exchange
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals of POSIX")
 LONG_S = 60.0

@@ -16,7 +16,7 @@ from ralph.chat.commands import Commands
 from ralph.chat.opening import open_memory
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 
 
 @pytest.fixture

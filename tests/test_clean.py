@@ -15,12 +15,12 @@ import pytest
 from hooking import log
 from remembering import made
 
-import ralph.kinds
+import ralph.records
 from ralph.doors.hooks.call import log_folders
-from ralph.doors.hooks.log import note
-from ralph.kinds.clean import clean
-from ralph.memories.ralph import Ralph
-from ralph.record import Source, Tombstone
+from ralph.doors.hooks.files import note
+from ralph.memory.ralph import Ralph
+from ralph.records import Source, Tombstone
+from ralph.records.clean import clean
 
 SECRET = "ghp_" + "0123456789abcdefABCDEF0123456789abcd"
 
@@ -28,7 +28,7 @@ SECRET = "ghp_" + "0123456789abcdefABCDEF0123456789abcd"
 def structs() -> Iterator[type[msgspec.Struct]]:
     """Everything that can be inside a record, and what stands beside it."""
     yield from (Source, Tombstone)
-    for found in pkgutil.iter_modules(ralph.kinds.__path__, "ralph.kinds."):
+    for found in pkgutil.iter_modules(ralph.records.__path__, "ralph.records."):
         module = importlib.import_module(found.name)
         for value in vars(module).values():
             own = getattr(value, "__module__", "") == found.name

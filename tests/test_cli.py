@@ -79,7 +79,7 @@ def test_help_loads_no_command(project: Path) -> None:
 def test_a_command_loads_only_what_it_uses(project: Path) -> None:
     modules = loaded(project, "recent", "--json")
 
-    assert "ralph.memories.ralph" in modules
+    assert "ralph.memory.ralph" in modules
     assert modules & {"numpy", "rich", "tokenizers", "ruamel", "httpx", "asyncio"} == set()
 
 
@@ -215,7 +215,7 @@ def test_what_nobody_foresaw_is_one_line_too(
     def fall(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("ralph.memories.ralph.Ralph.features", fall)
+    monkeypatch.setattr("ralph.memory.ralph.Ralph.features", fall)
     ran = ralph("recent", "--project", project)
 
     assert ran.code == 1

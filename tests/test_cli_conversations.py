@@ -8,7 +8,7 @@ import pytest
 from commanding import Line
 
 from ralph import open_ralph
-from ralph.kinds.conversation import Summary
+from ralph.records.conversation import Summary
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from commanding import LOGIN, Line, Terminal, process
 from remembering import files_holding
 
 from ralph.journal.line import write_record, write_tombstone
-from ralph.kinds.knowledge import (
+from ralph.memory.project import Project
+from ralph.records import Tombstone
+from ralph.records.knowledge import (
     Checkpoint,
     Covered,
     FailureSolution,
@@ -23,8 +25,6 @@ from ralph.kinds.knowledge import (
     entry_record,
     said_record,
 )
-from ralph.memories.project import Project
-from ralph.record import Tombstone
 
 MIGRATION = {
     "entry_type": "failure_solution",

@@ -13,7 +13,7 @@ from ralph.doors.cli.planning import completing
 from ralph.doors.cli.tree import COMMANDS
 from ralph.doors.cli.tree import ralph as tree
 from ralph.errors import IndexOff
-from ralph.memories.feature import FeatureMemory
+from ralph.memory.feature import FeatureMemory
 
 
 @pytest.fixture

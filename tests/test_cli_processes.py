@@ -15,7 +15,7 @@ import pytest
 from commanding import COOKIE, LOGIN, process
 from remembering import state_of
 
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 
 ODD = 'it\'s a "proyecto" ünïcøde 项目'
 

@@ -20,7 +20,7 @@ from commanding import Line, Terminal
 from remembering import state_of
 
 from ralph.doors.cli.live import json_listener, shown
-from ralph.loop.events import Event, Name
+from ralph.loop.environment import Event, Name
 from ralph.loop.run import Options
 
 STOPPING = [signal.SIGINT, signal.SIGTERM]
@@ -68,7 +68,7 @@ def agent(project: Path, runs: list[dict[str, Any]]) -> str:
     """The command of an agent that plays these runs."""
     script = project.parent / "a script.json"
     script.write_text(json.dumps({"runs": runs}), encoding="utf-8")
-    return shlex.join([sys.executable, "-m", "ralph.agents.scripted", str(script)])
+    return shlex.join([sys.executable, "-m", "ralph.loop.scripted", str(script)])
 
 
 def events(text: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from commanding import Line
 from workers_ground import GOOD, fill, opener, until, written
 
 from ralph.chat.workers import Workers
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 
 
 @pytest.fixture

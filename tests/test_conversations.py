@@ -9,16 +9,10 @@ import pytest
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.kinds.conversation import (
-    Conversation,
-    Exchange,
-    Message,
-    conversation_id,
-    exchange_id,
-)
-from ralph.kinds.iteration import ErrorSeen, FileTouched
-from ralph.memories.ralph import Ralph
-from ralph.memories.series import when
+from ralph.memory.conversation_stream import when
+from ralph.memory.ralph import Ralph
+from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
+from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.marks import mark
 
 

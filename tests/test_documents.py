@@ -11,9 +11,8 @@ from commanding import Line
 from remembering import ToyEmbedder, open_toy
 
 from ralph.errors import NotFound
-from ralph.kinds.conversation import DOCUMENT, said_from
-from ralph.memories import documents
-from ralph.memories.documents import (
+from ralph.memory import conversations
+from ralph.memory.conversations import (
     MOST_BYTES,
     add_documents,
     line_of,
@@ -21,8 +20,9 @@ from ralph.memories.documents import (
     read_document,
     remove_documents,
 )
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 from ralph.recall import Hit
+from ralph.records.conversation import DOCUMENT, said_from
 
 GUIDE = """\
 # Deploying
@@ -67,7 +67,7 @@ def write(file: Path, text: str) -> Path:
     return file
 
 
-def added(opened: Ralph, *paths: Path) -> documents.Added:
+def added(opened: Ralph, *paths: Path) -> conversations.Added:
     return add_documents(opened.conversations, paths, root=opened.project.root)
 
 

@@ -14,8 +14,8 @@ from remembering import ToyEmbedder, index_file, made, open_toy
 from ralph.index.matrix import Matrix
 from ralph.index.pieces import about_tokens, cut, ends
 from ralph.index.recipes import plain_name, recipe_for
-from ralph.memories.checking import verify_index
-from ralph.text.estimate import estimate_tokens
+from ralph.memory.status import verify_index
+from ralph.text.words import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from remembering import ToyEmbedder, index_files, made, open_toy, shown, summari
 
 from ralph.errors import BadInput, BadRecord
 from ralph.index import sync as sync_module
-from ralph.kinds.iteration import ErrorSeen, FileTouched
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
+from ralph.records.iteration import ErrorSeen, FileTouched
 
 QUESTION = "login form validation"
 

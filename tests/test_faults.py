@@ -21,7 +21,7 @@ import pytest
 from journaling import child, tell
 from remembering import files_holding, marker, open_toy
 
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "fork"), reason="needs processes that fork and signals that kill"

@@ -12,14 +12,13 @@ from commanding import Line
 from hooking import Session, exchanges, hook, iterations
 from remembering import files_holding, open_toy
 
-from ralph.kinds.conversation import Summary, summary_id
-from ralph.kinds.iteration import ErrorSeen, Iteration
 from ralph.loop.orchestrate import Orchestrator
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
 from ralph.plan.features import create_feature
 from ralph.plan.store import Plan
+from ralph.records.conversation import Summary, summary_id
+from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.text.tokens import tokens
 
 # Found nowhere else, and with stems of its own.

@@ -14,14 +14,14 @@ from remembering import files_holding, made
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal import Appended, Draft, Journal
-from ralph.kinds.knowledge import GateApproval, GateRejection
-from ralph.memories.gates import approach_of, approve, gates, reject, send_back
-from ralph.memories.knowledge_journal import stream_of
-from ralph.memories.ralph import Ralph
+from ralph.memory.gates import approach_of, approve, gates, reject, send_back
+from ralph.memory.knowledge_journal import stream_of
+from ralph.memory.ralph import Ralph
 from ralph.plan.features import create_feature
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task, update_task
-from ralph.record import Record, now
+from ralph.records import Record, now
+from ralph.records.knowledge import GateApproval, GateRejection
 
 VERSIONED = "Put /v1 in front of every route."
 

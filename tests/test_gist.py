@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.errors import BadInput
-from ralph.text.gist import TITLE_CHARS, conversation_gist, exchange_gist, gist, shorten, title_of
-from ralph.text.sentences import Piece, pieces, sentences
+from ralph.text.summary import (
+    TITLE_CHARS,
+    Piece,
+    conversation_gist,
+    exchange_gist,
+    gist,
+    pieces,
+    sentences,
+    shorten,
+    title_of,
+)
 
 FLAKY = (
     "Hi Claude! Can you please fix the login test in /home/dev/shop/tests/auth/test_login.py? It"

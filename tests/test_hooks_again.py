@@ -6,11 +6,10 @@ from pathlib import Path
 
 from hooking import Session, exchanges, iterations
 
-from ralph.doors.hooks.reading import Reading
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
-from ralph.memories.sessions import Work, keep_iteration
+from ralph.doors.hooks.session_end import Reading
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
+from ralph.memory.sessions import Work, keep_iteration
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 

@@ -13,11 +13,10 @@ from hooking import FIXTURES, Session, exchanges, files_below, hook, log
 from remembering import made, state_of
 
 from ralph.doors.hooks.call import EVENTS
-from ralph.doors.hooks.log import NAME, note
-from ralph.kinds.iteration import ErrorSeen
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.doors.hooks.files import NAME, note
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
+from ralph.records.iteration import ErrorSeen
 
 ALL = list(EVENTS)
 NOT_TEXT: list[Any] = [None, 7, [], {}, "\0", ""]

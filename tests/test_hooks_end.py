@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from hooking import FIXTURES, Session, exchanges, hook, iterations, log
 
-from ralph.doors.hooks.reading import Reading
-from ralph.kinds.conversation import conversation_id
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.doors.hooks.session_end import Reading
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
 from ralph.plan.features import create_feature
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task, update_task
+from ralph.records.conversation import conversation_id
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 

@@ -9,9 +9,9 @@ import pytest
 from hooking import FIXTURES, Session, exchanges, hook, log
 from remembering import made
 
-from ralph.kinds.iteration import Decision, ErrorSeen
-from ralph.memories.ralph import Ralph, open_ralph
-from ralph.memories.solved import solved
+from ralph.memory.lessons import solved
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.records.iteration import Decision, ErrorSeen
 
 COMMAND = "python -m pytest tests/test_db.py"
 FAILED = (

@@ -19,7 +19,7 @@ from ralph import __version__
 from ralph.doors.cli.client_call import NAMED, Call
 from ralph.doors.cli.client_settings import hooks_in, plugin_folder, wanted_hooks
 from ralph.doors.cli.codex_settings import with_block
-from ralph.memories.project import Project
+from ralph.memory.project import Project
 
 WHERE = Path("config.toml")
 EVENTS = list(wanted_hooks(Call(NAMED)))

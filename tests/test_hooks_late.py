@@ -17,8 +17,7 @@ from hooking import Session, exchanges, hook, iterations, log, roomy
 
 from ralph import disk
 from ralph.doors.hooks.sessions import Sessions
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
+from ralph.memory.project import Focus, Project, set_focus
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 CAUGHT_UP = "kept what an earlier hook had no time for"
@@ -152,13 +151,13 @@ def test_an_answer_after_which_nothing_was_written_for_long_is_over(
 @pytest.mark.parametrize(
     "point",
     [
-        "ralph.doors.hooks.opening.load",
-        "ralph.doors.hooks.opening.open_ralph",
-        "ralph.doors.hooks.ending._captured",
-        "ralph.doors.hooks.ending.keep_iteration",
-        "ralph.doors.hooks.ending.keep_exchanges",
+        "ralph.doors.hooks.context.load",
+        "ralph.doors.hooks.context.open_ralph",
+        "ralph.doors.hooks.session_end._captured",
+        "ralph.doors.hooks.session_end.keep_iteration",
+        "ralph.doors.hooks.session_end.keep_exchanges",
         "ralph.doors.hooks.sessions.Sessions.keep",
-        "ralph.doors.hooks.ending._indexed",
+        "ralph.doors.hooks.session_end._indexed",
     ],
 )
 def test_a_hook_that_is_killed_anywhere_loses_nothing_and_doubles_nothing(

@@ -8,11 +8,10 @@ import pytest
 from hooking import Session, exchanges, hook, log
 from remembering import made
 
-from ralph.doors.hooks.prompted import says_something
-from ralph.kinds.iteration import ErrorSeen
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.doors.hooks.prompt import says_something
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
+from ralph.records.iteration import ErrorSeen
 
 COOKIE = "Why does Safari refuse the session cookie of the login form?"
 

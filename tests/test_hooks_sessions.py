@@ -15,9 +15,8 @@ from hooking import Session, exchanges, hook, iterations, log
 from remembering import made
 
 from ralph import disk
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 # A client that begins a session, is given a prompt, and then waits to be killed.

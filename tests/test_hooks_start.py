@@ -9,14 +9,13 @@ import pytest
 from hooking import FIXTURES, Hooked, Session, hook, log
 from remembering import made
 
-from ralph.kinds.iteration import ErrorSeen
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
 from ralph.plan.features import create_feature
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task, update_task
+from ralph.records.iteration import ErrorSeen
 
 LIGHT = {"msgspec", "numpy", "ruamel", "click", "sqlite3", "pathlib", "logging", "hashlib"}
 

@@ -11,10 +11,10 @@ from capturing import SECRET
 from importing import Kept, aged, answered, asked, grow, turn, working, write
 
 from ralph.errors import JournalBusy, JournalError, NotFound
-from ralph.kinds.conversation import conversation_id
-from ralph.memories.many_conversations import Imported
-from ralph.memories.project import Project
-from ralph.memories.transcripts import ABANDONED_S, SETTLED_S, Importer, import_claude_code
+from ralph.memory.conversations import Imported
+from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_claude_code
+from ralph.memory.project import Project
+from ralph.records.conversation import conversation_id
 
 RECORDED = Path(__file__).parent / "fixtures" / "claude_code" / "transcript_session.jsonl"
 
@@ -318,7 +318,7 @@ def test_two_imports_at_once_wait_for_each_other(
 def test_a_session_of_many_batches_is_kept_piece_by_piece(
     kept: Kept, sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memories.transcripts._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.transcripts._BATCH_BYTES", 1000)
     for name in ("one", "two"):
         lines = [line for number in range(20) for line in turn(name, number, tmp_path)]
         write(sessions / f"{name}.jsonl", lines)

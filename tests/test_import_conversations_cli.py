@@ -17,7 +17,7 @@ from commanding import Line, Ran
 from importing import Kept, grow, turn, working, write
 from looping import eventually
 
-from ralph.memories.project import Project
+from ralph.memory.project import Project
 
 PATIENCE_S = 60
 

@@ -14,8 +14,8 @@ from importing import Kept, aged, write
 from ralph.capture.exchanges import ExchangeSeen
 from ralph.capture.rollout import Rollout
 from ralph.capture.rollout_lines import rollout_head
-from ralph.kinds.conversation import Message, conversation_id
-from ralph.memories.transcripts import ABANDONED_S, import_codex
+from ralph.memory.importing import ABANDONED_S, import_codex
+from ralph.records.conversation import Message, conversation_id
 
 FIXTURES = Path(__file__).parent / "fixtures" / "codex"
 SESSION = (FIXTURES / "rollout_session.jsonl").read_bytes()
@@ -269,7 +269,7 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
 def test_interrupted_within_a_file_the_rest_of_it_comes_later(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memories.transcripts._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.transcripts._BATCH_BYTES", 1000)
     write(tmp_path / "rollout-1.jsonl", [SESSION])
 
     def stop(done: int) -> None:

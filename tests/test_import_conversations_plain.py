@@ -15,12 +15,16 @@ from importing import Kept
 from msgspec.structs import replace
 
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.kinds.conversation import Conversation, Exchange, Message
-from ralph.kinds.iteration import ErrorSeen, FileTouched
-from ralph.memories.conversation_transfer import export_conversations, import_conversations
-from ralph.memories.many_conversations import Imported, Talk, keep_many
-from ralph.memories.plain_conversations import read_conversations, written
-from ralph.memories.series import Series
+from ralph.memory.conversation_stream import Series
+from ralph.memory.conversations import Imported, Talk, keep_many
+from ralph.memory.importing_plain import (
+    export_conversations,
+    import_conversations,
+    read_conversations,
+    written,
+)
+from ralph.records.conversation import Conversation, Exchange, Message
+from ralph.records.iteration import ErrorSeen, FileTouched
 
 HERE = "general"
 

@@ -13,10 +13,10 @@ from commanding import COOKIE, LOGIN, Line, process
 from looping import Loop, planned, scripted
 from serving import wired
 
-from ralph.agents.run import Run, current_run
 from ralph.doors.cli.in_run import _PLANNING, _WORK
 from ralph.doors.cli.tree import CheckedCommand
 from ralph.doors.cli.tree import ralph as tree
+from ralph.programs import CurrentRun, current_run
 
 Enter = Callable[..., None]
 PRIVATE = "zebra quokka"
@@ -275,6 +275,6 @@ def test_in_the_loop_an_agent_reports_and_searches_and_nothing_else(
 def test_the_environment_tells_what_a_run_works_on() -> None:
     assert current_run({}) is None
     assert current_run({"RALPH_FEATURE": "", "RALPH_PROJECT": "/p"}) is None
-    assert current_run({"RALPH_TASK": "1"}) == Run(None, "1", "")
-    assert current_run({"RALPH_TASK": "", "RALPH_FEATURE": ""}) == Run("", "", "")
-    assert current_run({"RALPH_FEATURE": "a"}) == Run("a", "", "")
+    assert current_run({"RALPH_TASK": "1"}) == CurrentRun(None, "1", "")
+    assert current_run({"RALPH_TASK": "", "RALPH_FEATURE": ""}) == CurrentRun("", "", "")
+    assert current_run({"RALPH_FEATURE": "a"}) == CurrentRun("a", "", "")

@@ -15,8 +15,8 @@ from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, state_of, su
 
 from ralph import disk, open_ralph
 from ralph.index import sync as sync_module
-from ralph.memories import feature as feature_module
-from ralph.memories.ralph import Ralph
+from ralph.memory import feature as feature_module
+from ralph.memory.ralph import Ralph
 from ralph.recall import Answer
 
 QUESTION = "login form validation"

@@ -28,7 +28,7 @@ from ralph import disk
 from ralph.errors import IndexOff
 from ralph.index import sync as sync_module
 from ralph.index.tables import Corrupt
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

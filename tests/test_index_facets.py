@@ -18,9 +18,8 @@ from ralph.index.facets import Facets, Only, facet_tokens, fits, wanted_tokens
 from ralph.index.matrix import Matrix
 from ralph.index.sync import Target
 from ralph.journal.jsonl import JsonlJournal
-from ralph.recall.plain import search_plainly
-from ralph.recall.search import Question, search
-from ralph.record import Record
+from ralph.recall.search import Question, search, search_plainly
+from ralph.records import Record
 
 # Values that a careless query would break on.
 VALUES = ("python", "go", "c++", 'say "hi"', "a OR b", "facets : x", "", "ünï", "x" * 300)

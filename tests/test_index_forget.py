@@ -28,10 +28,10 @@ from remembering import (
 from ralph import disk
 from ralph.errors import NotFound, RecordForgotten
 from ralph.index import sync as sync_module
-from ralph.kinds.iteration import Decision, ErrorSeen, FileTouched, Iteration
-from ralph.memories.feature import Remembered
-from ralph.memories.keeping import choose, export_lines, forget, import_lines
-from ralph.memories.ralph import Ralph
+from ralph.memory.feature import Remembered
+from ralph.memory.keeping import choose, export_lines, forget, import_lines
+from ralph.memory.ralph import Ralph
+from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 from ralph.text.tokens import tokens
 
 # Words found nowhere else, with the stems the index keeps of them.

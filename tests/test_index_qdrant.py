@@ -27,9 +27,9 @@ from ralph.index.qdrant.server import Server
 from ralph.index.qdrant.store import QdrantStore
 from ralph.index.sync import is_current
 from ralph.index.tables import Corrupt
-from ralph.memories.checking import verify_index
-from ralph.memories.project import Project
-from ralph.memories.ralph import Ralph
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph
+from ralph.memory.status import verify_index
 
 QUESTION = "login form validation"
 

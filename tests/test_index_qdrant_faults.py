@@ -18,8 +18,8 @@ from ralph.index.qdrant.index import QdrantIndex
 from ralph.index.qdrant.names import Names
 from ralph.index.qdrant.server import REST_S, Server
 from ralph.index.sync import is_current
-from ralph.memories.checking import verify_index
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
+from ralph.memory.status import verify_index
 
 QUESTION = "login form validation"
 # Short, because a server that hangs is waited for; and long where it must answer, however busy

@@ -11,8 +11,8 @@ from embedding_server import running as embedding
 from qdrant_server import KEY, VERSION, QdrantServer, running
 from remembering import topical
 
-from ralph.memories.ralph import Ralph, open_ralph
-from ralph.memories.status import RagStatus, status
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.status import RagStatus, status
 
 
 @pytest.fixture

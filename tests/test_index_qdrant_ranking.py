@@ -10,7 +10,7 @@ from qdrant import local_server, on, quiet
 
 from ralph import Iteration, open_ralph
 from ralph.bench.datasets import Dataset, read
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 pytestmark = quiet
 

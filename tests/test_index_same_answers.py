@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from remembering import ToyEmbedder, made, open_toy, shown
 
-from ralph.kinds.iteration import ErrorSeen, FileTouched
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
+from ralph.records.iteration import ErrorSeen, FileTouched
 
 # Few words, so that many records are alike and the order between equals matters.
 WORDS = (

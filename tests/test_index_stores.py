@@ -16,7 +16,7 @@ from ralph.index.qdrant.server import Server
 from ralph.index.sqlite import SqliteStore
 from ralph.index.tables import Collection, Row
 from ralph.index.view import Store, View
-from ralph.record import Record, Source
+from ralph.records import Record, Source
 
 pytestmark = quiet
 

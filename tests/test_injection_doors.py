@@ -20,16 +20,15 @@ from commanding import Terminal
 
 from ralph.doors.cli import run
 from ralph.doors.hooks.call import serve
-from ralph.doors.mcp.desk import Desk
-from ralph.doors.mcp.options import read_options
+from ralph.doors.mcp.context import Desk, read_options
 from ralph.doors.mcp.resources import listed, read
 from ralph.doors.mcp.server import perform
 from ralph.doors.mcp.toolbox import tools_for
 from ralph.errors import BadInput
-from ralph.kinds.conversation import Conversation, Exchange, Message
-from ralph.kinds.iteration import ErrorSeen, FileTouched
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.memory.project import Project
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Conversation, Exchange, Message
+from ralph.records.iteration import ErrorSeen, FileTouched
 
 _EACH = 3
 

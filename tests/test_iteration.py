@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ralph.errors import BadRecord
 from ralph.journal.line import read_line, write_record
-from ralph.kinds.iteration import (
+from ralph.records import Record, Source, utc
+from ralph.records.iteration import (
     FIELDS,
     TRUNCATED,
     Decision,
@@ -33,7 +34,6 @@ from ralph.kinds.iteration import (
     strongest,
     to_record,
 )
-from ralph.record import Record, Source, utc
 
 EIGHT = {
     "project_id": "9f8a4c1e-0000-4000-8000-000000000001",

@@ -13,7 +13,7 @@ from ralph.errors import RecordForgotten
 from ralph.journal import Journal
 from ralph.journal.fold import Fold
 from ralph.journal.jsonl import JsonlJournal
-from ralph.record import Record, utc
+from ralph.records import Record, utc
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ralph.journal.folder import JournalFolder
 from ralph.journal.jsonl import JsonlJournal
 from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
-from ralph.record import Record, Source, Tombstone
+from ralph.records import Record, Source, Tombstone
 
 pytest_plugins = ["postgres_fixtures"]
 

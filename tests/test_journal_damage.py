@@ -17,7 +17,7 @@ from ralph.journal.fold import Fold
 from ralph.journal.jsonl import MAX_LINE_BYTES, JsonlJournal
 from ralph.journal.line import write_record
 from ralph.journal.scan import scan
-from ralph.record import Located
+from ralph.records import Located
 
 A = write_record(note("a", 1))
 B = write_record(note("b", 2))

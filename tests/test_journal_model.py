@@ -16,7 +16,7 @@ from journaling import note, unnumbered
 from ralph.errors import RecordForgotten
 from ralph.journal.fold import Fold
 from ralph.journal.jsonl import JsonlJournal
-from ralph.record import Record
+from ralph.records import Record
 
 Key = tuple[str, str]  # id and digest
 

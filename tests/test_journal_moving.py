@@ -16,7 +16,7 @@ from ralph.journal.folder import JournalFolder
 from ralph.journal.jsonl import JsonlJournal
 from ralph.journal.line import write_record
 from ralph.journal.moving import move
-from ralph.record import Record, Tombstone
+from ralph.records import Record, Tombstone
 
 pytest_plugins = ["postgres_fixtures"]
 

@@ -21,7 +21,7 @@ from ralph.journal.folder import JournalFolder
 from ralph.journal.link import Link, Patience
 from ralph.journal.migrating import Migration, bring_up, migrations
 from ralph.journal.postgres import Position, PostgresJournal
-from ralph.record import Record, Source, Tombstone
+from ralph.records import Record, Source, Tombstone
 
 pytest_plugins = ["postgres_fixtures"]
 

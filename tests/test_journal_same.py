@@ -20,7 +20,7 @@ from ralph.journal.fold import Fold
 from ralph.journal.jsonl import JsonlJournal
 from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
-from ralph.record import Record, Tombstone
+from ralph.records import Record, Tombstone
 
 pytest_plugins = ["postgres_fixtures"]
 

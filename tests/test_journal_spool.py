@@ -24,7 +24,7 @@ from ralph.journal.folder import JournalFolder
 from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal, Tried
 from ralph.journal.spooled import SpooledJournal, SpooledJournals
-from ralph.record import Record
+from ralph.records import Record
 
 pytest_plugins = ["postgres_fixtures"]
 

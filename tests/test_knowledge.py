@@ -16,8 +16,8 @@ from knowing import LESSONS, journals, lesson, lines, opened, solved
 from remembering import files_holding
 
 from ralph.errors import BadInput, BadRecord, JournalError, NotFound
-from ralph.kinds.knowledge import FailureSolution, GateApproval, GateRejection
-from ralph.memories.knowledge import Knowledge
+from ralph.memory.knowledge import Knowledge
+from ralph.records.knowledge import FailureSolution, GateApproval, GateRejection
 
 REJECTION: dict[str, Any] = {
     "entry_type": "gate_rejection",

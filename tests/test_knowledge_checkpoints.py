@@ -23,8 +23,8 @@ from remembering import ToyEmbedder, shown
 from ralph import disk
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalBusy
 from ralph.index.recipes import recipe_for
-from ralph.memories.knowledge import Knowledge
-from ralph.memories.project import Project
+from ralph.memory.knowledge import Knowledge
+from ralph.memory.project import Project
 from ralph.recall.patterns import Patterns
 
 QUESTION = "the database migration fails in CI: no such table users"

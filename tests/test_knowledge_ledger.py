@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from journaling import run_child
 
 from ralph.journal.folder import JournalFolder
-from ralph.kinds.knowledge import (
+from ralph.memory.ledger import History, Ledger, Published, Slot
+from ralph.records.knowledge import (
     Checkpoint,
     Covered,
     FailureSolution,
@@ -22,8 +23,6 @@ from ralph.kinds.knowledge import (
     pattern_id,
     said_record,
 )
-from ralph.memories.ledger import History, Ledger, Slot
-from ralph.memories.published import Published
 
 PROJECTS = ("billing", "shop", "ledger")
 FIRST = "2026-01-01T00:00:00Z"

@@ -27,7 +27,10 @@ from knowing import (
 
 from ralph.errors import BadInput, NotFound
 from ralph.journal import Draft
-from ralph.kinds.knowledge import (
+from ralph.memory.knowledge import Knowledge
+from ralph.recall.patterns import Pattern, in_order, success_rate, worth
+from ralph.records import Record
+from ralph.records.knowledge import (
     Checkpoint,
     Covered,
     Entry,
@@ -38,9 +41,6 @@ from ralph.kinds.knowledge import (
     pattern_id,
     said_record,
 )
-from ralph.memories.knowledge import Knowledge
-from ralph.recall.patterns import Pattern, in_order, success_rate, worth
-from ralph.record import Record
 
 CRANE = "The harbour crane stops when the wind sensor is wet"
 QUESTION = "the harbour crane stops because the wind sensor is wet"

@@ -10,9 +10,9 @@ from knowing import ids_indexed, journals, lesson, lines, opened, published_at, 
 from remembering import files_holding
 
 from ralph.errors import BadInput, BadSetting
-from ralph.memories.knowledge_retention import is_expired, oldest_kept, prune_if_due
-from ralph.memories.project import Project
-from ralph.record import utc
+from ralph.memory.checkpoints import is_expired, oldest_kept, prune_if_due
+from ralph.memory.project import Project
+from ralph.records import utc
 from ralph.text.tokens import tokens
 
 # Answers know what time it is, so this is no fixed day.

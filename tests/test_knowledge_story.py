@@ -21,8 +21,8 @@ from commanding import process
 from looping import scripted
 
 from ralph.config import home_folder
-from ralph.recall.context import CLOSING, OPENING
-from ralph.text.estimate import estimate_tokens
+from ralph.recall.patterns import CLOSING, OPENING
+from ralph.text.words import estimate_tokens
 
 SHOP = """\
 # Pipeline

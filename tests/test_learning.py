@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput, LearningsFull, NotFound
-from ralph.kinds.learning import Learning, read_learning, to_plain
 from ralph.plan import features, learnings
 from ralph.plan.extract import Draft
 from ralph.plan.shown import prompt_lines
 from ralph.plan.store import Plan
+from ralph.records.learning import Learning, read_learning, to_plain
 from ralph.text.similar import gist
 
 

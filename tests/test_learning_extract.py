@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ralph.kinds.iteration import Decision, ErrorSeen, Iteration
 from ralph.plan.extract import extract
+from ralph.records.iteration import Decision, ErrorSeen, Iteration
 
 ERROR = ErrorSeen(
     "TypeError: Cannot read property 'user' of undefined", "runtime", "src/middleware/auth.ts", 42

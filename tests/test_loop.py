@@ -12,8 +12,8 @@ import pytest
 from looping import BEGUN, DONE, FIXTURES, Late, Loop, command, planned, replay, scripted, shell
 
 from ralph.capture import Captured
-from ralph.loop.outcome import judge
-from ralph.loop.output import Output
+from ralph.loop.agent import Output
+from ralph.loop.iteration import judge
 from ralph.plan.tasks import update_task
 from ralph.plan.values import Comment, Task
 
@@ -61,7 +61,7 @@ def test_an_unchanged_task_is_a_failure(loop: Loop, tmp_path: Path) -> None:
 def test_an_agent_over_its_time_is_a_timeout_and_its_words_are_kept(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.agents.process.time", Late(loop.root / "thinking"))
+    monkeypatch.setattr("ralph.loop.agent.time", Late(loop.root / "thinking"))
     saying = {"say": "I will now think about this for a very long time, longer than allowed."}
     thinking = {"write": "thinking", "content": ""}
     agent = scripted(tmp_path, {"steps": [saying, thinking, {"sleep": 600}]})
@@ -202,7 +202,7 @@ def test_an_agent_that_prints_faster_than_we_read_is_still_ended_on_time(
 def test_a_line_without_an_end_does_not_fill_the_memory(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.loop.output.LONGEST_LINE_BYTES", 100_000)
+    monkeypatch.setattr("ralph.loop.agent.LONGEST_LINE_BYTES", 100_000)
     script = "head -c 3000000 /dev/zero | tr '\\0' x; echo; cat " + str(FIXTURES / "success.jsonl")
     loop(shell(tmp_path, script), max_iterations=1)
     assert loop.told()[0].session_id

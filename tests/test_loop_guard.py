@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from looping import DONE, FEATURES, TASKS, Loop, planned, python, ralph_process, scripted, shell
 
-from ralph.loop.output import Output
+from ralph.loop.agent import Output
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
 from ralph.plan.tasks import update_task

@@ -9,9 +9,9 @@ from remembering import made
 
 from ralph import bench
 from ralph.errors import BadInput
-from ralph.kinds.iteration import FileTouched
-from ralph.loop.gather import History
-from ralph.memories.ralph import Ralph
+from ralph.loop.iteration import History
+from ralph.memory.ralph import Ralph
+from ralph.records.iteration import FileTouched
 
 
 def summaries(history: History, feature: str = "auth") -> list[str]:

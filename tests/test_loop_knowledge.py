@@ -20,16 +20,14 @@ from serving import wired
 import ralph
 from ralph import disk
 from ralph.config import Settings, home_folder
-from ralph.kinds.iteration import Decision, ErrorSeen, Iteration
-from ralph.kinds.knowledge import Checkpoint, FailureSolution, knowledge_from
-from ralph.loop.events import Event
+from ralph.loop.environment import Event
 from ralph.loop.orchestrate import completed
-from ralph.memories.lessons import lessons
-from ralph.memories.technology import technology_of
+from ralph.memory.lessons import lessons, technology_of
 from ralph.plan.values import Task
-from ralph.recall.context import CLOSING, OPENING
-from ralph.recall.patterns import Pattern
-from ralph.text.estimate import estimate_tokens
+from ralph.recall.patterns import CLOSING, OPENING, Pattern
+from ralph.records.iteration import Decision, ErrorSeen, Iteration
+from ralph.records.knowledge import Checkpoint, FailureSolution, knowledge_from
+from ralph.text.words import estimate_tokens
 
 ERROR = "KeyError: 'session_secret'"
 FAILING = {

@@ -11,11 +11,11 @@ from looping import DONE, FEATURES, Loop, block_index, planned, python, scripted
 from remembering import made
 
 from ralph.config import Settings
-from ralph.kinds.iteration import ErrorSeen, FileTouched, Iteration
-from ralph.loop.gather import gather_review, repeated_errors, stale_prose
+from ralph.loop.iteration import gather_review, repeated_errors, stale_prose
 from ralph.plan.features import update_feature
 from ralph.plan.values import ContextFile, Feature, Task
-from ralph.prompt.facts import Facts
+from ralph.prompt.build import Facts
+from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
 
 SEEING = """
 import sys

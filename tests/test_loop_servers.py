@@ -14,10 +14,9 @@ from remembering import state_of
 
 from ralph.config import home_folder, unknown_variables
 from ralph.doors.cli import run
-from ralph.doors.mcp.options import read_options
-from ralph.loop.config_files import loop_servers
-from ralph.memories.project import Project
-from ralph.memories.wishes import wishes_of
+from ralph.doors.mcp.context import read_options
+from ralph.loop.servers import loop_servers
+from ralph.memory.project import Project, wishes_of
 from ralph.plan.values import Task
 from ralph.trust import trust
 

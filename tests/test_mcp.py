@@ -15,13 +15,12 @@ from mcp.shared.exceptions import MCPError
 from remembering import marker
 from serving import Served, served
 
-from ralph.doors.mcp.desk import Desk
-from ralph.doors.mcp.options import read_options
+from ralph.doors.mcp.context import Desk, read_options
 from ralph.doors.mcp.server import perform
 from ralph.doors.mcp.tool import Arguments, reading
-from ralph.kinds.iteration import Iteration
-from ralph.memories.ralph import open_ralph
-from ralph.text.estimate import estimate_tokens
+from ralph.memory.ralph import open_ralph
+from ralph.records.iteration import Iteration
+from ralph.text.words import estimate_tokens
 
 READS = [
     "search_feature_memory",

@@ -9,11 +9,11 @@ import pytest
 from looping import planned
 from serving import Served, served
 
-from ralph.kinds.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
-from ralph.kinds.iteration import ErrorSeen, FileTouched
-from ralph.memories.documents import add_documents
-from ralph.memories.ralph import open_ralph
-from ralph.text.estimate import estimate_tokens
+from ralph.memory.conversations import add_documents
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
+from ralph.records.iteration import ErrorSeen, FileTouched
+from ralph.text.words import estimate_tokens
 
 TIMEOUT = conversation_id("test", "timeouts")
 FIRST = exchange_id(TIMEOUT, "1")

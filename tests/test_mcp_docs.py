@@ -9,8 +9,7 @@ import pytest
 from looping import planned
 
 from ralph.config import Settings
-from ralph.doors.mcp.desk import Desk
-from ralph.doors.mcp.options import read_options
+from ralph.doors.mcp.context import Desk, read_options
 from ralph.doors.mcp.tool import Tool, input_schema
 from ralph.doors.mcp.toolbox import tools_for
 

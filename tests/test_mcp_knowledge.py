@@ -17,9 +17,8 @@ from looping import planned
 from mcp.shared.exceptions import MCPError
 from serving import Served, served
 
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
 from ralph.plan.features import update_feature
 from ralph.plan.store import Plan
 

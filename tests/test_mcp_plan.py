@@ -11,12 +11,12 @@ from commanding import COOKIE, LOGIN
 from looping import planned
 from serving import Served, served
 
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
 from ralph.plan.check import check
 from ralph.plan.guard import Guard
 from ralph.plan.store import Plan
-from ralph.text.estimate import estimate_tokens
+from ralph.text.words import estimate_tokens
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from serving import LEGACY, MODERN, Wire, served, wired
 
 from ralph import disk
 from ralph.doors.mcp.main import start_folder
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 from ralph.plan.store import Plan
 
 ERAS = [LEGACY, MODERN]

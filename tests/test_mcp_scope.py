@@ -16,9 +16,8 @@ from mcp.shared.exceptions import MCPError
 from remembering import state_of
 from serving import Served, served
 
-from ralph.memories.focus import Focus, clear_focus, set_focus
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
+from ralph.memory.project import Focus, Project, clear_focus, set_focus
+from ralph.memory.ralph import open_ralph
 from ralph.plan.features import update_feature
 from ralph.plan.store import Plan
 

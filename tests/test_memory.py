@@ -16,11 +16,11 @@ from remembering import ToyEmbedder, files_holding, made, open_toy, summaries, t
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.kinds.iteration import Decision, ErrorSeen, FileTouched, Iteration
-from ralph.memories.feature import FeatureMemory
-from ralph.memories.keeping import import_lines
-from ralph.memories.ralph import Ralph
-from ralph.record import Source
+from ralph.memory.feature import FeatureMemory
+from ralph.memory.keeping import import_lines
+from ralph.memory.ralph import Ralph
+from ralph.records import Source
+from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 
 QUESTION = "login form validation"
 

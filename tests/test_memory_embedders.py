@@ -16,9 +16,8 @@ from embedding_server import OLLAMA_MODEL, EmbeddingServer, running
 from remembering import made, shown, topical
 
 from ralph.index.sync import is_current
-from ralph.memories.checking import verify_index
-from ralph.memories.ralph import Ralph, open_ralph
-from ralph.memories.status import status
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.status import status, verify_index
 from ralph.recall import Answer
 
 QUESTION = "login form validation"

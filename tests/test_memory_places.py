@@ -15,10 +15,10 @@ from remembering import files_holding, made, open_toy, summaries, topical
 
 from ralph import open_ralph
 from ralph.errors import BadInput, NotAProject
-from ralph.kinds.iteration import FileTouched
-from ralph.memories.project import Project
-from ralph.memories.ralph import Ralph
-from ralph.memories.status import status
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph
+from ralph.memory.status import status
+from ralph.records.iteration import FileTouched
 
 QUESTION = "login form validation"
 

@@ -12,8 +12,8 @@ from remembering import ToyEmbedder, made, open_toy
 from ralph.errors import JournalDown
 from ralph.journal.folder import JournalFolder
 from ralph.journal.moving import move
-from ralph.kinds.conversation import Exchange
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
+from ralph.records.conversation import Exchange
 
 pytest_plugins = ["postgres_fixtures"]
 

@@ -14,11 +14,9 @@ from commanding import Line
 from hooking import Session, exchanges, iterations, log
 
 from ralph.errors import BadInput
-from ralph.kinds.conversation import Conversation, Exchange, conversation_id, exchange_id
-from ralph.memories.conversations import Conversations
-from ralph.memories.focus import Focus, set_focus
-from ralph.memories.many_conversations import Talk
-from ralph.memories.pausing import (
+from ralph.memory.conversations import Conversations, Talk
+from ralph.memory.importing import import_claude_code
+from ralph.memory.pausing import (
     NAME,
     Held,
     Pause,
@@ -28,9 +26,9 @@ from ralph.memories.pausing import (
     resume,
     unpaused_talks,
 )
-from ralph.memories.project import Project
-from ralph.memories.ralph import open_ralph
-from ralph.memories.transcripts import import_claude_code
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
 SECRET = "The takeover of Acme is planned for spring"
 EARLIER = "Add the login form to the start page"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput
-from ralph.kinds.iteration import FileTouched, Iteration
 from ralph.plan import features
 from ralph.plan.context_files import drop_vanished, enrich, noise
 from ralph.plan.store import Plan
+from ralph.records.iteration import FileTouched, Iteration
 
 
 @pytest.fixture

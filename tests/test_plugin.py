@@ -19,7 +19,7 @@ from ralph import __version__
 from ralph.config import Settings
 from ralph.doors.cli.client_call import hook_call
 from ralph.doors.cli.client_settings import plugin_folder
-from ralph.doors.mcp.options import read_options
+from ralph.doors.mcp.context import read_options
 
 if sys.platform == "win32":
     pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
@@ -102,7 +102,7 @@ def test_the_server_is_called_with_words_it_takes() -> None:
 
 
 def test_the_skill_names_only_tools_that_the_server_has(project: Path) -> None:
-    from ralph.doors.mcp.desk import Desk
+    from ralph.doors.mcp.context import Desk
     from ralph.doors.mcp.toolbox import tools_for
 
     text = (PLUGIN / "skills" / "ralph-memory" / "SKILL.md").read_text(encoding="utf-8")

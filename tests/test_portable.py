@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.kinds.knowledge import FailureSolution
-from ralph.memories.portable import portable, portable_text
+from ralph.memory.lessons import portable, portable_text
+from ralph.records.knowledge import FailureSolution
 
 
 @pytest.mark.parametrize(

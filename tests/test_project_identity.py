@@ -14,7 +14,7 @@ from remembering import made, open_toy
 
 from ralph import disk
 from ralph.errors import UnsafeFile
-from ralph.memories.project import Project, find_project
+from ralph.memory.project import Project, find_project
 
 SECRET = "zebra quokka plan"
 

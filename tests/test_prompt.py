@@ -8,17 +8,25 @@ from typing import Any
 import pytest
 from snapshotting import same_as_snapshot
 
-from ralph.kinds.iteration import ErrorSeen, Iteration
-from ralph.kinds.learning import Learning
 from ralph.plan.shown import prompt_lines
 from ralph.plan.values import Comment, ContextFile, Discipline, Feature, Task, View
-from ralph.prompt.budget import Section, fit
-from ralph.prompt.build import review_prompt, task_prompt
-from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
-from ralph.prompt.planning import braindump_prompt
-from ralph.prompt.template import render
-from ralph.text.estimate import estimate_tokens
+from ralph.prompt.brief import braindump_prompt
+from ralph.prompt.build import (
+    Facts,
+    KnowledgeFile,
+    Limits,
+    RepeatedError,
+    ReviewFacts,
+    Section,
+    fit,
+    render,
+    review_prompt,
+    task_prompt,
+)
+from ralph.records.iteration import ErrorSeen, Iteration
+from ralph.records.learning import Learning
 from ralph.text.marks import CLOSE, OPEN, strip_marked
+from ralph.text.words import estimate_tokens
 
 LEARNINGS = [
     Learning(text="The cookie is set before the redirect.", source="human", reviewed=True),

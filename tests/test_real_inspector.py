@@ -14,9 +14,9 @@ from clients import World, client, ralph, worlds
 from looping import MARK
 from remembering import made
 
-from ralph.kinds.iteration import FileTouched
-from ralph.memories.ralph import Ralph, open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 from ralph.plan.store import Plan
+from ralph.records.iteration import FileTouched
 
 if sys.platform == "win32":
     pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)

@@ -11,7 +11,7 @@ import pytest
 
 from ralph import Iteration, open_ralph
 from ralph.bench.datasets import Ask, read
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 OWN = read("own", Path(__file__).parent / "data" / "own_pairs.jsonl")
 PAIRS = json.loads((Path(__file__).parent / "data" / "recall_pairs.json").read_text("utf-8"))

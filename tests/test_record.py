@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ralph.errors import BadRecord
-from ralph.record import Complaint, Record, Source, now, utc
+from ralph.records import Complaint, Record, Source, now, utc
 
 RECORD = Record(
     id="r1", kind="iteration", number=7, at="2026-02-07T14:30:00Z", body=b'{"feature":"auth"}'
@@ -98,7 +98,7 @@ def test_now_is_written_as_it_will_be_read_again(moment: datetime) -> None:
             return cls.combine(moment.date(), moment.time(), tz)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ralph.record.datetime", Clock)
+        patch.setattr("ralph.records.datetime", Clock)
         written = now()
     assert utc(written) == written
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z", written)

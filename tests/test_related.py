@@ -11,7 +11,9 @@ import pytest
 
 from ralph import open_ralph
 from ralph.errors import BadInput
-from ralph.kinds.conversation import (
+from ralph.memory.conversation_history import Scope
+from ralph.memory.ralph import Ralph
+from ralph.records.conversation import (
     Conversation,
     Exchange,
     Summary,
@@ -19,8 +21,6 @@ from ralph.kinds.conversation import (
     exchange_id,
     summary_id,
 )
-from ralph.memories.ralph import Ralph
-from ralph.memories.scope import Scope
 
 TALKS = {
     "pool": [

@@ -9,12 +9,12 @@ import pytest
 from commanding import Line
 
 from ralph.errors import BadInput, BadSetting, IndexOff
-from ralph.kinds.conversation import Summary
-from ralph.memories.daily import is_due, note_done
-from ralph.memories.documents import add_documents
-from ralph.memories.project import Project
-from ralph.memories.ralph import Ralph, open_ralph
-from ralph.memories.retention import prune, prune_if_due
+from ralph.memory.conversation_stream import prune, prune_if_due
+from ralph.memory.conversations import add_documents
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.store import is_due, note_done
+from ralph.records.conversation import Summary
 
 TOLD = '{"messages": [{"role": "user", "content": "Is the crane free?"}]}'
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

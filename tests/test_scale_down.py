@@ -26,8 +26,8 @@ from ralph.chat.echo import EchoModel
 from ralph.doors.cli.opening import _records
 from ralph.errors import IndexOff, JournalDown
 from ralph.journal.link import RETRY_AFTER_S
-from ralph.memories.moving import waiting_records
-from ralph.memories.ralph import Ralph, open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.transfer import waiting_records
 
 pytest_plugins = ["postgres_fixtures"]
 # A slow machine is no failure.

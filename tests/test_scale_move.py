@@ -15,8 +15,8 @@ from commanding import LOGIN, Line, Terminal
 from postgres import PASSWORD, own_server
 from scaling import everything, filled, opened
 
-from ralph.memories.moving import waiting_records
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
+from ralph.memory.transfer import waiting_records
 
 pytest_plugins = ["postgres_fixtures"]
 

@@ -13,11 +13,11 @@ from postgres import PASSWORD, own_server
 from qdrant_server import KEY, running
 from remembering import files_holding
 
-from ralph.agents.environment import agent_environment
 from ralph.config import Settings, load
 from ralph.errors import BadSetting, IndexOff
 from ralph.index.open import index_for
-from ralph.memories.ralph import open_ralph
+from ralph.loop.environment import agent_environment
+from ralph.memory.ralph import open_ralph
 from ralph.text.redact import redact
 
 pytest_plugins = ["postgres_fixtures"]

@@ -17,7 +17,7 @@ from scaling import everything, filled, indexes_of, opened, questions, top_five
 
 from ralph.index.qdrant.index import QdrantIndex
 from ralph.journal.spooled import SpooledJournals
-from ralph.memories.project import Project
+from ralph.memory.project import Project
 
 pytest_plugins = ["postgres_fixtures"]
 

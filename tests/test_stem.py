@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.text.stem import stem
+from ralph.text.tokens import stem
 
 # The examples of the published description, run through all of its steps.
 PUBLISHED = """

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.fuse import meaning_share
-from ralph.recall.words import Fields, weigh_words, words_of
+from ralph.recall.ranking import Fields, meaning_share, weigh_words, words_of
 
 STATIC = "static:table"
 

@@ -12,9 +12,9 @@ from workers_ground import GOOD, Clock, add, by_name, fill, model, opener, statu
 from ralph.chat.model import OnText, Said, ToolSpec, Turn
 from ralph.chat.prices import FREE
 from ralph.chat.workers import Name, Workers
-from ralph.kinds.conversation import EXTRACTIVE, Conversation, Exchange
-from ralph.memories.ralph import open_ralph
-from ralph.record import Record
+from ralph.memory.ralph import open_ralph
+from ralph.records import Record
+from ralph.records.conversation import EXTRACTIVE, Conversation, Exchange
 
 BACK_OFF_S = (1, 2, 4, 8, 16, 32)
 

@@ -16,7 +16,7 @@ from ralph.chat.loop import Controls
 from ralph.chat.workers import NAMES, Name, Workers
 from ralph.chat.working import WorkerStatus
 from ralph.errors import BadInput, EmbedderOff, MemoryOff
-from ralph.memories.ralph import Ralph, open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 
 NEVER = {"summarizer_idle_timeout_s": 3600, "embedding_pipeline_poll_interval_s": 3600}
 

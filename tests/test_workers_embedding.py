@@ -16,7 +16,7 @@ from ralph.chat.indexed import clear, counted
 from ralph.chat.summarising import open_backlog
 from ralph.chat.workers import Name, Workers
 from ralph.errors import EmbedderOff, IndexOff
-from ralph.memories.ralph import Ralph, open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

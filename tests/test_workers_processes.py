@@ -21,7 +21,7 @@ from workers_ground import GOOD, fill, records, until, written
 
 from ralph.chat.indexed import counted
 from ralph.chat.summarising import open_backlog
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -14,7 +14,7 @@ from ralph.chat.commands import RAG_KEYS, Commands
 from ralph.chat.loop import Looked
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
-from ralph.memories.ralph import open_ralph
+from ralph.memory.ralph import open_ralph
 
 
 @pytest.fixture

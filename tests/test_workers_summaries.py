@@ -8,7 +8,7 @@ from snapshotting import same_as_snapshot
 from ralph.chat.model import Said, ToolCall
 from ralph.chat.summary_text import extract, prompt_for, summary_of
 from ralph.errors import ModelOff
-from ralph.kinds.conversation import Exchange, Summarised
+from ralph.records.conversation import Exchange, Summarised
 
 PLAIN = "The timeout was raised to 30 seconds in config.toml, and the tests pass."
 SECOND = "The retry was left as it is."

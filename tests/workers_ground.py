@@ -15,9 +15,9 @@ from ralph.chat.openai_model import openai_model
 from ralph.chat.prices import Price
 from ralph.chat.served import Access
 from ralph.chat.workers import Workers, WorkerStatus
-from ralph.kinds.conversation import SUMMARY, Conversation, Exchange, Summary, said_from
-from ralph.memories.ralph import Ralph, open_ralph
-from ralph.record import Record
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.records import Record
+from ralph.records.conversation import SUMMARY, Conversation, Exchange, Summary, said_from
 
 ASKED = "How do I fix the socket timeout of service {n}?"
 ANSWERED = "Raise read_timeout to {n} seconds in config.toml; the tests pass now."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ralph.index import Passage
-    from ralph.memories.feature import FeatureMemory
+    from ralph.memory.feature import FeatureMemory
 
 _BATCH = 512
 _SAMPLE = 1000

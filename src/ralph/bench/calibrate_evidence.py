@@ -18,7 +18,7 @@ from ralph.bench.quality_ground import Tell
 from ralph.bench.quality_pairs import TOP, labelled
 from ralph.errors import BadInput
 from ralph.index import Embedder
-from ralph.recall.calibration import Evidence
+from ralph.recall.score import Evidence
 
 # Of a question that nothing answers the first hits count: people look no further.
 _FIRST = 3

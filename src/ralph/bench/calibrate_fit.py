@@ -14,7 +14,7 @@ import numpy as np
 
 from ralph.bench.calibrate_evidence import NOTHING_ANSWERS, OWN, POOLED, Judged
 from ralph.errors import BadInput
-from ralph.recall.calibration import Constants, features
+from ralph.recall.score import Constants, features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from ralph.bench.calibrate_evidence import OWN, Judged
 from ralph.bench.calibrate_fit import BINS, OVER, Table, table, weights
 from ralph.bench.chart import Curve, Dot, Square, reliability
 from ralph.bench.report import machine
-from ralph.recall.calibration import Constants, score, score_by
+from ralph.recall.score import Constants, score, score_by
 
 ALL = "all sources"
 _ABOUT = (

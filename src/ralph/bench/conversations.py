@@ -22,10 +22,10 @@ from ralph.bench.measure import Compared, compared, each, fresh, in_turns, pytho
 from ralph.bench.reads import Bare
 from ralph.bench.report import NO_TARGET, Row, Target, of_times, to_json, to_markdown, write_table
 from ralph.errors import BadInput
-from ralph.kinds.conversation import Conversation, Exchange, conversation_id, exchange_id
-from ralph.memories import Ralph, open_ralph
-from ralph.memories.many_conversations import Talk, keep_many
-from ralph.memories.series import Series
+from ralph.memory.conversation_stream import Series
+from ralph.memory.conversations import Talk, keep_many
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
 _SIZES = "10000,100000"
 _EXCHANGES_EACH = 10

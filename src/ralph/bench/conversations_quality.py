@@ -13,10 +13,10 @@ from ralph.bench.datasets import text_of
 from ralph.bench.datasets_chats import Haystack, longmemeval_rounds
 from ralph.bench.ground import Tell
 from ralph.bench.ranking import DEPTH, Mean, first_of_each, means, measured
-from ralph.kinds.conversation import Conversation, Exchange, conversation_id, exchange_id
-from ralph.memories import Ralph, open_ralph
-from ralph.memories.many_conversations import Talk, keep_many
-from ralph.memories.series import Series
+from ralph.memory.conversation_stream import Series
+from ralph.memory.conversations import Talk, keep_many
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
 _SOURCE = "dataset"
 # How sessions and rounds are found: what is looked for, and the measures that tell most.

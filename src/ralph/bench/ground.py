@@ -14,8 +14,8 @@ import msgspec
 from ralph import disk
 from ralph.bench import corpus
 from ralph.bench.measure import Compared
-from ralph.memories import Ralph, open_ralph
-from ralph.memories.feature import FeatureMemory
+from ralph.memory.feature import FeatureMemory
+from ralph.memory.ralph import Ralph, open_ralph
 
 FEATURE = "bench"
 _MARK = "built.json"

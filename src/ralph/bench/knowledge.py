@@ -23,7 +23,11 @@ from ralph.bench.measure import Compared, compared, each, fresh, in_turns, pytho
 from ralph.bench.reads import Bare
 from ralph.bench.report import NO_TARGET, Row, Target, of_times, to_json, to_markdown, write_table
 from ralph.errors import BadInput
-from ralph.kinds.knowledge import (
+from ralph.memory.knowledge import Knowledge
+from ralph.memory.knowledge_journal import COLLECTION
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.records import Record
+from ralph.records.knowledge import (
     Checkpoint,
     Covered,
     Entry,
@@ -32,10 +36,6 @@ from ralph.kinds.knowledge import (
     pattern_id,
     said_record,
 )
-from ralph.memories import Ralph, open_ralph
-from ralph.memories.knowledge import Knowledge
-from ralph.memories.knowledge_stream import COLLECTION
-from ralph.record import Record
 
 _SIZES = "10000,100000"
 _STAGED = 1000

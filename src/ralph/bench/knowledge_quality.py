@@ -16,10 +16,10 @@ import msgspec
 from ralph.bench.datasets_texts import Issue, read_issues
 from ralph.bench.ground import Tell
 from ralph.bench.ranking import DEPTH, Mean, first_of_each, means, measured
-from ralph.kinds.knowledge import FailureSolution
-from ralph.memories import open_ralph
-from ralph.memories.knowledge import Knowledge
+from ralph.memory.knowledge import Knowledge
+from ralph.memory.ralph import open_ralph
 from ralph.recall.search import Question
+from ralph.records.knowledge import FailureSolution
 
 _HEADLINE = ("recall@1", "recall@5", "recall@10", "MRR")
 _PROJECT = "dataset"

@@ -18,16 +18,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ralph.agents.environment import agent_environment
-from ralph.agents.known import Call, agent_command, found_command
-from ralph.agents.process import AgentProcess
 from ralph.bench.arguments import sizes_of
 from ralph.bench.ground import FEATURE, Ground, build
 from ralph.bench.measure import Compared, taken
 from ralph.bench.report import Row, Target, of_times, to_json, to_markdown, write_table
-from ralph.loop.events import Event
+from ralph.clients import Call, agent_command, found_command
+from ralph.loop.agent import AgentProcess
+from ralph.loop.environment import Event, agent_environment
 from ralph.loop.run import Options, run
-from ralph.memories import open_ralph
+from ralph.memory.ralph import open_ralph
 from ralph.plan.features import create_feature
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan

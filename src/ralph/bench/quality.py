@@ -17,7 +17,7 @@ from ralph.bench.quality_report import Outcome, chart, to_json, write_table
 from ralph.bench.quality_run import evaluate
 from ralph.errors import BadInput
 from ralph.index import Embedder
-from ralph.memories import open_ralph
+from ralph.memory.ralph import open_ralph
 
 _TELL_EVERY_S = 2.0
 

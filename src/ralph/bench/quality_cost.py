@@ -15,7 +15,7 @@ from ralph.bench.quality_ground import WHOLE, Cutting, ground
 from ralph.bench.quality_naive import Naive
 from ralph.bench.report import NO_TARGET, Row, Target, of_times
 from ralph.index import Embedder
-from ralph.recall.calibration import FLOOR
+from ralph.recall.score import FLOOR
 from ralph.recall.search import Question, search
 
 LIMIT = 10

@@ -19,7 +19,7 @@ from ralph.index import Cut, Embedder, Passage
 from ralph.index.sqlite import SqliteStore
 from ralph.index.sync import Target, is_current, sync
 from ralph.journal import Batch
-from ralph.record import Located, Record, Source
+from ralph.records import Located, Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

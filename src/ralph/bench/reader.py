@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from ralph.memories import open_ralph
+from ralph.memory.ralph import open_ralph
 
 _PATIENCE_S = 30.0
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.prompt.conversed import beginning, harmless
-from ralph.text.estimate import estimate_tokens
+from ralph.prompt.recalled import beginning, harmless
 from ralph.text.marks import mark
-from ralph.text.sanitise import plain_date, plain_id
+from ralph.text.sanitize import plain_date, plain_id
+from ralph.text.words import estimate_tokens
 
 if TYPE_CHECKING:
-    from ralph.kinds.iteration import ErrorSeen, FileTouched, Iteration
     from ralph.recall import Hit
+    from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
 
 SHORT_ID = 8
 FRAME = (

@@ -52,7 +52,7 @@ class _Story:
         """A plan of two tasks; the first attempt fails, and the next ones know it."""
         script = _unpacked(self._project)
         os.chdir(self._project)
-        agent = f"{quote(sys.executable)} -P -m ralph.agents.scripted {quote(str(script))}"
+        agent = f"{quote(sys.executable)} -P -m ralph.loop.scripted {quote(str(script))}"
         asked = ("search", "why did accented titles fail?", "--feature", _FEATURE)
         try:
             self._say("A small project with two tasks; the second waits for the first.")
