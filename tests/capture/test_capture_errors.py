@@ -7,6 +7,7 @@ from __future__ import annotations
 import posixpath
 
 import pytest
+from timing import assert_linear
 
 from ralph.capture.error_lines import errors_in, errors_said
 
@@ -252,8 +253,17 @@ def test_a_long_output_is_read_where_it_begins_and_ends() -> None:
     assert messages == ["first", "last"]
 
 
-HOSTILE = ["a." * 40_000, "A" * 80_000, "FAILED a.py::t" + " x" * 900 + "-", " " * 80_000]
-HOSTILE += ["Error" * 20_000, "at (" * 20_000, "fatal: " * 10_000, "a/" * 40_000 + "Error: x"]
+# What stands before, again and again, and after.
+HOSTILE = [
+    ("", "a.", ""),
+    ("", "A", ""),
+    ("FAILED a.py::t", " x", "-"),
+    ("", " ", ""),
+    ("", "Error", ""),
+    ("", "at (", ""),
+    ("", "fatal: ", ""),
+    ("", "a/", "Error: x"),
+]
 
 
 @pytest.mark.parametrize(
@@ -272,10 +282,19 @@ def test_an_error_without_a_place_is_a_compilers_only_by_its_words(
     assert error.error_type == error_type
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_hostile_output_takes_no_time(hostile: str) -> None:
-    errors_in(f"{hostile}\nfatal: {hostile}", resolve, failed=True)
-    errors_said(f"{hostile} failed with ValueError: {hostile}", resolve)
+@pytest.mark.parametrize("longest", [1_900, 80_000])  # within a line that is read, and beyond it
+@pytest.mark.parametrize(("before", "piece", "after"), HOSTILE)
+def test_a_hostile_output_takes_no_longer_than_its_length(
+    before: str, piece: str, after: str, longest: int
+) -> None:
+    def text(size: int) -> str:
+        return before + piece * (size // len(piece)) + after
+
+    def work(hostile: str) -> None:
+        errors_in(f"{hostile}\nfatal: {hostile}", resolve, failed=True)
+        errors_said(f"{hostile} failed with ValueError: {hostile}", resolve)
+
+    assert_linear(work, text, longest)
 
 
 # fmt: off

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from places import FIXTURES
+from timing import assert_linear
 
 from ralph.text.sanitise import sanitise, visible
 
@@ -190,24 +191,15 @@ def test_real_transcripts_pass_but_for_the_marks_of_their_clients() -> None:
     assert changed == []
 
 
-def test_hostile_input_takes_no_longer_than_its_length() -> None:
-    blanks = " " * 50_000
-    for word in (
-        "ignore",
-        "<",
-        "[",
-        "\u200d",
-        "system",
-        "<system",
-        "&amp;",
-        "{",
-        '"role"',
-        "forget",
+@pytest.mark.parametrize(
+    "word",
+    ["ignore", "<", "[", "\u200d", "system", "<system", "&amp;", "{", '"role"', "forget"],
+)
+def test_hostile_input_takes_no_longer_than_its_length(word: str) -> None:
+    for text in (
+        lambda size: word * size,
+        lambda size: f"{word} " * size,
+        lambda size: f"{word}{' ' * size}tool:",
+        lambda size: f"{word}\n" * size,
     ):
-        for text in (
-            word * 20_000,
-            f"{word} " * 15_000,
-            f"{word}{blanks}tool:",
-            f"{word}\n" * 15_000,
-        ):
-            sanitise(text)
+        assert_linear(sanitise, text, 20_000)
