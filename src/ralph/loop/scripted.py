@@ -1,7 +1,7 @@
 """An agent without a model: it plays a script, for the demo and for tests.
 
 It speaks real `stream-json`, really reads, writes and runs things in its folder, and decides by
-what its prompt and its commands tell it. `python -m ralph.agents.scripted SCRIPT.json`, the prompt
+what its prompt and its commands tell it. `python -m ralph.loop.scripted SCRIPT.json`, the prompt
 on standard input.
 
     {"runs": [{"when": "regex found in the prompt", "steps": [STEP, ...], "result": "..."}, ...]}

@@ -1,7 +1,7 @@
 """The envelope every memory shares: a Record, its Source, and what may be wrong with a line.
 
 A Record is a frozen value. It knows its identity, its place in its series and where it came
-from, and nothing about what is inside; `ralph.kinds` gives the inside its type.
+from, and nothing about what is inside; the modules here give the inside its type.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class _Ended(Exception):
 
 def _unpacked(project: Path) -> Path:
     """The project's files and the agent's script, as they come with the package."""
-    source = files("ralph.agents") / "scripts" / "demo.json"
+    source = files("ralph.loop") / "scripts" / "demo.json"
     text = source.read_text(encoding="utf-8")
     project.mkdir(parents=True)
     for name, content in json.loads(text)["files"].items():
