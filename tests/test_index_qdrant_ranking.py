@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from qdrant import local_server, on, quiet
 
+from bench.datasets import Dataset, read
 from ralph import Iteration, open_ralph
-from ralph.bench.datasets import Dataset, read
 from ralph.memories.ralph import Ralph
 
 pytestmark = quiet

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from bench.datasets import Ask, read
 from ralph import Iteration, open_ralph
-from ralph.bench.datasets import Ask, read
 from ralph.memories.ralph import Ralph
 
 OWN = read("own", Path(__file__).parent / "data" / "own_pairs.jsonl")
