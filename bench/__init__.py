@@ -17,6 +17,7 @@ BENCHES = {
     "quality": "how often the right thing is found: by words, by meaning, by both",
     "conversations": "related, search, list and import of conversations; with a dataset, quality",
     "knowledge": "capture, checkpoint and queries of knowledge; with a dataset, quality",
+    "paths": "how many files and functions each data path crosses",
     "calibrate": "what a score is worth: its constants, and how well it keeps its word",
 }
 

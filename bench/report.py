@@ -149,12 +149,18 @@ def write_table(
     if sys.stdout.isatty():
         _draw(rows, name)
         return
-    lines = [COLUMNS, *(row.cells() for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     write(_heading() + "\n")
-    for line in lines:
-        write("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip())
-        write("\n")
+    for line in aligned([COLUMNS, *(row.cells() for row in rows)]):
+        write(line + "\n")
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The lines with their cells in columns."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def _draw(rows: Sequence[Row], name: str) -> None:

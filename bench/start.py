@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ def _servers(ground: Ground, rounds: int) -> list[Row]:
     second: list[float] = []
     reference: list[float] = []
     for _ in range(rounds):
-        with _Server(ours, ground) as server:
+        with Server(ours, cwd=ground.project, home=ground.home) as server:
             server.shake()
             first.append(taken(lambda: server.search(query)))
             second.append(taken(lambda: server.search(query)))
@@ -173,39 +174,51 @@ def _servers(ground: Ground, rounds: int) -> list[Row]:
 
 
 def _shake(command: Sequence[str], ground: Ground) -> None:
-    with _Server(command, ground) as server:
+    with Server(command, cwd=ground.project, home=ground.home) as server:
         server.shake()
 
 
-class _Server:
+class Server:
     """An MCP server as a process of its own, spoken to line by line; it ends with its block."""
 
-    def __init__(self, command: Sequence[str], ground: Ground) -> None:
+    def __init__(self, command: Sequence[str], *, cwd: Path, home: Path) -> None:
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=child_environment(ground.home),
-            cwd=ground.project,
+            env=child_environment(home),
+            cwd=cwd,
         )
         self._alarm = threading.Timer(_ANSWER_TIMEOUT_S, self._process.kill)
         self._alarm.start()
         self._last = 0
 
-    def __enter__(self) -> _Server:
+    def __enter__(self) -> Server:
         return self
 
     def __exit__(self, *trouble: object) -> None:
         self._alarm.cancel()
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # the last words of a server that was killed
+                    pipe.close()
 
     def shake(self) -> None:
+        """The handshake."""
         self._ask("initialize", _INITIALIZE)
         self._say({"method": "notifications/initialized"})
 
+    def end(self) -> None:
+        """Close its input and wait until it has ended by itself."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
     def search(self, query: str) -> None:
+        """One call of the search."""
         told = self._ask(
             "tools/call", {"name": "search_feature_memory", "arguments": {"query": query}}
         )

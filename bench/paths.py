@@ -1,0 +1,242 @@
+"""`scripts/bench paths`: how many files and functions of the package each data path crosses.
+
+Each path runs in a process of its own, in a temporary project, under `sys.setprofile`. A function
+counts when it is called; code that only runs because a module is imported does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import ralph
+from bench import corpus
+from bench.ground import FEATURE
+from bench.measure import child_environment, python
+from bench.report import aligned, machine
+from bench.start import Server
+from ralph.errors import RalphError
+from ralph.kinds.knowledge import FailureSolution
+from ralph.memories import open_ralph
+from ralph.plan.features import create_feature
+from ralph.plan.store import Plan
+from ralph.plan.tasks import create_task
+
+_PACKAGE = Path(ralph.__file__).parent
+_RECORDS = 20
+_TIMEOUT_S = 120.0
+
+# Counts in the child. A module or class body is no function (CO_OPTIMIZED is 1), and whatever runs
+# while a module is being imported is the import's.
+_COUNTING = """
+import json, os, sys, threading
+from ralph.__main__ import main
+out, package, sys.argv = sys.argv[1], sys.argv[2], ["ralph", *sys.argv[3:]]
+crossed, importing = set(), threading.local()
+def profile(frame, event, _):
+    code = frame.f_code
+    if event not in ("call", "return") or not code.co_filename.startswith(package):
+        return
+    if code.co_name == "<module>":
+        importing.depth = getattr(importing, "depth", 0) + (1 if event == "call" else -1)
+    elif event == "call" and code.co_flags & 1 and not getattr(importing, "depth", 0):
+        if not code.co_name.startswith("<"):
+            crossed.add((code.co_filename[len(package) + 1 :], code.co_qualname))
+def write():
+    sys.setprofile(None)
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(sorted(crossed.copy()), file)
+def leave(code, leave=os._exit):
+    write()
+    leave(code)
+os._exit = leave  # the server and the hooks end with it
+threading.setprofile(profile)
+sys.setprofile(profile)
+try:
+    main()
+finally:
+    write()
+"""
+_SCRIPT = {
+    "runs": [
+        {
+            "steps": [
+                {"say": "I look at the module first, then I change it."},
+                {"read": "module.py"},
+                {"edit": "module.py", "old": "x = 1", "new": "x = 2"},
+                {"bash": "echo 'ValueError: no name'; exit 1"},
+                {"say": "I decided to keep x because other modules import it."},
+            ],
+            "result": "Changed x; one command still fails.",
+        }
+    ]
+}
+
+
+class CrossedPath(msgspec.Struct, frozen=True):
+    """A data path and what of the package it crosses: files, and functions as `file:name`."""
+
+    what: str
+    files: tuple[str, ...]
+    functions: tuple[str, ...]
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A temporary project with some of everything, and how a counted process is started in it."""
+
+    folder: Path
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def command(self, *words: str) -> list[str]:
+        """The command that runs `ralph WORDS` and counts."""
+        return python(_COUNTING, str(self.folder / "crossed.json"), str(_PACKAGE), *words)
+
+    def run(self, *words: str, stdin: str = "") -> None:
+        """Run `ralph WORDS` to its end."""
+        done = subprocess.run(
+            self.command(*words),
+            input=stdin.encode(),
+            cwd=self.project,
+            env=child_environment(self.home),
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+        )
+        if done.returncode:
+            raise RalphError(f"`ralph {shlex.join(words)}` failed: {done.stderr.decode()}")
+
+
+def record(child: Child) -> None:
+    """A stream-json of an agent becomes a record."""
+    script = child.folder / "script.json"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ralph.agents.scripted", str(script)],
+        cwd=child.project,
+        input=b"",
+        capture_output=True,
+        check=True,
+        timeout=_TIMEOUT_S,
+    )
+    stream = child.folder / "run.jsonl"
+    stream.write_bytes(done.stdout)
+    child.run("record", "--feature", FEATURE, str(stream))
+
+
+def search(child: Child) -> None:
+    """A question over all features."""
+    child.run("search", _question())
+
+
+def iteration(child: Child) -> None:
+    """One iteration of the loop with the scripted agent, whose own process is not counted."""
+    script = child.folder / "script.json"
+    agent = shlex.join([sys.executable, "-P", "-m", "ralph.agents.scripted", str(script)])
+    child.run("run", "--agent", agent, "--max-iterations", "1", "--json")
+
+
+def hook(child: Child) -> None:
+    """What Claude Code runs before each prompt."""
+    facts = {
+        "session_id": "paths",
+        "transcript_path": str(child.folder / "none.jsonl"),
+        "cwd": str(child.project),
+        "prompt": _question(),
+    }
+    child.run("hook", "user-prompt-submit", stdin=json.dumps(facts))
+
+
+def mcp(child: Child) -> None:
+    """One search over MCP, from the start of the server to its end."""
+    command = child.command("mcp", "--feature", FEATURE)
+    with Server(command, cwd=child.project, home=child.home) as server:
+        server.shake()
+        server.search(_question())
+        server.end()
+
+
+def checkpoint(child: Child) -> None:
+    """What a project staged is published for all projects."""
+    with open_ralph(child.project, home=child.home) as memory:
+        failures = [
+            FailureSolution(
+                project=memory.project.id,
+                failure_description=str(told["task_title"]),
+                solution_steps=str(told["summary"]),
+            )
+            for told in corpus.iterations(0, 3)
+        ]
+        memory.knowledge.capture_all(failures)
+    child.run("knowledge", "checkpoint")
+
+
+PATHS: dict[str, Callable[[Child], None]] = {
+    "record a stream-json": record,
+    "search": search,
+    "one iteration of the loop": iteration,
+    "hook UserPromptSubmit": hook,
+    "MCP search_feature_memory": mcp,
+    "knowledge checkpoint": checkpoint,
+}
+
+
+def crossed(what: str) -> CrossedPath:
+    """Run one path and count; nothing is left behind."""
+    with tempfile.TemporaryDirectory(prefix="ralph-bench-", ignore_cleanup_errors=True) as folder:
+        child = Child(Path(folder))
+        _furnish(child)
+        PATHS[what](child)
+        counted = json.loads((child.folder / "crossed.json").read_text(encoding="utf-8"))
+    pairs = [(file.replace("\\", "/"), name) for file, name in counted]
+    files = tuple(dict.fromkeys(file for file, _ in pairs))
+    return CrossedPath(what, files, tuple(f"{file}:{name}" for file, name in pairs))
+
+
+def main(args: Sequence[str]) -> int:
+    """Count every path, and print a table or JSON."""
+    parser = argparse.ArgumentParser(prog="scripts/bench paths", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON, with every name")
+    options = parser.parse_args(args)
+    found = [crossed(what) for what in PATHS]
+    if options.json:
+        plain: Any = msgspec.to_builtins(found)
+        report = {"bench": "paths", "machine": machine(), "paths": plain}
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+        return 0
+    counts = [(one.what, str(len(one.files)), str(len(one.functions))) for one in found]
+    for line in aligned([("path", "files", "functions"), *counts]):
+        sys.stdout.write(line + "\n")
+    return 0
+
+
+def _question() -> str:
+    return corpus.queries(1, size=_RECORDS)[0]
+
+
+def _furnish(child: Child) -> None:
+    """A feature with records in the index, one task, and the script of an agent."""
+    child.project.mkdir()
+    (child.project / "module.py").write_text("x = 1\n", encoding="utf-8")
+    (child.folder / "script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
+    with open_ralph(child.project, home=child.home) as memory:
+        memory.project.init()
+        feature = memory.feature(FEATURE)
+        feature.remember_all(list(corpus.iterations(0, _RECORDS)))
+        feature.sync()
+    plan = Plan(child.project)
+    create_feature(plan, FEATURE, {"description": "Finds things by their words."})
+    create_task(plan, FEATURE, "Change x", {"description": "Set x to 2 in module.py."})
