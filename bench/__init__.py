@@ -9,39 +9,39 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+
+from ralph.errors import BadInput, RalphError
 
 BENCHES = {
-    "speed": "start, search, remember, lag, ingest, rebuild, disk and memory a record",
+    "speed": "start, search, remember, lag, ingest, rebuild, disk and memory per record",
     "loop": "what an iteration costs beside its agent",
     "start": "how long hooks delay a client, and how soon the MCP server answers",
     "quality": "how often the right thing is found: by words, by meaning, by both",
     "conversations": "related, search, list and import of conversations; with a dataset, quality",
     "knowledge": "capture, checkpoint and queries of knowledge; with a dataset, quality",
     "paths": "how many files and functions each data path crosses",
-    "calibrate": "what a score is worth: its constants, and how well it keeps its word",
+    "calibrate": "what a score means: its constants, and how well they fit",
 }
 
 
 def main(name: str | None, args: Sequence[str]) -> int:
-    """Run one bench with its arguments, or list them all; the exit code for the command line."""
-    from ralph.errors import BadInput
-
+    """Run one benchmark with its arguments, or list them all; the exit code."""
     if name is None:
         for known, what in BENCHES.items():
             sys.stdout.write(f"{known:<13} {what}\n")
         return 0
     if name not in BENCHES:
-        raise BadInput(f"there is no bench {name!r}", todo=f"There is: {', '.join(BENCHES)}.")
-    from importlib import import_module
-
-    code: int = import_module(f"bench.{name}").main(args)
+        raise BadInput(f"there is no benchmark {name!r}", todo=f"There is: {', '.join(BENCHES)}.")
+    try:
+        code: int = import_module(f"bench.{name}").main(args)
+    except SystemExit as end:  # argparse has printed help, or what is wrong
+        return int(end.code or 0)
     return code
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the bench that the words name; an error becomes one line and exit code 1."""
-    from ralph.errors import RalphError
-
+    """Run the benchmark that the words name; an error becomes one line and exit code 1."""
     try:
         return main(argv[0] if argv else None, argv[1:])
     except RalphError as error:

@@ -6,11 +6,9 @@ started through its keeper alone; what the iteration took longer is Ralph's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -18,10 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.arguments import sizes_of
-from bench.ground import FEATURE, Ground, build
-from bench.measure import Compared, taken
-from bench.report import Row, Target, of_times, to_json, to_markdown, write_table
+from bench.measure import FEATURE, BenchProject, Compared, filled_project, taken
+from bench.report import Row, Target, parser, row_of, show_rows
 from ralph.agents.environment import agent_environment
 from ralph.agents.known import Call, agent_command, found_command
 from ralph.agents.process import AgentProcess
@@ -33,7 +29,6 @@ from ralph.plan.learnings import add
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task
 
-_SIZES = "100,1000,5000"
 _TARGET = Target(value=0.150, about="of the order of")
 _WARM_UP = 2
 _LEARNINGS, _TASKS = 30, 20
@@ -69,54 +64,36 @@ _EVENTS = [
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out; 2 for arguments that make no sense."""
-    try:
-        options = _parser().parse_args(args)
-    except SystemExit as end:
-        return int(end.code or 0)
-    sizes = sizes_of(options.sizes, example=_SIZES)
-    rows = [row for size in sizes for row in measured(size, rounds=max(1, options.repeat))]
-    if options.out:
-        options.out.write_text(to_markdown(rows, name="loop"), encoding="utf-8")
-    if options.json:
-        report = to_json(rows, sizes=sizes, name="loop")
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-    else:
-        write_table(rows, sys.stdout.write, name="loop")
-    return 0
+    """Measure, and show or write what came out."""
+    options = parser("loop", __doc__, sizes="100,1000,5000", repeat=15).parse_args(args)
+    rows: list[Row] = []
+    for size in options.sizes:
+        with filled_project(size) as place:
+            _plan(place.project)
+            stream = place.scratch / "stream.jsonl"
+            stream.write_text("".join(json.dumps(event) + "\n" for event in _EVENTS))
+            reporting = shlex.join(["/bin/sh", "-c", _REPORTING, "sh", str(stream)])
+            rows += [
+                _row("iteration, idle agent", place, "true", options.repeat),
+                _row("iteration, agent that reports", place, reporting, options.repeat),
+            ]
+    return show_rows("loop", rows, options)
 
 
-def measured(size: int, *, rounds: int) -> list[Row]:
-    """The rows of one size; nothing is left behind."""
-    folder = Path(tempfile.mkdtemp(prefix="ralph-bench-"))
-    try:
-        ground = build(folder, size, lambda text: None)
-        _plan(ground.project)
-        stream = folder / "stream.jsonl"
-        stream.write_text("".join(json.dumps(event) + "\n" for event in _EVENTS))
-        reporting = shlex.join(["/bin/sh", "-c", _REPORTING, "sh", str(stream)])
-        return [
-            _row("iteration, idle agent", ground, "true", rounds),
-            _row("iteration, agent that reports", ground, reporting, rounds),
-        ]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _row(what: str, ground: Ground, agent: str, rounds: int) -> Row:
-    clock = _Clock(_alone(ground, agent))
+def _row(what: str, place: BenchProject, agent: str, rounds: int) -> Row:
+    clock = _LoopClock(_alone(place, agent))
     settings: dict[str, Any] = {"review_every": 0, "stagnation_limit": _FOR_EVER}
     options = Options(agent=agent, max_iterations=_WARM_UP + rounds + 1)
-    with open_ralph(ground.project, home=ground.home, **settings) as ralph:
-        run(ralph, options, listener=clock.hear, stop=threading.Event())
+    with open_ralph(place.project, home=place.home, **settings) as ralph:
+        run(ralph, options, listener=clock.listen, stop=threading.Event())
     alone = clock.alone[_WARM_UP:]
-    beside = [whole - one for whole, one in zip(clock.whole[_WARM_UP:], alone, strict=True)]
+    beside = [whole - agent for whole, agent in zip(clock.whole[_WARM_UP:], alone, strict=True)]
     both = Compared(tuple(beside), tuple(alone))
-    return of_times(what, ground.size, both, "starting it alone", target=_TARGET)
+    return row_of(what, place.size, both, "starting it alone", target=_TARGET)
 
 
-class _Clock:
-    """Hears the loop: from one start to the next is an iteration, and then the reference's turn."""
+class _LoopClock:
+    """Listens to the loop: an iteration goes from one start to the next; then the agent alone."""
 
     def __init__(self, alone: Callable[[], object]) -> None:
         self._alone = alone
@@ -124,7 +101,7 @@ class _Clock:
         self.whole: list[float] = []
         self.alone: list[float] = []
 
-    def hear(self, event: Event) -> None:
+    def listen(self, event: Event) -> None:
         if event.event != "started":
             return
         if self._last is not None:
@@ -133,20 +110,21 @@ class _Clock:
         self._last = time.perf_counter()
 
 
-def _alone(ground: Ground, agent: str) -> Callable[[], object]:
+def _alone(place: BenchProject, agent: str) -> Callable[[], object]:
     """The same agent through its keeper, in a copy of the project, and nothing else."""
-    copy = ground.scratch / "alone"
-    shutil.copytree(ground.project / ".ralph" / "db", copy / ".ralph" / "db", dirs_exist_ok=True)
+    copy = place.scratch / "alone"
+    shutil.copytree(place.project / ".ralph" / "db", copy / ".ralph" / "db", dirs_exist_ok=True)
     env = agent_environment()
     command = found_command(agent_command(agent, Call()), env)
 
     def start() -> None:
-        with tempfile.TemporaryDirectory(dir=ground.scratch) as folder:
-            place = Path(folder)
-            with AgentProcess(
-                command, prompt=b"", folder=place, cwd=copy, env=env, grace_s=1.0
-            ) as process:
-                process.wait(timeout_s=60.0, on_tick=lambda: True)
+        with (
+            tempfile.TemporaryDirectory(dir=place.scratch) as folder,
+            AgentProcess(
+                command, prompt=b"", folder=Path(folder), cwd=copy, env=env, grace_s=1.0
+            ) as process,
+        ):
+            process.wait(timeout_s=60.0, on_tick=lambda: True)
 
     return start
 
@@ -160,12 +138,3 @@ def _plan(project: Path) -> None:
     for number in range(_LEARNINGS):
         name = f"{chr(97 + number % 26) * 4}{number}"
         add(plan, FEATURE, f"The {name} module waits for its {name}_lock before it writes.")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="scripts/bench loop", description=__doc__)
-    parser.add_argument("--sizes", default=_SIZES, help=f"how many records (default {_SIZES})")
-    parser.add_argument("--repeat", type=int, default=15, help="iterations of each kind")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--out", type=Path, help="write a Markdown table to this file too")
-    return parser

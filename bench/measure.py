@@ -1,29 +1,39 @@
 """Measuring in turns: an operation and its reference alternately, so that both meet one noise.
 
-What is a process start is measured on fresh processes; every process ends before its measure does.
+Also the temporary projects in which measuring happens. What is a process start is measured on fresh
+processes; every process ends before its measure does.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from bench import corpus
+from ralph import disk
 from ralph.errors import RalphError
+from ralph.memories import Ralph, open_ralph
 
 Operation = Callable[[], object]
 _T = TypeVar("_T")
 
 _PROCESS_TIMEOUT_S = 600.0
-_STATUS = Path("/proc/self/status")
+_BUILT_MARK = "built.json"
+_CHUNKS = 10
+FEATURE = "bench"
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -51,7 +61,7 @@ class Compared(msgspec.Struct, frozen=True):
     def spread(self) -> tuple[float, float]:
         """Between which ratios the middle half of the rounds lies."""
         return middle_half(
-            [ratio(one, other) for one, other in zip(self.ours, self.reference, strict=False)]
+            [ratio(mine, theirs) for mine, theirs in zip(self.ours, self.reference, strict=False)]
         )
 
 
@@ -94,6 +104,32 @@ def compared(ours: Operation, reference: Operation, *, rounds: int, warm_up: int
     """One operation beside its reference."""
     times = in_turns({"ours": ours, "reference": reference}, rounds=rounds, warm_up=warm_up)
     return Compared(times["ours"], times["reference"])
+
+
+def in_chunks(
+    size: int,
+    chunk: int,
+    make: Callable[[int, int], _T],
+    keep: Callable[[_T], object],
+    plain: Callable[[_T], list[Any]],
+    file: Path,
+) -> Compared:
+    """The seconds that keeping one of so many takes, beside writing it with one flush."""
+    ours: list[float] = []
+    reference: list[float] = []
+    with file.open("ab", buffering=0) as stream:
+        for start in range(0, size, chunk):
+            stop = min(start + chunk, size)
+            made = make(start, stop)
+            begin = time.perf_counter()
+            keep(made)
+            middle = time.perf_counter()
+            lines = "".join(f"{json.dumps(line)}\n" for line in plain(made))
+            disk.write_all(stream.fileno(), lines.encode())
+            ours.append((middle - begin) / (stop - start))
+            reference.append((time.perf_counter() - middle) / (stop - start))
+    file.unlink()
+    return Compared(tuple(ours), tuple(reference))
 
 
 def each(ask: Callable[[_T], object], values: Sequence[_T]) -> Operation:
@@ -146,12 +182,93 @@ def ralph_command() -> list[str]:
     return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "ralph"]
 
 
-def memory_bytes() -> tuple[int, int]:
-    """This process's resident memory now and at its peak; zeros where the system does not tell."""
-    try:
-        status = _STATUS.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return 0, 0
-    lines = (line.split() for line in status.splitlines())
-    sizes = {line[0]: int(line[1]) * 1024 for line in lines if line[0] in ("VmRSS:", "VmHWM:")}
-    return sizes.get("VmRSS:", 0), sizes.get("VmHWM:", 0)
+# -- projects
+
+
+class BenchProject(msgspec.Struct, frozen=True):
+    """A project with a home of its own, how much its memory holds, and how filling it went."""
+
+    folder: Path
+    size: int = 0
+    ingest: Compared | None = None
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def scratch(self) -> Path:
+        return self.folder / "scratch"
+
+    @contextmanager
+    def opened(self) -> Iterator[Ralph]:
+        """The memory, open."""
+        with open_ralph(self.project, home=self.home) as ralph:
+            yield ralph
+
+
+@contextmanager
+def temporary_project(size: int = 0) -> Iterator[BenchProject]:
+    """An empty project that `init` has made; nothing of it is left behind."""
+    with tempfile.TemporaryDirectory(prefix="ralph-bench-", ignore_cleanup_errors=True) as folder:
+        place = BenchProject(Path(folder), size)
+        place.project.mkdir()
+        place.scratch.mkdir()
+        with place.opened() as ralph:
+            ralph.project.init()
+        yield place
+
+
+@contextmanager
+def filled_project(
+    size: int, *, folder: Path | None = None, tell: Callable[[str], None] = lambda text: None
+) -> Iterator[BenchProject]:
+    """A project whose memory holds so many made-up iterations.
+
+    One that is built in a given folder stays there and is used again. Measuring adds some records
+    to it, and the folder keeps them.
+    """
+    if folder is None:
+        with temporary_project(size) as place:
+            yield fill(place, tell)
+        return
+    place = BenchProject(folder.resolve(), size)
+    mark = place.folder / _BUILT_MARK
+    built = {"corpus": corpus.VERSION, "seed": corpus.SEED, "size": size}
+    if mark.is_file() and json.loads(mark.read_text(encoding="utf-8")) == built:
+        with place.opened() as ralph:
+            ralph.feature(FEATURE).sync()
+        yield place
+        return
+    for old in (place.project, place.home):
+        shutil.rmtree(old, ignore_errors=True)
+    for new in (place.project, place.scratch):
+        new.mkdir(parents=True, exist_ok=True)
+    place = fill(place, tell)
+    mark.write_text(json.dumps(built), encoding="utf-8")
+    yield place
+
+
+def fill(place: BenchProject, tell: Callable[[str], None] = lambda text: None) -> BenchProject:
+    """Put iterations into the memory, chunk by chunk."""
+    with place.opened() as ralph:
+        memory = ralph.feature(FEATURE)
+
+        def keep(iterations: list[dict[str, Any]]) -> None:
+            memory.remember_all(iterations)
+            memory.sync()
+            tell(f"{place.size:,}: {iterations[-1]['iteration_number']:,} records kept and indexed")
+
+        ingest = in_chunks(
+            place.size,
+            max(1, place.size // _CHUNKS),
+            lambda start, stop: list(corpus.iterations(start, stop)),
+            keep,
+            lambda iterations: iterations,
+            place.scratch / "ingest.jsonl",
+        )
+    return msgspec.structs.replace(place, ingest=ingest)

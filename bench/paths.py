@@ -6,27 +6,22 @@ counts when it is called; code that only runs because a module is imported does 
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 import ralph
 from bench import corpus
-from bench.ground import FEATURE
-from bench.measure import child_environment, python
-from bench.report import aligned, machine
+from bench.measure import FEATURE, BenchProject, child_environment, fill, python, temporary_project
+from bench.report import aligned, parser, print_json, print_lines
 from bench.start import Server
 from ralph.errors import RalphError
 from ralph.kinds.knowledge import FailureSolution
-from ralph.memories import open_ralph
 from ralph.plan.features import create_feature
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task
@@ -90,88 +85,76 @@ class CrossedPath(msgspec.Struct, frozen=True):
     functions: tuple[str, ...]
 
 
-class Child(msgspec.Struct, frozen=True):
-    """A temporary project with some of everything, and how a counted process is started in it."""
-
-    folder: Path
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
-
-    @property
-    def home(self) -> Path:
-        return self.folder / "home"
-
-    def command(self, *words: str) -> list[str]:
-        """The command that runs `ralph WORDS` and counts."""
-        return python(_COUNTING, str(self.folder / "crossed.json"), str(_PACKAGE), *words)
-
-    def run(self, *words: str, stdin: str = "") -> None:
-        """Run `ralph WORDS` to its end."""
-        done = subprocess.run(
-            self.command(*words),
-            input=stdin.encode(),
-            cwd=self.project,
-            env=child_environment(self.home),
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-        )
-        if done.returncode:
-            raise RalphError(f"`ralph {shlex.join(words)}` failed: {done.stderr.decode()}")
+def count(place: BenchProject, *words: str) -> list[str]:
+    """The command that runs `ralph WORDS` and counts."""
+    return python(_COUNTING, str(place.scratch / "crossed.json"), str(_PACKAGE), *words)
 
 
-def record(child: Child) -> None:
+def run(place: BenchProject, *words: str, stdin: str = "") -> None:
+    """Run `ralph WORDS` to its end, counted."""
+    done = subprocess.run(
+        count(place, *words),
+        input=stdin.encode(),
+        cwd=place.project,
+        env=child_environment(place.home),
+        capture_output=True,
+        timeout=_TIMEOUT_S,
+    )
+    if done.returncode:
+        raise RalphError(f"`ralph {shlex.join(words)}` failed: {done.stderr.decode()}")
+
+
+def record(place: BenchProject) -> None:
     """A stream-json of an agent becomes a record."""
-    script = child.folder / "script.json"
+    script = place.scratch / "script.json"
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ralph.agents.scripted", str(script)],
-        cwd=child.project,
+        cwd=place.project,
         input=b"",
         capture_output=True,
         check=True,
         timeout=_TIMEOUT_S,
     )
-    stream = child.folder / "run.jsonl"
+    stream = place.scratch / "run.jsonl"
     stream.write_bytes(done.stdout)
-    child.run("record", "--feature", FEATURE, str(stream))
+    run(place, "record", "--feature", FEATURE, str(stream))
 
 
-def search(child: Child) -> None:
+def search(place: BenchProject) -> None:
     """A question over all features."""
-    child.run("search", _question())
+    run(place, "search", _question())
 
 
-def iteration(child: Child) -> None:
+def iteration(place: BenchProject) -> None:
     """One iteration of the loop with the scripted agent, whose own process is not counted."""
-    script = child.folder / "script.json"
+    script = place.scratch / "script.json"
     agent = shlex.join([sys.executable, "-P", "-m", "ralph.agents.scripted", str(script)])
-    child.run("run", "--agent", agent, "--max-iterations", "1", "--json")
+    run(place, "run", "--agent", agent, "--max-iterations", "1", "--json")
 
 
-def hook(child: Child) -> None:
+def hook(place: BenchProject) -> None:
     """What Claude Code runs before each prompt."""
     facts = {
         "session_id": "paths",
-        "transcript_path": str(child.folder / "none.jsonl"),
-        "cwd": str(child.project),
+        "transcript_path": str(place.scratch / "none.jsonl"),
+        "cwd": str(place.project),
         "prompt": _question(),
     }
-    child.run("hook", "user-prompt-submit", stdin=json.dumps(facts))
+    run(place, "hook", "user-prompt-submit", stdin=json.dumps(facts))
 
 
-def mcp(child: Child) -> None:
+def mcp(place: BenchProject) -> None:
     """One search over MCP, from the start of the server to its end."""
-    command = child.command("mcp", "--feature", FEATURE)
-    with Server(command, cwd=child.project, home=child.home) as server:
+    command = count(place, "mcp", "--feature", FEATURE)
+    with Server(command, cwd=place.project, home=place.home) as server:
         server.shake()
         server.search(_question())
         server.end()
 
 
-def checkpoint(child: Child) -> None:
+def checkpoint(place: BenchProject) -> None:
     """What a project staged is published for all projects."""
-    with open_ralph(child.project, home=child.home) as memory:
+    with place.opened() as memory:
         failures = [
             FailureSolution(
                 project=memory.project.id,
@@ -181,10 +164,10 @@ def checkpoint(child: Child) -> None:
             for told in corpus.iterations(0, 3)
         ]
         memory.knowledge.capture_all(failures)
-    child.run("knowledge", "checkpoint")
+    run(place, "knowledge", "checkpoint")
 
 
-PATHS: dict[str, Callable[[Child], None]] = {
+PATHS: dict[str, Callable[[BenchProject], None]] = {
     "record a stream-json": record,
     "search": search,
     "one iteration of the loop": iteration,
@@ -195,48 +178,35 @@ PATHS: dict[str, Callable[[Child], None]] = {
 
 
 def crossed(what: str) -> CrossedPath:
-    """Run one path and count; nothing is left behind."""
-    with tempfile.TemporaryDirectory(prefix="ralph-bench-", ignore_cleanup_errors=True) as folder:
-        child = Child(Path(folder))
-        _furnish(child)
-        PATHS[what](child)
-        counted = json.loads((child.folder / "crossed.json").read_text(encoding="utf-8"))
+    """Run one path in a new project and count."""
+    with temporary_project(_RECORDS) as place:
+        _furnish(place)
+        PATHS[what](place)
+        counted = json.loads((place.scratch / "crossed.json").read_text(encoding="utf-8"))
     pairs = [(file.replace("\\", "/"), name) for file, name in counted]
     files = tuple(dict.fromkeys(file for file, _ in pairs))
     return CrossedPath(what, files, tuple(f"{file}:{name}" for file, name in pairs))
 
 
 def main(args: Sequence[str]) -> int:
-    """Count every path, and print a table or JSON."""
-    parser = argparse.ArgumentParser(prog="scripts/bench paths", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON, with every name")
-    options = parser.parse_args(args)
+    """Count every path, and print a table or JSON with every name."""
+    options = parser("paths", __doc__).parse_args(args)
     found = [crossed(what) for what in PATHS]
     if options.json:
-        plain: Any = msgspec.to_builtins(found)
-        report = {"bench": "paths", "machine": machine(), "paths": plain}
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-        return 0
+        return print_json("paths", paths=msgspec.to_builtins(found))
     counts = [(one.what, str(len(one.files)), str(len(one.functions))) for one in found]
-    for line in aligned([("path", "files", "functions"), *counts]):
-        sys.stdout.write(line + "\n")
-    return 0
+    return print_lines(aligned([("path", "files", "functions"), *counts]))
 
 
 def _question() -> str:
     return corpus.queries(1, size=_RECORDS)[0]
 
 
-def _furnish(child: Child) -> None:
+def _furnish(place: BenchProject) -> None:
     """A feature with records in the index, one task, and the script of an agent."""
-    child.project.mkdir()
-    (child.project / "module.py").write_text("x = 1\n", encoding="utf-8")
-    (child.folder / "script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
-    with open_ralph(child.project, home=child.home) as memory:
-        memory.project.init()
-        feature = memory.feature(FEATURE)
-        feature.remember_all(list(corpus.iterations(0, _RECORDS)))
-        feature.sync()
-    plan = Plan(child.project)
+    fill(place)
+    (place.project / "module.py").write_text("x = 1\n", encoding="utf-8")
+    (place.scratch / "script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
+    plan = Plan(place.project)
     create_feature(plan, FEATURE, {"description": "Finds things by their words."})
     create_task(plan, FEATURE, "Change x", {"description": "Set x to 2 in module.py."})

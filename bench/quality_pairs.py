@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bench.datasets import Ask, Corpus, Dataset, Task
-from bench.quality_ground import WHOLE, Cutting, Ground, Tell, ground, records_of
-from bench.quality_run import Asked, Rank, by_mix
+from bench.quality import Asked, Rank, by_mix
+from bench.quality_index import WHOLE, CorpusIndex, Cutting, corpus_index, records_of
+from bench.report import Tell
 from ralph.index import Embedder, Passage
 from ralph.index.tables import Collection
 from ralph.index.view import View
@@ -56,7 +57,7 @@ def labelled(
 
     Tasks that ask for groups are left out: nobody said which of a group's documents answers.
     """
-    with ground(embedder, cutting=cutting, cache=cache) as place:
+    with corpus_index(embedder, cutting=cutting, cache=cache) as place:
         for number, corpus in enumerate(dataset.corpora, 1):
             asks = [
                 (task, ask)
@@ -71,7 +72,7 @@ def labelled(
 
 
 def _of_corpus(
-    place: Ground,
+    place: CorpusIndex,
     dataset: str,
     corpus: Corpus,
     asks: Sequence[tuple[Task, Ask]],
@@ -110,7 +111,9 @@ def _of_corpus(
 class _Weighing:
     """The evidence for any document of a collection, found by the search or not."""
 
-    def __init__(self, view: View, collection: Collection, corpus: Corpus, place: Ground) -> None:
+    def __init__(
+        self, view: View, collection: Collection, corpus: Corpus, place: CorpusIndex
+    ) -> None:
         self._view = view
         self._collection = collection
         self._count = view.passages(collection)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bench.report import aligned, print_json, print_lines
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -101,3 +103,33 @@ def _intervals(table: NDArray[np.float64], drawn: NDArray[np.float64]) -> dict[s
     low, high = np.percentile(drawn, [_LOW, _HIGH], axis=0)
     rows = zip(MEASURES, table.mean(axis=0), low, high, strict=True)
     return {name: Mean(float(mean), float(a), float(b)) for name, mean, a, b in rows}
+
+
+class FoundBy(msgspec.Struct, frozen=True):
+    """One way of finding: over how many questions, how well, and how often above the floor."""
+
+    what: str
+    questions: int
+    means: dict[str, Mean]
+    above_floor: float | None = None
+
+
+def show_found(
+    name: str, found: Sequence[FoundBy], headlines: Mapping[str, Sequence[str]], *, as_json: bool
+) -> int:
+    """Print JSON, or one line for each way with the measures that tell most; the exit code."""
+    if as_json:
+        return print_json(name, quality=msgspec.to_builtins(found))
+    lines = []
+    for one in found:
+        cells = [
+            f"{measure} {mean.mean:.3f} [{mean.low:.3f}-{mean.high:.3f}]"
+            for measure in headlines[one.what]
+            if (mean := one.means.get(measure))
+        ]
+        if one.above_floor is not None:
+            cells.append(f"above the floor {one.above_floor:.3f}")
+        plural = "" if one.questions == 1 else "s"
+        lines.append((one.what, f"{one.questions} question{plural}", *cells))
+    width = max(map(len, lines), default=0)
+    return print_lines(aligned([(*line, *[""] * (width - len(line))) for line in lines]))

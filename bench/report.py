@@ -1,12 +1,17 @@
-"""The figures of a bench: one row a measure, as a table, as Markdown, as JSON."""
+"""What all benchmarks share on the command line: options, progress, and figures for people and
+programs."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -14,12 +19,68 @@ import msgspec
 from bench.measure import Compared
 
 Unit = Literal["s", "s/record", "bytes", "bytes/record"]
+Tell = Callable[[str], None]
 
 COLUMNS = ("what", "size", "ours", "reference", "ratio", "target", "ok")
 
 
+# -- options and progress
+
+
+def parser(
+    name: str, about: str | None, *, sizes: str = "", repeat: int = 0
+) -> argparse.ArgumentParser:
+    """The options of a benchmark: `--json`, and where it measures time, sizes and rounds too."""
+    options = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=about)
+    options.add_argument("--json", action="store_true", help="print JSON")
+    if sizes:
+        options.add_argument(
+            "--sizes", type=counts, default=sizes, help=f"how many records (default {sizes})"
+        )
+        options.add_argument(
+            "--repeat", type=count, default=repeat, help=f"rounds (default {repeat})"
+        )
+        options.add_argument("--out", type=Path, help="write a Markdown table to this file too")
+    return options
+
+
+def count(text: str) -> int:
+    """A number from 1 upwards, `10_000` or `10000`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 upwards")
+    return number
+
+
+def counts(text: str) -> list[int]:
+    """Such numbers between commas."""
+    return [count(part) for part in text.split(",")]
+
+
+def teller(every_s: float = 0.0) -> Tell:
+    """Tells on stderr, with the seconds since it was made, and not more often than it may."""
+    begin = time.monotonic()
+    last = begin if every_s else -math.inf
+
+    def tell(text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= every_s:
+            last = now
+            sys.stderr.write(f"[{now - begin:6.1f} s] {text}\n")
+            sys.stderr.flush()
+
+    return tell
+
+
+# -- rows: one measure beside its reference
+
+
 class Target(msgspec.Struct, frozen=True):
-    """What a measure shall reach: a ratio, or where nothing compares, a value."""
+    """What a measure must reach: a ratio, or where nothing compares, a value."""
 
     ratio: float | None = None
     value: float | None = None
@@ -62,18 +123,21 @@ class Row(msgspec.Struct, frozen=True):
 
     def cells(self) -> tuple[str, ...]:
         """The row as a person reads it, in the order of COLUMNS."""
+        target = [f"<= {self.target.ratio:g}x"] if self.target.ratio is not None else []
+        if self.target.value is not None:
+            target.append(f"<= {shown(self.target.value, self.unit)}")
         return (
             self.what,
             f"{self.size:,}" if self.size is not None else "",
             shown(self.ours, self.unit),
             f"{shown(self.reference, self.unit)} {self.reference_is}",
             f"{self.ratio:.2f}x ({self.spread[0]:.2f}-{self.spread[1]:.2f})",
-            _target(self),
+            ", ".join([*target, *filter(None, [self.target.about])]),
             {True: "yes", False: "NO", None: ""}[self.ok],
         )
 
 
-def of_times(
+def row_of(
     what: str,
     size: int | None,
     both: Compared,
@@ -82,7 +146,7 @@ def of_times(
     unit: Unit = "s",
     target: Target = NO_TARGET,
 ) -> Row:
-    """The row of something measured in turns with its reference."""
+    """The row of something measured beside its reference."""
     return Row(
         what=what,
         size=size,
@@ -112,6 +176,54 @@ def shown(value: float, unit: Unit) -> str:
     return f"{value * 1e6:.0f} us{suffix}{rate}"
 
 
+# -- printing
+
+
+def show_rows(name: str, rows: Sequence[Row], options: argparse.Namespace) -> int:
+    """Print the rows as the options say; the exit code."""
+    if options.out:
+        options.out.write_text(to_markdown(rows, name=name), encoding="utf-8")
+    if options.json:
+        return print_json(name, sizes=options.sizes, rows=[row.to_json() for row in rows])
+    return print_lines([_heading(), *aligned([COLUMNS, *(row.cells() for row in rows)])])
+
+
+def print_json(name: str, **report: Any) -> int:
+    """Print a report with what it ran on; the exit code."""
+    plain = {"bench": name, "machine": machine(), **report}
+    return print_lines([json.dumps(plain, indent=2)])
+
+
+def print_lines(lines: Sequence[str]) -> int:
+    """Print them; the exit code."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The lines with their cells in columns."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def short(value: float | None, digits: int) -> str:
+    """`.918`, `-.021`, `1.000`; `-` for None."""
+    if value is None:
+        return "-"
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("0") if value >= 0 else text.replace("-0", "-", 1)
+
+
+def to_markdown(rows: Sequence[Row], *, name: str) -> str:
+    """The rows as a Markdown table."""
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
+    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"# scripts/bench {name}\n\n{_heading()}\n\n{body}\n"
+
+
 def machine() -> dict[str, Any]:
     """What it ran on."""
     import sqlite3
@@ -125,68 +237,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def to_json(rows: Sequence[Row], *, sizes: Sequence[int], name: str = "speed") -> dict[str, Any]:
-    """The whole report as JSON-like data."""
-    return {
-        "bench": name,
-        "machine": machine(),
-        "sizes": list(sizes),
-        "rows": [row.to_json() for row in rows],
-    }
-
-
-def to_markdown(rows: Sequence[Row], *, name: str = "speed") -> str:
-    """The report as a Markdown table."""
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
-    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"# scripts/bench {name}\n\n{_heading()}\n\n{body}\n"
-
-
-def write_table(
-    rows: Sequence[Row], write: Callable[[str], object], *, name: str = "speed"
-) -> None:
-    """The report for people: drawn on a terminal, plain columns anywhere else."""
-    if sys.stdout.isatty():
-        _draw(rows, name)
-        return
-    write(_heading() + "\n")
-    for line in aligned([COLUMNS, *(row.cells() for row in rows)]):
-        write(line + "\n")
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The lines with their cells in columns."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-
-
-def _draw(rows: Sequence[Row], name: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*COLUMNS, title=f"scripts/bench {name}", caption=_heading())
-    for row in rows:
-        style = {True: "green", False: "bold red", None: ""}[row.ok]
-        *most, verdict = row.cells()
-        table.add_row(*map(Text, most), Text(verdict, style=style))
-    Console().print(table)
-
-
 def _heading() -> str:
     on = machine()
     return (
         f"Python {on['python']}, SQLite {on['sqlite']}, {on['system']} {on['machine']}, "
         f"{on['cpus']} cores; medians, the middle half of the ratios in brackets"
     )
-
-
-def _target(row: Row) -> str:
-    target = row.target
-    parts = [f"<= {target.ratio:g}x"] if target.ratio is not None else []
-    if target.value is not None:
-        parts.append(f"<= {shown(target.value, row.unit)}")
-    return ", ".join([*parts, *filter(None, [target.about])])

@@ -6,12 +6,8 @@ counts is fresh processes: each beside one that only imports what it cannot do w
 
 from __future__ import annotations
 
-import argparse
 import json
-import shutil
 import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,26 +15,27 @@ from pathlib import Path
 from typing import Any
 
 from bench import corpus
-from bench.ground import FEATURE, Ground, build
 from bench.measure import (
+    FEATURE,
+    BenchProject,
     Compared,
     child_environment,
+    filled_project,
     fresh,
     in_turns,
     python,
     ralph_command,
     taken,
 )
-from bench.report import NO_TARGET, Row, Target, of_times, to_json, to_markdown, write_table
-from ralph.errors import BadInput, RalphError
+from bench.report import NO_TARGET, Row, Target, parser, row_of, show_rows
+from bench.speed import NUMPY
+from ralph.errors import RalphError
 from ralph.plan.features import create_feature
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task, update_task
 
-_SIZE = 10_000
 _SQLITE = 'python -c "import sqlite3, json"'
-_NUMPY = 'python -c "import numpy"'
 _EMPTY = "the SDK's own empty server"
 _EMPTY_SERVER = """
 from mcp.server.mcpserver import MCPServer
@@ -53,80 +50,61 @@ _INITIALIZE = {
 
 
 def main(args: Sequence[str]) -> int:
-    """Measure, and show or write what came out; 2 for arguments that make no sense."""
-    try:
-        options = _parser().parse_args(args)
-    except SystemExit as end:
-        return int(end.code or 0)
-    if options.size < 1 or options.repeat < 1:
-        raise BadInput("--size and --repeat go from 1 upwards")
-    rows = measured(options.size, rounds=options.repeat)
-    if options.out:
-        options.out.write_text(to_markdown(rows, name="start"), encoding="utf-8")
-    if options.json:
-        report = to_json(rows, sizes=[options.size], name="start")
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-    else:
-        write_table(rows, sys.stdout.write, name="start")
-    return 0
-
-
-def measured(size: int, *, rounds: int) -> list[Row]:
-    """All rows at one size; nothing is left behind."""
-    folder = Path(tempfile.mkdtemp(prefix="ralph-bench-"))
-    try:
-        ground = build(folder, size, lambda text: None)
-        _work_under_way(ground)
-        return [*_hooks(ground, rounds), *_servers(ground, rounds)]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Measure, and show or write what came out."""
+    options = parser("start", __doc__, sizes="10000", repeat=15).parse_args(args)
+    rows: list[Row] = []
+    for size in options.sizes:
+        with filled_project(size) as place:
+            _work_under_way(place)
+            rows += [*_hooks(place, options.repeat), *_servers(place, options.repeat)]
+    return show_rows("start", rows, options)
 
 
 # -- hooks
 
 
-def _hooks(ground: Ground, rounds: int) -> list[Row]:
-    asked = corpus.queries(1, size=ground.size)[0]
+def _hooks(place: BenchProject, rounds: int) -> list[Row]:
+    asked = corpus.queries(1, size=place.size)[0]
     # Words that stand nowhere: only meaning can say whether something is related.
     unheard = "please reconsider whether beforehand everybody understood zebra orchestras"
     times = in_turns(
         {
-            "start": _hook(ground, "session-start", source="startup"),
-            "asked": _hook(ground, "user-prompt-submit", prompt=asked),
-            "unheard": _hook(ground, "user-prompt-submit", prompt=unheard),
-            "short": _hook(ground, "user-prompt-submit", prompt="yes"),
-            "sqlite": fresh(python("import sqlite3, json"), home=ground.home),
-            "numpy": fresh(python("import numpy"), home=ground.home),
+            "start": _hook(place, "session-start", source="startup"),
+            "asked": _hook(place, "user-prompt-submit", prompt=asked),
+            "unheard": _hook(place, "user-prompt-submit", prompt=unheard),
+            "short": _hook(place, "user-prompt-submit", prompt="yes"),
+            "sqlite": fresh(python("import sqlite3, json"), home=place.home),
+            "numpy": fresh(python("import numpy"), home=place.home),
         },
         rounds=rounds,
     )
 
     def row(what: str, name: str, reference: str, shown: str, target: Target) -> Row:
         both = Compared(times[name], times[reference])
-        return of_times(what, ground.size, both, shown, target=target)
+        return row_of(what, place.size, both, shown, target=target)
 
     return [
         row("hook session-start", "start", "sqlite", _SQLITE, Target(ratio=4.0)),
-        row("hook user-prompt-submit", "asked", "numpy", _NUMPY, Target(ratio=5.0)),
-        row("the same, words found nowhere", "unheard", "numpy", _NUMPY, Target(ratio=5.0)),
+        row("hook user-prompt-submit", "asked", "numpy", NUMPY, Target(ratio=5.0)),
+        row("the same, words found nowhere", "unheard", "numpy", NUMPY, Target(ratio=5.0)),
         row("the same, a prompt that says nothing", "short", "sqlite", _SQLITE, NO_TARGET),
     ]
 
 
-def _hook(ground: Ground, event: str, **facts: str) -> Callable[[], object]:
+def _hook(place: BenchProject, event: str, **facts: str) -> Callable[[], object]:
     told = {
         "session_id": "bench",
-        "transcript_path": str(ground.scratch / "none.jsonl"),
-        "cwd": str(ground.project),
+        "transcript_path": str(place.scratch / "none.jsonl"),
+        "cwd": str(place.project),
         **facts,
     }
     stdin = json.dumps(told).encode()
     command = [*ralph_command(), "hook", event]
-    environment = child_environment(ground.home)
+    environment = child_environment(place.home)
 
     def run() -> None:
         done = subprocess.run(
-            command, input=stdin, env=environment, capture_output=True, cwd=ground.project
+            command, input=stdin, env=environment, capture_output=True, cwd=place.project
         )
         if done.returncode:
             raise RalphError(f"hook {event} ended with {done.returncode}")
@@ -137,20 +115,20 @@ def _hook(ground: Ground, event: str, **facts: str) -> Callable[[], object]:
 # -- the server
 
 
-def _servers(ground: Ground, rounds: int) -> list[Row]:
+def _servers(place: BenchProject, rounds: int) -> list[Row]:
     ours = [*ralph_command(), "mcp", "--feature", FEATURE]
     empty = python(_EMPTY_SERVER)
-    query = corpus.queries(1, size=ground.size)[0]
+    query = corpus.queries(1, size=place.size)[0]
     times = in_turns(
-        {"ours": lambda: _shake(ours, ground), "empty": lambda: _shake(empty, ground)},
+        {"ours": lambda: _shake(ours, place), "empty": lambda: _shake(empty, place)},
         rounds=rounds,
     )
-    numpy = fresh(python("import numpy"), home=ground.home)
+    numpy = fresh(python("import numpy"), home=place.home)
     first: list[float] = []
     second: list[float] = []
     reference: list[float] = []
     for _ in range(rounds):
-        with Server(ours, cwd=ground.project, home=ground.home) as server:
+        with Server(ours, cwd=place.project, home=place.home) as server:
             server.shake()
             first.append(taken(lambda: server.search(query)))
             second.append(taken(lambda: server.search(query)))
@@ -158,12 +136,12 @@ def _servers(ground: Ground, rounds: int) -> list[Row]:
 
     def beside_numpy(what: str, seconds: list[float], target: Target) -> Row:
         both = Compared(tuple(seconds), tuple(reference))
-        return of_times(what, ground.size, both, _NUMPY, target=target)
+        return row_of(what, place.size, both, NUMPY, target=target)
 
     return [
-        of_times(
+        row_of(
             "mcp, start to handshake",
-            ground.size,
+            place.size,
             Compared(times["ours"], times["empty"]),
             _EMPTY,
             target=Target(ratio=1.3),
@@ -173,8 +151,8 @@ def _servers(ground: Ground, rounds: int) -> list[Row]:
     ]
 
 
-def _shake(command: Sequence[str], ground: Ground) -> None:
-    with Server(command, cwd=ground.project, home=ground.home) as server:
+def _shake(command: Sequence[str], place: BenchProject) -> None:
+    with Server(command, cwd=place.project, home=place.home) as server:
         server.shake()
 
 
@@ -244,28 +222,19 @@ class Server:
         self._process.stdin.flush()
 
 
-def _work_under_way(ground: Ground) -> None:
+def _work_under_way(place: BenchProject) -> None:
     """A feature with a task in progress and some learnings, and conversations beside it."""
-    plan = Plan(ground.project)
+    plan = Plan(place.project)
     create_feature(plan, FEATURE, {"description": "Finds things by their words. " * 20})
     for number in range(10):
         task = create_task(plan, FEATURE, f"Task {number}", {})
         if not number:
             update_task(plan, task.id, {"status": "in_progress"})
         add(plan, FEATURE, f"The module m{number} waits for its lock before it writes.")
-    with ground.opened() as (ralph, _):
+    with place.opened() as ralph:
         talk = ralph.conversations.start("Bench")
-        for told in corpus.iterations(ground.size, ground.size + max(10, ground.size // 100)):
+        for told in corpus.iterations(place.size, place.size + max(10, place.size // 100)):
             ralph.conversations.exchange(
                 talk, user=str(told["task_title"]), assistant=str(told["summary"])
             )
         ralph.conversations.sync()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="scripts/bench start", description=__doc__)
-    parser.add_argument("--size", type=int, default=_SIZE, help="how many records (default 10000)")
-    parser.add_argument("--repeat", type=int, default=15, help="rounds")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--out", type=Path, help="write a Markdown table to this file too")
-    return parser

@@ -8,15 +8,15 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from benching import BenchLine
 from remembering import ToyEmbedder
 
-from bench.calibrate_evidence import (
+from bench.calibrate import (
     ABSENT,
+    BINS,
     CHAT_TO_ISSUES,
     DISCUSSION,
     ISSUE_TO_CHATS,
@@ -28,12 +28,15 @@ from bench.calibrate_evidence import (
     UNRELATED,
     Files,
     Judged,
+    cosines,
     everything,
+    fitted,
     halves,
     judged,
+    logistic_fit,
+    table,
+    weights,
 )
-from bench.calibrate_fit import BINS, cosines, fitted, logistic_fit, table, weights
-from bench.chart import Curve, Dot, Square, reliability
 from bench.datasets import Ask, Corpus, Dataset, Document, Task
 from ralph.errors import BadInput
 from ralph.recall.calibration import Constants, Evidence, score_by
@@ -271,30 +274,6 @@ def test_our_own_pairs_are_asked_in_their_project_and_in_all_at_once() -> None:
     assert asked[ABSENT] > 50
 
 
-# -- the picture
-
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def test_a_kept_promise_lies_on_the_diagonal_of_its_square() -> None:
-    kept = Curve("all & sundry", (Dot(0.25, 0.25, 0.1, 0.4, 9), Dot(1.0, 1.0, 0.9, 1.0, 36)))
-    drawn = ElementTree.fromstring(
-        reliability([Square("one", (kept,)), Square("two", (kept,))], title="<t>", marks=(0.4,))
-    )
-
-    dots = [
-        {k: float(one.attrib[k]) for k in ("cx", "cy", "r")} for one in drawn.iter(f"{SVG}circle")
-    ]
-
-    assert len(dots) == 4
-    across, up = dots[1]["cx"] - dots[0]["cx"], dots[0]["cy"] - dots[1]["cy"]
-    assert across == pytest.approx(up)  # as far to the right as upwards: the diagonal
-    assert dots[1]["r"] == pytest.approx(2 * dots[0]["r"])  # four times as many hits
-    assert dots[2]["cx"] > dots[1]["cx"]
-    assert "all & sundry" in "".join(drawn.itertext())
-
-
 # -- the command
 
 
@@ -304,9 +283,8 @@ def line(capsys: pytest.CaptureFixture[str]) -> BenchLine:
 
 
 def test_the_command_tells_of_the_half_it_did_not_fit_on(tmp_path: Path, line: BenchLine) -> None:
-    picture = tmp_path / "reliability.svg"
     files = ["--own", str(OWN_PAIRS), "--pairs", str(RECALL_PAIRS), "--cache", str(tmp_path / "c")]
-    ran = line.well("calibrate", *files, "--embedder", "static", "--json", "--chart", str(picture))
+    ran = line.well("calibrate", *files, "--embedder", "static", "--json")
 
     with_meaning, alone = ran.json["ways"]
     assert with_meaning["embedder"].startswith("static:")
@@ -318,7 +296,6 @@ def test_the_command_tells_of_the_half_it_did_not_fit_on(tmp_path: Path, line: B
         assert [len(one["bins"]) for one in sources] == [len(BINS)] * len(sources)
         assert way["found"] != way["final"]
         assert way["final"]["per_words"] >= way["final"]["per_meaning"]
-    assert ElementTree.parse(picture).getroot().tag == f"{SVG}svg"
 
     other = line.well("calibrate", *files, "--embedder", "none", "--json", "--half", "b")
     [turned] = other.json["ways"]
@@ -348,11 +325,6 @@ def test_the_command_prints_a_table_and_the_constants(line: BenchLine) -> None:
         (["--own", str(OWN_PAIRS), "--embedder", "bert"], 1, "embedder cannot be 'bert'"),
         (["--own", "one.jsonl", "--embedder", "none"], 1, "too few judged hits for two halves"),
         (["--own", "right.jsonl", "--embedder", "none"], 1, "judged hits is wrong"),
-        (
-            ["--own", str(OWN_PAIRS), "--embedder", "none", "--chart", "no/x.svg"],
-            1,
-            "the chart cannot be written",
-        ),
     ],
 )
 def test_a_command_that_makes_no_sense_says_what_is_wrong(

@@ -11,8 +11,8 @@ import pytest
 
 import bench
 from bench import conversations
-from bench.conversations_quality import evaluate
-from bench.datasets_chats import longmemeval_rounds
+from bench.conversations import evaluate
+from bench.datasets import longmemeval_rounds
 from ralph.errors import BadInput
 
 
@@ -84,7 +84,7 @@ def test_quality_is_printed_for_people_and_programs(
     dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench.main("conversations", ["--dataset", str(dataset)]) == 0
-    assert "session, by search        1 questions  recall@5 1.000" in capsys.readouterr().out
+    assert "session, by search   1 question  recall@5 1.000" in capsys.readouterr().out
 
     assert bench.main("conversations", ["--dataset", str(dataset), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -93,8 +93,7 @@ def test_quality_is_printed_for_people_and_programs(
 
 @pytest.mark.parametrize("args", [["--sizes", "many"], ["--sizes", "0"], ["--repeat", "0"]])
 def test_arguments_that_make_no_sense_are_refused(args: list[str]) -> None:
-    with pytest.raises(BadInput):
-        bench.main("conversations", args)
+    assert bench.main("conversations", args) == 2
 
 
 def test_a_file_that_is_no_dataset_is_refused(tmp_path: Path) -> None:

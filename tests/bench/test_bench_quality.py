@@ -6,20 +6,27 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from benching import BenchLine
 from remembering import ToyEmbedder
 
-from bench.chart import Bar, Cluster, bars
 from bench.datasets import Ask, Corpus, Dataset, Document, Task, read
-from bench.quality_cost import cost, largest, pooled
-from bench.quality_ground import WHOLE, Cutting, document_of, ground
-from bench.quality_naive import Naive
+from bench.naive import Naive
+from bench.quality import (
+    Asked,
+    Outcome,
+    Report,
+    TaskReport,
+    cost,
+    evaluate,
+    largest,
+    pooled,
+    shown,
+    to_json,
+)
+from bench.quality_index import WHOLE, Cutting, corpus_index, document_of
 from bench.quality_pairs import labelled
-from bench.quality_report import Outcome, shown, to_json
-from bench.quality_run import Asked, Report, TaskReport, evaluate
 from bench.ranking import Mean
 from ralph.errors import EmbedderOff
 from ralph.index import Passage
@@ -159,7 +166,7 @@ def test_another_embedder_does_not_get_the_vectors_of_the_first(tmp_path: Path) 
 
 def test_a_corpus_larger_than_a_batch_is_indexed_whole() -> None:
     many = tuple(Document(str(number), f"word{number}x") for number in range(1100))
-    with ground(None) as place:
+    with corpus_index(None) as place:
         name = place.built(Corpus("many", many))
         with place.store.reading() as view:
             collection = view.live(name)
@@ -235,7 +242,7 @@ def test_the_score_of_a_pair_is_the_one_the_search_gives() -> None:
     toy = ToyEmbedder()
     pairs = [pair for pair in labelled(dataset, toy, top=3) if pair.rank == 1][:20]
     assert len(pairs) == 20
-    with ground(toy) as place:
+    with corpus_index(toy) as place:
         corpus = dataset.corpora[0]
         name = place.built(corpus)
         with place.store.reading() as view:
@@ -272,24 +279,6 @@ def test_json_says_which_half_and_which_seed() -> None:
     assert to_json(made(), details=True)["tasks"][0]["values"] == {"mix": {}}
 
 
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def test_a_chart_is_well_formed_and_its_bars_are_as_high_as_their_values() -> None:
-    clusters = [
-        Cluster("turn <1> & more", (Bar("mix", 0.5, 0.4, 0.6), Bar("bm25", 0.25, 0.2, 0.3))),
-        Cluster("session", (Bar("mix", 1.0, 1.0, 1.0), Bar("bm25", 0.0, 0.0, 0.1))),
-    ]
-
-    drawn = ElementTree.fromstring(bars(clusters, title='a "chart" & so', pale=("bm25",)))
-
-    told = [bar for bar in drawn.iter(f"{SVG}rect") if bar.find(f"{SVG}title") is not None]
-    heights = [float(bar.attrib["height"]) for bar in told]
-    assert heights == pytest.approx([heights[2] / 2, heights[2] / 4, heights[2], 0.0])
-    assert told[0].attrib["fill"] == told[2].attrib["fill"] != told[1].attrib["fill"]
-    assert "turn <1> & more" in "".join(drawn.itertext())
-
-
 # -- the command
 
 
@@ -308,16 +297,14 @@ def test_the_command_prints_a_table_with_all_ways_side_by_side(line: BenchLine) 
     assert any(line.startswith("recall@1 *") for line in lines)
 
 
-def test_the_command_prints_json_and_writes_a_chart(tmp_path: Path, line: BenchLine) -> None:
-    picture = tmp_path / "own.svg"
+def test_the_command_prints_json(line: BenchLine) -> None:
     options = ["--half", "b", "--seed", "3", "--limit", "4", "--json", "--embedder", "none"]
     asked = ["--dataset", "own", "--file", str(OWN_PAIRS), *options]
-    ran = line.well("quality", *asked, "--chart", str(picture))
+    ran = line.well("quality", *asked)
 
     plain = ran.json
     assert (plain["dataset"], plain["embedder"], plain["half"]) == ("own", "none", "b")
     assert plain["tasks"][0]["questions"] == 4
-    assert ElementTree.parse(picture).getroot().tag == f"{SVG}svg"
 
 
 @pytest.mark.parametrize(
@@ -326,19 +313,14 @@ def test_the_command_prints_json_and_writes_a_chart(tmp_path: Path, line: BenchL
         (["--dataset", "own"], 2, "--file"),
         (["--dataset", "trec", "--file", "x"], 2, "invalid choice: 'trec'"),
         (["--dataset", "own", "--file", "gone.jsonl"], 1, "gone.jsonl: there is no such file"),
-        (["--dataset", "own", "--file", str(OWN_PAIRS), "--limit", "0"], 1, "--limit must be"),
+        (["--dataset", "own", "--file", str(OWN_PAIRS), "--limit", "0"], 2, "a number from 1"),
         (["--dataset", "own", "--file", str(OWN_PAIRS), "--half", "c"], 2, "invalid choice: 'c'"),
         (
             ["--dataset", "own", "--file", str(OWN_PAIRS), "--embedder", "bert"],
             1,
             "embedder cannot be 'bert'",
         ),
-        (["--dataset", "locomo", "--file", str(OWN_PAIRS)], 1, "it is not a LoCoMo file"),
-        (
-            ["--dataset", "own", "--file", str(OWN_PAIRS), "--limit", "1", "--chart", "no/x.svg"],
-            1,
-            "the chart cannot be written",
-        ),
+        (["--dataset", "longmemeval", "--file", str(OWN_PAIRS)], 1, "it is not a LongMemEval file"),
     ],
 )
 def test_a_command_that_makes_no_sense_says_what_is_wrong(
@@ -357,7 +339,7 @@ def test_a_command_that_makes_no_sense_says_what_is_wrong(
 
 def test_whole_is_the_way_the_bench_cuts_unless_told_otherwise() -> None:
     document = Document("d", "the text", title="The title")
-    with ground(None) as place:
+    with corpus_index(None) as place:
         assert place.cutting is WHOLE
     record = Record("d", "document", 1, "", json.dumps({"id": "d", "text": " "}).encode())
     assert WHOLE.cut(record) == ()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.datasets import Dataset, chosen, names, read
+from bench.datasets import READERS, Dataset, chosen, read
 from ralph.errors import BadInput
 
 OWN_PAIRS = Path(__file__).parent.parent / "data" / "own_pairs.jsonl"
@@ -37,45 +37,6 @@ def instance(**changed: Any) -> dict[str, Any]:
             ],
         ],
         "answer_session_ids": ["s2"],
-    }
-    return plain | changed
-
-
-def sample(**changed: Any) -> dict[str, Any]:
-    """A conversation of LoCoMo with two sessions."""
-    plain: dict[str, Any] = {
-        "sample_id": "conv-1",
-        "conversation": {
-            "speaker_a": "Ann",
-            "speaker_b": "Ben",
-            "session_1_date_time": "1:56 pm on 8 May, 2023",
-            "session_1": [
-                {"speaker": "Ann", "dia_id": "D1:1", "text": "I adopted a dog."},
-                {
-                    "speaker": "Ben",
-                    "dia_id": "D1:2",
-                    "text": "Look at this.",
-                    "img_url": ["x"],
-                    "blip_caption": "a photo of a boat",
-                },
-            ],
-            "session_10_date_time": "9:00 am on 1 June, 2023",
-            "session_10": [{"speaker": "Ann", "dia_id": "D10:1", "text": "He is called Rex."}],
-            "session_2_date_time": "",
-        },
-        "qa": [
-            {"question": "Which pet?", "answer": "dog", "evidence": ["D1:1"], "category": 4},
-            {"question": "And?", "answer": 3, "evidence": ["D1:02; D10:1"], "category": 1},
-            {"question": "Gone?", "answer": "x", "evidence": ["D7:7"], "category": 2},
-            {"question": "None?", "answer": "x", "evidence": [], "category": 3},
-            {
-                "question": "Whose cat?",
-                "adversarial_answer": "Ann's",
-                "evidence": ["D1:1"],
-                "category": 5,
-            },
-        ],
-        "event_summary": {},
     }
     return plain | changed
 
@@ -161,56 +122,6 @@ def test_a_haystack_with_a_session_too_few_is_refused_with_its_question(tmp_path
     file = written(tmp_path / "lme.json", whole=[instance(haystack_session_ids=["s1"])])
     with pytest.raises(BadInput, match=r"question 1 \(q1\): 2 haystack_sessions, but 1"):
         read("longmemeval", file)
-
-
-# -- LoCoMo
-
-
-def test_locomo_has_turns_as_documents_in_the_order_of_its_sessions(tmp_path: Path) -> None:
-    file = written(tmp_path / "locomo10.json", whole=[sample()])
-
-    found = read("locomo", file)
-
-    [corpus] = found.corpora
-    assert [(one.id, one.text, one.speaker) for one in corpus.documents] == [
-        ("D1:1", "I adopted a dog.", "Ann"),
-        ("D1:2", "Look at this.\n[shares a photo of a boat]", "Ben"),
-        ("D10:1", "He is called Rex.", "Ann"),
-    ]
-    assert [one.at for one in corpus.documents] == [
-        "2023-05-08T13:56:00Z",
-        "2023-05-08T13:56:00Z",
-        "2023-06-01T09:00:00Z",
-    ]
-
-
-def test_locomo_evidence_is_read_as_people_wrote_it_and_adversarial_stands_apart(
-    tmp_path: Path,
-) -> None:
-    found = read("locomo", written(tmp_path / "locomo10.json", whole=[sample()]))
-
-    turn, adversarial = found.tasks
-    assert [(ask.text, set(ask.relevant), ask.kind) for ask in turn.asks] == [
-        ("Which pet?", {"D1:1"}, "single-hop"),
-        ("And?", {"D1:2", "D10:1"}, "multi-hop"),
-    ]
-    assert [ask.text for ask in adversarial.asks] == ["Whose cat?"]
-    assert found.notes == ("2 questions without evidence in a turn left out",)
-
-
-@pytest.mark.parametrize(
-    ("conversation", "complaint"),
-    [
-        ({"speaker_a": "Ann"}, "sample conv-1: the conversation has no session_1"),
-        ({"session_1": [{"speaker": "Ann"}]}, "session_1 is not a list of turns: .*`dia_id`"),
-    ],
-)
-def test_a_conversation_that_is_none_is_refused(
-    tmp_path: Path, conversation: dict[str, Any], complaint: str
-) -> None:
-    file = written(tmp_path / "x.json", whole=[sample(conversation=conversation)])
-    with pytest.raises(BadInput, match=complaint):
-        read("locomo", file)
 
 
 # -- issues and their fixes
@@ -317,10 +228,10 @@ def test_a_dataset_nobody_knows_and_a_file_that_is_not_there(tmp_path: Path) -> 
     with pytest.raises(BadInput, match=r"no dataset 'trec'\. There is: longmemeval"):
         read("trec", tmp_path)
     with pytest.raises(BadInput, match=r"gone\.json: there is no such file"):
-        read("locomo", tmp_path / "gone.json")
+        read("own", tmp_path / "gone.json")
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "beir-like"])
+@pytest.mark.parametrize("name", [name for name in READERS if name != "beir-like"])
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{", b'[{"a": 1}]', b"\xff\xfe\x00", b"\x1f\x8b\x08broken", b"null"]
 )
@@ -334,7 +245,7 @@ def test_a_file_that_is_something_else_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["longmemeval", "locomo", "issue-fix"])
+@pytest.mark.parametrize("name", ["longmemeval", "issue-fix"])
 def test_a_folder_is_no_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput, match="cannot be read"):
         read(name, tmp_path)

@@ -1,4 +1,4 @@
-"""The ground of `scripts/bench quality`: corpora in a real index, and vectors kept between runs."""
+"""Corpora of a dataset in a real index, and vectors kept between runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from bench.datasets import Corpus, Document
 from ralph import index, text
@@ -19,13 +21,13 @@ from ralph.index import Cut, Embedder, Passage
 from ralph.index.sqlite import SqliteStore
 from ralph.index.sync import Target, is_current, sync
 from ralph.journal import Batch
+from ralph.memories.foresight import Foresight
 from ralph.record import Located, Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
 KIND = "document"
-Tell = Callable[[str], None]
 _LOCK_TIMEOUT_S = 600.0
 _decode = msgspec.json.Decoder(Document).decode
 _encode = msgspec.json.Encoder().encode
@@ -52,7 +54,7 @@ def _whole(record: Record) -> Sequence[Passage]:
 WHOLE = Cutting("whole-1", _whole)
 
 
-class Ground(msgspec.Struct, frozen=True):
+class CorpusIndex(msgspec.Struct, frozen=True):
     """An index of corpora, one collection each, and what the questions are embedded with."""
 
     store: SqliteStore
@@ -68,7 +70,7 @@ class Ground(msgspec.Struct, frozen=True):
         target = Target(
             name=name,
             stream=corpus.name,
-            journal=_Records(records),
+            journal=_DatasetJournal(records),
             cut=self.cutting.cut,
             cut_version=self.cutting.version,
             embedder=self.embedder,
@@ -82,9 +84,9 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def ground(
+def corpus_index(
     embedder: Embedder | None, *, cutting: Cutting = WHOLE, cache: Path | None = None
-) -> Iterator[Ground]:
+) -> Iterator[CorpusIndex]:
     """A place for indexes; with a cache they are found again by the next run of the same code."""
     with tempfile.TemporaryDirectory(prefix="ralph-quality-") as temporary:
         folder = cache or Path(temporary)
@@ -94,7 +96,7 @@ def ground(
         made_of = f"{_code()} {identity} {cutting.version}"
         store = SqliteStore(folder / f"quality-{_short(made_of)}.sqlite3")
         try:
-            yield Ground(store, remembering, cutting, folder)
+            yield CorpusIndex(store, remembering, cutting, folder)
         finally:
             store.close()
             if remembering is not None:
@@ -109,86 +111,54 @@ def records_of(corpus: Corpus) -> list[Record]:
     ]
 
 
-class RememberingEmbedder:
+class RememberingEmbedder(Foresight):
     """An embedder that keeps every vector it made in a file, under its identity and the text."""
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
-        self._embedder = embedder
+        super().__init__(embedder)
         self._file = sqlite3.connect(folder / "vectors.sqlite3", isolation_level=None)
         self._file.execute("PRAGMA journal_mode = WAL")
         self._file.execute("PRAGMA synchronous = OFF")
         self._file.execute("CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY, v BLOB)")
 
-    @property
-    def identity(self) -> str:
-        return self._embedder.identity
-
-    @property
-    def title(self) -> str:
-        return self._embedder.title
-
-    @property
-    def dims(self) -> int:
-        return self._embedder.dims
-
-    @property
-    def batch(self) -> int:
-        return self._embedder.batch
-
-    def pieces(self, text: str) -> Sequence[str]:
-        """As the embedder cuts it."""
-        return self._embedder.pieces(text)
-
-    def check(self) -> None:
-        """As the embedder does."""
-        self._embedder.check()
-
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-        """One row a text, made only where it is not known."""
-        import numpy as np
-
-        keys = [self._key("passage", text) for text in texts]
-        found = [self._known(key) for key in keys]
-        missing = [place for place, vector in enumerate(found) if vector is None]
-        if missing:
-            wanted = [texts[place] for place in missing]
-            made = self._embedder.embed_passages(wanted, budget_s=budget_s)
-            self._keep((keys[place], made[row]) for row, place in enumerate(missing))
-            for row, place in enumerate(missing):
-                found[place] = made[row]
-        return np.array(found, dtype=np.float32).reshape(len(texts), self.dims)
+        """One row for each text; only new texts are embedded."""
+        return self._all("passage", texts, partial(super().embed_passages, budget_s=budget_s))
 
     def embed_query(self, text: str) -> Vectors:
         """One vector."""
-        key = self._key("query", text)
-        known = self._known(key)
-        if known is None:
-            known = self._embedder.embed_query(text)
-            self._keep([(key, known)])
-        return known
+        vector: Vectors = self._all("query", [text], lambda _: [self._embedder.embed_query(text)])[
+            0
+        ]
+        return vector
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
+    def _all(self, kind: str, texts: Sequence[str], embed: Callable[[list[str]], Any]) -> Vectors:
+        keys = {text: self._key(kind, text) for text in texts}
+        found = {text: self._read(key) for text, key in keys.items()}
+        missing = [text for text, vector in found.items() if vector is None]
+        if missing:
+            made = dict(zip(missing, embed(missing), strict=True))
+            rows = [(keys[text], vector.tobytes()) for text, vector in made.items()]
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows)
+            self._file.execute("COMMIT")
+            found |= made
+        return np.array([found[text] for text in texts], dtype=np.float32).reshape(-1, self.dims)
+
     def _key(self, kind: str, text: str) -> bytes:
-        plain = f"{self._embedder.identity}\0{kind}\0{text}"
+        plain = f"{self.identity}\0{kind}\0{text}"
         return hashlib.sha256(plain.encode(errors="surrogatepass")).digest()
 
-    def _known(self, key: bytes) -> Vectors | None:
-        import numpy as np
-
+    def _read(self, key: bytes) -> Vectors | None:
         row = self._file.execute("SELECT v FROM vector WHERE key = ?", (key,)).fetchone()
         return None if row is None else np.frombuffer(row[0], dtype=np.float32)
 
-    def _keep(self, pairs: Any) -> None:
-        self._file.execute("BEGIN IMMEDIATE")
-        rows = [(key, vector.tobytes()) for key, vector in pairs]
-        self._file.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows)
-        self._file.execute("COMMIT")
 
-
-class _Records:
+class _DatasetJournal:
     """A journal that is there already: read from a position, never written."""
 
     def __init__(self, records: Sequence[Record]) -> None:
