@@ -28,8 +28,8 @@ BENCHES = {
 def main(name: str | None, args: Sequence[str]) -> int:
     """Run one benchmark with its arguments, or list them all; the exit code."""
     if name is None:
-        for known, what in BENCHES.items():
-            sys.stdout.write(f"{known:<13} {what}\n")
+        for bench, what in BENCHES.items():
+            sys.stdout.write(f"{bench:<13} {what}\n")
         return 0
     if name not in BENCHES:
         raise BadInput(f"there is no benchmark {name!r}", todo=f"There is: {', '.join(BENCHES)}.")

@@ -191,7 +191,7 @@ def _recall(file: Path) -> Dataset:
         for kind, questions in ((ABSENT, project.absent), (UNRELATED, plain.unrelated)):
             asks[kind] += [Ask(f"{name}: {q}", q, corpus, frozenset()) for q in questions]
         corpora.append(Corpus(corpus, tuple(documents)))
-    tasks = tuple(Task(kind, tuple(some)) for kind, some in asks.items())
+    tasks = tuple(Task(kind, tuple(questions)) for kind, questions in asks.items())
     return Dataset(RECALL, tuple(corpora), tasks)
 
 
@@ -288,16 +288,16 @@ def fitted(hits: Sequence[Judged]) -> Constants:
     counts = weights(hits)
     right = np.array([one.right for one in hits], dtype=float)
     unrelated, related = cosines(hits, counts)
-    told = np.array(
+    values = np.array(
         [features(one.evidence, Constants(0.0, 0.0, 0.0, unrelated, related)) for one in hits]
     )
-    if not told[:, 1].any():
-        intercept, per_words = logistic_fit(told[:, :1], right, counts)
+    if not values[:, 1].any():
+        intercept, per_words = logistic_fit(values[:, :1], right, counts)
         return _rounded(intercept, per_words)
-    intercept, per_words, per_meaning = logistic_fit(told, right, counts)
+    intercept, per_words, per_meaning = logistic_fit(values, right, counts)
     if not 0.0 <= per_meaning <= per_words:
         # Meaning for more than words would let more words lower a score.
-        intercept, both = logistic_fit(told.sum(axis=1, keepdims=True), right, counts)
+        intercept, both = logistic_fit(values.sum(axis=1, keepdims=True), right, counts)
         per_words = per_meaning = both
     return _rounded(intercept, per_words, per_meaning, unrelated, related)
 
@@ -305,14 +305,14 @@ def fitted(hits: Sequence[Judged]) -> Constants:
 def cosines(hits: Sequence[Judged], counts: Numbers) -> tuple[float, float]:
     """What unrelated and clearly related texts have: the lower quartile of what was found where
     nothing answers, and the upper quartile of what was right; 0 and 1 without cosines."""
-    known = [
+    with_cosine = [
         (one, float(count))
         for one, count in zip(hits, counts, strict=True)
         if one.evidence.cosine is not None
     ]
-    wrong = [pair for pair in known if pair[0].source in NOTHING_ANSWERS]
-    wrong = wrong or [pair for pair in known if not pair[0].right]
-    right = [pair for pair in known if pair[0].right]
+    wrong = [pair for pair in with_cosine if pair[0].source in NOTHING_ANSWERS]
+    wrong = wrong or [pair for pair in with_cosine if not pair[0].right]
+    right = [pair for pair in with_cosine if pair[0].right]
     if not right or not wrong:
         return 0.0, 1.0
     unrelated = _stepped(_quantile(wrong, 0.25))
@@ -320,9 +320,9 @@ def cosines(hits: Sequence[Judged], counts: Numbers) -> tuple[float, float]:
     return unrelated, max(related, round(unrelated + _STEP_OF_COSINES, 2))
 
 
-def logistic_fit(told: Numbers, right: Numbers, counts: Numbers) -> list[float]:
+def logistic_fit(values: Numbers, right: Numbers, counts: Numbers) -> list[float]:
     """Intercept and coefficients by iteratively reweighted least squares, with a small ridge."""
-    columns = np.column_stack([np.ones(len(told)), told])
+    columns = np.column_stack([np.ones(len(values)), values])
     counts = counts / counts.sum() * len(counts)
     ridge = _RIDGE * np.eye(columns.shape[1])
 
@@ -385,12 +385,12 @@ def _bin(
     inside = _inside(begin, end, scores)
     if not inside.any():
         return Bin(begin, end, 0, 0.0, 0.0, 0.0, 1.0)
-    some = counts[inside]
-    share = float(np.average(right[inside], weights=some))
+    inside_counts = counts[inside]
+    share = float(np.average(right[inside], weights=inside_counts))
     # Where hits weigh differently, they tell as much as fewer equal ones.
-    equal = float(some.sum() ** 2 / (some**2).sum())
+    equal = float(inside_counts.sum() ** 2 / (inside_counts**2).sum())
     low, high = _wilson(share, equal)
-    score = float(np.average(scores[inside], weights=some))
+    score = float(np.average(scores[inside], weights=inside_counts))
     return Bin(begin, end, int(inside.sum()), score, share, low, high)
 
 
@@ -498,7 +498,7 @@ def lines_of(ways: Sequence[Way], *, half: str, seed: int) -> list[str]:
         named = f"with {way.embedder}" if way.embedder else "words alone"
         lines += [
             f"{named}: fitted on {way.fitted_on:,} judged hits (half {half} by seed {seed}), "
-            f"told of the other {hits:,} of {way.questions:,} questions",
+            f"measured on the other {hits:,} of {way.questions:,} questions",
             "",
             *aligned([("", "log loss", "error", f"log loss {OWN}"), *_losses(way)]),
             "",

@@ -153,7 +153,7 @@ def _code_base(count: int) -> list[tuple[str, str, str]]:
 
 
 _CODE = _code_base(8000)
-snake, camel, file = (Zipf(some, head=50) for some in zip(*_CODE, strict=True))
+snake, camel, file = (Zipf(names, head=50) for names in zip(*_CODE, strict=True))
 
 
 # -- templates
@@ -274,8 +274,8 @@ def queries(count: int, *, size: int, seed: int = SEED) -> list[str]:
 def _query(rng: random.Random, size: int, seed: int) -> str:
     if rng.random() < 0.4:
         return _Words(rng).fill(rng.choice(_QUESTIONS))
-    told = iteration(rng.randrange(size), seed=seed)
-    words = list(dict.fromkeys(_WORD.findall(f"{told['task_title']} {told['summary']}")))
+    made = iteration(rng.randrange(size), seed=seed)
+    words = list(dict.fromkeys(_WORD.findall(f"{made['task_title']} {made['summary']}")))
     rng.shuffle(words)
     # People ask with the words that matter; those of every second sentence come less often.
     words.sort(key=lambda word: word in _EVERYWHERE and rng.random() < 0.9)
@@ -306,7 +306,7 @@ class _Words:
         nouns = [self._noun() for _ in range(5)]
         verbs = verb.draws(rng, 3)
         place = layer.draw(rng)
-        known = rng.random() < _KNOWN_NAMES
+        reused = rng.random() < _KNOWN_NAMES
         snake_name, camel_name, file_name = names(rng, nouns[3], nouns[4], verbs[2])
         self.of |= {
             "noun": nouns[0],
@@ -325,10 +325,10 @@ class _Words:
             "number": str(rng.choice((2, 3, 5, 10, 30, 50, 100, 250, 500, 1000))),
             "line": str(int(rng.paretovariate(0.6)) % 900 + 1),
             "hash": f"{rng.getrandbits(32):08x}",
-            "snake": snake.draw(rng) if known else snake_name,
-            "camel": camel.draw(rng) if known else camel_name,
+            "snake": snake.draw(rng) if reused else snake_name,
+            "camel": camel.draw(rng) if reused else camel_name,
             "setting": f"{nouns[2]}_{setting.draw(rng)}".upper(),
-            "path": f"src/{self.of['area']}/{place}/{file.draw(rng) if known else file_name}",
+            "path": f"src/{self.of['area']}/{place}/{file.draw(rng) if reused else file_name}",
         }
         return self
 

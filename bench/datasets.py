@@ -268,9 +268,11 @@ def longmemeval_rounds(file: Path) -> list[Haystack]:
             continue
         dates = one.haystack_dates or [""] * len(one.haystack_sessions)
         sessions = zip(one.haystack_session_ids, dates, one.haystack_sessions, strict=True)
-        held = tuple(ChatSession(name, _moment(at), _rounds(some)) for name, at, some in sessions)
+        chats = tuple(
+            ChatSession(name, _moment(at), _rounds(turns)) for name, at, turns in sessions
+        )
         answers = frozenset(one.answer_session_ids)
-        found.append(Haystack(one.question_id, one.question, held, answers))
+        found.append(Haystack(one.question_id, one.question, chats, answers))
     return found
 
 
@@ -423,12 +425,12 @@ def beir_like(file: Path) -> Dataset:
         Document(one.id, one.text, title=one.title)
         for _, one in json_lines(corpus_file, _BeirDocument, "a document with _id and text")
     ]
-    known = {one.id for one in documents}
+    ids = {one.id for one in documents}
     relevant: dict[str, set[str]] = {}
     absent = 0
     for query, document, grade in _qrels(qrels_file):
-        absent += grade > 0 and document not in known
-        if grade > 0 and document in known:
+        absent += grade > 0 and document not in ids
+        if grade > 0 and document in ids:
             relevant.setdefault(query, set()).add(document)
     asks = tuple(
         Ask(one.id, one.text, folder.name, frozenset(relevant[one.id]))
@@ -498,15 +500,15 @@ def own(file: Path) -> Dataset:
         where = f"{file}:{number}"
         if line.about is not None:
             continue
-        known = records.setdefault(line.project, {})
+        documents = records.setdefault(line.project, {})
         if line.label is None:
             _need(line.record and line.title and line.summary, "record, title and summary", where)
-            known[line.record] = Document(
+            documents[line.record] = Document(
                 line.record, line.summary, title=line.title, group=line.project
             )
             continue
         _need(line.question and line.record and line.label in (0, 1), "question and label", where)
-        if line.record not in known:
+        if line.record not in documents:
             raise BadInput(
                 f"the project {line.project!r} has no record {line.record!r} above",
                 where=where,
@@ -527,7 +529,9 @@ def own(file: Path) -> Dataset:
     ]
     return Dataset(
         name="own",
-        corpora=tuple(Corpus(name, tuple(some.values())) for name, some in records.items()),
+        corpora=tuple(
+            Corpus(name, tuple(documents.values())) for name, documents in records.items()
+        ),
         tasks=(
             Task(
                 "question -> record",

@@ -97,7 +97,7 @@ def in_turns(
             seconds = taken(operations[name])
             if number >= 0:
                 times[name].append(seconds)
-    return {name: tuple(some) for name, some in times.items()}
+    return {name: tuple(seconds) for name, seconds in times.items()}
 
 
 def compared(ours: Operation, reference: Operation, *, rounds: int, warm_up: int = 1) -> Compared:
@@ -156,9 +156,9 @@ def fresh(command: Sequence[str], *, home: Path) -> Callable[[], str]:
             timeout=_PROCESS_TIMEOUT_S,
         )
         if done.returncode:
-            told = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise RalphError(
-                f"a process of the bench failed with exit code {done.returncode}: {told}",
+                f"a process of the bench failed with exit code {done.returncode}: {reason}",
                 where=" ".join(command[:4]),
             )
         return done.stdout

@@ -158,10 +158,10 @@ def checkpoint(place: BenchProject) -> None:
         failures = [
             FailureSolution(
                 project=memory.project.id,
-                failure_description=str(told["task_title"]),
-                solution_steps=str(told["summary"]),
+                failure_description=str(made["task_title"]),
+                solution_steps=str(made["summary"]),
             )
-            for told in corpus.iterations(0, 3)
+            for made in corpus.iterations(0, 3)
         ]
         memory.knowledge.capture_all(failures)
     run(place, "knowledge", "checkpoint")

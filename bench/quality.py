@@ -89,9 +89,9 @@ def run(options: argparse.Namespace) -> Outcome:
 
 def embedder_named(name: str | None) -> Embedder | None:
     """The embedder as the settings make it; it must be able to work now."""
-    given: dict[str, Any] = {} if name is None else {"embedder": name}
+    settings: dict[str, Any] = {} if name is None else {"embedder": name}
     with tempfile.TemporaryDirectory(prefix="ralph-quality-") as folder:
-        with open_ralph(folder, **given) as ralph:
+        with open_ralph(folder, **settings) as ralph:
             embedder = ralph.place.embedder
         if embedder is not None:
             embedder.check()
@@ -228,8 +228,8 @@ def _asks(dataset: Dataset, corpus: Corpus) -> dict[str, tuple[Ask, int]]:
         depth = DEPTH if task.unit == "document" else _GROUP_DEPTH
         for ask in task.asks:
             if ask.corpus == corpus.name and ask.relevant:
-                _, known = found.get(ask.text, (ask, 0))
-                found[ask.text] = ask, max(depth, known)
+                _, deepest = found.get(ask.text, (ask, 0))
+                found[ask.text] = ask, max(depth, deepest)
     return found
 
 
@@ -284,7 +284,7 @@ def _judged(
         headline=task.headline,
         questions=len(task.asks),
         values=values,
-        means={way: means(list(some.values()), seed=seed) for way, some in values.items()},
+        means={way: means(list(scores.values()), seed=seed) for way, scores in values.items()},
     )
 
 
@@ -309,7 +309,7 @@ def cost(
     """
     corpus = pooled(dataset, records) if records else largest(dataset)
     texts = list(dict.fromkeys(ask.text for task in dataset.tasks for ask in task.asks))
-    some = texts[:: max(1, len(texts) // _QUESTIONS)][:_QUESTIONS]
+    questions = texts[:: max(1, len(texts) // _QUESTIONS)][:_QUESTIONS]
     ours: list[float] = []
     theirs: list[float] = []
     with (
@@ -328,7 +328,7 @@ def cost(
         def ask_naively(text: str) -> object:
             return naive.by_mix(text, embedder.embed_query(text), LIMIT, quick=True)
 
-        for number, text in enumerate(some):
+        for number, text in enumerate(questions):
             both = {"ours": partial(ask, text), "naive": partial(ask_naively, text)}
             times = in_turns(both, rounds=2, warm_up=1 if number else 2)
             ours += times["ours"]
@@ -408,8 +408,8 @@ def _task(task: TaskReport, *, details: bool) -> dict[str, Any]:
 
 def ways_of(task: TaskReport) -> list[str]:
     """The ways of ranking in the order they are shown; those nobody knows stand last."""
-    known = [way for way in _ORDER if way in task.means]
-    return known + [way for way in task.means if way not in known]
+    ordered = [way for way in _ORDER if way in task.means]
+    return ordered + [way for way in task.means if way not in ordered]
 
 
 def lines_of(outcome: Outcome) -> list[str]:

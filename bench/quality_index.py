@@ -167,11 +167,11 @@ class _DatasetJournal:
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         start = int(position or 0)
         end = len(self._records) if limit is None else min(start + limit, len(self._records))
-        some = tuple(
+        located = tuple(
             Located(record, KIND, line)
             for line, record in enumerate(self._records[start:end], start + 1)
         )
-        return Batch(some, (), (), str(end), restarted=False, done=end == len(self._records))
+        return Batch(located, (), (), str(end), restarted=False, done=end == len(self._records))
 
     def unchanged(self, position: str | None) -> bool:
         return position == str(len(self._records))

@@ -137,12 +137,12 @@ class _Weighing:
         found = [
             weigh(
                 list(words),
-                held,
+                passage_tokens,
                 frequencies=words,
                 count=self._count,
                 cosine=self._cosine(one, vector),
             )
-            for one, held in zip(passages, self._tokens[document], strict=True)
+            for one, passage_tokens in zip(passages, self._tokens[document], strict=True)
         ]
         return max(found, key=lambda one: (one.coverage, one.cosine or 0.0))
 

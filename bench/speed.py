@@ -90,8 +90,8 @@ def run(
     """The rows of these measures; without a folder nothing is left behind."""
     rows: list[Row] = []
     for number, size in enumerate(sizes):
-        kept = folder and folder / f"speed-{size}"
-        with filled_project(size, folder=kept, tell=tell) as place:
+        place_folder = folder and folder / f"speed-{size}"
+        with filled_project(size, folder=place_folder, tell=tell) as place:
             for name in MEASURES:
                 if name in only and (name != "start" or number == 0):
                     tell(f"{size:,}: {name}")

@@ -92,13 +92,13 @@ def _hooks(place: BenchProject, rounds: int) -> list[Row]:
 
 
 def _hook(place: BenchProject, event: str, **facts: str) -> Callable[[], object]:
-    told = {
+    facts = {
         "session_id": "bench",
         "transcript_path": str(place.scratch / "none.jsonl"),
         "cwd": str(place.project),
         **facts,
     }
-    stdin = json.dumps(told).encode()
+    stdin = json.dumps(facts).encode()
     command = [*ralph_command(), "hook", event]
     environment = child_environment(place.home)
 
@@ -197,11 +197,11 @@ class Server:
 
     def search(self, query: str) -> None:
         """One call of the search."""
-        told = self._ask(
+        answer = self._ask(
             "tools/call", {"name": "search_feature_memory", "arguments": {"query": query}}
         )
-        if told.get("isError"):
-            raise RalphError(f"the server refused the search: {told}")
+        if answer.get("isError"):
+            raise RalphError(f"the server refused the search: {answer}")
 
     def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._last += 1
@@ -233,8 +233,8 @@ def _work_under_way(place: BenchProject) -> None:
         add(plan, FEATURE, f"The module m{number} waits for its lock before it writes.")
     with place.opened() as ralph:
         talk = ralph.conversations.start("Bench")
-        for told in corpus.iterations(place.size, place.size + max(10, place.size // 100)):
+        for made in corpus.iterations(place.size, place.size + max(10, place.size // 100)):
             ralph.conversations.exchange(
-                talk, user=str(told["task_title"]), assistant=str(told["summary"])
+                talk, user=str(made["task_title"]), assistant=str(made["summary"])
             )
         ralph.conversations.sync()
