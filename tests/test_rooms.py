@@ -157,6 +157,12 @@ def test_every_import_keeps_to_the_table() -> None:
     assert breaches(RALPH) == []
 
 
+def test_the_package_does_not_need_the_benchmarks() -> None:
+    for module in modules(RALPH):
+        found = [name for _, name in imports(RALPH, module) if name.partition(".")[0] == "bench"]
+        assert not found, f"{module} imports {found}, which is not in the wheel"
+
+
 def test_the_table_has_no_circle() -> None:
     TopologicalSorter({room: may - {room} for room, may in MAY_IMPORT.items()}).prepare()
 
