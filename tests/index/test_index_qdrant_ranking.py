@@ -8,8 +8,8 @@ import pytest
 from places import DATA
 from qdrant import local_server, on, quiet
 
+from bench.datasets import Dataset, read
 from ralph import Iteration, open_ralph
-from ralph.bench.datasets import Dataset, read
 from ralph.memory.ralph import Ralph
 
 pytestmark = quiet

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
 from remembering import made
 
-from ralph import bench
-from ralph.errors import BadInput
 from ralph.loop.iteration import History
 from ralph.memory.ralph import Ralph
 from ralph.records.iteration import FileTouched
@@ -63,21 +58,3 @@ def test_those_that_touched_some_files_come_with_these_files_alone(memory: Ralph
     assert (one.summary, one.files_touched) == ("both", both[:1])
     assert len(history.touching("auth", ["b.py", "c.py"])) == 2
     assert history.touching("auth", []) == []
-
-
-def test_the_bench_tells_what_an_iteration_costs_beside_its_agent(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert bench.main("loop", ["--sizes", "20", "--repeat", "2", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["bench"] == "loop"
-    assert [row["what"] for row in report["rows"]] == [
-        "iteration, idle agent",
-        "iteration, agent that reports",
-    ]
-    assert all(row["rounds"] == 2 and row["reference"] > 0 for row in report["rows"])
-
-
-def test_the_bench_refuses_sizes_that_make_no_sense() -> None:
-    with pytest.raises(BadInput, match="--sizes cannot be 'many'"):
-        bench.main("loop", ["--sizes", "many"])

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 from places import DATA
 
+from bench.datasets import Ask, read
 from ralph import Iteration, open_ralph
-from ralph.bench.datasets import Ask, read
 from ralph.memory.ralph import Ralph
 
 OWN = read("own", DATA / "own_pairs.jsonl")

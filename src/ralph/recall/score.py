@@ -6,7 +6,7 @@ the words leave open: either is enough, and both together are not twice as sure.
 from 0.55 on a hit is relevant; between them it is possibly relevant.
 
 The score is meant as a probability: of the hits with 0.7 about 70 in 100 are what was asked for,
-where half of what is judged is. `ralph bench calibrate` finds the constants and tells how well
+where half of what is judged is. `scripts/bench calibrate` finds the constants and tells how well
 they hold on questions they were not found on.
 """
 
@@ -81,7 +81,7 @@ class Constants(msgspec.Struct, frozen=True):
 
 WORDS_ALONE = Constants(-2.99, 5.39)
 # By the longest prefix of the embedder's identity, because cosines mean different things with
-# different embedders. Found by `ralph bench calibrate` on all its sources, except those of "",
+# different embedders. Found by `scripts/bench calibrate` on all its sources, except those of "",
 # which is for embedders nobody has measured: MiniLM's, which ask most of the words, and higher
 # cosines, because some embedders give 0.4 to texts that have nothing to do with each other.
 CONSTANTS = {

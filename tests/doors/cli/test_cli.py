@@ -24,7 +24,7 @@ def ralph(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 # The commands of memory itself, as help lists them.
 OURS = """
 init status doctor config record search recent files failures show journal forget export import
-index bench completion
+index completion
 """.split()
 
 
@@ -44,7 +44,7 @@ def test_a_command_says_the_same_of_itself_as_the_list(ralph: Line, name: str) -
     assert COMMANDS[name][1].rstrip(".") in " ".join(said.split())
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if name != "bench"])
+@pytest.mark.parametrize("name", OURS)
 def test_every_command_takes_a_project(name: str) -> None:
     assert isinstance(tree, Tree)
     context = tree.make_context("ralph", [name, "--help"], resilient_parsing=True)

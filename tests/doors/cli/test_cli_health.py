@@ -509,15 +509,13 @@ def test_features_are_completed_from_the_project_that_was_named(
     assert ralph.well().out == "plain,auth\n"
 
 
-def test_bench_hands_its_words_on(ralph: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[Any] = []
+@pytest.mark.parametrize("words", [(), ("speed", "--sizes", "10"), ("--help",)])
+def test_bench_says_where_it_went(ralph: Line, words: tuple[str, ...]) -> None:
+    ran = ralph("bench", *words)
 
-    def main(name: str | None, args: tuple[str, ...]) -> int:
-        heard.append((name, list(args)))
-        return 3
-
-    monkeypatch.setattr("ralph.bench.main", main)
-
-    assert ralph("bench", "speed", "--sizes", "10", "--help").code == 3
-    assert ralph("bench").code == 3
-    assert heard == [("speed", ["--sizes", "10", "--help"]), (None, [])]
+    assert ran.code == 1
+    assert ran.complaint == (
+        "ralph: `ralph bench` is no longer part of the package. "
+        "Run `scripts/bench NAME` from a clone of the repository."
+    )
+    assert "bench" not in ralph.well("--help").out
