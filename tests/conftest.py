@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,10 @@ hypothesis_settings.register_profile(
     "ralph", deadline=None, database=None, derandomize=bool(os.environ.get("CI"))
 )
 hypothesis_settings.load_profile("ralph")
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and stops.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
