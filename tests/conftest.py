@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from commanding import Line
 from hypothesis import settings as hypothesis_settings
+from postgres import GIVEN_URL, own_server, with_database
+from qdrant_server import QdrantServer
+from qdrant_server import running as running_qdrant
 from remembering import ToyEmbedder, made, open_toy
 
 from ralph.kinds.iteration import Iteration
@@ -72,3 +77,49 @@ def memory(project: Path, toy: ToyEmbedder) -> Iterator[Ralph]:
 def iteration() -> Callable[..., Iteration]:
     """Makes an iteration from a summary and any other fields."""
     return made
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory without an embedder: it starts faster, and answers by words alone."""
+    monkeypatch.setenv("RALPH_EMBEDDER", "none")
+
+
+@pytest.fixture
+def ralph(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
+) -> Line:
+    """The command line in the project."""
+    monkeypatch.chdir(project)
+    return Line(capsys, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL that all tests of this process share."""
+    if GIVEN_URL:
+        yield GIVEN_URL
+        return
+    with own_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[str]:
+    """The address of an empty database that nobody else uses."""
+    import psycopg
+
+    name = f"ralph_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+        try:
+            yield with_database(postgres, name)
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture
+def qdrant() -> Iterator[QdrantServer]:
+    """A server that speaks Qdrant's interface."""
+    with running_qdrant() as started:
+        yield started

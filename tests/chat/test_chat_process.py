@@ -8,11 +8,10 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import MODEL, ChatServer, running
+from chat_server import MODEL, ChatServer
 from chatting import HEADING, QUESTION, SOLUTION, held_before
 from commanding import process
 
@@ -23,12 +22,6 @@ from ralph.memories.ralph import open_ralph
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals of POSIX")
 LONG_S = 60.0
 BUSY = b"ralph: the index is not complete yet; ask again soon\n"
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 def kept_in(project: Path) -> list[Exchange]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from clients import World
     from codex import Codex
 
 
@@ -26,3 +27,11 @@ def codex(tmp_path: Path) -> Iterator[Codex]:
         if not was_there:
             with contextlib.suppress(OSError):  # it was not made, or somebody else's Codex uses it
                 SANDBOX.rmdir()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A scratch world for clients."""
+    from clients import worlds
+
+    yield from worlds(tmp_path)

@@ -20,8 +20,6 @@ from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
 from ralph.record import Record, Source, Tombstone
 
-pytest_plugins = ["postgres_fixtures"]
-
 
 class Ground:
     """One journal, opened as often as a test wants, and everything that is stored of it."""

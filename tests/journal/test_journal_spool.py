@@ -26,8 +26,6 @@ from ralph.journal.postgres import PostgresJournal, Tried
 from ralph.journal.spooled import SpooledJournal, SpooledJournals
 from ralph.record import Record
 
-pytest_plugins = ["postgres_fixtures"]
-
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
 
 

@@ -15,8 +15,6 @@ from ralph.journal.moving import move
 from ralph.kinds.conversation import Exchange
 from ralph.memories.ralph import Ralph
 
-pytest_plugins = ["postgres_fixtures"]
-
 
 @pytest.fixture
 def opened(project: Path, toy: ToyEmbedder) -> Callable[[str | None], Ralph]:

@@ -20,16 +20,7 @@ from ralph.index.open import index_for
 from ralph.memories.ralph import open_ralph
 from ralph.text.redact import redact
 
-pytest_plugins = ["postgres_fixtures"]
 URL = "postgresql://ralph:tr0ub4dor@db.example:5432/ralph"
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
 
 
 def test_what_is_secret_is_only_shown_as_set(ralph: Line, home: Path) -> None:

@@ -18,21 +18,6 @@ from remembering import index_file
 from ralph import disk, open_ralph
 from ralph.config import KEYS
 
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No embedder: faster, and enough where no vector matters."""
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-
-
 # -- init
 
 

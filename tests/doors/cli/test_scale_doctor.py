@@ -21,16 +21,6 @@ from ralph.journal.migrating import migrations
 from ralph.memories.journals import conversation_journals, on_server
 from ralph.memories.ralph import open_ralph
 
-pytest_plugins = ["postgres_fixtures"]
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
 
 @pytest.fixture
 def server() -> Iterator[Server]:
