@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commanding import Line
 from hypothesis import settings as hypothesis_settings
-from postgres import GIVEN_URL, own_server, with_database
+from postgres import GIVEN_URL, Server, own_server, with_database
 from qdrant_server import QdrantServer
 from qdrant_server import running as running_qdrant
 from remembering import ToyEmbedder, made, open_toy
@@ -30,6 +30,22 @@ hypothesis_settings.load_profile("ralph")
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and stops.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Fixtures that start a real client or a real database: what uses them takes long.
+_CLIENTS = {"codex", "world"}
+_DATABASES = {"own_postgres", "postgres"}
+_CLIENT_TIMEOUT_S = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever starts such a program need not say that it is slow."""
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        if names & (_CLIENTS | _DATABASES):
+            item.add_marker(pytest.mark.slow)
+        if names & _CLIENTS:
+            item.add_marker(pytest.mark.timeout(_CLIENT_TIMEOUT_S))
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +118,13 @@ def postgres() -> Iterator[str]:
         return
     with own_server() as server:
         yield server.url
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Server]:
+    """A PostgreSQL that may be stopped and started again."""
+    with own_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -39,7 +39,13 @@ class Ground:
         return len(batch.records) + len(batch.tombstones)
 
 
-@pytest.fixture(params=["files", "postgres", "spooled"])
+@pytest.fixture(
+    params=[
+        "files",
+        pytest.param("postgres", marks=pytest.mark.slow),
+        pytest.param("spooled", marks=pytest.mark.slow),
+    ]
+)
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
     if request.param == "files":
         file = tmp_path / "memory" / "auth.jsonl"

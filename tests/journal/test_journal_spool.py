@@ -557,6 +557,7 @@ def test_a_writer_killed_at_any_moment_of_an_outage_loses_nothing_it_acknowledge
 # -- a real outage, and the way back to files
 
 
+@pytest.mark.slow
 def test_a_loop_goes_on_through_a_stop_of_the_server_and_everything_is_there_afterwards(
     tmp_path: Path,
 ) -> None:

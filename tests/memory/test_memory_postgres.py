@@ -63,6 +63,7 @@ def test_a_project_moves_to_a_database_and_back_with_the_same_answers(
         assert found(files, "step of the login form") == after
 
 
+@pytest.mark.slow
 def test_an_outage_stops_neither_remembering_nor_finding(
     opened: Callable[[str | None], Ralph],
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from postgres import Server, own_server
+from postgres import Server
 
 if TYPE_CHECKING:
     from hostile import Ground
@@ -36,7 +36,6 @@ def ground(built_ground: Ground) -> Ground:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    """A PostgreSQL that may be stopped and started again."""
-    with own_server() as started:
-        yield started
+def server(own_postgres: Server) -> Server:
+    """The server that keeps the journals."""
+    return own_postgres

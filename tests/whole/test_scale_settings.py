@@ -127,6 +127,7 @@ def test_our_own_servers_beside_an_agent_are_told(
     assert KEY not in everything
 
 
+@pytest.mark.slow
 def test_no_file_and_no_line_of_a_run_holds_the_password_or_the_key(
     ralph: Line, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

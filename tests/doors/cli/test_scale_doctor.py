@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from commanding import LOGIN, Line
-from postgres import PASSWORD, Server, own_server
+from postgres import PASSWORD, Server
 from qdrant_client import models
 from qdrant_server import KEY, QdrantServer, running
 from remembering import topical
@@ -23,9 +23,8 @@ from ralph.memories.ralph import open_ralph
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with own_server() as started:
-        yield started
+def server(own_postgres: Server) -> Server:
+    return own_postgres
 
 
 @pytest.fixture
