@@ -32,14 +32,6 @@ EVERYTHING = {
 }
 
 
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
 def clone_says(project: Path, **settings: Any) -> Path:
     file = Project(project).settings_file
     file.write_text(json.dumps(settings), encoding="utf-8")

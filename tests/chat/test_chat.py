@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import MODEL, Answer, Call, ChatServer, running
+from chat_server import MODEL, Answer, Call, ChatServer
 from chatting import HEADING, QUESTION, SOLUTION, held_before, sent, talking
 from remembering import files_holding
 
@@ -21,12 +20,6 @@ from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 
 KEY = "sk-ant-api03-" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY" * 2
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 # -- one exchange

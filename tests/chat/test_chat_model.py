@@ -7,11 +7,11 @@ speaks OpenAI's protocol.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chat_server import ANTHROPIC, MODEL, OPENAI, Answer, Call, ChatServer, running
+from chat_server import ANTHROPIC, MODEL, OPENAI, Answer, Call, ChatServer
 
 from ralph.chat.anthropic_model import anthropic_model
 from ralph.chat.echo import EchoModel
@@ -36,12 +36,6 @@ WEATHER = ToolSpec(
     {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 )
 HELLO = [Turn("system", "Be brief."), Turn("user", "Hello!")]
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 @pytest.fixture(params=SERVED)

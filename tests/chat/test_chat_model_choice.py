@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import KEY, MODEL, ChatServer, running
+from chat_server import KEY, MODEL, ChatServer
 
 from ralph.chat.choose import choose_model, choose_summariser, how_to_configure
 from ralph.chat.model import Model, Turn
@@ -17,12 +16,6 @@ from ralph.config import Settings, load, store
 from ralph.errors import BadSetting, ModelOff
 
 LONG = 60.0
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 def ask(model: Model | None) -> str:

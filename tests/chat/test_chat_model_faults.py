@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer, running
+from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer
 
 from ralph.chat.anthropic_model import anthropic_model
 from ralph.chat.model import Turn
@@ -20,12 +20,6 @@ from tests.chat.test_chat_model import HELLO, SERVED
 LONG = 60.0
 SHORT = 0.5
 STORY = "Once upon a time there was a fox who lived in a wood. " * 20
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import MODEL, ChatServer, running
+from chat_server import MODEL, ChatServer
 from chatting import HEADING, QUESTION, SOLUTION, held_before
 from commanding import process
 
@@ -22,12 +21,7 @@ from ralph.records.conversation import Exchange
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals of POSIX")
 LONG_S = 60.0
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
+BUSY = b"ralph: the index is not complete yet; ask again soon\n"
 
 
 def kept_in(project: Path) -> list[Exchange]:
@@ -42,6 +36,8 @@ def test_one_process_recalls_what_was_said_in_another(project: Path) -> None:
     first = process(
         ["chat", "--echo", "--title", "Timeouts"], cwd=project, stdin=f"{QUESTION}\n".encode()
     )
+    with open_ralph(project) as ralph:  # a chat does not wait long for this on a busy machine
+        ralph.conversations.sync()
     again = process(["chat", "--echo"], cwd=project, stdin=f"\n{QUESTION}\n\n".encode())
 
     assert (first.returncode, again.returncode) == (0, 0), (first.stderr, again.stderr)
@@ -49,7 +45,8 @@ def test_one_process_recalls_what_was_said_in_another(project: Path) -> None:
     assert HEADING.encode() in again.stdout
     assert b'### Conversation: "Timeouts" (ID: ' in again.stdout
     assert b"\x1b" not in again.stdout
-    assert first.stderr == again.stderr == b""
+    # On a busy machine the chat's own workers may still be at the index, which is told.
+    assert {first.stderr, again.stderr} <= {b"", BUSY}
     assert [one.user for one in kept_in(project)] == [QUESTION, QUESTION]
     # What was recalled is not kept a second time.
     assert "Exchange ID" not in kept_in(project)[1].assistant

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import ChatServer, running
+from chat_server import ChatServer
 from chatting import HEADING, QUESTION, Talk, held_before, sent, talking
 from commanding import process
 
@@ -17,12 +17,6 @@ from ralph.chat.opening import open_memory
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
 from ralph.memory.ralph import open_ralph
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 class Watched(Commands):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from chat_server import Answer, ChatServer, running
+from chat_server import Answer, ChatServer
 from workers_ground import GOOD, Clock, add, by_name, fill, model, opener, status, written
 
 from ralph.chat.model import OnText, Said, ToolSpec, Turn
@@ -17,17 +17,6 @@ from ralph.records import Record
 from ralph.records.conversation import EXTRACTIVE, Conversation, Exchange
 
 BACK_OFF_S = (1, 2, 4, 8, 16, 32)
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 # -- without a model

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import ChatServer, running
+from chat_server import ChatServer
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, fill, model, opener, status, until, written
 
@@ -19,12 +19,6 @@ from ralph.errors import BadInput, EmbedderOff, MemoryOff
 from ralph.memory.ralph import Ralph, open_ralph
 
 NEVER = {"summarizer_idle_timeout_s": 3600, "embedding_pipeline_poll_interval_s": 3600}
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 @pytest.fixture

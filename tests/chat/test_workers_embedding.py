@@ -48,11 +48,6 @@ class Counting(ToyEmbedder):
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def server() -> Iterator[EmbeddingServer]:
     with embedding_server.running() as started:
         started.key = KEY

@@ -11,8 +11,6 @@ from workers_ground import add, opener, status, until
 
 from ralph.chat.workers import Workers
 
-pytest_plugins = ["postgres_fixtures"]
-
 # So long that whatever happens was not brought about by a poll.
 NEVER: dict[str, Any] = {
     "summarizer_idle_timeout_s": 3600,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from chat_server import ChatServer, running
+from chat_server import ChatServer
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, add, fill, model, opener, status, until, written
 
@@ -23,12 +22,6 @@ NEVER: dict[str, Any] = {
     "summarizer_idle_timeout_s": 3600,
     "embedding_pipeline_poll_interval_s": 3600,
 }
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 def idle(workers: Workers) -> bool:

@@ -16,14 +16,6 @@ from ralph.memory.ralph import open_ralph
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
 def server() -> Iterator[ChatServer]:
     with running() as started:
         yield started
