@@ -9,7 +9,7 @@ import pytest
 from importing import Kept
 from knowing import opened
 
-from ralph.memories.knowledge import Knowledge
+from ralph.memory.knowledge import Knowledge
 
 
 @pytest.fixture
