@@ -99,7 +99,7 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
         ("other_json", "gave an answer that cannot be read (Expected `", "server"),
         ("nothing", "gave no answer", "server"),
         ("huge", "answers with more than 32 MB", "server"),
-        ("redirect", "sends us elsewhere (307)", "server"),
+        ("redirect", "redirects us (307)", "server"),
     ],
 )
 def test_every_fault_is_told(

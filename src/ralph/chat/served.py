@@ -218,7 +218,7 @@ class ServedModel:
         return self._off("gave an empty answer", f"Ask again, or change {role}_model.", "prompt")
 
     def _refused(self, reply: Reply) -> ModelOff:
-        said = reply.told(*self._secrets)
+        said = reply.describe(*self._secrets)
         body = reply.body.decode("utf-8", "replace").lower()
         role, variable = self._access.role, self._access.variable
         if any(word in body for word in _NO_CREDIT) or reply.status == 402:
