@@ -11,10 +11,9 @@ from chat_server import MODEL, Answer, Call, ChatServer, running
 from chatting import HEADING, QUESTION, SOLUTION, held_before, sent, talking
 from remembering import files_holding
 
-from ralph.chat.anthropic_model import anthropic_model
-from ralph.chat.echo import EchoModel
-from ralph.chat.loop import Limits
-from ralph.chat.openai_model import ollama_model
+from ralph.chat.loop import ChatLimits
+from ralph.chat.model import EchoModel
+from ralph.chat.providers import anthropic_model, ollama_model
 from ralph.errors import NotFound
 from ralph.memories.pausing import pause
 from ralph.memories.project import Project
@@ -120,7 +119,7 @@ def test_the_oldest_exchanges_go_first_where_not_all_fit_and_that_is_said_once(
     project: Path, server: ChatServer
 ) -> None:
     server.say(*("word " * 50 for _ in range(5)))
-    with talking(project, server, rag=False, limits=Limits(history_tokens=130)) as talk:
+    with talking(project, server, rag=False, limits=ChatLimits(history_tokens=130)) as talk:
         for n in range(5):
             talk.ask(f"prompt number {n}")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from chatting import QUESTION, SOLUTION, Talk, held_before, talking
 
-from ralph.chat.echo import EchoModel
-from ralph.chat.slash import COMMANDS
+from ralph.chat.commands import COMMANDS
+from ralph.chat.model import EchoModel
 from ralph.errors import BadInput, NotFound
 
 

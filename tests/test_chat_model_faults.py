@@ -11,10 +11,14 @@ import pytest
 from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer, running
 from test_chat_model import HELLO, SERVED
 
-from ralph.chat.anthropic_model import anthropic_model
-from ralph.chat.model import Turn
-from ralph.chat.openai_model import ollama_model, openai_model
-from ralph.chat.served import Access, ServedModel
+from ralph.chat.model import ChatTurn
+from ralph.chat.providers import (
+    ModelAccess,
+    ServedModel,
+    anthropic_model,
+    ollama_model,
+    openai_model,
+)
 from ralph.errors import MemoryOff, ModelOff
 
 LONG = 60.0
@@ -38,7 +42,7 @@ def waits() -> list[float]:
 def model(
     request: pytest.FixtureRequest, server: ChatServer, waits: list[float]
 ) -> Iterator[ServedModel]:
-    access = Access(KEY, sleep=waits.append)
+    access = ModelAccess(KEY, sleep=waits.append)
     yield SERVED[request.param](MODEL, url=server.url, access=access)
     assert all_over()
 
@@ -70,7 +74,7 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     error = refused(ollama_model(MODEL, url=url))
     assert str(error) == f"{url}/v1: Ollama is not reachable. Start it: ollama serve"
-    error = refused(openai_model(MODEL, url=url, access=Access(role="summary")))
+    error = refused(openai_model(MODEL, url=url, access=ModelAccess(role="summary")))
     told = f"{url}/v1: the model's server is not reachable. Check summary_base_url and the network."
     assert str(error) == told
     assert error.fault == "server"
@@ -125,9 +129,9 @@ def test_a_missing_model_is_told_with_how_to_get_it(server: ChatServer) -> None:
 def test_a_refused_key_is_told_with_the_variable_it_comes_from(server: ChatServer) -> None:
     server.key = "another"
     for variable in ("RALPH_CHAT_API_KEY", "RALPH_SUMMARY_API_KEY", "RALPH_OPENAI_API_KEY"):
-        error = refused(openai_model(MODEL, url=server.url, access=Access(KEY, variable)))
+        error = refused(openai_model(MODEL, url=server.url, access=ModelAccess(KEY, variable)))
         assert error.todo == f"Check {variable}."
-        error = refused(openai_model(MODEL, url=server.url, access=Access(None, variable)))
+        error = refused(openai_model(MODEL, url=server.url, access=ModelAccess(None, variable)))
         assert error.todo == f"Set {variable}."
     assert len(server.requests) == 6
 
@@ -260,13 +264,13 @@ def test_the_key_is_in_no_error_no_log_and_no_repr(
             assert KEY not in f"{seen!r}"
             seen = seen.__cause__ or seen.__context__
     assert KEY not in caplog.text
-    assert KEY not in f"{model!r} {Access(KEY)!r}"
+    assert KEY not in f"{model!r} {ModelAccess(KEY)!r}"
 
 
 def test_a_key_that_no_header_can_hold_is_told_without_it(server: ChatServer) -> None:
     for key in ("sk-one\nsk-two", "sk-ключ"):
         for make in SERVED.values():
-            error = refused(make(MODEL, url=server.url, access=Access(key)))
+            error = refused(make(MODEL, url=server.url, access=ModelAccess(key)))
             assert "such a key" in error.what
             assert key not in f"{error} {error.__context__!r}"
     assert server.requests == []
@@ -275,6 +279,6 @@ def test_a_key_that_no_header_can_hold_is_told_without_it(server: ChatServer) ->
 def test_a_prompt_is_sent_whole_however_large(model: ServedModel, server: ChatServer) -> None:
     text = "Zoë " * 500_000
     server.say("That is long.")
-    assert model.answer([Turn("user", text)], timeout_s=LONG).text == "That is long."
+    assert model.answer([ChatTurn("user", text)], timeout_s=LONG).text == "That is long."
     [message] = server.requests[0].body["messages"]
     assert message["content"] in (text, [{"type": "text", "text": text}])

@@ -16,7 +16,7 @@ from chat_server import MODEL, ChatServer, running
 from chatting import HEADING, QUESTION, SOLUTION, held_before
 from commanding import process
 
-from ralph.chat.session import SOURCE
+from ralph.chat.loop import SOURCE
 from ralph.kinds.conversation import Exchange
 from ralph.memories.ralph import open_ralph
 

@@ -12,8 +12,8 @@ from chat_server import ChatServer, running
 from chatting import HEADING, QUESTION, Talk, held_before, sent, talking
 from commanding import process
 
-from ralph.chat.commands import Commands
-from ralph.chat.opening import open_memory
+from ralph.chat.commands import WorkerCommands
+from ralph.chat.loop import open_memory
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
 from ralph.memories.ralph import open_ralph
@@ -25,7 +25,7 @@ def server() -> Iterator[ChatServer]:
         yield started
 
 
-class Watched(Commands):
+class Watched(WorkerCommands):
     """The commands of the chat, and how often they were told of something new."""
 
     signals = 0

@@ -9,9 +9,8 @@ import pytest
 from chat_server import Answer, ChatServer, running
 from workers_ground import GOOD, Clock, add, by_name, fill, model, opener, status, written
 
-from ralph.chat.model import OnText, Said, ToolSpec, Turn
-from ralph.chat.prices import FREE
-from ralph.chat.workers import Name, Workers
+from ralph.chat.model import FREE, ChatTurn, ModelAnswer, OnText, ToolSpec
+from ralph.chat.workers import WorkerName, Workers
 from ralph.kinds.conversation import EXTRACTIVE, Conversation, Exchange
 from ralph.memories.ralph import open_ralph
 from ralph.record import Record
@@ -192,19 +191,19 @@ class Forgetful:
 
     def answer(
         self,
-        messages: Sequence[Turn],
+        messages: Sequence[ChatTurn],
         *,
         tools: Sequence[ToolSpec] = (),
         on_text: OnText | None = None,
         timeout_s: float,
-    ) -> Said:
+    ) -> ModelAnswer:
         self._forget()
-        return Said(text=GOOD, model=self.name)
+        return ModelAnswer(text=GOOD, model=self.name)
 
 
 @pytest.mark.parametrize("name", ["conversation", "exchange"])
 def test_what_is_forgotten_while_the_model_writes_gets_no_summary(
-    project: Path, name: Name
+    project: Path, name: WorkerName
 ) -> None:
     [conversation] = fill(project, [1])
 

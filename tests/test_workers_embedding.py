@@ -12,16 +12,16 @@ from embedding_server import KEY, EmbeddingServer
 from remembering import ToyEmbedder
 from workers_ground import Clock, add, by_name, fill, opener, status, until
 
-from ralph.chat.indexed import clear, counted
-from ralph.chat.summarising import open_backlog
-from ralph.chat.workers import Name, Workers
+from ralph.chat.embeddings import clear_embeddings, count_embeddings
+from ralph.chat.summaries import open_backlog
+from ralph.chat.workers import WorkerName, Workers
 from ralph.errors import EmbedderOff, IndexOff
 from ralph.memories.ralph import Ralph, open_ralph
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
-EMBEDDING: list[Name] = ["embedding"]
+EMBEDDING: list[WorkerName] = ["embedding"]
 
 
 class Poisoned(ToyEmbedder):
@@ -76,7 +76,7 @@ def embedded(ralph: Ralph) -> int:
     """How many passages have a vector."""
     memory = open_backlog(ralph)
     try:
-        return counted(memory).total
+        return count_embeddings(memory).total
     finally:
         memory.close()
 
@@ -277,7 +277,7 @@ def test_an_index_that_others_are_building_is_waited_for_and_is_no_failure(
         assert "another process" in told.note
         assert (told.retrying, told.completed) == (0, 0)
         with opened() as ralph, pytest.raises(IndexOff, match="another process"):
-            clear(open_backlog(ralph), ["0" * 16])
+            clear_embeddings(open_backlog(ralph), ["0" * 16])
     assert workers.run_once(EMBEDDING)[0].completed == 2
 
 
@@ -306,7 +306,7 @@ def test_taking_some_records_out_of_the_index_brings_back_just_those(project: Pa
     Workers(opened).run_once(EMBEDDING)
     with opened() as ralph:
         memory = open_backlog(ralph)
-        clear(memory, [f"{1:016x}", f"{3:016x}"])
+        clear_embeddings(memory, [f"{1:016x}", f"{3:016x}"])
         memory.close()
     before = len(toy.embedded)
     assert Workers(opened).run_once(EMBEDDING)[0].completed == 2
@@ -317,7 +317,7 @@ def test_taking_some_records_out_of_the_index_brings_back_just_those(project: Pa
     with opened() as ralph:  # what was forgotten before stays so
         ralph.conversations.forget([f"{1:016x}"])
         memory = open_backlog(ralph)
-        clear(memory, [f"{3:016x}"])
+        clear_embeddings(memory, [f"{3:016x}"])
         memory.close()
     Workers(opened).run_once(EMBEDDING)
     assert in_index(opened) == 3

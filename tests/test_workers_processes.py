@@ -19,8 +19,8 @@ from chat_server import ChatServer
 from embedding_server import EmbeddingServer
 from workers_ground import GOOD, fill, records, until, written
 
-from ralph.chat.indexed import counted
-from ralph.chat.summarising import open_backlog
+from ralph.chat.embeddings import count_embeddings
+from ralph.chat.summaries import open_backlog
 from ralph.memories.ralph import open_ralph
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -81,7 +81,7 @@ def embedded(project: Path, **settings: Any) -> int:
     with open_ralph(project, **settings) as ralph:
         memory = open_backlog(ralph)
         try:
-            return counted(memory).total
+            return count_embeddings(memory).total
         finally:
             memory.close()
 

@@ -12,7 +12,7 @@ from chat_server import ChatServer, running
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, add, fill, model, opener, status, until, written
 
-from ralph.chat.workers import NAMES, Workers
+from ralph.chat.workers import WORKER_NAMES, Workers
 from ralph.config import store
 
 if TYPE_CHECKING:
@@ -257,4 +257,4 @@ def test_every_worker_has_a_setting_of_its_own(project: Path) -> None:
     fill(project, [1])
     workers = Workers(opener(project, **off))
     assert workers.run_once() == []
-    assert workers.run_once(NAMES)[0].completed == 1
+    assert workers.run_once(WORKER_NAMES)[0].completed == 1

@@ -10,10 +10,8 @@ from typing import Any
 from chat_server import MODEL, ChatServer
 from remembering import ToyEmbedder, open_toy
 
-from ralph.chat.model import Model
-from ralph.chat.openai_model import openai_model
-from ralph.chat.prices import Price
-from ralph.chat.served import Access
+from ralph.chat.model import ChatModel, Price
+from ralph.chat.providers import ModelAccess, openai_model
 from ralph.chat.workers import Workers, WorkerStatus
 from ralph.kinds.conversation import SUMMARY, Conversation, Exchange, Summary, said_from
 from ralph.memories.ralph import Ralph, open_ralph
@@ -65,9 +63,9 @@ def opener(root: Path, embedder: ToyEmbedder | None = None, **settings: Any) -> 
     return lambda: open_toy(root, toy, **settings)
 
 
-def model(server: ChatServer, *, price: Price | None = PRICE) -> Model:
+def model(server: ChatServer, *, price: Price | None = PRICE) -> ChatModel:
     """The model of a loopback server; a busy one is asked again without a pause."""
-    access = Access(role="summary", sleep=lambda pause_s: None)
+    access = ModelAccess(role="summary", sleep=lambda pause_s: None)
     return openai_model(MODEL, url=server.url, access=access, price=price)
 
 

@@ -1,42 +1,393 @@
-"""The commands that steer workers and retrieval, the same in the chat and on the command line.
-
-Each answers in lines. What is switched on or off stays so: it is written to the user's settings.
-"""
+"""Commands within a chat: the words of the `ralph` command line, after a slash."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
 
-from ralph.chat.indexed import clear, counted, kind_of, price_per_char
-from ralph.chat.summarising import open_backlog
-from ralph.chat.wording import (
-    PARTS,
-    by_kind,
-    effect,
-    rebuild_question,
-    seconds,
-    some,
-    some_items,
-    written,
+import msgspec
+
+from ralph.chat.embeddings import (
+    EmbeddingCounts,
+    clear_embeddings,
+    count_embeddings,
+    embedding_kind,
+    price_per_char,
 )
-from ralph.chat.workers import NAMES, Name, Workers, WorkerStatus, setting_of
-from ralph.chat.working import Backlog
+from ralph.chat.loop import Chat, Controls
+from ralph.chat.summaries import open_backlog
+from ralph.chat.worker import Backlog
+from ralph.chat.workers import WORKER_NAMES, WorkerName, Workers, WorkerStatus, setting_of
 from ralph.config import USER_FILE, Settings, store
-from ralph.errors import BadInput, BadSetting, MemoryOff
+from ralph.errors import BadInput, BadSetting, MemoryOff, NotFound
+from ralph.kinds.conversation import Exchange
+from ralph.memories import pausing
+from ralph.memories.details import details
 from ralph.memories.ralph import Ralph
+from ralph.text.gist import shorten
 
 if TYPE_CHECKING:
-    from ralph.chat.loop import Looked
+    from ralph.chat.loop import LastRetrieval
 
-_TITLES: dict[Name, str] = {
+
+_SHORT_ID = 8
+_EXCERPT_CHARS = 200
+_LISTED = 10
+_FOUND = 5
+
+
+class SlashCommand(msgspec.Struct, frozen=True):
+    """What is typed, what it does in a few words, and the function that answers in lines."""
+
+    takes: str
+    told: str
+    does: Callable[[Chat, str], Sequence[str]]
+
+
+def run_command(chat: Chat, line: str) -> None:
+    """Do what a line that begins with a slash says, and show the answer; or an error that helps."""
+    name, _, rest = line[1:].strip().partition(" ")
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = get_close_matches(name.lower(), COMMANDS, n=1)
+        hint = f"Did you mean /{near[0]}? " if near else ""
+        raise BadInput(
+            f"there is no command /{name}",
+            todo=f"{hint}/help lists them; a blank before the slash makes it a prompt.",
+        )
+    lines = command.does(chat, rest.strip())
+    if lines:
+        chat.screen.lines(lines)
+
+
+# -- the workers and retrieval
+
+
+def _summarizer(chat: Chat, rest: str) -> Sequence[str]:
+    return _steered(chat, rest, lambda controls, words: controls.summarizer(words))
+
+
+def _embeddings(chat: Chat, rest: str) -> Sequence[str]:
+    ask = chat.screen.confirm
+    return _steered(chat, rest, lambda controls, words: controls.embeddings(words, ask))
+
+
+def _rag(chat: Chat, rest: str) -> Sequence[str]:
+    lines = _steered(chat, rest, lambda controls, words: controls.rag(words, chat.looked))
+    if rest in ("on", "off"):
+        chat.rag = rest == "on"
+    elif not rest and not chat.rag:
+        lines = [*lines, "", "In this chat nothing is recalled; /rag on changes that."]
+    return lines
+
+
+def _steered(
+    chat: Chat, rest: str, does: Callable[[Controls, Sequence[str]], Sequence[str]]
+) -> Sequence[str]:
+    if chat.controls is None:
+        raise BadInput("no workers run behind this chat", todo="End it, and look: ralph doctor")
+    words = rest.split()
+    lines = does(chat.controls, words)
+    if words:  # settings may have changed, or the index
+        chat.reopen()
+    return lines
+
+
+# -- past conversations
+
+
+def _search(chat: Chat, rest: str) -> Sequence[str]:
+    memory = chat.memory.conversations
+    answer = memory.search(
+        rest,
+        limit=_FOUND,
+        min_score=chat.settings.min_score,
+        exclude=chat.session.id,
+        everywhere=chat.everywhere,
+        budget_s=chat.settings.remember_budget_s,
+    )
+    for note in answer.notes:
+        chat.screen.note(note)
+    if not answer:
+        return ["Nothing found that is sure enough. Try other words."]
+    lines: list[str] = []
+    for hit in answer:
+        one: Exchange = hit.record
+        sure = f"{hit.score or 0.0:.2f} {hit.relevance or 'doubtful'}"
+        lines.append(
+            f"{hit.id[:_SHORT_ID]}  {sure}  {hit.when}  conversation {one.conversation[:_SHORT_ID]}"
+        )
+        lines += [f"  you: {_short(one.user)}", f"  answer: {_short(one.assistant)}"]
+    return lines
+
+
+def _conversations(chat: Chat, rest: str) -> Sequence[str]:
+    listed = chat.memory.conversations.list(_LISTED, everywhere=chat.everywhere)
+    if not listed:
+        return ["No conversation is kept here yet."]
+    return [
+        f"{one.conversation.id[:_SHORT_ID]}  {one.last[:16].replace('T', ' ')}  "
+        f"{one.exchanges:>3}  {_short(one.conversation.title) or '(no title)'}"
+        + (f"  [{', '.join(one.tags)}]" if one.tags else "")
+        + ("  (this one)" if one.conversation.id == chat.session.id else "")
+        for one in listed
+    ]
+
+
+def _show(chat: Chat, rest: str) -> Sequence[str]:
+    memory = chat.memory.conversations
+    try:
+        found = details(memory, conversation=rest, everywhere=chat.everywhere)
+    except NotFound:
+        found = details(memory, exchange=rest, everywhere=chat.everywhere)
+    held = found.conversation
+    lines = [held.title or "(no title)", f"{held.id}  {(held.created or '')[:10]}  {held.source}"]
+    if found.tags:
+        lines.append(f"tags: {', '.join(found.tags)}")
+    if summary := found.summaries.get(held.id):
+        lines.append(f"summary: {summary}")
+    for one in found.exchanges:
+        lines += ["", f"{(one.completed or '')[:16].replace('T', ' ')}  {one.id[:_SHORT_ID]}"]
+        lines += ["you:", *_indented(one.user), "answer:", *_indented(one.assistant)]
+        if one.status != "complete":
+            lines.append(f"  ({one.status})")
+    return lines
+
+
+# -- this conversation
+
+
+def _title(chat: Chat, rest: str) -> Sequence[str]:
+    if not rest:
+        return [chat.session.title or "(no title yet)"]
+    if chat.session.begun:
+        chat.memory.conversations.rename(chat.session.id, rest)
+    chat.session.title = rest
+    return [f"Title: {rest}"]
+
+
+def _tag(chat: Chat, rest: str) -> Sequence[str]:
+    words = rest.split()
+    if not words:
+        raise BadInput("a tag needs a word", todo="For example: /tag auth (and /tag -auth).")
+    _need_begun(chat)
+    add = [word for word in words if not word.startswith("-")]
+    remove = [word[1:] for word in words if word.startswith("-")]
+    chat.memory.conversations.tag(chat.session.id, add=add, remove=remove)
+    tags = details(chat.memory.conversations, conversation=chat.session.id).tags
+    return [f"Tags: {', '.join(tags) or 'none'}"]
+
+
+def _up(chat: Chat, rest: str) -> Sequence[str]:
+    return _rated(chat, rest, 1, "worth finding again")
+
+
+def _down(chat: Chat, rest: str) -> Sequence[str]:
+    return _rated(chat, rest, -1, "not worth finding again")
+
+
+def _rated(chat: Chat, rest: str, value: Literal[-1, 1], told: str) -> Sequence[str]:
+    wanted = rest or chat.session.last_exchange
+    if wanted is None:
+        _need_begun(chat)
+        wanted = ""
+    chat.memory.conversations.rate(wanted, value)
+    return [f"{wanted[:_SHORT_ID]} is {told}."]
+
+
+def _private(chat: Chat, rest: str) -> Sequence[str]:
+    if not rest:
+        raise BadInput("there is nothing to ask", todo="Write: /private TEXT")
+    chat.ask(rest, private=True)
+    chat.screen.note("not kept: neither the question nor the answer")
+    return ()
+
+
+def _pause(chat: Chat, rest: str) -> Sequence[str]:
+    pausing.pause(chat.memory.place.home, conversation=chat.session.id)
+    return [
+        "Paused: nothing of this conversation is kept, and memory tells nothing. /resume ends it."
+    ]
+
+
+def _resume(chat: Chat, rest: str) -> Sequence[str]:
+    place = chat.memory.place
+    ended = pausing.resume(place.home, conversation=chat.session.id)
+    still = pausing.in_force(place.home, place.project.id, chat.session.id)
+    lines = ["Memory goes on." if ended else "This conversation was not paused."]
+    if still is not None:
+        lines.append(f"But {still}; `ralph resume` ends that.")
+    return lines
+
+
+def _need_begun(chat: Chat) -> None:
+    if not chat.session.begun:
+        raise BadInput("nothing of this conversation is kept yet", todo="Ask something first.")
+
+
+# -- the rest
+
+
+def _help(chat: Chat, rest: str) -> Sequence[str]:
+    wide = max(len(f"/{name} {one.takes}") for name, one in COMMANDS.items())
+    return [f"{f'/{name} {one.takes}':<{wide}}  {one.told}" for name, one in COMMANDS.items()]
+
+
+def _quit(chat: Chat, rest: str) -> Sequence[str]:
+    chat.over = True
+    return ()
+
+
+def _short(text: str) -> str:
+    return shorten(" ".join(text.split()), _EXCERPT_CHARS)
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+COMMANDS: dict[str, SlashCommand] = {
+    "help": SlashCommand("", "List these commands.", _help),
+    "search": SlashCommand("QUERY", "Search past conversations.", _search),
+    "conversations": SlashCommand("", "List the newest conversations.", _conversations),
+    "show": SlashCommand("ID", "Show a conversation or an exchange.", _show),
+    "title": SlashCommand("[TITLE]", "Name this conversation.", _title),
+    "tag": SlashCommand("WORD...", "Put words on this conversation; -WORD takes one off.", _tag),
+    "up": SlashCommand("[EXCHANGE]", "The last answer, or this exchange, is worth finding.", _up),
+    "down": SlashCommand("[EXCHANGE]", "It is not.", _down),
+    "private": SlashCommand("TEXT", "Ask without anything being kept.", _private),
+    "pause": SlashCommand("", "Keep nothing and recall nothing from now on.", _pause),
+    "resume": SlashCommand("", "Keep and recall again.", _resume),
+    "rag": SlashCommand("[on|off|config|set KEY VALUE]", "Recall before every answer.", _rag),
+    "summarizer": SlashCommand(
+        "[conversation|exchange] [on|off]", "The workers that summarise.", _summarizer
+    ),
+    "embeddings": SlashCommand(
+        "[on|off|rebuild [conversations|exchanges]]", "The worker that indexes.", _embeddings
+    ),
+    "quit": SlashCommand("", "End the chat.", _quit),
+}
+
+
+# -- How counts, costs and settings are worded in what the commands answer.
+
+
+# Which kinds of embeddings a rebuild takes, by what it is asked for.
+PARTS: dict[str, frozenset[str]] = {
+    "": frozenset({"conversations", "summaries", "exchanges", "documents"}),
+    "conversations": frozenset({"conversations"}),
+    "exchanges": frozenset({"summaries", "exchanges"}),
+}
+_KINDS = {
+    "conversations": "Conversation summaries",
+    "summaries": "Exchange summaries",
+    "exchanges": "Exchanges",
+    "documents": "Sections of documents",
+}
+
+
+def by_kind(counts: EmbeddingCounts, indent: str) -> list[str]:
+    """A line for each kind; those that there are none of and nobody asks for are left out."""
+    always = ("conversations", "summaries")
+    found = {kind: getattr(counts, kind) for kind in _KINDS}
+    return [
+        f"{indent}{_KINDS[kind]}: {count:,}"
+        for kind, count in found.items()
+        if count or kind in always
+    ]
+
+
+def rebuild_question(
+    part: str, counts: EmbeddingCounts, memory: Backlog, chosen: Sequence[Any]
+) -> str:
+    """What a rebuild will delete, make and cost, and how to agree to it."""
+    kinds = PARTS[part]
+    existing = sum(getattr(counts, kind) for kind in kinds)
+    wanted = [embedding_kind(one) for one in chosen]
+    what = {"": "ALL", "conversations": "all conversation", "exchanges": "all exchange"}[part]
+    lines = [
+        f"WARNING: This will delete and recreate {what} embeddings.",
+        "This operation will:",
+        f"  - Delete {existing:,} existing embeddings",
+        *(
+            f"  - Re-embed {wanted.count(kind):,} {_KINDS[kind].lower()}"
+            for kind in _KINDS
+            if kind in kinds and (wanted.count(kind) or kind != "documents")
+        ),
+        f"  - Cost {_cost(memory, chosen)}",
+        "",
+        "Type 'yes' to confirm: ",
+    ]
+    return "\n".join(lines)
+
+
+def _cost(memory: Backlog, chosen: Sequence[Any]) -> str:
+    settings = memory.shelf.settings
+    price = price_per_char(settings)
+    if price == 0.0:
+        return f"nothing (the embedder {settings.embedder} asks no money)"
+    if price is None:
+        return f"an unknown amount ({settings.openai_model} at {settings.openai_base_url})"
+    cut = memory.target().cut
+    chars = sum(len(passage.embed) for record in chosen for passage in cut(record))
+    return f"approximately ${chars * price:.2f} (OpenAI API)"
+
+
+def effect(key: str, value: Any) -> str:
+    """What a setting of retrieval does from now on."""
+    match key:
+        case "rag_conversation_limit":
+            return f"RAG will now retrieve up to {some(value, 'related conversation')} per query."
+        case "rag_exchange_limit_per_conversation":
+            return f"RAG will now show up to {some(value, 'exchange')} of each conversation."
+        case "rag_min_similarity":
+            return f"RAG will now retrieve what is at least {value:.2f} similar."
+        case "rag_recency_half_life_days":
+            if not value:
+                return "RAG will no longer prefer what is new."
+            return f"RAG will now count what is {value:g} days old half as much."
+    return f"RAG is {'enabled' if value else 'disabled'} now."
+
+
+def written(key: str, value: Any) -> str:
+    """A setting's value as the commands write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.2f}" if key == "rag_min_similarity" else f"{value:g}"
+
+
+def some_items(count: int) -> str:
+    """`1 item`, `2 items`."""
+    return some(count, "item")
+
+
+def some(count: int, word: str) -> str:
+    """`1 exchange`, `1,247 exchanges`."""
+    return f"{count:,} {word if count == 1 else word + 's'}"
+
+
+def seconds(number: float) -> str:
+    """How long, in words."""
+    whole = round(number)
+    if whole < 120:
+        return some(whole, "second")
+    return some(whole // 60, "minute")
+
+
+# -- The commands that steer workers and retrieval, the same in the chat and on the command line.
+#
+# Each answers in lines. What is switched on or off stays so: it is written to the user's settings.
+
+
+_TITLES: dict[WorkerName, str] = {
     "conversation": "Conversation Summarizer",
     "exchange": "Exchange Summarizer",
     "embedding": "Embedding Pipeline",
 }
-_ITEMS: dict[Name, str] = {
+_ITEMS: dict[WorkerName, str] = {
     "conversation": "conversations",
     "exchange": "exchanges",
     "embedding": "embeddings",
@@ -51,7 +402,7 @@ RAG_KEYS = (
 _YES = "yes"
 
 
-class Commands:
+class WorkerCommands:
     """Answers commands about one project's workers, in lines."""
 
     def __init__(
@@ -76,7 +427,7 @@ class Commands:
 
     def summarizer(self, words: Sequence[str]) -> list[str]:
         """`summarizer [conversation|exchange] [on|off]`"""
-        names: list[Name] = ["conversation", "exchange"]
+        names: list[WorkerName] = ["conversation", "exchange"]
         rest = list(words)
         alone = [name for name in names if rest[:1] == [name]]
         if alone:
@@ -86,12 +437,12 @@ class Commands:
                 return self._summarizers(names, alone=bool(alone))
             case ["on"]:
                 # Summaries are found by their embeddings, so both together need the pipeline.
-                return self._switch(names if alone else list(NAMES), on=True)
+                return self._switch(names if alone else list(WORKER_NAMES), on=True)
             case ["off"]:
                 return self._switch(names, on=False)
         raise self._usage("summarizer [conversation|exchange] [on|off]")
 
-    def _summarizers(self, names: Sequence[Name], *, alone: bool) -> list[str]:
+    def _summarizers(self, names: Sequence[WorkerName], *, alone: bool) -> list[str]:
         statuses = {one.name: one for one in self._workers.statuses()}
         lines: list[str] = []
         for name in names:
@@ -163,7 +514,7 @@ class Commands:
     def _embeddings(self) -> list[str]:
         one = next(one for one in self._workers.statuses() if one.name == "embedding")
         with self._backlog() as memory:
-            counts = counted(memory)
+            counts = count_embeddings(memory)
             free = price_per_char(memory.shelf.settings) == 0.0
         lines = [f"{_TITLES['embedding']}: {one.state.upper()}"]
         if one.state == "running":
@@ -194,12 +545,14 @@ class Commands:
                     todo="Run: ralph config embedder static",
                 )
             memory.shelf.embedder.check()  # what cannot be made anew is not deleted
-            counts = counted(memory)
-            chosen = [one for one in memory.history.records.values() if kind_of(one) in kinds]
+            counts = count_embeddings(memory)
+            chosen = [
+                one for one in memory.history.records.values() if embedding_kind(one) in kinds
+            ]
             question = rebuild_question(part, counts, memory, chosen)
             if confirm(question).strip().lower() != _YES:
                 return ["That was not yes: nothing was deleted."]
-            clear(memory, None if not part else [one.id for one in chosen])
+            clear_embeddings(memory, None if not part else [one.id for one in chosen])
         self._workers.retry_embeddings()
         return ["", *self._recreated(len(chosen))]
 
@@ -221,7 +574,7 @@ class Commands:
 
     # -- retrieval
 
-    def rag(self, words: Sequence[str], looked: Looked | None = None) -> list[str]:
+    def rag(self, words: Sequence[str], looked: LastRetrieval | None = None) -> list[str]:
         """`rag [on|off|config|set KEY VALUE]`; `looked` tells of the last retrieval."""
         match list(words):
             case []:
@@ -239,9 +592,9 @@ class Commands:
                 raise self._usage("rag set KEY VALUE")
         raise self._usage("rag [on|off|config|set KEY VALUE]")
 
-    def _rag(self, looked: Looked | None) -> list[str]:
+    def _rag(self, looked: LastRetrieval | None) -> list[str]:
         with self._backlog() as memory:
-            counts, settings = counted(memory), memory.shelf.settings
+            counts, settings = count_embeddings(memory), memory.shelf.settings
         lines = [
             f"RAG Status: {'ENABLED' if settings.rag_enabled else 'DISABLED'}",
             "",
@@ -294,7 +647,7 @@ class Commands:
 
     # -- inside
 
-    def _switch(self, names: Sequence[Name], *, on: bool) -> list[str]:
+    def _switch(self, names: Sequence[WorkerName], *, on: bool) -> list[str]:
         lines: list[str] = []
         for name in names:
             warnings = self._store(setting_of(name), on)
@@ -337,5 +690,5 @@ class Commands:
         return BadInput("that is not how it is written", todo=f"Write: {self._said}{form}")
 
 
-def _switch_of(name: Name) -> str:
+def _switch_of(name: WorkerName) -> str:
     return "embeddings" if name == "embedding" else f"summarizer {name}"

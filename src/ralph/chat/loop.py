@@ -1,29 +1,164 @@
-"""The chat: a question, what memory holds on it, the model's answer, and the exchange kept.
-
-Memory is optional here: where it fails, one line says so and the answer goes on.
-"""
+"""Session: one conversation under way: what was said, what is kept of it, what a model is shown."""
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import date
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
-from ralph.chat.model import Model, Said, ToolCall, ToolSpec, Turn
-from ralph.chat.session import Answer, Session
-from ralph.chat.tools import TOOLS, Used, use
-from ralph.config import Settings
+from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, ToolCall, ToolSpec
+from ralph.chat.tools import TOOLS, ToolResult, run_tool
+from ralph.config import Settings, home_folder, load
 from ralph.errors import BadInput, ModelOff, RalphError
-from ralph.kinds.conversation import Message, Status
+from ralph.kinds.conversation import Conversation, Exchange, Message, Status
+from ralph.kinds.conversation import conversation_id as identity_of
+from ralph.kinds.conversation import exchange_id as exchange_identity
+from ralph.memories.conversations import GENERAL, Conversations
 from ralph.memories.pausing import in_force
-from ralph.memories.ralph import Ralph
+from ralph.memories.place import Place
+from ralph.memories.project import Project, find_project
+from ralph.memories.ralph import Ralph, open_ralph
 from ralph.memories.related import Related
 from ralph.prompt.related import chat_system, related_text
 from ralph.record import now
+from ralph.text.estimate import estimate_tokens
+from ralph.text.gist import title_of
 from ralph.text.marks import strip_marked
+from ralph.text.redact import redact
+
+SOURCE = "chat"
+_BROKEN_OFF = "[the answer was broken off here]"
+
+
+class ChatAnswer(msgspec.Struct):
+    """An answer as far as it has come: its texts, its steps, and what they cost."""
+
+    texts: list[str] = msgspec.field(default_factory=list)
+    steps: list[Message] = msgspec.field(default_factory=list)
+    tools: list[str] = msgspec.field(default_factory=list)
+    tokens_used: int | None = None
+    cost_usd: float | None = None
+    model: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Everything that was said, in the order it was."""
+        return "\n\n".join(text.strip() for text in self.texts if text.strip())
+
+    def hear(self, piece: str) -> None:
+        """A piece of the text under way."""
+        self.texts[-1] += piece
+
+    def count(self, *tokens: int | None, cost_usd: float | None) -> None:
+        """Add what a call took; what nobody told adds nothing."""
+        told = [some for some in tokens if some is not None]
+        if told:
+            self.tokens_used = (self.tokens_used or 0) + sum(told)
+        if cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost_usd
+
+
+class _Round(msgspec.Struct, frozen=True):
+    user: str
+    assistant: str
+    status: Status
+    kept: bool
+
+
+class ChatSession:
+    """One conversation; it begins in the journal with its first exchange."""
+
+    def __init__(
+        self, memory: Conversations, *, wanted: str | None = None, title: str = ""
+    ) -> None:
+        """`wanted` is a conversation to go on with, by its id or the beginning of it."""
+        self._rounds: list[_Round] = []
+        self.title = title
+        self.last_exchange: str | None = None
+        self._begun: Conversation | None = None
+        if wanted is None:
+            self.id = identity_of(SOURCE, uuid.uuid4().hex)
+            return
+        self._begun = memory.conversation(wanted)
+        self.id = self._begun.id
+        self.title = title or self._begun.title
+        if title and title != self._begun.title:
+            memory.rename(self.id, title)
+        for one in memory.exchanges(self.id):
+            self._rounds.append(_Round(one.user, one.assistant, one.status, kept=True))
+            self.last_exchange = one.id
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of it is in the journal."""
+        return self._begun is not None
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges of it are kept."""
+        return sum(one.kept for one in self._rounds)
+
+    def keep(
+        self, memory: Conversations, *, user: str, answer: ChatAnswer, status: Status, started: str
+    ) -> str:
+        """Write the exchange down, the conversation with its first, and give its id."""
+        if self._begun is None:
+            # Of a secret that a title cuts in two, nobody would know the half.
+            self.title = self.title or title_of(redact(user))
+            begun = Conversation(id=self.id, title=self.title, source=SOURCE, created=started)
+        else:
+            begun = self._begun
+        one = Exchange(
+            id=exchange_identity(self.id, uuid.uuid4().hex),
+            conversation=self.id,
+            user=user,
+            assistant=answer.text,
+            status=status,
+            started=started,
+            completed=now(),
+            tokens_used=answer.tokens_used,
+            cost_usd=answer.cost_usd,
+            model=answer.model,
+            messages=tuple(answer.steps),
+        )
+        [kept] = memory.add(begun, [one])
+        self._begun = begun
+        self.last_exchange = kept.id
+        return kept.id
+
+    def went(self, *, user: str, assistant: str, status: Status, kept: bool) -> None:
+        """Take in what was said; what is not kept is shown to the model while nothing is kept."""
+        self._rounds.append(_Round(user, assistant, status, kept))
+
+    def turns(self, *, budget_tokens: int, paused: bool) -> tuple[list[ChatTurn], int]:
+        """The newest exchanges that fit, as the model is shown them, and how many do not fit.
+
+        Once exchanges are kept again, those that were not are left out: a kept answer could
+        repeat them.
+        """
+        shown: list[tuple[ChatTurn, ChatTurn]] = []
+        rounds = [one for one in self._rounds if (one.kept or paused) and one.assistant.strip()]
+        for one in reversed(rounds):
+            told = one.assistant
+            if one.status != "complete":
+                told = f"{told.rstrip()}\n\n{_BROKEN_OFF}"
+            budget_tokens -= estimate_tokens(one.user) + estimate_tokens(told)
+            if budget_tokens < 0:
+                break
+            shown.append((ChatTurn("user", one.user), ChatTurn("assistant", told)))
+        left_out = len(rounds) - len(shown)
+        return [turn for pair in reversed(shown) for turn in pair], left_out
+
+
+# -- The chat: a question, what memory holds on it, the model's answer, and the exchange kept.
+#
+# Memory is optional here: where it fails, one line says so and the answer goes on.
+
 
 _LAST_LOOK = "That was the last look into memory for this question: answer now."
 _SHORTEST_QUESTION = 3
@@ -32,7 +167,7 @@ _QUESTION_CHARS = 1200
 _STEP_CHARS = 2000
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ChatLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much a chat sends and does for one answer."""
 
     history_tokens: int = 16_000
@@ -41,7 +176,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     catch_up_s: float = 0.3
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class ExchangeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one prompt; `exchange` is None where it was not kept."""
 
     conversation: str
@@ -57,7 +192,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class Looked(msgspec.Struct, frozen=True):
+class LastRetrieval(msgspec.Struct, frozen=True):
     """When memory was last asked before an answer, and what it found."""
 
     at: float
@@ -80,7 +215,7 @@ class Screen(Protocol):
         """A tool that the model used."""
         ...
 
-    def done(self, done: Done) -> None:
+    def done(self, done: ExchangeResult) -> None:
         """The end of an answer."""
         ...
 
@@ -112,7 +247,7 @@ class Controls(Protocol):
         """What `/embeddings` answers."""
         ...
 
-    def rag(self, words: Sequence[str], looked: Looked | None) -> Sequence[str]:
+    def rag(self, words: Sequence[str], looked: LastRetrieval | None) -> Sequence[str]:
         """What `/rag` answers."""
         ...
 
@@ -123,14 +258,14 @@ class Chat:
     def __init__(
         self,
         open_memory: Callable[[], Ralph],
-        model: Model,
+        model: ChatModel,
         screen: Screen,
         *,
         conversation: str | None = None,
         title: str = "",
         everywhere: bool = False,
         rag: bool = True,
-        limits: Limits | None = None,
+        limits: ChatLimits | None = None,
     ) -> None:
         self._open_memory = open_memory
         self.memory = open_memory()
@@ -138,12 +273,12 @@ class Chat:
         self.screen = screen
         self.everywhere = everywhere
         self.rag = rag
-        self.limits = limits or Limits()
-        self.looked: Looked | None = None
+        self.limits = limits or ChatLimits()
+        self.looked: LastRetrieval | None = None
         self.over = False
         self.controls: Controls | None = None
         self._told: set[str] = set()
-        self.session = Session(self.memory.conversations, wanted=conversation, title=title)
+        self.session = ChatSession(self.memory.conversations, wanted=conversation, title=title)
 
     @property
     def settings(self) -> Settings:
@@ -181,13 +316,13 @@ class Chat:
 
     # -- one exchange
 
-    def ask(self, prompt: str, *, private: bool = False) -> Done:
+    def ask(self, prompt: str, *, private: bool = False) -> ExchangeResult:
         """Answer a prompt and keep the exchange, however it ended; a private one leaves no
         trace."""
         # A terminal may hand over bytes that are no text.
         prompt = prompt.encode("utf-8", "replace").decode("utf-8")
         started, paused = now(), self.paused
-        answer = Answer()
+        answer = ChatAnswer()
         found = Related()
         status: Status = "complete"
         error = ""
@@ -208,7 +343,7 @@ class Chat:
             self.session.went(
                 user=prompt, assistant=answer.text, status=status, kept=kept is not None
             )
-        done = Done(
+        done = ExchangeResult(
             conversation=self.session.id,
             exchange=kept,
             user=prompt,
@@ -224,7 +359,7 @@ class Chat:
         self.screen.done(done)
         return done
 
-    def _speak(self, prompt: str, found: Related, answer: Answer, *, paused: bool) -> None:
+    def _speak(self, prompt: str, found: Related, answer: ChatAnswer, *, paused: bool) -> None:
         """Let the model answer, and use the tools that it asks for, a bounded number of times."""
         tools: Sequence[ToolSpec] = TOOLS if self.remembers and self.model.takes_tools else ()
         turns = self._turns(prompt, found, tools=bool(tools), paused=paused)
@@ -238,7 +373,7 @@ class Chat:
             for call in said.calls:
                 used = self._use(call, answer)
                 text = used.text if left > 1 else f"{used.text}\n\n{_LAST_LOOK}"
-                turns.append(Turn("tool", text, call_id=call.id, failed=used.failed))
+                turns.append(ChatTurn("tool", text, call_id=call.id, failed=used.failed))
         raise ModelOff(
             f"the model only asks for tools, {self.limits.tool_rounds} times already",
             where=self.model.name,
@@ -246,7 +381,9 @@ class Chat:
             fault="prompt",
         )
 
-    def _said(self, turns: list[Turn], tools: Sequence[ToolSpec], answer: Answer) -> Said:
+    def _said(
+        self, turns: list[ChatTurn], tools: Sequence[ToolSpec], answer: ChatAnswer
+    ) -> ModelAnswer:
         answer.texts.append("")
 
         def hear(piece: str) -> None:
@@ -264,8 +401,8 @@ class Chat:
             self.screen.note("the answer reached its limit; chat_max_tokens raises it")
         return said
 
-    def _use(self, call: ToolCall, answer: Answer) -> Used:
-        used = use(
+    def _use(self, call: ToolCall, answer: ChatAnswer) -> ToolResult:
+        used = run_tool(
             call,
             self.memory.conversations,
             current=self.session.id,
@@ -276,7 +413,7 @@ class Chat:
         self.screen.tool(call, used.failed)
         return used
 
-    def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[Turn]:
+    def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[ChatTurn]:
         history, left_out = self.session.turns(
             budget_tokens=self.limits.history_tokens, paused=paused
         )
@@ -291,7 +428,7 @@ class Chat:
             memory=self.remembers,
         )
         asked = f"{prompt}\n\n{section}" if section else prompt
-        return [Turn("system", system), *history, Turn("user", asked)]
+        return [ChatTurn("system", system), *history, ChatTurn("user", asked)]
 
     # -- memory, which is optional
 
@@ -308,7 +445,7 @@ class Chat:
             return Related()
         for note in found.notes:
             self._once(note)
-        self.looked = Looked(time.monotonic(), len(found.conversations), found.exchanges)
+        self.looked = LastRetrieval(time.monotonic(), len(found.conversations), found.exchanges)
         if found.conversations:
             self.screen.recalled(found)
         return found
@@ -321,7 +458,7 @@ class Chat:
             raise BadInput("memory has much to catch up with; ask again soon")
         return memory.related(question, exclude=self.session.id, everywhere=self.everywhere)
 
-    def _kept(self, prompt: str, answer: Answer, status: Status, started: str) -> str | None:
+    def _kept(self, prompt: str, answer: ChatAnswer, status: Status, started: str) -> str | None:
         try:
             identity = self.session.keep(
                 self.memory.conversations,
@@ -343,7 +480,7 @@ class Chat:
             self.screen.note(text)
 
 
-def _step(call: ToolCall, used: Used) -> Message:
+def _step(call: ToolCall, used: ToolResult) -> Message:
     """A use of a tool as it is kept: what was asked, and what was told of by its ids alone, so
     that what is forgotten later is forgotten here too."""
     asked = strip_marked(call.unread) or msgspec.json.encode(call.arguments).decode()
@@ -356,3 +493,62 @@ def _shortened(question: str) -> str:
         return question
     half = _QUESTION_CHARS // 2
     return f"{question[:half]}\n{question[-half:]}"
+
+
+# -- The memory that a chat is held with: the project's, or the one for what belongs to no project.
+
+
+# Whoever waits for an answer does not wait for whoever is indexing.
+_LOCK_S = 0.1
+
+
+class _NoProject(Project):
+    """What stands for a project where there is none: its conversations are everybody's."""
+
+    id = GENERAL
+
+
+class _Nowhere(Ralph):
+    """Memories outside of all projects: only conversations are kept there."""
+
+    _held: Conversations | None = None
+
+    @property
+    def conversations(self) -> Conversations:
+        """The conversations that belong to no project."""
+        if self._held is None:
+            place = self.place
+            self._held = Conversations(
+                home=place.home,
+                settings=place.settings,
+                embedder=place.embedder,
+            )
+        return self._held
+
+    def close(self) -> None:
+        """Let go of files; nothing is lost without it."""
+        super().close()
+        if self._held is not None:
+            self._held.close()
+
+
+def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
+    """The memories of the project around this folder, or else those of none.
+
+    `waits`: a lock on the index is waited for as long as the settings say.
+    """
+    home = home_folder()
+    given = settings if waits else {"index_lock_timeout_s": _LOCK_S, **settings}
+    project = find_project(start, home=home)
+    if project is not None:
+        return open_ralph(project.root, home=home, **given)
+    config = load(home=home, given=given)
+    return _Nowhere(Place(_NoProject(start, home), config.settings, home=home), config)
+
+
+def settings_at(start: Path, **given: Any) -> Settings:
+    """The settings in force there, without opening anything."""
+    home = home_folder()
+    project = find_project(start, home=home)
+    file = project.settings_file if project is not None else None
+    return load(home=home, project_file=file, given=given).settings

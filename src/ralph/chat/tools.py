@@ -66,7 +66,7 @@ TOOLS = (
 )
 
 
-class Used(msgspec.Struct, frozen=True):
+class ToolResult(msgspec.Struct, frozen=True):
     """What a tool answered, and the ids of what it told of."""
 
     text: str
@@ -85,7 +85,9 @@ class _Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_full_transcript: bool = False
 
 
-def use(call: ToolCall, memory: Conversations, *, current: str, everywhere: bool = False) -> Used:
+def run_tool(
+    call: ToolCall, memory: Conversations, *, current: str, everywhere: bool = False
+) -> ToolResult:
     """What the tool answers; what is wrong with the call is told to the model, who can mend it.
 
     The conversation under way is never an answer.
@@ -102,7 +104,7 @@ def use(call: ToolCall, memory: Conversations, *, current: str, everywhere: bool
             f"there is no tool {call.name!r}", todo=f"There is {_SEARCH} and there is {_FETCH}."
         )
     except (RalphError, OSError) as error:
-        return Used(harmless(sanitised_error(str(error)), _ERROR_CHARS), failed=True)
+        return ToolResult(harmless(sanitised_error(str(error)), _ERROR_CHARS), failed=True)
 
 
 def _read(call: ToolCall, takes: type[_T]) -> _T:
@@ -112,7 +114,9 @@ def _read(call: ToolCall, takes: type[_T]) -> _T:
         raise BadInput(f"{call.name}: {error}") from None
 
 
-def _searched(given: _Search, memory: Conversations, *, current: str, everywhere: bool) -> Used:
+def _searched(
+    given: _Search, memory: Conversations, *, current: str, everywhere: bool
+) -> ToolResult:
     settings = memory.shelf.settings
     answer = memory.search(
         given.query,
@@ -125,7 +129,9 @@ def _searched(given: _Search, memory: Conversations, *, current: str, everywhere
     notes = "".join(f"\nNote: {harmless(note)}" for note in answer.notes)
     asked = harmless(given.query, 120)
     if not answer:
-        return Used(f'No past conversation matches "{asked}" well enough. Try other words.{notes}')
+        return ToolResult(
+            f'No past conversation matches "{asked}" well enough. Try other words.{notes}'
+        )
     listed = standing(memory, everywhere=everywhere)
     lines: list[str] = []
     for hit in answer:
@@ -143,10 +149,10 @@ def _searched(given: _Search, memory: Conversations, *, current: str, everywhere
     text = _fenced(lines, settings.mcp_answer_tokens, f"{_FETCH}(exchange_id) gives one whole.")
     found = f"{len(answer)} past exchange{'' if len(answer) == 1 else 's'}"
     ids = tuple(hit.id for hit in answer)
-    return Used(f'{found} for "{asked}", best first. {text}{notes}', ids)
+    return ToolResult(f'{found} for "{asked}", best first. {text}{notes}', ids)
 
 
-def _fetched(given: _Fetch, memory: Conversations, *, current: str, everywhere: bool) -> Used:
+def _fetched(given: _Fetch, memory: Conversations, *, current: str, everywhere: bool) -> ToolResult:
     found = details(
         memory,
         conversation=given.conversation_id,
@@ -167,7 +173,7 @@ def _fetched(given: _Fetch, memory: Conversations, *, current: str, everywhere: 
         tags=found.tags,
     )
     text = _fenced(lines, budget_tokens, "Ask for single exchanges by exchange_id.")
-    return Used(f"What was said. {text}", tuple(one.id for one in found.exchanges))
+    return ToolResult(f"What was said. {text}", tuple(one.id for one in found.exchanges))
 
 
 def _fenced(lines: Sequence[str], budget_tokens: int, rest: str) -> str:

@@ -16,29 +16,34 @@ from typing import Self
 
 import msgspec
 
-from ralph.chat.embedding import KEY, EmbeddingPipeline
-from ralph.chat.indexed import behind, clear, waiting_ids
-from ralph.chat.listening import Ear
-from ralph.chat.model import Model
-from ralph.chat.retrying import Retries
-from ralph.chat.summarising import (
+from ralph.chat.embeddings import (
+    EMBEDDING,
+    EmbeddingPipeline,
+    clear_embeddings,
+    index_lag,
+    waiting_ids,
+)
+from ralph.chat.model import ChatModel
+from ralph.chat.summaries import (
     SharedBacklog,
-    Summariser,
+    Summarizer,
     files_state,
     open_backlog,
     settings_files,
 )
-from ralph.chat.working import (
-    NAMES,
+from ralph.chat.worker import (
+    WORKER_NAMES,
     Backlog,
-    Board,
     Clock,
-    Job,
-    Name,
+    JournalListener,
+    Retries,
     Spend,
+    StatusBoard,
+    WorkerJob,
+    WorkerName,
     WorkerStatus,
-    claimed,
-    elsewhere,
+    claim,
+    running_elsewhere,
 )
 from ralph.config import Settings
 from ralph.errors import RalphError
@@ -59,7 +64,7 @@ _LISTED = 1000
 class GivenUp(msgspec.Struct, frozen=True):
     """An item that a worker has given up: a conversation or an exchange, and why."""
 
-    worker: Name
+    worker: WorkerName
     item: str
     attempts: int
     error: str
@@ -68,9 +73,9 @@ class GivenUp(msgspec.Struct, frozen=True):
         return f"{self.worker} {self.item}, tried {self.attempts} times: {self.error}"
 
 
-def setting_of(name: Name) -> str:
+def setting_of(name: WorkerName) -> str:
     """The setting that says whether this worker runs."""
-    return "embedding_pipeline_enabled" if name == KEY else f"summarizer_{name}_enabled"
+    return "embedding_pipeline_enabled" if name == EMBEDDING else f"summarizer_{name}_enabled"
 
 
 class Workers:
@@ -84,7 +89,7 @@ class Workers:
         open_memory: Callable[[], Ralph],
         *,
         current: Callable[[], str | None] = lambda: None,
-        summariser: Model | None = None,
+        summariser: ChatModel | None = None,
         clock: Clock = time.time,
         grace_s: float = _GRACE_S,
     ) -> None:
@@ -94,17 +99,17 @@ class Workers:
         self._summariser = summariser
         self._clock = clock
         self._grace_s = grace_s
-        self._boards = {name: Board(name) for name in NAMES}
+        self._boards = {name: StatusBoard(name) for name in WORKER_NAMES}
         self._spend = Spend()
-        self._threads: dict[Name, _Thread] = {}
-        self._ear: Ear | None = None
+        self._threads: dict[WorkerName, _Thread] = {}
+        self._ear: JournalListener | None = None
         with open_memory() as ralph:
             backlog = open_backlog(ralph)
             folder = ralph.place.home / "cache" / "workers"
             self._files = settings_files(ralph)
             self._on_server = bool(ralph.config.settings.journal_url)
         self._state = files_state(self._files)
-        self._locks = {name: folder / f"{backlog.stream}-{name}.lock" for name in NAMES}
+        self._locks = {name: folder / f"{backlog.stream}-{name}.lock" for name in WORKER_NAMES}
         self._retries = Retries(folder / f"{backlog.stream}.json", clock=clock)
         self._jobs = self._made()
 
@@ -122,10 +127,10 @@ class Workers:
 
     # -- running
 
-    def start(self, name: Name | None = None) -> None:
+    def start(self, name: WorkerName | None = None) -> None:
         """Let one worker run, or all that the settings enable."""
         if self._ear is None and self._on_server:
-            self._ear = Ear(self._open, self.signal)
+            self._ear = JournalListener(self._open, self.signal)
         for one in self._enabled() if name is None else [name]:
             if one not in self._threads or not self._threads[one].is_alive():
                 self._boards[one].set(state="idle", note="")
@@ -133,12 +138,12 @@ class Workers:
                     self._jobs[one], self._boards[one], self._locks[one], self._clock
                 )
 
-    def stop(self, name: Name | None = None) -> None:
+    def stop(self, name: WorkerName | None = None) -> None:
         """End one worker, or all; one that waits for a model is not waited for long."""
         if name is None and self._ear is not None:
             self._ear.end(self._grace_s)
             self._ear = None
-        ending = [one for one in ([name] if name else NAMES) if one in self._threads]
+        ending = [one for one in ([name] if name else WORKER_NAMES) if one in self._threads]
         threads = [self._threads.pop(one) for one in ending]
         for thread in threads:
             thread.stop.set()
@@ -160,7 +165,7 @@ class Workers:
             return
         self._state = state
         enabled = self._enabled()
-        for name in NAMES:
+        for name in WORKER_NAMES:
             if name in enabled:
                 self.start(name)
             else:
@@ -168,14 +173,14 @@ class Workers:
         self.signal()
 
     def run_once(
-        self, names: Iterable[Name] | None = None, *, stop: threading.Event | None = None
+        self, names: Iterable[WorkerName] | None = None, *, stop: threading.Event | None = None
     ) -> list[WorkerStatus]:
         """One pass of each, here and now; of those that the settings enable if none is named."""
         ended = stop or threading.Event()
         ran = self._enabled() if names is None else list(names)
         for name in ran:
             board = self._boards[name]
-            with claimed(self._locks[name]) as fd:
+            with claim(self._locks[name]) as fd:
                 if fd is None:
                     continue
                 with board.published(fd):
@@ -194,9 +199,9 @@ class Workers:
 
     # -- looking
 
-    def statuses(self, names: Iterable[Name] = NAMES) -> list[WorkerStatus]:
+    def statuses(self, names: Iterable[WorkerName] = WORKER_NAMES) -> list[WorkerStatus]:
         """How each stands, whichever process it runs in."""
-        seen: dict[Name, WorkerStatus] = {}
+        seen: dict[WorkerName, WorkerStatus] = {}
         for name in names:
             status = self._boards[name].look()
             thread = self._threads.get(name)
@@ -209,9 +214,9 @@ class Workers:
             seen |= self._stopped(idle, seen)
         return [self._with_retries(one) for one in seen.values()]
 
-    def _other(self, name: Name) -> WorkerStatus | None:
+    def _other(self, name: WorkerName) -> WorkerStatus | None:
         """The worker of another process, or one of ours that has not ended yet."""
-        live = elsewhere(self._locks[name], name)
+        live = running_elsewhere(self._locks[name], name)
         if live is None:
             return None
         process = f" (process {live.pid})" if live.pid else ""
@@ -219,10 +224,10 @@ class Workers:
         return msgspec.structs.replace(live.status, note="; ".join(filter(None, notes)))
 
     def _stopped(
-        self, names: Iterable[Name], seen: dict[Name, WorkerStatus]
-    ) -> dict[Name, WorkerStatus]:
+        self, names: Iterable[WorkerName], seen: dict[WorkerName, WorkerStatus]
+    ) -> dict[WorkerName, WorkerStatus]:
         """What there is to do for those that do not run."""
-        told: dict[Name, WorkerStatus] = {}
+        told: dict[WorkerName, WorkerStatus] = {}
         with self._open() as ralph:
             memory = open_backlog(ralph)
             try:
@@ -234,13 +239,13 @@ class Workers:
                 memory.close()
         return told
 
-    def _to_do(self, name: Name, memory: Backlog) -> int:
+    def _to_do(self, name: WorkerName, memory: Backlog) -> int:
         if not memory.exist:
             return 0
-        if name == KEY:
-            return behind(memory).count
+        if name == EMBEDDING:
+            return index_lag(memory).count
         job = self._jobs[name]
-        return len(job.due(memory)) if isinstance(job, Summariser) else 0
+        return len(job.due(memory)) if isinstance(job, Summarizer) else 0
 
     def _with_retries(self, status: WorkerStatus) -> WorkerStatus:
         entries = self._retries.entries(status.name).values()
@@ -259,26 +264,26 @@ class Workers:
         for key, one in self._retries.entries().items():
             if not one.given_up:
                 continue
-            items = self._waiting() if key == KEY else [one.item]
-            worker = next(name for name in NAMES if name == one.worker)
+            items = self._waiting() if key == EMBEDDING else [one.item]
+            worker = next(name for name in WORKER_NAMES if name == one.worker)
             found += [GivenUp(worker, item, one.attempts, one.error) for item in items]
         return found
 
     def retry_embeddings(self) -> None:
         """Forget what the embedding pipeline failed at: its work begins anew."""
-        self._retries.passed(self._retries.entries(KEY).keys())
+        self._retries.passed(self._retries.entries(EMBEDDING).keys())
         self.signal()
 
     def retry(self) -> int:
         """Let everything that failed be tried again at once; how many items that is."""
         gone = self._retries.reset()
         # Those that the embedder could make nothing of have no direction: it is asked again.
-        unmade = [one.item for one in gone if one.worker == KEY and one.item != KEY]
+        unmade = [one.item for one in gone if one.worker == EMBEDDING and one.item != EMBEDDING]
         if unmade:
             with self._open() as ralph:
                 memory = open_backlog(ralph)
                 try:
-                    clear(memory, unmade)
+                    clear_embeddings(memory, unmade)
                 finally:
                     memory.close()
         for job in self._jobs.values():
@@ -296,15 +301,15 @@ class Workers:
 
     # -- inside
 
-    def _enabled(self) -> list[Name]:
+    def _enabled(self) -> list[WorkerName]:
         with self._open() as ralph:
             return _enabled(ralph.config.settings)
 
-    def _made(self) -> dict[Name, Job]:
+    def _made(self) -> dict[WorkerName, WorkerJob]:
         backlog = SharedBacklog(self._open)
 
-        def summariser(of: Summarised) -> Summariser:
-            return Summariser(
+        def summariser(of: Summarised) -> Summarizer:
+            return Summarizer(
                 of,
                 backlog,
                 self._retries,
@@ -326,14 +331,14 @@ class Workers:
             thread.wake.set()
 
 
-def _enabled(settings: Settings) -> list[Name]:
-    return [name for name in NAMES if getattr(settings, setting_of(name))]
+def _enabled(settings: Settings) -> list[WorkerName]:
+    return [name for name in WORKER_NAMES if getattr(settings, setting_of(name))]
 
 
 class _Thread(threading.Thread):
     """One worker at work until it is stopped; it waits for its turn where another has the claim."""
 
-    def __init__(self, job: Job, board: Board, lock: Path, clock: Clock) -> None:
+    def __init__(self, job: WorkerJob, board: StatusBoard, lock: Path, clock: Clock) -> None:
         # Whoever ends does not wait for a model that does not answer.
         super().__init__(name=f"ralph-{board.look().name}", daemon=True)
         self.stop = threading.Event()
@@ -357,7 +362,7 @@ class _Thread(threading.Thread):
 
     def _take_turn(self) -> None:
         self.wake.clear()
-        with claimed(self._lock) as fd:
+        with claim(self._lock) as fd:
             if fd is not None:
                 self.holds = True
                 try:

@@ -83,7 +83,7 @@ def opened_anywhere() -> Iterator[Ralph]:
         with opened() as ralph:
             yield ralph
         return
-    from ralph.chat.opening import open_memory
+    from ralph.chat.loop import open_memory
 
     with warnings_told(), open_memory(start_folder(), waits=True) as ralph:
         yield ralph

@@ -17,8 +17,8 @@ from ralph.doors.cli.page import Page, count, excerpt, is_terminal, note, to_jso
 from ralph.doors.cli.tree import Command, project_given
 
 if TYPE_CHECKING:
-    from ralph.chat.loop import Chat, Done, Screen
-    from ralph.chat.model import Model, ToolCall
+    from ralph.chat.loop import Chat, ExchangeResult, Screen
+    from ralph.chat.model import ChatModel, ToolCall
     from ralph.memories.ralph import Ralph
     from ralph.memories.related import Related
 
@@ -49,16 +49,14 @@ def chat(
     /help lists what can be typed besides prompts. Input that is no terminal is read as one prompt
     a line; --json then prints one JSON object for each.
     """
-    from ralph.chat.choose import choose_model, how_to_configure
-    from ralph.chat.echo import EchoModel
-    from ralph.chat.loop import Chat
-    from ralph.chat.opening import open_memory, settings_of
+    from ralph.chat.loop import Chat, open_memory, settings_at
+    from ralph.chat.model import EchoModel, choose_model, how_to_configure
 
     if echo and model is not None:
         raise click.UsageError("--echo needs no --model; leave one of the two out.")
     start = _start()
     given: dict[str, Any] = {} if model is None else {"chat_model": model}
-    speaker: Model | None = EchoModel() if echo else choose_model(settings_of(start, **given))
+    speaker: ChatModel | None = EchoModel() if echo else choose_model(settings_at(start, **given))
     if speaker is None:
         click.echo(how_to_configure(), err=True)
         raise click.exceptions.Exit(1)
@@ -94,9 +92,9 @@ def _start() -> Path:
 @contextlib.contextmanager
 def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
     """The workers at work behind the chat; it is held without them where they cannot be had."""
-    from ralph.chat.choose import choose_summariser
-    from ralph.chat.commands import Commands
-    from ralph.chat.opening import open_memory
+    from ralph.chat.commands import WorkerCommands
+    from ralph.chat.loop import open_memory
+    from ralph.chat.model import choose_summarizer
     from ralph.chat.workers import Workers
     from ralph.errors import RalphError
     from ralph.memories.retention import prune_if_due
@@ -108,10 +106,10 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
         try:
             with open_waiting() as ralph:
                 prune_if_due(ralph.conversations)
-            summariser = choose_summariser(talk.settings)
+            summariser = choose_summarizer(talk.settings)
             workers = Workers(open_waiting, current=talk.current, summariser=summariser)
             stack.enter_context(workers)
-            talk.controls = Commands(workers, open_waiting)
+            talk.controls = WorkerCommands(workers, open_waiting)
         except (RalphError, OSError) as error:
             talk.screen.note(f"nothing is summarised or indexed in the background: {error}")
         yield
@@ -119,7 +117,7 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
 
 def _hold(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> int:
     """The conversation until its end; gives the exit code."""
-    from ralph.chat.slash import obey
+    from ralph.chat.commands import run_command
     from ralph.errors import RalphError
 
     if by_hand:
@@ -138,7 +136,7 @@ def _hold(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> in
             continue
         try:
             if line.startswith("/"):
-                obey(talk, line)
+                run_command(talk, line)
                 continue
             done = talk.ask(line.strip())
         except RalphError as error:
@@ -183,7 +181,7 @@ def _part(talk: Chat) -> None:
 
 def _typed() -> Callable[[str], str | None]:
     """Lines from a person, with an editor where there is one. No line is written to a file."""
-    from ralph.chat.slash import COMMANDS
+    from ralph.chat.commands import COMMANDS
 
     marks = ("", "")
     if sys.platform != "win32" and _editor([f"/{name}" for name in COMMANDS]):
@@ -257,7 +255,7 @@ class _Plain:
         """Nothing but the end of the line before it."""
         self._fresh_line()
 
-    def done(self, done: Done) -> None:
+    def done(self, done: ExchangeResult) -> None:
         """The end of an answer, and why it ended if not well."""
         self._fresh_line()
         if done.error:
@@ -309,7 +307,7 @@ class _Terminal(_Plain):
         ended = " failed" if failed else ""
         self._page.line((f"{call.name}({excerpt(given, 80)}){ended}", "dim"))
 
-    def done(self, done: Done) -> None:
+    def done(self, done: ExchangeResult) -> None:
         """The end of an answer and what it took."""
         super().done(done)
         parts = [] if done.tokens_used is None else [f"{done.tokens_used} tokens"]
@@ -336,7 +334,7 @@ class _Json(_Plain):
     def tool(self, call: ToolCall, failed: bool) -> None:
         """Nothing: the object names the tools."""
 
-    def done(self, done: Done) -> None:
+    def done(self, done: ExchangeResult) -> None:
         """The exchange."""
         import msgspec
 

@@ -16,7 +16,7 @@ from ralph.doors.cli.page import Page, count, note, print_json, to_json
 from ralph.doors.cli.tree import Command, Group, project_given
 
 if TYPE_CHECKING:
-    from ralph.chat.commands import Commands
+    from ralph.chat.commands import WorkerCommands
     from ralph.chat.workers import GivenUp, Workers, WorkerStatus
 
 _INTERRUPTED = 130
@@ -63,7 +63,7 @@ def run(once: bool, as_json: bool) -> int:
 
 def _pruned() -> None:
     """What is too old to be kept goes first, once a day."""
-    from ralph.chat.opening import open_memory
+    from ralph.chat.loop import open_memory
     from ralph.memories.retention import prune_if_due
 
     with open_memory(_start(), waits=True) as ralph:
@@ -217,10 +217,10 @@ def _confirm(question: str) -> str:
 
 
 @contextmanager
-def _steered() -> Iterator[tuple[Workers, Commands]]:
+def _steered() -> Iterator[tuple[Workers, WorkerCommands]]:
     """The workers of the project around this folder, or of what belongs to none."""
-    from ralph.chat.commands import Commands
-    from ralph.chat.opening import open_memory
+    from ralph.chat.commands import WorkerCommands
+    from ralph.chat.loop import open_memory
     from ralph.chat.workers import Workers
     from ralph.memories.ralph import Ralph
 
@@ -231,7 +231,7 @@ def _steered() -> Iterator[tuple[Workers, Commands]]:
 
     with warnings_told():
         crew = Workers(opened)
-        yield crew, Commands(crew, opened, said="ralph ", here=False)
+        yield crew, WorkerCommands(crew, opened, said="ralph ", here=False)
 
 
 def _start() -> Path:

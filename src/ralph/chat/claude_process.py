@@ -15,7 +15,7 @@ import msgspec
 from ralph.agents.environment import agent_environment
 from ralph.agents.known import found_command
 from ralph.agents.process import AgentProcess, Ended
-from ralph.chat.model import OnText, Said, ToolSpec, Turn, check
+from ralph.chat.model import ChatTurn, ModelAnswer, OnText, ToolSpec, check_turns
 from ralph.errors import BadInput, ModelOff
 from ralph.text.redact import redact
 
@@ -87,14 +87,14 @@ class ClaudeModel:
 
     def answer(
         self,
-        messages: Sequence[Turn],
+        messages: Sequence[ChatTurn],
         *,
         tools: Sequence[ToolSpec] = (),
         on_text: OnText | None = None,
         timeout_s: float,
-    ) -> Said:
+    ) -> ModelAnswer:
         """The answer to the last turn, its text given to `on_text` as it comes; or ModelOff."""
-        check(messages)
+        check_turns(messages)
         env = self._environment()
         command = self._command(env)
         with tempfile.TemporaryDirectory(prefix="ralph-chat-") as made:
@@ -134,7 +134,7 @@ class ClaudeModel:
                 fault="setting",
             ) from None
 
-    def _said(self, heard: _Heard, ended: Ended, timeout_s: float) -> Said:
+    def _said(self, heard: _Heard, ended: Ended, timeout_s: float) -> ModelAnswer:
         line = heard.result
         if line is None or line.is_error:
             raise self._failed(heard, ended, timeout_s)
@@ -142,7 +142,7 @@ class ClaudeModel:
             raise ModelOff("Claude Code gave an empty answer", todo="Ask again.", fault="prompt")
         heard.finish(line.result)
         used = line.usage
-        return Said(
+        return ModelAnswer(
             text=line.result,
             tokens_in=None
             if used is None
@@ -238,7 +238,7 @@ class _Heard:
                 self._on_text(delta.text)
 
 
-def _prompt(messages: Sequence[Turn]) -> str:
+def _prompt(messages: Sequence[ChatTurn]) -> str:
     """The conversation as one text: what stands above it, what was said, and what is asked."""
     above = [turn.text for turn in messages if turn.role == "system" and turn.text.strip()]
     said = [turn for turn in messages if turn.role != "system"]

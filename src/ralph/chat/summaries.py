@@ -6,18 +6,16 @@ is made once, whoever is killed and whoever goes on.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from ralph.chat.choose import choose_summariser
-from ralph.chat.model import Model, Turn
-from ralph.chat.retrying import Retries
-from ralph.chat.summary_text import extract, prompt_for, summary_of
-from ralph.chat.working import Backlog, Board, Clock, Spend
+from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
+from ralph.chat.worker import Backlog, Clock, Retries, Spend, StatusBoard
 from ralph.config import USER_FILE, Settings
 from ralph.errors import BadRecord, ModelOff
 from ralph.kinds.conversation import (
@@ -30,8 +28,148 @@ from ralph.kinds.conversation import (
 )
 from ralph.memories.history import History
 from ralph.memories.ralph import Ralph
+from ralph.prompt.template import render
 from ralph.record import Record
+from ralph.text.gist import conversation_gist, exchange_gist, shorten
+from ralph.text.marks import mark
+from ralph.text.redact import redact
+from ralph.text.sanitise import sanitise
+from ralph.text.sentences import sentences
 from ralph.trust import FILE as TRUST_FILE
+
+# -- From an exchange or a conversation to the prompt for its summary, and from the answer to it.
+
+
+# How long a summary may be, in sentences and in characters.
+_SENTENCES: dict[Summarised, int] = {"conversation": 3, "exchange": 2}
+_CHARS: dict[Summarised, int] = {"conversation": 900, "exchange": 600}
+# An answer so many times too long is no summary.
+_TOO_LONG = 4
+
+# How much of it the model is shown.
+_PROMPT_CHARS = 16_000
+_EXCHANGE_CHARS = 1_500
+_TITLE_CHARS = 200
+_FIRST, _LAST = 8, 24
+
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"^\s*```[\w-]*\s*$", re.MULTILINE)
+_BULLET = re.compile(r"^\s*(?:[-*\u2022]|\d{1,2}[.)]|#{1,6})\s+", re.MULTILINE)
+_BOLD = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", re.DOTALL)
+_PREAMBLE = re.compile(
+    r"\A(?:(?:sure|certainly|of course|okay|ok|absolutely)\b[,.!]?\s*)?"
+    r"(?:(?:here(?:'s|\u2019s| is| are)|below is|this is|the following is)\b[^.:\n]{0,80}:\s*"
+    r"|(?:in summary|summary|tl;dr)(?: of (?:the|this) \w+)?\s*:\s*)?",
+    re.IGNORECASE,
+)
+_FAREWELL = re.compile(
+    r"(?i)(?:please )?(?:let me know|feel free|would you like|do you want me|i hope this|is there)"
+)
+_REFUSAL = re.compile(
+    r"(?i)\A(?:i'?m sorry|i am sorry|sorry,|i can(?:no|')t |i am unable|i'm unable|as an ai\b"
+    r"|there is no (?:exchange|conversation)|(?:please )?provide )"
+)
+_MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
+_FEWEST_LETTERS = 12
+
+
+def summary_prompt(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
+    """What the model is asked."""
+    return (
+        _exchange_prompt(exchanges[0])
+        if of == "exchange"
+        else _conversation_prompt(title, exchanges)
+    )
+
+
+def _exchange_prompt(one: Exchange) -> str:
+    half = _PROMPT_CHARS // 2
+    said = f"User: {_shown(one.user, half)}\n\nAssistant: {_shown(one.assistant, half)}"
+    return render("summary_exchange", exchange=mark(said))
+
+
+def _conversation_prompt(title: str, exchanges: Sequence[Exchange]) -> str:
+    """Its beginning and its end, as much as fits."""
+    chosen = list(enumerate(exchanges, start=1))
+    left_out = len(chosen) - _FIRST - _LAST
+    if left_out > 0:
+        chosen = chosen[:_FIRST] + chosen[-_LAST:]
+    each = min(_EXCHANGE_CHARS, _PROMPT_CHARS // max(1, len(chosen)))
+    told: list[str] = []
+    for number, one in chosen:
+        if left_out > 0 and number == len(exchanges) - _LAST + 1:
+            told.append(f"[{left_out} exchanges left out]")
+        user, answer = _shown(one.user, each // 3), _shown(one.assistant, each - each // 3)
+        told.append(f"{number}. User: {user}\n   Assistant: {answer}")
+    head = f"Title: {_shown(title, _TITLE_CHARS)}\nExchanges: {len(exchanges)}"
+    return render("summary_conversation", conversation=mark("\n\n".join([head, *told])))
+
+
+def extract_summary(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
+    """A summary out of their own sentences; empty when they have none."""
+    if of == "exchange":
+        one = exchanges[0]
+        text = exchange_gist(one.user, one.assistant) or one.user or one.assistant
+    else:
+        text = conversation_gist([(one.user, one.assistant) for one in exchanges], title) or title
+    return shorten(" ".join(text.split()), _CHARS[of])
+
+
+def read_summary(said: ModelAnswer, of: Summarised) -> str:
+    """The answer as one short paragraph; ModelOff when it is no summary."""
+    if said.calls or said.stop == "tools":
+        raise _no("it wants a tool instead", said)
+    if said.stop == "refused":
+        raise _no("it refuses", said)
+    if said.stop == "length":
+        raise _no("it is longer than the model may answer", said)
+    text = _paragraph(said.text)
+    if len(text) > _TOO_LONG * _CHARS[of]:
+        raise _no(f"it has {len(text):,} characters", said)
+    kept = [one for one in sentences(text) if not _FAREWELL.match(one)][: _SENTENCES[of]]
+    summary = shorten(" ".join(kept), _CHARS[of])
+    if fault := _garbage(said.text, summary):
+        raise _no(fault, said)
+    return sanitise(redact(summary))
+
+
+def _paragraph(text: str) -> str:
+    plain = _FENCE.sub("", _THOUGHT.sub("", text))
+    plain = _BOLD.sub(r"\2", _BULLET.sub("", plain)).strip()
+    plain = " ".join(_PREAMBLE.sub("", plain, count=1).split())
+    if len(plain) > 1 and plain[0] in "\"'\u201c" and plain[-1] in "\"'\u201d":
+        plain = plain[1:-1].strip()
+    return plain
+
+
+def _garbage(raw: str, summary: str) -> str:
+    """Why this is no summary; empty when it may be one."""
+    if not summary:
+        return "it is empty"
+    if _MARKUP.match(raw):
+        return "it is markup or JSON"
+    if _REFUSAL.match(summary):
+        return f"it says {shorten(summary, 60)!r}"
+    letters = sum(char.isalpha() for char in summary)
+    if letters < _FEWEST_LETTERS or letters < len(summary) / 2 or "\ufffd" in summary:
+        return f"it says {shorten(summary, 60)!r}"
+    words = summary.lower().split()
+    if len(words) > 20 and len(set(words)) < len(words) / 4:
+        return "it says the same again and again"
+    return ""
+
+
+def _no(why: str, said: ModelAnswer) -> ModelOff:
+    return ModelOff(f"its answer is no summary: {why}", where=said.model, fault="prompt")
+
+
+def _shown(text: str, max_chars: int) -> str:
+    """The text as data: its beginning and its end, nothing that speaks to the model."""
+    if len(text) > max_chars:
+        head = max_chars * 2 // 3
+        text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
+    return sanitise(text)
+
 
 # A conversation is summarised again when it has grown by so many exchanges, or by this share.
 _GROWN = 3
@@ -42,7 +180,7 @@ _AT_ONCE = 500
 _LONGEST_REST_S = 32.0
 
 
-class Due(msgspec.Struct, frozen=True):
+class PendingSummary(msgspec.Struct, frozen=True):
     """A summary that is wanted."""
 
     of: Summarised
@@ -133,7 +271,7 @@ def _state(file: Path) -> tuple[int, int] | None:
     return stat.st_mtime_ns, stat.st_size
 
 
-class Summariser:
+class Summarizer:
     """Makes the summaries of conversations, or those of exchanges."""
 
     def __init__(
@@ -145,7 +283,7 @@ class Summariser:
         *,
         clock: Clock,
         current: Callable[[], str | None],
-        model: Model | None = None,
+        model: ChatModel | None = None,
         written: Callable[[], None] = lambda: None,
     ) -> None:
         self._of = of
@@ -156,7 +294,7 @@ class Summariser:
         self._current = current
         self._given = model
         self._written = written
-        self._chosen: tuple[Settings, Model | None] | None = None
+        self._chosen: tuple[Settings, ChatModel | None] | None = None
         self._skipped: set[str] = set()
         self._rest_until: float | None = None
 
@@ -182,7 +320,7 @@ class Summariser:
         """Let go of files."""
         self._backlog.close()
 
-    def due(self, memory: Backlog) -> list[Due]:
+    def due(self, memory: Backlog) -> list[PendingSummary]:
         """What has no summary yet, or has outgrown it, newest first."""
         history = memory.history
         current = self._current()
@@ -196,7 +334,7 @@ class Summariser:
             (one for one in found if one.key not in met), key=lambda one: one.at, reverse=True
         )
 
-    def work(self, board: Board, stop: threading.Event) -> None:
+    def work(self, board: StatusBoard, stop: threading.Event) -> None:
         """Summarise all that is due and may be tried now."""
         first = True
         while not stop.is_set():
@@ -224,17 +362,17 @@ class Summariser:
             if self._rests(settings, model, board):
                 return
             board.set(state="running", current=f"{self._of}_id={one.target}")
-            prompt = prompt_for(one.of, title, exchanges)
+            prompt = summary_prompt(one.of, title, exchanges)
             if not self._ask(model, prompt, one, settings, board):
                 return
 
-    def _extract(self, memory: Backlog, ready: list[Due], board: Board) -> None:
+    def _extract(self, memory: Backlog, ready: list[PendingSummary], board: StatusBoard) -> None:
         board.set(state="running", current=f"{self._of}_id={ready[0].target}")
         made: list[tuple[Summary, str]] = []
         history = memory.history
         for one in ready:
             title, exchanges = _material(history, one)
-            if exchanges and (text := extract(one.of, title, exchanges)):
+            if exchanges and (text := extract_summary(one.of, title, exchanges)):
                 made.append((_summary(one, text, by=EXTRACTIVE), one.key))
             else:
                 self._skipped.add(one.key)
@@ -244,7 +382,7 @@ class Summariser:
         if made:
             self._written()
 
-    def _rests(self, settings: Settings, model: Model, board: Board) -> bool:
+    def _rests(self, settings: Settings, model: ChatModel, board: StatusBoard) -> bool:
         """Whether the model must not be asked now; the note says why."""
         if self._resting():
             return True
@@ -257,14 +395,21 @@ class Summariser:
             return True
         return False
 
-    def _ask(self, model: Model, prompt: str, one: Due, settings: Settings, board: Board) -> bool:
+    def _ask(
+        self,
+        model: ChatModel,
+        prompt: str,
+        one: PendingSummary,
+        settings: Settings,
+        board: StatusBoard,
+    ) -> bool:
         """Let the model write one summary and keep it; whether it may be asked for another."""
         cost = 0.0
         try:
-            said = model.answer([Turn("user", prompt)], timeout_s=settings.summary_timeout_s)
+            said = model.answer([ChatTurn("user", prompt)], timeout_s=settings.summary_timeout_s)
             cost = said.cost_usd or 0.0
             self._spend.add(cost)
-            text = summary_of(said, one.of)
+            text = read_summary(said, one.of)
         except ModelOff as error:
             board.done(0, cost)
             return self._failed(one, error, settings, board)
@@ -282,7 +427,9 @@ class Summariser:
         self._written()
         return True
 
-    def _failed(self, one: Due, error: ModelOff, settings: Settings, board: Board) -> bool:
+    def _failed(
+        self, one: PendingSummary, error: ModelOff, settings: Settings, board: StatusBoard
+    ) -> bool:
         if error.fault == "setting":
             # No item is to blame: they wait until somebody has seen to it.
             self._rest_until = self._clock() + settings.summarizer_idle_timeout_s
@@ -300,12 +447,12 @@ class Summariser:
         board.set(note=str(error))
         return False
 
-    def _stands(self, memory: Backlog, one: Due) -> bool:
+    def _stands(self, memory: Backlog, one: PendingSummary) -> bool:
         """Whether it was not forgotten while the model wrote."""
         history = memory.history
         return one.target in history.conversations or one.target in history.records
 
-    def _drop_stale(self, due: list[Due]) -> None:
+    def _drop_stale(self, due: list[PendingSummary]) -> None:
         """Forget failures of what is no longer due."""
         wanted = {one.key for one in due}
         held = self._retries.entries(self._of)
@@ -314,22 +461,22 @@ class Summariser:
             [key for key, one in held.items() if key not in wanted and one.item != current]
         )
 
-    def _model(self, settings: Settings) -> Model | None:
+    def _model(self, settings: Settings) -> ChatModel | None:
         if self._given is not None:
             return self._given
         if self._chosen is None or self._chosen[0] is not settings:
-            self._chosen = settings, choose_summariser(settings)
+            self._chosen = settings, choose_summarizer(settings)
             self._rest_until = None  # what stood in the way may be mended
         return self._chosen[1]
 
-    def _note(self, model: Model | None) -> str:
+    def _note(self, model: ChatModel | None) -> str:
         if model is None:
             return "summaries are extractive: no LLM is set (summary_model)"
         unknown = f"; {model.costs}" if model.costs.startswith("price unknown") else ""
         return f"summaries by {model.name}{unknown}"
 
 
-def _material(history: History, one: Due) -> tuple[str, list[Exchange]]:
+def _material(history: History, one: PendingSummary) -> tuple[str, list[Exchange]]:
     """What a summary is made from: the title, and what was said in its order."""
     if one.of == "exchange":
         return "", _readable([history.records[one.target]])
@@ -346,13 +493,13 @@ def _readable(records: list[Record]) -> list[Exchange]:
     return told
 
 
-def _summary(one: Due, text: str, *, by: str) -> Summary:
+def _summary(one: PendingSummary, text: str, *, by: str) -> Summary:
     return Summary(of=one.of, target=one.target, text=text, by=by, covers=one.covers)
 
 
-def due_conversations(history: History, *, current: str | None) -> list[Due]:
+def due_conversations(history: History, *, current: str | None) -> list[PendingSummary]:
     """Those with exchanges and no summary, or one that they have outgrown."""
-    found: list[Due] = []
+    found: list[PendingSummary] = []
     for name, held in history.conversations.items():
         if not held.exchanges or name == current:
             continue
@@ -360,15 +507,15 @@ def due_conversations(history: History, *, current: str | None) -> list[Due]:
         covered = summary.covers if summary else 0
         grown = held.exchanges - covered
         if not covered or (grown > 0 and grown >= min(_GROWN, covered * _GROWN_SHARE)):
-            found.append(Due("conversation", name, held.exchanges, held.last))
+            found.append(PendingSummary("conversation", name, held.exchanges, held.last))
     return found
 
 
 def due_exchanges(
     history: History, *, current: str | None, skipped: set[str] | None = None
-) -> list[Due]:
+) -> list[PendingSummary]:
     """The complete ones without a summary; those that are not are noted in `skipped`."""
-    found: list[Due] = []
+    found: list[PendingSummary] = []
     passed = set() if skipped is None else skipped
     for conversation, exchanges in history.of.items():
         if conversation == current:
@@ -378,7 +525,7 @@ def due_exchanges(
                 continue
             record = history.records[name]
             if _status(record.body).status == "complete":
-                found.append(Due("exchange", name, 1, record.at))
+                found.append(PendingSummary("exchange", name, 1, record.at))
             else:
                 passed.add(name)
     return found
