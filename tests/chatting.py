@@ -11,8 +11,8 @@ from chat_server import MODEL, Asked, ChatServer
 
 from ralph.chat.commands import run_command
 from ralph.chat.loop import Chat, ExchangeResult, open_memory
-from ralph.chat.model import ChatModel, Price, ToolCall
-from ralph.chat.providers import ModelAccess, openai_model
+from ralph.chat.model import ChatModel, ModelAccess, Price, ToolCall
+from ralph.chat.providers import openai_model
 from ralph.kinds.conversation import Exchange
 from ralph.memories.ralph import open_ralph
 from ralph.memories.related import Related

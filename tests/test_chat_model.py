@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 from chat_server import ANTHROPIC, MODEL, OPENAI, Answer, Call, ChatServer, running
 
-from ralph.chat.model import ChatModel, ChatTurn, EchoModel, ModelAnswer, Price, ToolCall, ToolSpec
-from ralph.chat.providers import (
+from ralph.chat.model import (
+    ChatModel,
+    ChatTurn,
+    EchoModel,
     ModelAccess,
-    ServedModel,
-    anthropic_model,
-    ollama_model,
-    openai_model,
+    ModelAnswer,
+    Price,
+    ToolCall,
+    ToolSpec,
 )
+from ralph.chat.providers import ServedModel, anthropic_model, ollama_model, openai_model
 from ralph.errors import BadInput
 
 LONG = 60.0
@@ -207,7 +210,7 @@ def test_anthropic_is_asked_in_its_own_format(server: ChatServer) -> None:
         "content": "no such city",
         "is_error": True,
     }
-    before = "[what was said before is left out]"
+    before = "[earlier messages are left out]"
     assert asked.body == {
         "model": MODEL,
         "stream": True,
@@ -321,9 +324,7 @@ def test_a_set_price_makes_the_cost(server: ChatServer) -> None:
 
 def test_a_price_nobody_knows_is_no_price_and_is_said(server: ChatServer) -> None:
     model = openai_model("gpt-4o-mini", url=server.url, access=ModelAccess(role="summary"))
-    assert model.costs == (
-        "price unknown: set summary_price_in_usd and summary_price_out_usd (per million tokens)"
-    )
+    assert model.costs == ("price unknown: not in Ralph's price list, so no cost is counted")
     assert ask(openai_model(MODEL, url=server.url)).cost_usd is None
 
 

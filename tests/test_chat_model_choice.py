@@ -89,7 +89,7 @@ def test_an_echo_is_no_summary() -> None:
 
 @pytest.mark.parametrize("url", ["nowhere", "ftp://127.0.0.1", "http://", "http://[::1"])
 def test_what_is_no_url_is_told(url: str) -> None:
-    with pytest.raises(BadSetting, match="chat_base_url: this is no URL"):
+    with pytest.raises(BadSetting, match="chat_base_url: not a URL"):
         choose_model(Settings(chat_model="openai:x", chat_base_url=url))
 
 
@@ -176,22 +176,6 @@ def test_keys_come_from_the_environment_and_are_never_shown(home: Path) -> None:
 
 
 # -- prices and help
-
-
-def test_a_set_price_is_the_role_s_own(server: ChatServer) -> None:
-    settings = Settings(
-        chat_model=f"openai:{MODEL}",
-        chat_base_url=server.url,
-        summary_model=f"openai:{MODEL}",
-        chat_price_in_usd=3.0,
-        chat_price_out_usd=15.0,
-        summary_price_in_usd=1.0,
-    )
-    model, summariser = choose_model(settings), choose_summarizer(settings)
-    assert model is not None
-    assert summariser is not None
-    assert model.costs == "$3 in, $15 out per million tokens"
-    assert summariser.costs == "$1 in, $0 out per million tokens"
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_program_that_is_not_there_is_told(
         ),
         (
             [result("Prompt is too long", is_error=True, terminal_reason="prompt_too_long")],
-            "finds the prompt too long (Prompt is too long)",
+            "says the prompt is too long (Prompt is too long)",
             "prompt",
         ),
         (
@@ -251,7 +251,7 @@ def test_its_time_over_it_is_ended_with_everything_it_started(stand_in: StandIn)
         if pids.exists():
             break
     assert error.what == f"Claude Code did not finish its answer within {seconds:g} s"
-    assert error.todo == "If it is only slow, raise chat_timeout_s."
+    assert error.todo == "If it is just slow, raise chat_timeout_s."
     assert error.partial == "Once upon"
     assert eventually(stand_in.all_gone)
 

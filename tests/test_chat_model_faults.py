@@ -11,14 +11,8 @@ import pytest
 from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer, running
 from test_chat_model import HELLO, SERVED
 
-from ralph.chat.model import ChatTurn
-from ralph.chat.providers import (
-    ModelAccess,
-    ServedModel,
-    anthropic_model,
-    ollama_model,
-    openai_model,
-)
+from ralph.chat.model import ChatTurn, ModelAccess
+from ralph.chat.providers import ServedModel, anthropic_model, ollama_model, openai_model
 from ralph.errors import MemoryOff, ModelOff
 
 LONG = 60.0
@@ -75,7 +69,7 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
     error = refused(ollama_model(MODEL, url=url))
     assert str(error) == f"{url}/v1: Ollama is not reachable. Start it: ollama serve"
     error = refused(openai_model(MODEL, url=url, access=ModelAccess(role="summary")))
-    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url and the network."
+    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url."
     assert str(error) == told
     assert error.fault == "server"
 
@@ -83,24 +77,24 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("fault", "told", "kind"),
     [
-        ("401", "does not accept the key (401: Incorrect API key provided: [key])", "setting"),
-        ("402", "has no credit left for us (402: Payment required)", "setting"),
-        ("quota", "has no credit left for us (429: You exceeded your quota)", "setting"),
-        ("413", "finds the prompt too long (413)", "prompt"),
+        ("401", "rejected the key (401: Incorrect API key provided: [key])", "setting"),
+        ("402", "has no credit left (402: Payment required)", "setting"),
+        ("quota", "has no credit left (429: You exceeded your quota)", "setting"),
+        ("413", "says the prompt is too long (413)", "prompt"),
         (
             "too_long",
-            "finds the prompt too long (400: prompt is too long: 210000 tokens > 200000 maximum)",
+            "says the prompt is too long (400: prompt is too long: 210000 tokens > 200000 maximum)",
             "prompt",
         ),
         ("400", "refused the request (400: the request is not what I expect)", "prompt"),
-        ("429", "has enough of us for now (429: Rate limit reached)", "server"),
+        ("429", "is rate limiting us (429: Rate limit reached)", "server"),
         ("500", "cannot answer now (500: the runner has terminated)", "server"),
         ("503", "cannot answer now (503)", "server"),
         ("529", "cannot answer now (529: Overloaded)", "server"),
         ("reset", "broke off the connection", "server"),
-        ("garbled", "gave an answer that cannot be read (JSON is malformed", "server"),
-        ("not_json", "gave an answer that cannot be read (JSON is malformed", "server"),
-        ("other_json", "gave an answer that cannot be read (Expected `", "server"),
+        ("garbled", "sent an answer that cannot be read (JSON is malformed", "server"),
+        ("not_json", "sent an answer that cannot be read (JSON is malformed", "server"),
+        ("other_json", "sent an answer that cannot be read (Expected `", "server"),
         ("nothing", "gave no answer", "server"),
         ("huge", "answers with more than 32 MB", "server"),
         ("redirect", "redirects us (307)", "server"),
@@ -161,7 +155,7 @@ def test_a_server_that_says_nothing_is_given_up(model: ServedModel, server: Chat
     server.fail("hang")
     error = refused(model, SHORT)
     assert error.what.endswith("gave no answer within 0.5 s")
-    assert error.todo == "If it is only slow, raise chat_timeout_s."
+    assert error.todo == "If it is just slow, raise chat_timeout_s."
     assert error.partial == ""
 
 

@@ -39,14 +39,14 @@ def test_what_is_no_event_is_kept_as_it_came() -> None:
 def test_pieces_of_calls_come_together_by_place_id_or_order() -> None:
     heard: list[str] = []
     answer = AnswerStream(heard.append)
-    answer.say("He")
-    answer.say("")
-    answer.say("y")
-    answer.call(0, "a", "first", "{")
-    answer.call(1, "b", "second", '{"y"')
-    answer.call(0, "", "", "}")
-    answer.call(1, "b", "", ": 2}")
-    answer.call(1, "c", "third", "")
+    answer.add_text("He")
+    answer.add_text("")
+    answer.add_text("y")
+    answer.add_call(0, "a", "first", "{")
+    answer.add_call(1, "b", "second", '{"y"')
+    answer.add_call(0, "", "", "}")
+    answer.add_call(1, "b", "", ": 2}")
+    answer.add_call(1, "c", "third", "")
     assert answer.text == "Hey"
     assert heard == ["He", "y"]
     assert [(c.id, c.name, c.arguments) for c in answer.calls] == [

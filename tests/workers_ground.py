@@ -10,8 +10,8 @@ from typing import Any
 from chat_server import MODEL, ChatServer
 from remembering import ToyEmbedder, open_toy
 
-from ralph.chat.model import ChatModel, Price
-from ralph.chat.providers import ModelAccess, openai_model
+from ralph.chat.model import ChatModel, ModelAccess, Price
+from ralph.chat.providers import openai_model
 from ralph.chat.workers import Workers, WorkerStatus
 from ralph.kinds.conversation import SUMMARY, Conversation, Exchange, Summary, said_from
 from ralph.memories.ralph import Ralph, open_ralph

@@ -1,13 +1,13 @@
-"""Chat through `claude -p`: whoever has Claude Code needs no key of their own.
+"""Chat through `claude -p`: people who have Claude Code need no key of their own.
 
-It is started without tools, hooks, servers or a memory of its own, in an empty folder, and keeps
-no session: a question of ours must not come back to us as somebody's conversation.
+It runs without tools, hooks, MCP servers or memory, in an empty folder, and saves no session: our
+question must not come back to us as somebody's conversation.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,58 +15,51 @@ import msgspec
 from ralph.agents.environment import agent_environment
 from ralph.agents.known import found_command
 from ralph.agents.process import AgentProcess, Ended
-from ralph.chat.model import ChatTurn, ModelAnswer, OnText, ToolSpec, check_turns
+from ralph.chat.model import ChatTurn, ModelAnswer, ModelFault, OnText, ToolSpec, check_turns
+from ralph.chat.providers import AnswerStream, AnthropicUsage
 from ralph.errors import BadInput, ModelOff
 from ralph.text.redact import redact
 
-_MANNER = "You are the assistant in the conversation that you are given. Answer its last message."
+_SYSTEM = "You are the assistant in the conversation that you are given. Answer its last message."
 _COMMAND = (
     *("claude", "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
     *("--tools", "", "--strict-mcp-config", "--disable-slash-commands"),
     *("--no-session-persistence", "--settings", '{"disableAllHooks": true}'),
-    *("--system-prompt", _MANNER),
+    *("--system-prompt", _SYSTEM),
 )
-# For hooks of ours that run nevertheless: neither kept nor answered.
+# For hooks of ours that run nevertheless: they record nothing and add nothing.
 _QUIET = {"RALPH_HOOK_CAPTURE": "false", "RALPH_HOOK_INJECT": "false"}
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 _SHOWN_CHARS = 200
-_AT_A_TIME = 1 << 20
+_READ_BYTES = 1 << 20
 
 
-class _Delta(msgspec.Struct):
+class _ClaudeDelta(msgspec.Struct):
     text: str = ""
 
 
-class _Streamed(msgspec.Struct):
+class _ClaudeEvent(msgspec.Struct):
+    delta: _ClaudeDelta | None = None
+
+
+class _ClaudeLine(msgspec.Struct):
     type: str = ""
-    delta: _Delta | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    output_tokens: int = 0
-
-
-class _Line(msgspec.Struct):
-    type: str = ""
-    event: _Streamed | None = None
+    event: _ClaudeEvent | None = None
     model: str = ""
     is_error: bool = False
     result: str = ""
     errors: list[str] = []
     total_cost_usd: float | None = None
-    usage: _Usage | None = None
+    usage: AnthropicUsage | None = None
     api_error_status: int | None = None
     terminal_reason: str | None = None
 
 
 class ClaudeModel:
-    """One process a question, ended with everything it started when its time is over."""
+    """Starts one process per question, and ends it with everything it started."""
 
     takes_tools = False
-    costs = "what Claude Code tells with each answer"
+    costs = "reported by Claude Code with each answer"
 
     def __init__(
         self,
@@ -75,15 +68,13 @@ class ClaudeModel:
         role: str = "chat",
         also: Iterable[str] = (),
         grace_s: float = 10.0,
-        environ: Mapping[str, str] | None = None,
     ) -> None:
-        """`also` names further variables it gets; `grace_s` is how long it may take to end."""
+        """`also` names more variables to pass on; `grace_s` is how long it may take to end."""
         self.name = f"claude:{model}" if model else "claude"
-        self._model = model
+        self._command = [*_COMMAND, *(["--model", model] if model else [])]
         self._role = role
         self._also = tuple(also)
         self._grace_s = grace_s
-        self._environ = environ
 
     def answer(
         self,
@@ -93,163 +84,122 @@ class ClaudeModel:
         on_text: OnText | None = None,
         timeout_s: float,
     ) -> ModelAnswer:
-        """The answer to the last turn, its text given to `on_text` as it comes; or ModelOff."""
+        """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
         check_turns(messages)
-        env = self._environment()
-        command = self._command(env)
-        with tempfile.TemporaryDirectory(prefix="ralph-chat-") as made:
-            folder = Path(made)
-            empty = folder / "empty"
+        env = {
+            name: value
+            for name, value in agent_environment(also=self._also, given=_QUIET).items()
+            # Our own keys are for other servers.
+            if not (name.startswith("RALPH_") and name.endswith("_API_KEY"))
+        }
+        try:
+            command = found_command(self._command, env)
+        except BadInput as error:
+            todo = f"Install Claude Code, or set {self._role}_model to another."
+            raise _off(f"cannot be started: {error.what}", todo, "setting") from None
+        with tempfile.TemporaryDirectory(prefix="ralph-chat-") as folder:
+            empty = Path(folder) / "empty"
             empty.mkdir()
             with AgentProcess(
                 command,
                 prompt=_prompt(messages).encode(),
-                folder=folder,
+                folder=Path(folder),
                 cwd=empty,
                 env=env,
                 grace_s=self._grace_s,
             ) as process:
-                heard = _Heard(process.output, on_text)
-                ended = process.wait(timeout_s=timeout_s, on_tick=heard.listen)
-            heard.listen()
-        return self._said(heard, ended, timeout_s)
-
-    def _environment(self) -> dict[str, str]:
-        env = agent_environment(also=self._also, given=_QUIET, environ=self._environ)
-        # Keys of ours are for other servers.
-        return {
-            name: value
-            for name, value in env.items()
-            if not (name.startswith("RALPH_") and name.endswith("_API_KEY"))
-        }
-
-    def _command(self, env: Mapping[str, str]) -> list[str]:
-        model = ["--model", self._model] if self._model else []
-        try:
-            return found_command([*_COMMAND, *model], env)
-        except BadInput as error:
-            raise ModelOff(
-                f"Claude Code cannot be asked: {error.what}",
-                todo=f"Install Claude Code, or set {self._role}_model to another.",
-                fault="setting",
-            ) from None
-
-    def _said(self, heard: _Heard, ended: Ended, timeout_s: float) -> ModelAnswer:
-        line = heard.result
-        if line is None or line.is_error:
-            raise self._failed(heard, ended, timeout_s)
-        if not line.result.strip():
-            raise ModelOff("Claude Code gave an empty answer", todo="Ask again.", fault="prompt")
-        heard.finish(line.result)
-        used = line.usage
+                output = _ClaudeOutput(process.output, on_text)
+                ended = process.wait(timeout_s=timeout_s, on_tick=output.read)
+            output.read()
+        line, stream = output.result, output.stream
+        if line is None or line.is_error or not line.result.strip():
+            failure = self._failure(line, ended, timeout_s)
+            failure.partial = stream.text
+            raise failure
+        if not stream.text:  # it did not come in pieces
+            stream.add_text(line.result)
+        usage = line.usage or AnthropicUsage()
         return ModelAnswer(
             text=line.result,
-            tokens_in=None
-            if used is None
-            else used.input_tokens
-            + used.cache_creation_input_tokens
-            + used.cache_read_input_tokens,
-            tokens_out=None if used is None else used.output_tokens,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.output_tokens,
             cost_usd=line.total_cost_usd,
-            model=heard.model or self.name,
+            model=stream.model or self.name,
         )
 
-    def _failed(self, heard: _Heard, ended: Ended, timeout_s: float) -> ModelOff:
-        partial = heard.text
-        line = heard.result
+    def _failure(self, line: _ClaudeLine | None, ended: Ended, timeout_s: float) -> ModelOff:
         if line is None and ended.timed_out:
-            return ModelOff(
-                f"Claude Code did not finish its answer within {timeout_s:g} s",
-                todo=f"If it is only slow, raise {self._role}_timeout_s.",
-                partial=partial,
-            )
+            todo = "If it is just slow, raise chat_timeout_s."
+            return _off(f"did not finish its answer within {timeout_s:g} s", todo)
         if line is None:
-            why = _short(ended.stderr) or f"it ended with {ended.exit_code}"
-            return ModelOff(
-                f"Claude Code gave no answer ({why})",
-                todo="Try it by hand: claude -p hello",
-                partial=partial,
-            )
-        told = _short(line.result or "; ".join(line.errors) or "it does not say why")
-        if line.api_error_status in (401, 403) or "/login" in told:
-            return ModelOff(
-                f"Claude Code is not logged in ({told})",
-                todo="Run claude and log in.",
-                fault="setting",
-                partial=partial,
-            )
+            why = _last_line(ended.stderr) or f"it ended with {ended.exit_code}"
+            return _off(f"gave no answer ({why})", "Try it yourself: claude -p hello")
+        if not line.is_error:
+            return _off("gave an empty answer", "Ask again.", "prompt")
+        why = _last_line(line.result or "; ".join(line.errors) or "no reason given")
+        if line.api_error_status in (401, 403) or "/login" in why:
+            return _off(f"is not logged in ({why})", "Run claude and log in.", "setting")
         if line.api_error_status == 404:
-            todo = f"Set {self._role}_model to claude, or to one that it knows."
-            return ModelOff(f"Claude Code has no such model ({told})", todo=todo, fault="setting")
+            todo = f"Set {self._role}_model to claude, or to a model that it knows."
+            return _off(f"has no such model ({why})", todo, "setting")
         if line.terminal_reason == "prompt_too_long":
-            what = f"Claude Code finds the prompt too long ({told})"
-            return ModelOff(what, todo="Send less.", fault="prompt", partial=partial)
-        return ModelOff(f"Claude Code failed ({told})", todo="Try again later.", partial=partial)
+            return _off(f"says the prompt is too long ({why})", "Send less.", "prompt")
+        return _off(f"failed ({why})", "Try again later.")
 
 
-class _Heard:
-    """What has come of an answer, read from the file that the process writes."""
+class _ClaudeOutput:
+    """Follows the file that the process writes its answer to."""
 
-    def __init__(self, output: Path, on_text: OnText | None) -> None:
-        self._output = output
-        self._on_text = on_text
+    def __init__(self, file: Path, on_text: OnText | None) -> None:
+        self._file = file
         self._at = 0
-        self._texts: list[str] = []
-        self.model = ""
-        self.result: _Line | None = None
+        self.stream = AnswerStream(on_text)
+        self.result: _ClaudeLine | None = None
 
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
-
-    def listen(self) -> bool:
-        """Hear the lines that are whole by now; always True: to go on."""
+    def read(self) -> bool:
+        """Read the lines that are complete by now; always True: continue."""
         while True:
-            with self._output.open("rb") as file:
+            with self._file.open("rb") as file:
                 file.seek(self._at)
-                data = file.read(_AT_A_TIME)
+                data = file.read(_READ_BYTES)
             lines, newline, rest = data.rpartition(b"\n")
-            if not newline and len(rest) == _AT_A_TIME:  # a line that long is none for us
+            if not newline and len(rest) == _READ_BYTES:  # no line of ours is that long
                 self._at += len(rest)
                 continue
             self._at += len(lines) + len(newline)
             for line in lines.splitlines():
-                self._hear(line)
-            if len(data) < _AT_A_TIME:
+                self._read_line(line)
+            if len(data) < _READ_BYTES:
                 return True
 
-    def finish(self, text: str) -> None:
-        """Tell the text where it did not come in pieces."""
-        if not self._texts and self._on_text is not None:
-            self._on_text(text)
-
-    def _hear(self, raw: bytes) -> None:
+    def _read_line(self, data: bytes) -> None:
         try:
-            line = msgspec.json.decode(raw, type=_Line, strict=False)
+            line = msgspec.json.decode(data, type=_ClaudeLine, strict=False)
         except (msgspec.MsgspecError, RecursionError):
-            return  # of another kind: what matters has this form
-        self.model = line.model or self.model
+            return  # a line of another kind
+        self.stream.model = line.model or self.stream.model
         if line.type == "result":
             self.result = line
-        delta = line.event.delta if line.event is not None else None
-        if delta is not None and delta.text:
-            self._texts.append(delta.text)
-            if self._on_text is not None:
-                self._on_text(delta.text)
+        if line.event is not None and line.event.delta is not None:
+            self.stream.add_text(line.event.delta.text)
 
 
 def _prompt(messages: Sequence[ChatTurn]) -> str:
-    """The conversation as one text: what stands above it, what was said, and what is asked."""
-    above = [turn.text for turn in messages if turn.role == "system" and turn.text.strip()]
-    said = [turn for turn in messages if turn.role != "system"]
-    if len(said) == 1:
-        return "\n\n".join([*above, said[0].text])
-    talk = [f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in said if turn.text.strip()]
-    return "\n\n".join([*above, "The conversation:", *talk])
+    """The conversation as one text: system texts first, then who said what."""
+    system = [turn.text for turn in messages if turn.role == "system" and turn.text.strip()]
+    turns = [turn for turn in messages if turn.role != "system"]
+    if len(turns) == 1:
+        return "\n\n".join([*system, turns[0].text])
+    talk = [f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns if turn.text.strip()]
+    return "\n\n".join([*system, "The conversation:", *talk])
 
 
-def _short(text: str) -> str:
-    """The last line, short and without secrets: programs say what matters in the end."""
+def _last_line(text: str) -> str:
+    """The last line, short and without secrets: programs say what matters at the end."""
     line = " ".join(text.strip().rpartition("\n")[2].split())
     shown = redact("".join(c if c.isprintable() else " " for c in line))
     return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+
+
+def _off(what: str, todo: str, fault: ModelFault = "server") -> ModelOff:
+    return ModelOff(f"Claude Code {what}", todo=todo, fault=fault)
