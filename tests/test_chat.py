@@ -194,7 +194,7 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model(project: Path, server: C
     told = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
     for text, expected in zip(
         told,
-        ["no JSON", "question", "too short", "no tool", "one of them", "under way", "there is no"],
+        ["not a JSON", "question", "too short", "no tool", "one of them", "this conversation", "there is no"],
         strict=True,
     ):
         assert expected in text

@@ -30,7 +30,6 @@ from ralph.chat.model import (
 from ralph.errors import ModelOff
 from ralph.wire import Deadline, Reply, Wire, versioned
 
-MAX_TOKENS = 4096
 _MAKERS = {
     "openai": ("OpenAI", "https://api.openai.com/v1"),
     "anthropic": ("Anthropic", "https://api.anthropic.com"),
@@ -289,11 +288,6 @@ class _AnthropicBlock(msgspec.Struct):
     input: dict[str, Any] = {}
 
 
-class _AnthropicMessage(msgspec.Struct):
-    model: str = ""
-    usage: AnthropicUsage | None = None
-
-
 class _AnthropicDelta(msgspec.Struct):
     text: str = ""
     partial_json: str = ""
@@ -301,9 +295,9 @@ class _AnthropicDelta(msgspec.Struct):
 
 
 class _AnthropicEvent(msgspec.Struct):
-    type: str
+    type: str = ""
     index: int | None = None
-    message: _AnthropicMessage | None = None
+    message: _AnthropicEvent | None = None
     content_block: _AnthropicBlock | None = None
     delta: _AnthropicDelta | None = None
     usage: AnthropicUsage | None = None
@@ -348,8 +342,8 @@ class AnthropicDialect:
         if event.type == "error":
             raise StreamFailed
         into.over = into.over or event.type == "message_stop"
-        message = event.message or _AnthropicMessage()
-        into.model = message.model or event.model or into.model
+        message = event.message or event
+        into.model = message.model or into.model
         blocks = [event.content_block] if event.content_block else event.content
         for place, block in enumerate(blocks, start=event.index or 0):
             if block.type == "text":
@@ -560,7 +554,7 @@ def served_model(
     url: str | None = None,
     access: ModelAccess | None = None,
     price: Price | None = None,
-    max_tokens: int = MAX_TOKENS,
+    max_tokens: int = 4096,
 ) -> ServedModel:
     """A model of OpenAI's, Anthropic's or Ollama's dialect, by its server's base URL."""
     access = access or ModelAccess()

@@ -1,22 +1,21 @@
-"""The two summarisers: each conversation and each exchange gets its summary, newest first.
+"""Summaries of conversations and exchanges: which are pending, and who writes them.
 
-What was done stands in the journal, under an id that a summary of this, so far, always gets: so it
-is made once, whoever is killed and whoever goes on.
+A summary has an id that follows from what it covers. So it is written once, whichever process was
+killed and whichever continues. Without a model, a summary is an extract of its own sentences.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
-from ralph.chat.worker import Backlog, Clock, Retries, Spend, StatusBoard
-from ralph.config import USER_FILE, Settings
+from ralph.chat.worker import Retries, Worker, WorkerJob, WorkerName, stream_of
+from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
 from ralph.kinds.conversation import (
     EXTRACTIVE,
@@ -26,27 +25,31 @@ from ralph.kinds.conversation import (
     exchange_from,
     summary_id,
 )
+from ralph.memories.conversations import Conversations
 from ralph.memories.history import History
 from ralph.memories.ralph import Ralph
 from ralph.prompt.template import render
-from ralph.record import Record
 from ralph.text.gist import conversation_gist, exchange_gist, shorten
 from ralph.text.marks import mark
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
 from ralph.text.sentences import sentences
-from ralph.trust import FILE as TRUST_FILE
 
-# -- From an exchange or a conversation to the prompt for its summary, and from the answer to it.
-
+# A conversation gets a new summary when it has grown by so many exchanges, or by this share.
+_GROWN = 3
+_GROWN_SHARE = 0.25
+# Extracts are cheap: so many are saved with one flush.
+_EXTRACTS_AT_ONCE = 500
+# How long to wait for a model whose server is away.
+_MAX_REST_S = 32.0
 
 # How long a summary may be, in sentences and in characters.
 _SENTENCES: dict[Summarised, int] = {"conversation": 3, "exchange": 2}
 _CHARS: dict[Summarised, int] = {"conversation": 900, "exchange": 600}
-# An answer so many times too long is no summary.
+# An answer that is so many times too long is not a summary.
 _TOO_LONG = 4
 
-# How much of it the model is shown.
+# How much the model is shown.
 _PROMPT_CHARS = 16_000
 _EXCHANGE_CHARS = 1_500
 _TITLE_CHARS = 200
@@ -70,66 +73,61 @@ _REFUSAL = re.compile(
     r"|there is no (?:exchange|conversation)|(?:please )?provide )"
 )
 _MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
-_FEWEST_LETTERS = 12
+_MIN_LETTERS = 12
+
+
+# -- the text of a summary
 
 
 def summary_prompt(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
-    """What the model is asked."""
-    return (
-        _exchange_prompt(exchanges[0])
-        if of == "exchange"
-        else _conversation_prompt(title, exchanges)
-    )
-
-
-def _exchange_prompt(one: Exchange) -> str:
-    half = _PROMPT_CHARS // 2
-    said = f"User: {_shown(one.user, half)}\n\nAssistant: {_shown(one.assistant, half)}"
-    return render("summary_exchange", exchange=mark(said))
-
-
-def _conversation_prompt(title: str, exchanges: Sequence[Exchange]) -> str:
-    """Its beginning and its end, as much as fits."""
+    """The prompt for a summary: of one exchange, or of a conversation's beginning and end."""
+    if of == "exchange":
+        half = _PROMPT_CHARS // 2
+        user, assistant = _quote(exchanges[0].user, half), _quote(exchanges[0].assistant, half)
+        return render("summary_exchange", exchange=mark(f"User: {user}\n\nAssistant: {assistant}"))
     chosen = list(enumerate(exchanges, start=1))
     left_out = len(chosen) - _FIRST - _LAST
     if left_out > 0:
         chosen = chosen[:_FIRST] + chosen[-_LAST:]
     each = min(_EXCHANGE_CHARS, _PROMPT_CHARS // max(1, len(chosen)))
-    told: list[str] = []
-    for number, one in chosen:
+    parts = [f"Title: {_quote(title, _TITLE_CHARS)}\nExchanges: {len(exchanges)}"]
+    for number, exchange in chosen:
         if left_out > 0 and number == len(exchanges) - _LAST + 1:
-            told.append(f"[{left_out} exchanges left out]")
-        user, answer = _shown(one.user, each // 3), _shown(one.assistant, each - each // 3)
-        told.append(f"{number}. User: {user}\n   Assistant: {answer}")
-    head = f"Title: {_shown(title, _TITLE_CHARS)}\nExchanges: {len(exchanges)}"
-    return render("summary_conversation", conversation=mark("\n\n".join([head, *told])))
+            parts.append(f"[{left_out} exchanges left out]")
+        user = _quote(exchange.user, each // 3)
+        assistant = _quote(exchange.assistant, each - each // 3)
+        parts.append(f"{number}. User: {user}\n   Assistant: {assistant}")
+    return render("summary_conversation", conversation=mark("\n\n".join(parts)))
+
+
+def _quote(text: str, max_chars: int) -> str:
+    """The text as data: its beginning and its end, without anything that instructs the model."""
+    if len(text) > max_chars:
+        head = max_chars * 2 // 3
+        text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
+    return sanitise(text)
 
 
 def extract_summary(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
-    """A summary out of their own sentences; empty when they have none."""
+    """A summary out of their own sentences; empty when there are none."""
     if of == "exchange":
-        one = exchanges[0]
-        text = exchange_gist(one.user, one.assistant) or one.user or one.assistant
+        user, assistant = exchanges[0].user, exchanges[0].assistant
+        text = exchange_gist(user, assistant) or user or assistant
     else:
-        text = conversation_gist([(one.user, one.assistant) for one in exchanges], title) or title
+        text = conversation_gist([(x.user, x.assistant) for x in exchanges], title) or title
     return shorten(" ".join(text.split()), _CHARS[of])
 
 
-def read_summary(said: ModelAnswer, of: Summarised) -> str:
-    """The answer as one short paragraph; ModelOff when it is no summary."""
-    if said.calls or said.stop == "tools":
-        raise _no("it wants a tool instead", said)
-    if said.stop == "refused":
-        raise _no("it refuses", said)
-    if said.stop == "length":
-        raise _no("it is longer than the model may answer", said)
-    text = _paragraph(said.text)
-    if len(text) > _TOO_LONG * _CHARS[of]:
-        raise _no(f"it has {len(text):,} characters", said)
-    kept = [one for one in sentences(text) if not _FAREWELL.match(one)][: _SENTENCES[of]]
+def read_summary(answer: ModelAnswer, of: Summarised) -> str:
+    """The answer as one short paragraph; raises ModelOff when it is not a summary."""
+    text = _paragraph(answer.text)
+    kept = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
     summary = shorten(" ".join(kept), _CHARS[of])
-    if fault := _garbage(said.text, summary):
-        raise _no(fault, said)
+    problem = _problem(answer, summary)
+    if not problem and len(text) > _TOO_LONG * _CHARS[of]:
+        problem = f"it has {len(text):,} characters"
+    if problem:
+        raise ModelOff(f"not a summary: {problem}", where=answer.model, fault="prompt")
     return sanitise(redact(summary))
 
 
@@ -142,46 +140,33 @@ def _paragraph(text: str) -> str:
     return plain
 
 
-def _garbage(raw: str, summary: str) -> str:
-    """Why this is no summary; empty when it may be one."""
+def _problem(answer: ModelAnswer, summary: str) -> str:
+    """Why this is not a summary; empty when it may be one."""
+    if answer.calls or answer.stop == "tools":
+        return "the model wants a tool instead"
+    if answer.stop == "refused":
+        return "the model refuses"
+    if answer.stop == "length":
+        return "it is longer than the model may answer"
     if not summary:
         return "it is empty"
-    if _MARKUP.match(raw):
+    if _MARKUP.match(answer.text):
         return "it is markup or JSON"
-    if _REFUSAL.match(summary):
-        return f"it says {shorten(summary, 60)!r}"
     letters = sum(char.isalpha() for char in summary)
-    if letters < _FEWEST_LETTERS or letters < len(summary) / 2 or "\ufffd" in summary:
+    few = letters < _MIN_LETTERS or letters < len(summary) / 2
+    if _REFUSAL.match(summary) or few or "\ufffd" in summary:
         return f"it says {shorten(summary, 60)!r}"
     words = summary.lower().split()
     if len(words) > 20 and len(set(words)) < len(words) / 4:
-        return "it says the same again and again"
+        return "it repeats itself"
     return ""
 
 
-def _no(why: str, said: ModelAnswer) -> ModelOff:
-    return ModelOff(f"its answer is no summary: {why}", where=said.model, fault="prompt")
-
-
-def _shown(text: str, max_chars: int) -> str:
-    """The text as data: its beginning and its end, nothing that speaks to the model."""
-    if len(text) > max_chars:
-        head = max_chars * 2 // 3
-        text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
-    return sanitise(text)
-
-
-# A conversation is summarised again when it has grown by so many exchanges, or by this share.
-_GROWN = 3
-_GROWN_SHARE = 0.25
-# Extracts are cheap: so many are kept with one flush.
-_AT_ONCE = 500
-# While the model's server is away, the next try is so far off.
-_LONGEST_REST_S = 32.0
+# -- the worker
 
 
 class PendingSummary(msgspec.Struct, frozen=True):
-    """A summary that is wanted."""
+    """A summary that is missing: of what, and how many exchanges it will cover."""
 
     of: Summarised
     target: str
@@ -193,339 +178,222 @@ class PendingSummary(msgspec.Struct, frozen=True):
         """The id that the summary will have."""
         return summary_id(self.target, self.covers)
 
+    def material(self, history: History) -> tuple[str, list[Exchange]]:
+        """The title and the exchanges in their order; those that cannot be read are left out."""
+        if self.of == "exchange":
+            title, records = "", [history.records[self.target]]
+        else:
+            title = history.conversations[self.target].conversation.title
+            records = history.exchanges_of([self.target])
+        exchanges: list[Exchange] = []
+        for record in records:
+            with suppress(BadRecord):  # `verify` reports it
+                exchanges.append(exchange_from(record))
+        return title, sorted(exchanges, key=lambda x: x.started or x.completed or "")
 
-class _Status(msgspec.Struct, frozen=True):
-    """As much of an exchange as tells whether it is complete, whatever stands there."""
+    def summary(self, text: str, *, by: str) -> Summary:
+        """The summary with this text."""
+        return Summary(of=self.of, target=self.target, text=text, by=by, covers=self.covers)
+
+
+class _ExchangeStatus(msgspec.Struct, frozen=True):
+    """As much of an exchange as shows whether it is complete, whatever its type."""
 
     status: object = "complete"
 
 
-_status = msgspec.json.Decoder(_Status).decode
+class Summarizer(WorkerJob):
+    """Writes the summaries of conversations, or those of exchanges, newest first."""
 
-
-def open_backlog(ralph: Ralph) -> Backlog:
-    """The conversations of an opened memory, for a worker."""
-    place = ralph.place
-    return Backlog(
-        home=place.home,
-        settings=place.settings,
-        embedder=place.embedder,
-        project_id=place.project.id,
-        project=place.project.root.name,
-        progress=place.progress,
-    )
-
-
-class SharedBacklog:
-    """One opened memory for both summarisers, for one thread at a time.
-
-    It is opened anew when a file of settings has changed.
-    """
-
-    def __init__(self, open_memory: Callable[[], Ralph]) -> None:
-        self._open = open_memory
-        self._lock = threading.RLock()
-        self._held: tuple[Ralph, Backlog, object] | None = None
-
-    @contextmanager
-    def opened(self) -> Iterator[Backlog]:
-        """The conversations, as long as the block lasts."""
-        with self._lock:
-            if self._held is not None and self._held[2] != settings_state(self._held[0]):
-                self.close()
-            if self._held is None:
-                ralph = self._open()
-                self._held = ralph, open_backlog(ralph), settings_state(ralph)
-            yield self._held[1]
-
-    def close(self) -> None:
-        """Let go of files."""
-        with self._lock:
-            if self._held is not None:
-                self._held[1].close()
-                self._held[0].close()
-                self._held = None
-
-
-def settings_state(ralph: Ralph) -> object:
-    """Differs whenever somebody has changed a setting in a file."""
-    return files_state(settings_files(ralph))
-
-
-def settings_files(ralph: Ralph) -> list[Path]:
-    """The files that settings come from."""
-    home = ralph.place.home
-    return [home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file]
-
-
-def files_state(files: list[Path]) -> object:
-    """Differs whenever one of them does."""
-    return [_state(file) for file in files]
-
-
-def _state(file: Path) -> tuple[int, int] | None:
-    try:
-        stat = file.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size
-
-
-class Summarizer:
-    """Makes the summaries of conversations, or those of exchanges."""
+    poll_s = 30.0
 
     def __init__(
         self,
-        of: Summarised,
-        backlog: SharedBacklog,
+        of: WorkerName,
+        open_memory: Callable[[], Ralph],
         retries: Retries,
-        spend: Spend,
         *,
-        clock: Clock,
+        clock: Callable[[], float],
         current: Callable[[], str | None],
-        model: ChatModel | None = None,
-        written: Callable[[], None] = lambda: None,
+        model: ChatModel | None,
+        spent_usd: Callable[[], float],
+        on_saved: Callable[[], None],
     ) -> None:
-        self._of = of
-        self._backlog = backlog
-        self._retries = retries
-        self._spend = spend
+        """`spent_usd` is what the summaries of this process have cost so far."""
+        super().__init__(open_memory, retries)
+        self.name = of
+        self._of: Summarised = "conversation" if of == "conversation" else "exchange"
         self._clock = clock
         self._current = current
-        self._given = model
-        self._written = written
+        self._given_model = model
+        self._spent_usd = spent_usd
+        self._on_saved = on_saved
         self._chosen: tuple[Settings, ChatModel | None] | None = None
         self._skipped: set[str] = set()
-        self._rest_until: float | None = None
-
-    @property
-    def poll_s(self) -> float:
-        """How long to rest when nothing calls."""
-        with self._backlog.opened() as memory:
-            return memory.shelf.settings.summarizer_idle_timeout_s
+        self._rest_until = 0.0
 
     @property
     def next_at(self) -> float | None:
         """When something that failed may be tried again."""
-        return self._rest_until if self._resting() else self._retries.next_at(self._of)
+        return self._rest_until if self._resting() else super().next_at
 
     def hurry(self) -> None:
-        """Rest no longer because of what failed."""
-        self._rest_until = None
+        """Stop resting because of a failure."""
+        self._rest_until = 0.0
 
     def _resting(self) -> bool:
-        return self._rest_until is not None and self._rest_until > self._clock()
+        return self._rest_until > self._clock()
 
-    def close(self) -> None:
-        """Let go of files."""
-        self._backlog.close()
+    def pending(self, memory: Conversations) -> int:
+        """How many summaries are missing."""
+        return len(self._pending(memory))
 
-    def due(self, memory: Backlog) -> list[PendingSummary]:
-        """What has no summary yet, or has outgrown it, newest first."""
-        history = memory.history
-        current = self._current()
+    def _pending(self, memory: Conversations) -> list[PendingSummary]:
+        """The summaries that are missing or outdated, newest first."""
+        history, current = stream_of(memory).history, self._current()
+        found: list[PendingSummary] = []
         if self._of == "conversation":
-            found = due_conversations(history, current=current)
+            for name, each in history.conversations.items():
+                summary = history.summaries.get(name)
+                covered = summary.covers if summary else 0
+                grown = each.exchanges - covered
+                if grown > 0 and grown >= min(_GROWN, covered * _GROWN_SHARE) and name != current:
+                    found.append(PendingSummary("conversation", name, each.exchanges, each.last))
         else:
-            found = due_exchanges(history, current=current, skipped=self._skipped)
-        # One that was forgotten stays so, and what says nothing has no summary.
-        met = memory.met([one.key for one in found]) | self._skipped
-        return sorted(
-            (one for one in found if one.key not in met), key=lambda one: one.at, reverse=True
-        )
+            for conversation, exchanges in history.of.items():
+                for name in exchanges if conversation != current else ():
+                    if name not in history.summaries and name not in self._skipped:
+                        record = history.records[name]
+                        read = msgspec.json.decode(record.body, type=_ExchangeStatus)
+                        if read.status == "complete":
+                            found.append(PendingSummary("exchange", name, 1, record.at))
+                        else:
+                            self._skipped.add(name)
+        # A summary that was forgotten stays forgotten, and empty texts have none.
+        done = memory.met([each.key for each in found]) | self._skipped
+        found = [each for each in found if each.key not in done]
+        return sorted(found, key=lambda each: each.at, reverse=True)
 
-    def work(self, board: StatusBoard, stop: threading.Event) -> None:
-        """Summarise all that is due and may be tried now."""
+    def work(self, worker: Worker, stop: threading.Event) -> None:
+        """Write every summary that is pending and may be tried now."""
         first = True
         while not stop.is_set():
-            with self._backlog.opened() as memory:
-                settings = memory.shelf.settings
-                due = self.due(memory)
-                board.set(total=board.look().completed + len(due))
-                model = self._model(settings)
-                board.set(note=self._note(model))
-                if first:
-                    self._drop_stale(due)
-                    first = False
-                held = self._retries.entries(self._of)
-                ready = [one for one in due if not self._retries.rests(held.get(one.key))]
-                if not ready:
-                    return
-                if model is None:
-                    self._extract(memory, ready[:_AT_ONCE], board)
-                    continue
-                one = ready[0]
-                title, exchanges = _material(memory.history, one)
-            if not exchanges:
-                self._skipped.add(one.key)
-                continue
-            if self._rests(settings, model, board):
+            memory = self.memory()
+            settings = memory.shelf.settings
+            pending = self._pending(memory)
+            model = self._model(settings)
+            worker.set(total=worker.look().completed + len(pending), note=_note(model))
+            failed = self._retries.entries(self._of)
+            if first:
+                self._drop_stale(pending)
+                first = False
+            ready = [each for each in pending if not self._retries.rests(failed.get(each.key))]
+            if not ready or (model is not None and self._must_rest(settings, model, worker)):
                 return
-            board.set(state="running", current=f"{self._of}_id={one.target}")
-            prompt = summary_prompt(one.of, title, exchanges)
-            if not self._ask(model, prompt, one, settings, board):
+            worker.set(state="running", current=f"{self._of}_id={ready[0].target}")
+            if model is None:
+                self._extract(memory, ready[:_EXTRACTS_AT_ONCE], worker)
+            elif not self._ask(model, memory, ready[0], worker):
                 return
 
-    def _extract(self, memory: Backlog, ready: list[PendingSummary], board: StatusBoard) -> None:
-        board.set(state="running", current=f"{self._of}_id={ready[0].target}")
+    def _extract(
+        self, memory: Conversations, ready: Sequence[PendingSummary], worker: Worker
+    ) -> None:
+        history = stream_of(memory).history
         made: list[tuple[Summary, str]] = []
-        history = memory.history
-        for one in ready:
-            title, exchanges = _material(history, one)
-            if exchanges and (text := extract_summary(one.of, title, exchanges)):
-                made.append((_summary(one, text, by=EXTRACTIVE), one.key))
+        for each in ready:
+            title, exchanges = each.material(history)
+            if exchanges and (text := extract_summary(each.of, title, exchanges)):
+                made.append((each.summary(text, by=EXTRACTIVE), each.key))
             else:
-                self._skipped.add(one.key)
-        memory.say_all(made)
-        self._retries.passed([key for _, key in made])
-        board.done(len(made))
-        if made:
-            self._written()
+                self._skipped.add(each.key)
+        self._save(memory, made, worker)
 
-    def _rests(self, settings: Settings, model: ChatModel, board: StatusBoard) -> bool:
+    def _must_rest(self, settings: Settings, model: ChatModel, worker: Worker) -> bool:
         """Whether the model must not be asked now; the note says why."""
-        if self._resting():
-            return True
-        cap, spent = settings.summary_spend_cap_usd, self._spend.total_usd
-        if spent >= cap and model.costs != "free":
-            board.set(
-                note=f"spend cap reached: ${spent:.2f} of ${cap:.2f} in this session. "
-                "To go on: ralph config --user summary_spend_cap_usd USD"
+        cap_usd, spent_usd = settings.summary_spend_cap_usd, self._spent_usd()
+        if spent_usd >= cap_usd and model.costs != "free":
+            worker.set(
+                note=f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session. "
+                "To continue: ralph config --user summary_spend_cap_usd USD"
             )
             return True
-        return False
+        return self._resting()
 
     def _ask(
-        self,
-        model: ChatModel,
-        prompt: str,
-        one: PendingSummary,
-        settings: Settings,
-        board: StatusBoard,
+        self, model: ChatModel, memory: Conversations, item: PendingSummary, worker: Worker
     ) -> bool:
-        """Let the model write one summary and keep it; whether it may be asked for another."""
-        cost = 0.0
+        """Let the model write one summary and save it; returns whether to ask for another."""
+        title, exchanges = item.material(stream_of(memory).history)
+        if not exchanges:
+            self._skipped.add(item.key)
+            return True
+        prompt, cost_usd = summary_prompt(item.of, title, exchanges), 0.0
         try:
-            said = model.answer([ChatTurn("user", prompt)], timeout_s=settings.summary_timeout_s)
-            cost = said.cost_usd or 0.0
-            self._spend.add(cost)
-            text = read_summary(said, one.of)
+            timeout_s = memory.shelf.settings.chat_timeout_s
+            answer = model.answer([ChatTurn("user", prompt)], timeout_s=timeout_s)
+            cost_usd = answer.cost_usd or 0.0
+            text = read_summary(answer, item.of)
         except ModelOff as error:
-            board.done(0, cost)
-            return self._failed(one, error, settings, board)
-        tokens = [count for count in (said.tokens_in, said.tokens_out) if count is not None]
-        made = _summary(one, text, by=model.name)
-        made = msgspec.structs.replace(
-            made, tokens_used=sum(tokens) if tokens else None, cost_usd=said.cost_usd
+            worker.done(0, cost_usd)
+            return self._failed(item, error, worker)
+        tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
+        summary = msgspec.structs.replace(
+            item.summary(text, by=model.name),
+            tokens_used=sum(tokens) if tokens else None,
+            cost_usd=answer.cost_usd,
         )
-        with self._backlog.opened() as memory:
-            if self._stands(memory, one):
-                memory.say(made, id=one.key)
-        self._rest_until = None
-        self._retries.passed([one.key])
-        board.done(1, cost)
-        self._written()
+        history = stream_of(memory).history
+        self._rest_until = 0.0
+        worker.done(0, cost_usd)
+        # It may have been forgotten while the model was writing.
+        exists = item.target in history.conversations or item.target in history.records
+        self._save(memory, [(summary, item.key)] if exists else [], worker)
         return True
 
-    def _failed(
-        self, one: PendingSummary, error: ModelOff, settings: Settings, board: StatusBoard
-    ) -> bool:
+    def _save(
+        self, memory: Conversations, made: Sequence[tuple[Summary, str]], worker: Worker
+    ) -> None:
+        memory.say_all(made)
+        self._retries.drop([key for _, key in made])
+        worker.done(len(made))
+        if made:
+            self._on_saved()
+
+    def _failed(self, item: PendingSummary, error: ModelOff, worker: Worker) -> bool:
+        """Count a failure; returns whether another item may work now."""
         if error.fault == "setting":
-            # No item is to blame: they wait until somebody has seen to it.
-            self._rest_until = self._clock() + settings.summarizer_idle_timeout_s
-            board.set(note=str(error))
+            # Not the item's fault: everything waits until a person has fixed it.
+            self._rest_until = self._clock() + self.poll_s
+            worker.set(note=str(error))
             return False
-        failing = self._retries.failed(
-            self._of, one.key, one.target, str(error), most=settings.embedding_max_retries
-        )
-        if failing.given_up:
-            board.set(failed=board.look().failed + 1)
+        failed = self._retries.failed(self._of, item.key, item.target, str(error))
+        if failed.given_up:
+            worker.set(failed=worker.look().failed + 1)
         if error.fault == "prompt":
             return True
-        # The next item would fare no better now.
-        self._rest_until = failing.at if not failing.given_up else self._clock() + _LONGEST_REST_S
-        board.set(note=str(error))
+        # The next item would fail too.
+        self._rest_until = failed.at if not failed.given_up else self._clock() + _MAX_REST_S
+        worker.set(note=str(error))
         return False
 
-    def _stands(self, memory: Backlog, one: PendingSummary) -> bool:
-        """Whether it was not forgotten while the model wrote."""
-        history = memory.history
-        return one.target in history.conversations or one.target in history.records
-
-    def _drop_stale(self, due: list[PendingSummary]) -> None:
-        """Forget failures of what is no longer due."""
-        wanted = {one.key for one in due}
-        held = self._retries.entries(self._of)
-        current = self._current()
-        self._retries.passed(
-            [key for key, one in held.items() if key not in wanted and one.item != current]
-        )
+    def _drop_stale(self, pending: Sequence[PendingSummary]) -> None:
+        """Drop failures of what is no longer pending."""
+        wanted, current = {each.key for each in pending}, self._current()
+        entries = self._retries.entries(self._of)
+        self._retries.drop([k for k, e in entries.items() if k not in wanted and e.item != current])
 
     def _model(self, settings: Settings) -> ChatModel | None:
-        if self._given is not None:
-            return self._given
+        if self._given_model is not None:
+            return self._given_model
         if self._chosen is None or self._chosen[0] is not settings:
             self._chosen = settings, choose_summarizer(settings)
-            self._rest_until = None  # what stood in the way may be mended
+            self._rest_until = 0.0  # the problem may be fixed
         return self._chosen[1]
 
-    def _note(self, model: ChatModel | None) -> str:
-        if model is None:
-            return "summaries are extractive: no LLM is set (summary_model)"
-        unknown = f"; {model.costs}" if model.costs.startswith("price unknown") else ""
-        return f"summaries by {model.name}{unknown}"
 
-
-def _material(history: History, one: PendingSummary) -> tuple[str, list[Exchange]]:
-    """What a summary is made from: the title, and what was said in its order."""
-    if one.of == "exchange":
-        return "", _readable([history.records[one.target]])
-    title = history.conversations[one.target].conversation.title
-    told = _readable(history.exchanges_of([one.target]))
-    return title, sorted(told, key=lambda each: each.started or each.completed or "")
-
-
-def _readable(records: list[Record]) -> list[Exchange]:
-    told: list[Exchange] = []
-    for record in records:
-        with suppress(BadRecord):  # left to `verify`
-            told.append(exchange_from(record))
-    return told
-
-
-def _summary(one: PendingSummary, text: str, *, by: str) -> Summary:
-    return Summary(of=one.of, target=one.target, text=text, by=by, covers=one.covers)
-
-
-def due_conversations(history: History, *, current: str | None) -> list[PendingSummary]:
-    """Those with exchanges and no summary, or one that they have outgrown."""
-    found: list[PendingSummary] = []
-    for name, held in history.conversations.items():
-        if not held.exchanges or name == current:
-            continue
-        summary = history.summaries.get(name)
-        covered = summary.covers if summary else 0
-        grown = held.exchanges - covered
-        if not covered or (grown > 0 and grown >= min(_GROWN, covered * _GROWN_SHARE)):
-            found.append(PendingSummary("conversation", name, held.exchanges, held.last))
-    return found
-
-
-def due_exchanges(
-    history: History, *, current: str | None, skipped: set[str] | None = None
-) -> list[PendingSummary]:
-    """The complete ones without a summary; those that are not are noted in `skipped`."""
-    found: list[PendingSummary] = []
-    passed = set() if skipped is None else skipped
-    for conversation, exchanges in history.of.items():
-        if conversation == current:
-            continue
-        for name in exchanges:
-            if name in history.summaries or name in passed:
-                continue
-            record = history.records[name]
-            if _status(record.body).status == "complete":
-                found.append(PendingSummary("exchange", name, 1, record.at))
-            else:
-                passed.add(name)
-    return found
+def _note(model: ChatModel | None) -> str:
+    if model is None:
+        return "summaries are extractive: no LLM is set (summary_model)"
+    unknown = f"; {model.costs}" if model.costs.startswith("price unknown") else ""
+    return f"summaries by {model.name}{unknown}"
