@@ -9,8 +9,9 @@ from typing import Any
 
 from chat_server import MODEL, Asked, ChatServer
 
+from ralph.chat import open_memory
 from ralph.chat.commands import run_command
-from ralph.chat.loop import Chat, ExchangeResult, open_memory
+from ralph.chat.loop import Chat, ExchangeResult
 from ralph.chat.model import ChatModel, ModelAccess, Price, ToolCall
 from ralph.chat.providers import openai_model
 from ralph.kinds.conversation import Exchange
@@ -98,7 +99,7 @@ def talking(
     try:
         yield Talk(chat, screen)
     finally:
-        chat.close()
+        chat.memory.close()
 
 
 def held_before(project: Path, *, user: str = QUESTION, assistant: str = SOLUTION) -> str:

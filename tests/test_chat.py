@@ -11,7 +11,6 @@ from chat_server import MODEL, Answer, Call, ChatServer, running
 from chatting import HEADING, QUESTION, SOLUTION, held_before, sent, talking
 from remembering import files_holding
 
-from ralph.chat.loop import ChatLimits
 from ralph.chat.model import EchoModel
 from ralph.chat.providers import anthropic_model, ollama_model
 from ralph.errors import NotFound
@@ -119,7 +118,7 @@ def test_the_oldest_exchanges_go_first_where_not_all_fit_and_that_is_said_once(
     project: Path, server: ChatServer
 ) -> None:
     server.say(*("word " * 50 for _ in range(5)))
-    with talking(project, server, rag=False, limits=ChatLimits(history_tokens=130)) as talk:
+    with talking(project, server, rag=False, history_tokens=130) as talk:
         for n in range(5):
             talk.ask(f"prompt number {n}")
 
@@ -128,7 +127,7 @@ def test_the_oldest_exchanges_go_first_where_not_all_fit_and_that_is_said_once(
     assert "prompt number 2" in shown
     assert "prompt number 1" not in shown
     [note] = talk.screen.notes
-    assert "no longer shown its oldest exchanges" in note
+    assert "no longer sees its oldest exchanges" in note
 
 
 # -- tools
@@ -194,7 +193,7 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model(project: Path, server: C
     told = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
     for text, expected in zip(
         told,
-        ["not a JSON", "question", "too short", "no tool", "one of them", "this conversation", "there is no"],
+        ["not a JSON", "question", "too short", "no tool", "one of", "this conv", "there is no"],
         strict=True,
     ):
         assert expected in text
@@ -289,7 +288,7 @@ def test_memory_that_fails_is_one_line_and_the_answer_comes(
     assert (first.status, first.exchange) == ("complete", None)
     assert first.assistant.startswith("You said")
     assert sum("answered without memory" in note for note in talk.screen.notes) == 1
-    assert sum("not kept" in note for note in talk.screen.notes) == 2
+    assert sum("not saved" in note for note in talk.screen.notes) == 2
 
 
 # -- what is not asked, and what is not kept
@@ -335,7 +334,7 @@ def test_nothing_private_is_in_any_file_or_shown_again(
     assert "xylophonist" in sent(server.requests[1])
     assert "xylophonist" not in sent(server.requests[2])
     assert talk.screen.ended[1].exchange is None
-    assert any("not kept" in note for note in talk.screen.notes)
+    assert any("not saved" in note for note in talk.screen.notes)
     assert files_holding(home, "xylophonist") == []
     assert files_holding(project, "xylophonist") == []
 
@@ -349,7 +348,7 @@ def test_a_pause_keeps_and_recalls_nothing_until_its_end(
         assert "Paused" in talk.say("/pause")[0]
         paused = talk.ask(f"{QUESTION} The xylophonist asks.")
         talk.ask("And again while paused")
-        assert talk.say("/resume") == ["Memory goes on."]
+        assert talk.say("/resume") == ["Memory is on again."]
         talk.ask(QUESTION)
         assert [one.user for one in talk.kept()] == ["A plain question about colours", QUESTION]
 

@@ -11,14 +11,13 @@ from chat_server import ChatServer, running
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, fill, model, opener, status, until, written
 
-from ralph.chat.commands import WorkerCommands
-from ralph.chat.loop import Controls
-from ralph.chat.worker import WorkerStatus
-from ralph.chat.workers import WORKER_NAMES, WorkerName, Workers
+from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus
+from ralph.chat.worker_commands import WorkerCommands
+from ralph.chat.workers import Workers
 from ralph.errors import BadInput, EmbedderOff, MemoryOff
 from ralph.memories.ralph import Ralph, open_ralph
 
-NEVER = {"summarizer_idle_timeout_s": 3600, "embedding_pipeline_poll_interval_s": 3600}
+NEVER_S = 3600.0
 
 
 @pytest.fixture
@@ -28,16 +27,13 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def opened(project: Path, home: Path) -> Callable[[], Ralph]:
-    # In a file, as people have it: what is given when opening is stronger than any file.
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "config.json").write_text(json.dumps(NEVER), encoding="utf-8")
+def opened(project: Path) -> Callable[[], Ralph]:
     return opener(project)
 
 
 @pytest.fixture
 def workers(opened: Callable[[], Ralph]) -> Iterator[Workers]:
-    made = Workers(opened)
+    made = Workers(opened, poll_s=NEVER_S)
     yield made
     made.stop()
 
@@ -49,7 +45,7 @@ def chat(workers: Workers, opened: Callable[[], Ralph]) -> WorkerCommands:
 
 def stored(home: Path) -> dict[str, object]:
     plain: dict[str, object] = json.loads((home / "config.json").read_bytes())
-    return {key: value for key, value in plain.items() if key not in NEVER}
+    return plain
 
 
 def never(question: str) -> str:
@@ -78,11 +74,6 @@ def showing(opened: Callable[[], Ralph]) -> Showing:
         WorkerStatus("embedding", "running", 150, 127, 0, "batch of 23", 0.19, 3, 4.2),
     ]
     return made
-
-
-def test_the_commands_are_what_a_chat_wants(chat: WorkerCommands) -> None:
-    wanted: Controls = chat
-    assert wanted.summarizer([])
 
 
 # -- summarizer
@@ -130,8 +121,8 @@ def test_summarizer_tells_of_what_failed(showing: Showing, opened: Callable[[], 
         "  Spend: $0.00",
         "  Note: it is off",
         "Warning: retry queue: 2 items (next retry in 4 seconds)",
-        "Warning: given up: 2 items. `ralph workers status` lists them, "
-        "`ralph conversations retry` tries them again",
+        "Warning: given up: 2 items. List them: `ralph workers status`. "
+        "Try again: `ralph conversations retry`",
     ]
 
 
@@ -250,7 +241,7 @@ def test_rebuild_without_a_typed_yes_does_nothing(
         return typed
 
     words = ["rebuild", part] if part else ["rebuild"]
-    assert chat.embeddings(words, confirm) == ["That was not yes: nothing was deleted."]
+    assert chat.embeddings(words, confirm) == ["The answer was not yes: nothing was deleted."]
     count, made, what = REBUILT[part]
     assert asked == [
         "\n".join(
@@ -259,7 +250,7 @@ def test_rebuild_without_a_typed_yes_does_nothing(
                 "This operation will:",
                 f"  - Delete {count} existing embeddings",
                 *(f"  - Re-embed {one}" for one in made),
-                "  - Cost nothing (the embedder static asks no money)",
+                "  - Cost nothing (the embedder static is free)",
                 "",
                 "Type 'yes' to confirm: ",
             ]
@@ -364,7 +355,7 @@ def test_the_spend_of_a_session_is_shown(
 ) -> None:
     fill(project, [2])
     server.say(*[GOOD] * 2)
-    workers = Workers(opened, summariser=model(server), clock=Clock())
+    workers = Workers(opened, summarizer=model(server), clock=Clock())
     workers.start("exchange")
     until(lambda: status(workers, "exchange").completed == 2, "the summaries")
     until(lambda: status(workers, "exchange").state == "idle", "rest")

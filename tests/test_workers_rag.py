@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from workers_ground import fill, opener
 
-from ralph.chat.commands import RAG_KEYS, WorkerCommands
 from ralph.chat.loop import LastRetrieval
+from ralph.chat.worker_commands import RAG_KEYS, WorkerCommands
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
 from ralph.memories.ralph import open_ralph
@@ -108,8 +108,8 @@ def test_rag_set_changes_a_setting_for_good(
         ("rag_conversation_limit", "many", "cannot be 'many'"),
         ("rag_min_similarity", "1.5", "it goes from 0 to 1"),
         ("rag_enabled", "perhaps", "cannot be 'perhaps'"),
-        ("embedder", "none", "There are rag_enabled"),
-        ("", "1", "There are rag_enabled"),
+        ("embedder", "none", "Use rag_enabled"),
+        ("", "1", "Use rag_enabled"),
     ],
 )
 def test_rag_set_refuses_what_does_not_fit(
@@ -138,5 +138,5 @@ def test_a_stronger_setting_is_told_of(
 ) -> None:
     monkeypatch.setenv("RALPH_RAG_ENABLED", "false")
     assert chat.rag(["on"])[-1] == (
-        "Warning: RALPH_RAG_ENABLED is stronger: rag_enabled is false here"
+        "Warning: RALPH_RAG_ENABLED overrides it: rag_enabled is false here"
     )

@@ -110,7 +110,7 @@ def test_what_would_command_or_betray_is_taken_out() -> None:
     ],
 )
 def test_what_is_no_summary_is_refused(answer: ModelAnswer) -> None:
-    with pytest.raises(ModelOff, match="no summary") as refused:
+    with pytest.raises(ModelOff, match="not a summary") as refused:
         read_summary(answer, "exchange")
     assert refused.value.fault == "prompt"
 

@@ -12,7 +12,8 @@ from remembering import ToyEmbedder, open_toy
 
 from ralph.chat.model import ChatModel, ModelAccess, Price
 from ralph.chat.providers import openai_model
-from ralph.chat.workers import Workers, WorkerStatus
+from ralph.chat.worker import WorkerStatus
+from ralph.chat.workers import Workers
 from ralph.kinds.conversation import SUMMARY, Conversation, Exchange, Summary, said_from
 from ralph.memories.ralph import Ralph, open_ralph
 from ralph.record import Record

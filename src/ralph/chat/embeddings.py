@@ -15,17 +15,21 @@ from ralph import disk
 from ralph.chat.worker import Worker, WorkerJob, stream_of
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, IndexOff, MemoryOff
-from ralph.index import ASIDE
 from ralph.kinds.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
 from ralph.memories.conversations import Conversations
 from ralph.record import Record
 
 if TYPE_CHECKING:
-    from ralph.index import Vectors
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
 
 # The name of the worker, and the key of its failure when the embedder itself fails.
 EMBEDDING = "embedding"
 _BATCH = 100
+# Stands between a question and its answer in a text to embed.
+_ASIDE = "\x1e"
 _BUSY = "another process is building the index"
 _SEARCHABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
 _INDEX_LOCK = "index.lock"  # the index's own lock, beside its file
@@ -328,7 +332,7 @@ class EmbeddingPipeline(WorkerJob):
         stream, refused = stream_of(memory), self._batches.refused
         cut = stream.target().cut
         for record in stream.history.records.values():
-            texts = {text for passage in cut(record) for text in passage.embed.split(ASIDE)}
+            texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
                 attempts = self._retries.max_retries + 1
                 self._retries.failed(

@@ -281,8 +281,9 @@ class Summarizer(WorkerJob):
             memory = self.memory()
             settings = memory.shelf.settings
             pending = self._pending(memory)
+            worker.set(total=worker.look().completed + len(pending))
             model = self._model(settings)
-            worker.set(total=worker.look().completed + len(pending), note=_note(model))
+            worker.set(note=_note(model))
             failed = self._retries.entries(self._of)
             if first:
                 self._drop_stale(pending)
