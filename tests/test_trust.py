@@ -28,7 +28,7 @@ EVERYTHING = {
     "iteration_timeout_s": 90_000,
     "model_review": "the-dearest",
     "openai_model": "of-the-clone",
-    "summary_price_in_usd": 0,
+    "chat_max_tokens": 9,
 }
 
 

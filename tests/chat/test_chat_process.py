@@ -15,7 +15,7 @@ from chat_server import MODEL, ChatServer
 from chatting import HEADING, QUESTION, SOLUTION, held_before
 from commanding import process
 
-from ralph.chat.session import SOURCE
+from ralph.chat.loop import SOURCE
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
 
@@ -68,7 +68,7 @@ def test_programs_get_one_json_object_for_each_prompt(project: Path) -> None:
     assert len(first["related"]) == 1
     assert titled == {"lines": ["Title: Gateway"]}
     assert private["exchange"] is None
-    assert b"not kept" in ran.stderr
+    assert b"not saved" in ran.stderr
     [kept] = kept_in(project)
     assert kept.id == first["exchange"]
 
@@ -155,7 +155,7 @@ def test_ctrl_c_keeps_the_part_of_the_answer_that_was_said(
     assert kept.status == "interrupted"
     # The last piece may have been heard and not shown any more.
     assert kept.assistant.startswith((begun + out).decode().strip())
-    assert b"what was said is kept" in err
+    assert b"the partial answer is saved" in err
 
 
 @pytest.mark.parametrize("ending", ["/quit\n", "\x04", "\x03"])
@@ -182,7 +182,7 @@ def test_at_a_terminal_it_greets_prompts_and_tells_how_to_go_on(project: Path, e
             os.write(main, f"{QUESTION}\n".encode())
             shown = terminal.until("tokens")
             assert terminal.until(prompt).endswith(prompt)
-            parting = terminal.press(ending, "goes on")
+            parting = terminal.press(ending, "ralph chat --conversation ") + terminal.until("\r\n")
             assert chat.wait(timeout=LONG_S) == 0
         finally:
             chat.kill()

@@ -22,7 +22,7 @@ from qdrant_server import QdrantServer
 from remembering import made, summaries, topical
 from scaling import everything, journals_of, opened
 
-from ralph.chat.echo import EchoModel
+from ralph.chat.model import EchoModel
 from ralph.doors.cli.opening import _records
 from ralph.errors import IndexOff, JournalDown
 from ralph.journal.link import RETRY_AFTER_S
