@@ -18,9 +18,8 @@ from ralph.kinds.knowledge import GateApproval, GateRejection
 from ralph.memories.gates import approach_of, approve, gates, reject, send_back
 from ralph.memories.knowledge_journal import stream_of
 from ralph.memories.ralph import Ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 from ralph.record import Record, now
 
 VERSIONED = "Put /v1 in front of every route."

@@ -13,9 +13,8 @@ from ralph.kinds.conversation import conversation_id
 from ralph.memories.focus import Focus, set_focus
 from ralph.memories.project import Project
 from ralph.memories.ralph import open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 

@@ -13,10 +13,9 @@ from ralph.kinds.iteration import ErrorSeen
 from ralph.memories.focus import Focus, set_focus
 from ralph.memories.project import Project
 from ralph.memories.ralph import open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 
 LIGHT = {"msgspec", "numpy", "ruamel", "click", "sqlite3", "pathlib", "logging", "hashlib"}
 

@@ -28,8 +28,8 @@ from ralph.kinds.conversation import Conversation, Document, Exchange, Message
 from ralph.kinds.iteration import Decision, ErrorSeen, FileTouched, Iteration
 from ralph.kinds.knowledge import FailureSolution
 from ralph.kinds.learning import Learning
-from ralph.plan.shown import prompt_lines
-from ralph.plan.values import Comment, ContextFile, Discipline, Feature, Task, View
+from ralph.plan.learnings import prompt_lines
+from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.brief import brief_text
 from ralph.prompt.build import review_prompt, task_prompt
 from ralph.prompt.conversed import about, details_lines, document_lines, hit_lines
@@ -159,8 +159,8 @@ def pattern(text: str) -> Pattern:
     )
 
 
-def view(text: str) -> View:
-    return View((feature(text),), (task(text),), (Discipline(name=text),))
+def view(text: str) -> PlanView:
+    return PlanView((feature(text),), (task(text),), (Discipline(name=text),))
 
 
 class _Found(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph.kinds.iteration import Decision, ErrorSeen, Iteration
-from ralph.plan.extract import extract
+from ralph.plan.learnings import extract
 
 ERROR = ErrorSeen(
     "TypeError: Cannot read property 'user' of undefined", "runtime", "src/middleware/auth.ts", 42

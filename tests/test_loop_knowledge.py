@@ -26,7 +26,7 @@ from ralph.loop.events import Event
 from ralph.loop.orchestrate import completed
 from ralph.memories.lessons import lessons
 from ralph.memories.technology import technology_of
-from ralph.plan.values import Task
+from ralph.plan.model import Task
 from ralph.recall.context import CLOSING, OPENING
 from ralph.recall.patterns import Pattern
 from ralph.text.estimate import estimate_tokens

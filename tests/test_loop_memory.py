@@ -13,8 +13,8 @@ from remembering import made
 from ralph.config import Settings
 from ralph.kinds.iteration import ErrorSeen, FileTouched, Iteration
 from ralph.loop.gather import gather_review, repeated_errors, stale_prose
-from ralph.plan.features import update_feature
-from ralph.plan.values import ContextFile, Feature, Task
+from ralph.plan.edit import update_feature
+from ralph.plan.model import ContextFile, Feature, Task
 from ralph.prompt.facts import Facts
 
 SEEING = """

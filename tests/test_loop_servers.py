@@ -18,7 +18,7 @@ from ralph.doors.mcp.options import read_options
 from ralph.loop.config_files import loop_servers
 from ralph.memories.project import Project
 from ralph.memories.wishes import wishes_of
-from ralph.plan.values import Task
+from ralph.plan.model import Task
 from ralph.trust import trust
 
 WEB = TASKS.replace("feature: auth\n", "feature: auth\n  discipline: web\n", 1)

@@ -20,7 +20,7 @@ from serving import Served, served
 from ralph.memories.focus import Focus, set_focus
 from ralph.memories.project import Project
 from ralph.memories.ralph import open_ralph
-from ralph.plan.features import update_feature
+from ralph.plan.edit import update_feature
 from ralph.plan.store import Plan
 
 # What only knowledge holds, and nobody here asks for.

@@ -19,7 +19,7 @@ from serving import Served, served
 from ralph.memories.focus import Focus, clear_focus, set_focus
 from ralph.memories.project import Project
 from ralph.memories.ralph import open_ralph
-from ralph.plan.features import update_feature
+from ralph.plan.edit import update_feature
 from ralph.plan.store import Plan
 
 SECRET = {

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.errors import BadPlan
-from ralph.plan.document import Document
-from ralph.plan.emit import emit_document
-from ralph.plan.splice import render
+from ralph.plan.yaml import PlanFile, emit_document, render
 
 WRITTEN_BY_A_PERSON = """\
 # The plan. Hands off the order!
@@ -54,7 +52,7 @@ def changed_lines(before: str, after: str) -> list[str]:
 
 
 def test_only_the_lines_that_say_something_new_change() -> None:
-    document = Document(WRITTEN_BY_A_PERSON, name="features.yaml")
+    document = PlanFile(WRITTEN_BY_A_PERSON, name="features.yaml")
     data = copy.deepcopy(document.data)
     auth = data["features"][0]
     auth["learnings"].append({"text": "third: one", "source": "auto"})
@@ -79,13 +77,13 @@ def test_only_the_lines_that_say_something_new_change() -> None:
 
 
 def test_a_text_keeps_the_quotes_a_person_gave_it() -> None:
-    document = Document("a: 'one'\nb: \"two\"\nc: three\n", name="x")
+    document = PlanFile("a: 'one'\nb: \"two\"\nc: three\n", name="x")
     data = {"a": "it's", "b": "deux", "c": "trois"}
     assert render(document, data) == "a: 'it''s'\nb: \"deux\"\nc: trois\n"
 
 
 def test_what_is_taken_out_takes_no_comment_of_its_neighbours_with_it() -> None:
-    document = Document(WRITTEN_BY_A_PERSON, name="features.yaml")
+    document = PlanFile(WRITTEN_BY_A_PERSON, name="features.yaml")
     data = copy.deepcopy(document.data)
     del data["features"][0]["learnings"][0]
     del data["features"][0]["when"]
@@ -97,7 +95,7 @@ def test_what_is_taken_out_takes_no_comment_of_its_neighbours_with_it() -> None:
 
 def test_line_endings_of_windows_stay() -> None:
     text = "version: 1\r\nfeatures:\r\n  - name: a # x\r\n"
-    document = Document(text, name="x")
+    document = PlanFile(text, name="x")
     data = copy.deepcopy(document.data)
     data["features"][0]["description"] = "hello"
     after = render(document, data)
@@ -107,12 +105,12 @@ def test_line_endings_of_windows_stay() -> None:
 
 def test_anchors_are_read_and_a_change_behind_one_is_still_right() -> None:
     text = "base: &b\n  k: 1\nfeatures:\n  - name: a\n    own: *b\n  - name: c\n    <<: *b\n"
-    document = Document(text, name="x")
+    document = PlanFile(text, name="x")
     assert document.data["features"][1] == {"k": 1, "name": "c"}
     data = copy.deepcopy(document.data)
     data["features"][0]["own"] = {"k": 2}
     data["features"][1]["k"] = 3
-    assert Document(render(document, data), name="x").data == data
+    assert PlanFile(render(document, data), name="x").data == data
 
 
 @pytest.mark.parametrize(
@@ -135,26 +133,26 @@ def test_f9_a_file_that_cannot_be_read_is_one_error_with_its_place(
     text: str, place: str, says: str
 ) -> None:
     with pytest.raises(BadPlan) as caught:
-        Document(text, name="features.yaml")
+        PlanFile(text, name="features.yaml")
     assert str(caught.value).startswith(f"features.yaml:{place}: ")
     assert says in str(caught.value)
 
 
 def test_f9_bytes_that_are_no_text_are_one_error_with_their_place() -> None:
     with pytest.raises(BadPlan, match=r"features\.yaml:2:4: this byte is not UTF-8"):
-        Document.read(b"a: 1\nb: \xff\n", name="features.yaml")
+        PlanFile.read(b"a: 1\nb: \xff\n", name="features.yaml")
 
 
 def test_aliases_inside_aliases_do_not_eat_the_memory() -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     bomb += "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
     with pytest.raises(BadPlan, match="nests or repeats too much"):
-        Document(bomb, name="x")
+        PlanFile(bomb, name="x")
 
 
 def test_an_alias_to_itself_is_an_error_and_no_endless_loop() -> None:
     with pytest.raises(BadPlan):
-        Document("a: &a [*a]\n", name="x")
+        PlanFile("a: &a [*a]\n", name="x")
 
 
 TEXTS = st.text(max_size=30) | st.sampled_from(
@@ -182,7 +180,7 @@ DOCUMENTS = st.dictionaries(KEYS, DATA, min_size=1, max_size=4)
 
 @given(DOCUMENTS)
 def test_whatever_is_written_is_read_back(data: dict[str, Any]) -> None:
-    assert Document(emit_document(data), name="x").data == data
+    assert PlanFile(emit_document(data), name="x").data == data
 
 
 @given(DOCUMENTS, DOCUMENTS)
@@ -190,12 +188,12 @@ def test_any_document_can_be_changed_into_any_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     text = emit_document(before)
-    assert Document(render(Document(text, name="x"), after), name="x").data == after
+    assert PlanFile(render(PlanFile(text, name="x"), after), name="x").data == after
 
 
 @given(st.data())
 def test_any_change_to_one_value_leaves_every_comment_where_it_was(choice: st.DataObject) -> None:
-    document = Document(WRITTEN_BY_A_PERSON, name="x")
+    document = PlanFile(WRITTEN_BY_A_PERSON, name="x")
     data = copy.deepcopy(document.data)
     feature = choice.draw(st.sampled_from(data["features"]))
     action = choice.draw(st.sampled_from(["set", "add", "learn"]))
@@ -207,7 +205,7 @@ def test_any_change_to_one_value_leaves_every_comment_where_it_was(choice: st.Da
     else:
         feature.setdefault("learnings", []).append({"text": value})
     after = render(document, data)
-    assert Document(after, name="x").data == data
+    assert PlanFile(after, name="x").data == data
     kept = [line.strip() for line in WRITTEN_BY_A_PERSON.splitlines() if line.strip()[:1] == "#"]
     if action == "set":
         kept.remove("# about the second")  # it may stand inside what was replaced

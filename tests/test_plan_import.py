@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput, BadPlan
-from ralph.plan.intake import import_plan
+from ralph.plan.importing import import_plan
 from ralph.plan.learnings import remove
 from ralph.plan.store import Plan
 

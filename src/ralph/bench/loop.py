@@ -28,10 +28,9 @@ from ralph.bench.report import Row, Target, of_times, to_json, to_markdown, writ
 from ralph.loop.events import Event
 from ralph.loop.run import Options, run
 from ralph.memories import open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task
 
 _SIZES = "100,1000,5000"
 _TARGET = Target(value=0.150, about="of the order of")

@@ -30,10 +30,9 @@ from ralph.bench.measure import (
 )
 from ralph.bench.report import NO_TARGET, Row, Target, of_times, to_json, to_markdown, write_table
 from ralph.errors import BadInput, RalphError
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 
 _SIZE = 10_000
 _SQLITE = 'python -c "import sqlite3, json"'

@@ -28,8 +28,8 @@ from ralph.loop.proposal import Proposal, errors, refuse_errors
 from ralph.loop.work import Work
 from ralph.memories.project import Project
 from ralph.memories.ralph import Ralph
-from ralph.plan.entities import KINDS
 from ralph.plan.guard import Guard, Snapshot
+from ralph.plan.model import KINDS
 from ralph.plan.store import Plan
 from ralph.prompt.budget import Prompt
 from ralph.prompt.planning import braindump_prompt

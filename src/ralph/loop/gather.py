@@ -16,9 +16,9 @@ from ralph.kinds.iteration import KIND, Iteration, from_record
 from ralph.loop.config_files import own_server
 from ralph.memories.ralph import Ralph
 from ralph.plan.context_files import project_file, without_vanished
-from ralph.plan.shown import prompt_lines, provenance
+from ralph.plan.learnings import prompt_lines, provenance
+from ralph.plan.model import Feature, PlanView, Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Feature, Task, View
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
 from ralph.record import Record
 from ralph.text.redact import redact
@@ -189,6 +189,6 @@ def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
     return found
 
 
-def feature_view(view: View, name: str) -> Feature | None:
+def feature_view(view: PlanView, name: str) -> Feature | None:
     """The feature of this name, if the plan has it."""
     return next((feature for feature in view.features if feature.name == name), None)

@@ -21,11 +21,10 @@ from ralph.loop.output import Output
 from ralph.loop.work import Runs, Work, plan_hash
 from ralph.memories.ralph import Ralph
 from ralph.plan.context_files import drop_vanished, enrich
-from ralph.plan.extract import extract
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.learnings import learn
+from ralph.plan.learnings import extract, learn
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Task
 from ralph.prompt.budget import Prompt
 from ralph.prompt.build import CONTEXT, review_prompt, task_prompt
 from ralph.prompt.facts import Facts

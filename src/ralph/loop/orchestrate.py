@@ -16,8 +16,8 @@ from ralph.memories.lessons import lessons
 from ralph.memories.portable import portable
 from ralph.memories.ralph import Ralph
 from ralph.memories.technology import technology_of
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Task
 from ralph.prompt.facts import Facts
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph.kinds.iteration import Outcome
-from ralph.plan.values import Task
+from ralph.plan.model import Task
 
 # Not done, but no longer as it was: begun, or said to be impossible or needless for now.
 _MOVED = ("in_progress", "blocked", "skipped")

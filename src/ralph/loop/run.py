@@ -19,9 +19,9 @@ from ralph.loop.gather import last_number
 from ralph.loop.iteration import Iterating, Told
 from ralph.memories.ralph import Ralph
 from ralph.memories.status import status
+from ralph.plan.edit import cycles, ready
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import cycles, ready
-from ralph.plan.values import Task
 from ralph.record import utc
 
 StopReason = Literal[

@@ -16,8 +16,8 @@ from ralph.agents.process import LOCK, Ended
 from ralph.errors import BadPlan, LoopBusy
 from ralph.kinds.iteration import ModelTier
 from ralph.plan.guard import Snapshot
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Task
 
 _FILE = "run.json"
 _SNAPSHOT = "snapshot.bin"

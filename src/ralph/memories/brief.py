@@ -7,8 +7,8 @@ import msgspec
 from ralph.kinds.iteration import Iteration
 from ralph.memories.focus import Focus
 from ralph.memories.ralph import Ralph
-from ralph.plan.shown import prompt_lines
-from ralph.plan.values import DEFAULT_LIMITS, Feature, Limits, Task, View
+from ralph.plan.learnings import prompt_lines
+from ralph.plan.model import DEFAULT_LIMITS, Feature, PlanLimits, PlanView, Task
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def brief(
-    ralph: Ralph, view: View, focus: Focus | None, *, limits: Limits = DEFAULT_LIMITS
+    ralph: Ralph, view: PlanView, focus: Focus | None, *, limits: PlanLimits = DEFAULT_LIMITS
 ) -> Brief | None:
     """What matters now, or None where nothing was planned or done yet."""
     name, chosen = _feature_now(ralph, view, focus)
@@ -58,7 +58,7 @@ def brief(
     )
 
 
-def _feature_now(ralph: Ralph, view: View, focus: Focus | None) -> tuple[str | None, str]:
+def _feature_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> tuple[str | None, str]:
     if focus is not None:
         return focus.feature, "in focus"
     begun = [task for task in view.tasks if task.status == "in_progress"]
@@ -73,7 +73,7 @@ def _feature_now(ralph: Ralph, view: View, focus: Focus | None) -> tuple[str | N
     return None, ""
 
 
-def _tasks_now(view: View, feature: str, focus: Focus | None) -> tuple[Task, ...]:
+def _tasks_now(view: PlanView, feature: str, focus: Focus | None) -> tuple[Task, ...]:
     """The task a person chose, and those in progress."""
     wanted = None if focus is None or focus.task_id is None else str(focus.task_id)
     tasks = [task for task in view.tasks if task.feature == feature]

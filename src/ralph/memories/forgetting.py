@@ -124,7 +124,7 @@ def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
 
 def left_to_the_person(ralph: Ralph, words: Words) -> list[str]:
     """Where the text that was matched still stands, because it is somebody's own work."""
-    from ralph.plan.entities import KINDS
+    from ralph.plan.model import KINDS
     from ralph.plan.store import Plan
 
     if not words.match:

@@ -23,8 +23,8 @@ from ralph.kinds.knowledge import (
 from ralph.memories.knowledge_intake import prepared_entry
 from ralph.memories.knowledge_journal import NOT_GIVING, Captured, said_draft, stream_of
 from ralph.memories.portable import portable
-from ralph.plan.patch import text as plan_text
-from ralph.plan.tasks import update_task
+from ralph.plan.edit import update_task
+from ralph.plan.model import text as plan_text
 from ralph.record import Record
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
@@ -32,8 +32,8 @@ from ralph.text.sanitise import sanitise
 if TYPE_CHECKING:
     from ralph.memories.ledger import Account
     from ralph.memories.ralph import Ralph
+    from ralph.plan.model import Task
     from ralph.plan.store import Plan
-    from ralph.plan.values import Task
 
 _TASK_CHARS = 100
 # Says who speaks in a comment on a task.

@@ -21,7 +21,7 @@ from ralph.memories.focus import Focus
 from ralph.memories.ralph import Ralph
 from ralph.memories.runs import CLAUDE_CODE, run_name
 from ralph.memories.transcript_conversations import Home, beginning, conversations_of
-from ralph.plan.values import Task, View
+from ralph.plan.model import PlanView, Task
 from ralph.record import utc
 
 # Not done, but no longer as it was.
@@ -93,7 +93,7 @@ def _did_something(seen: ExchangeSeen) -> bool:
     return bool(changed or captured.errors or captured.decisions)
 
 
-def work_of(seen: ExchangeSeen, view: View, focus: Focus | None) -> Work | None:
+def work_of(seen: ExchangeSeen, view: PlanView, focus: Focus | None) -> Work | None:
     """What the exchange was work on: what a person set, else the one feature whose tasks moved.
 
     None when neither says; never a failure by default.

@@ -14,8 +14,8 @@ from ralph import trust
 from ralph.config import wishes as setting_wishes
 from ralph.errors import BadPlan
 from ralph.memories.project import Project
+from ralph.plan.model import Discipline
 from ralph.plan.store import Plan
-from ralph.plan.values import Discipline
 from ralph.trust import Wish
 
 _SHOWN = ("command", "args", "url", "type")

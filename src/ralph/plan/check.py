@@ -6,25 +6,23 @@ from typing import Literal
 
 from ralph.errors import BadPlan
 from ralph.plan.context_files import is_there, stale_note
-from ralph.plan.document import Document, Path
-from ralph.plan.entities import KINDS, Kind, path_of
-from ralph.plan.read import view
-from ralph.plan.shown import conflicts
+from ralph.plan.edit import cycles
+from ralph.plan.learnings import conflicts
+from ralph.plan.model import KINDS, Kind, PlanView, Problem, path_of, read_view
 from ralph.plan.store import Plan
-from ralph.plan.tasks import cycles
-from ralph.plan.values import Problem, View
+from ralph.plan.yaml import Path, PlanFile
 
 
 def check(plan: Plan) -> list[Problem]:
     """Every problem, by file and line; a file that does not parse is one problem."""
-    documents: dict[Kind, Document] = {}
+    documents: dict[Kind, PlanFile] = {}
     problems: list[Problem] = []
     for kind in KINDS:
         try:
             documents[kind] = plan.document(kind)
         except BadPlan as error:
             problems.append(_unreadable(plan.shown(kind), error))
-    found = view(documents, plan.limits)
+    found = read_view(documents, plan.limits)
     problems += found.problems
     if len(documents) == len(KINDS):
         problems += _references(documents, found)
@@ -43,7 +41,7 @@ def _unreadable(name: str, error: BadPlan) -> Problem:
     return Problem(name, line, column, error.what, error.todo or "Correct it.")
 
 
-def _references(documents: dict[Kind, Document], found: View) -> list[Problem]:
+def _references(documents: dict[Kind, PlanFile], found: PlanView) -> list[Problem]:
     problems: list[Problem] = []
     tasks = documents["tasks"]
     features = {feature.name for feature in found.features}
@@ -102,7 +100,7 @@ def _references(documents: dict[Kind, Document], found: View) -> list[Problem]:
     return problems
 
 
-def _contradictions(document: Document, found: View) -> list[Problem]:
+def _contradictions(document: PlanFile, found: PlanView) -> list[Problem]:
     problems: list[Problem] = []
     for feature in found.features:
         path = path_of(document.data, "features", feature.name)
@@ -120,7 +118,7 @@ def _contradictions(document: Document, found: View) -> list[Problem]:
     return problems
 
 
-def _vanished(plan: Plan, document: Document, found: View) -> list[Problem]:
+def _vanished(plan: Plan, document: PlanFile, found: PlanView) -> list[Problem]:
     problems: list[Problem] = []
     for feature in found.features:
         path = path_of(document.data, "features", feature.name)
@@ -141,7 +139,7 @@ def _vanished(plan: Plan, document: Document, found: View) -> list[Problem]:
 
 
 def _problem(
-    document: Document,
+    document: PlanFile,
     path: Path,
     what: str,
     todo: str,

@@ -11,10 +11,10 @@ import msgspec
 
 from ralph.errors import BadInput
 from ralph.kinds.iteration import Iteration
-from ralph.plan import patch as p
-from ralph.plan.document import Data
+from ralph.plan import model as p
+from ralph.plan.model import ContextFile, Feature, PlanLimits
 from ralph.plan.store import Plan
-from ralph.plan.values import ContextFile, Feature, Limits
+from ralph.plan.yaml import Data
 
 # fmt: off
 _NOISE_FILES = frozenset("""
@@ -68,7 +68,7 @@ _NOISE_NAMES = (
 _OWN_FOLDERS = (".git", ".ralph")
 
 
-class Enriched(msgspec.Struct, frozen=True):
+class ContextChanges(msgspec.Struct, frozen=True):
     """What happened to a feature's context files."""
 
     added: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def touched(iterations: Iterable[Iteration]) -> dict[str, tuple[int, int]]:
     return counts
 
 
-def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> Enriched:
+def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> ContextChanges:
     """Let what was touched often join and what vanished leave; people's own files stay."""
     counts = touched(iterations)
     with plan.edit("features", f"context files of {feature} enriched") as data:
@@ -123,7 +123,7 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> Enriche
         evicted = evict(items, plan.limits)
         p.apply(entry, "context_files", items)
         now_there = [_path(item) for item in items]
-    return Enriched(
+    return ContextChanges(
         tuple(str(path) for path in now_there if path not in before),
         tuple(path for path in evicted if path in before),
         tuple(stale),
@@ -158,7 +158,7 @@ def drop_vanished(plan: Plan, feature: str) -> list[str]:
         return _drop_vanished(plan.find(data, "features", feature), plan)
 
 
-def replace_list(old: Any, value: Any, limits: Limits) -> list[Data] | None:
+def replace_list(old: Any, value: Any, limits: PlanLimits) -> list[Data] | None:
     """A whole new list as a person gives it; what is known of a file that stays is kept."""
     if value is None:
         return None
@@ -177,7 +177,7 @@ def replace_list(old: Any, value: Any, limits: Limits) -> list[Data] | None:
     return items
 
 
-def evict(items: list[Any], limits: Limits) -> list[str]:
+def evict(items: list[Any], limits: PlanLimits) -> list[str]:
     """Take out the least touched of Ralph's own until the list fits; a person's never."""
     gone: list[str] = []
     while len(items) > limits.context_files:

@@ -1,21 +1,141 @@
-"""Plan: the files of one project, read at any time and changed only under the lock."""
+"""The plan's files: read at any time, changed only under the lock, every write noted in a log."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ralph import disk
 from ralph.errors import BadPlan, NotFound, PlanBusy
-from ralph.plan.document import Data, Document
-from ralph.plan.entities import KINDS, ONE, Kind, entities, find
-from ralph.plan.read import view
-from ralph.plan.splice import rendered, same
-from ralph.plan.values import DEFAULT_LIMITS, Feature, Limits, Task, View
-from ralph.plan.writes import WriteLog, digest
+from ralph.plan.model import (
+    DEFAULT_LIMITS,
+    KINDS,
+    SINGULAR,
+    Feature,
+    Kind,
+    PlanLimits,
+    PlanView,
+    Task,
+    entities,
+    find_entity,
+    read_view,
+)
+from ralph.plan.yaml import Data, PlanFile, identical, with_data
 from ralph.record import now
+
+# -- Ralph's own writes to the plan, noted so that nobody takes them for an agent's.
+#
+# `writes.jsonl`, in this machine's state of the project, has one line a write: the file's hash before
+# and after. Both versions stand beside it under their hash, so that the guard can repeat the change
+# over a mended file. Derived and short-lived: deleting it costs one iteration's memory of who wrote
+# what.
+
+
+ABSENT = "absent"
+_KEPT = 1000
+_PRUNE_EVERY = 200
+_TAIL_BYTES = 4096
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One write by Ralph: which file, from which content to which, when, and what it was for."""
+
+    n: int
+    at: str
+    file: str
+    before: str
+    after: str
+    what: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Write).decode
+
+
+def digest(raw: bytes | None) -> str:
+    """A hash of a file's bytes; a file that is not there has one too."""
+    return ABSENT if raw is None else hashlib.sha256(raw).hexdigest()[:32]
+
+
+class WriteLog:
+    """The log in one folder; every call is made under the plan's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / "writes.jsonl"
+        self._versions = folder / "versions"
+
+    def last(self) -> int:
+        """The number of the newest write, 0 when there is none."""
+        try:
+            with disk.opened(self._file) as file:
+                file.seek(0, 2)
+                file.seek(max(0, file.tell() - _TAIL_BYTES))
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return 0
+        for line in reversed(lines):
+            with contextlib.suppress(msgspec.MsgspecError):
+                return _decode(line).n
+        return 0
+
+    def note(self, at: str, file: str, before: bytes | None, after: bytes, what: str) -> Write:
+        """Say what is about to be written. Said first: a write nobody knows of would be undone."""
+        disk.make_folder(self._versions)
+        for raw in (before, after):
+            version = self._versions / digest(raw)
+            if raw is not None and not disk.exists(version):
+                disk.write(version, raw)
+        write = Write(self.last() + 1, at, file, digest(before), digest(after), what)
+        fd = disk.open_file(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(fd, "ab") as out:
+            out.write(_encode(write) + b"\n")
+        if write.n % _PRUNE_EVERY == 0:
+            self._prune()
+        return write
+
+    def since(self, n: int, file: str) -> list[Write]:
+        """The writes to a file behind number n, oldest first."""
+        if self.last() < n:  # somebody deleted the log, and it began anew
+            n = 0
+        return [write for write in self._all() if write.n > n and write.file == file]
+
+    def version(self, key: str) -> bytes | None:
+        """The bytes of a noted version; None when the file was absent or it is no longer kept."""
+        try:
+            raw = disk.read(self._versions / key)
+        except FileNotFoundError:
+            return None
+        return raw if digest(raw) == key else None  # else somebody has written to it
+
+    def _all(self) -> list[Write]:
+        try:
+            lines = disk.read(self._file).splitlines()
+        except FileNotFoundError:
+            return []
+        found: list[Write] = []
+        for line in lines:
+            with contextlib.suppress(msgspec.MsgspecError):  # torn by a crash: never acknowledged
+                found.append(_decode(line))
+        return found
+
+    def _prune(self) -> None:
+        kept = self._all()[-_KEPT:]
+        disk.replace(self._file, b"".join(_encode(write) + b"\n" for write in kept))
+        wanted = {key for write in kept for key in (write.before, write.after)}
+        for name in disk.names(self._versions):
+            if name not in wanted:
+                disk.remove(self._versions / name)
+
+
+# -- Plan: the files of one project, read at any time and changed only under the lock.
+
 
 LOCK_TIMEOUT_S = 30.0
 
@@ -28,7 +148,7 @@ class Plan:
         project: Path,
         *,
         state: Path | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: PlanLimits = DEFAULT_LIMITS,
         clock: Callable[[], str] = now,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> None:
@@ -40,7 +160,7 @@ class Plan:
         self.cache = (state or Path(disk.state_folder(project))) / "plan"
         self.log = WriteLog(self.cache)
         self._lock_timeout_s = lock_timeout_s
-        self._read: dict[Kind, tuple[str, Document]] = {}
+        self._read: dict[Kind, tuple[str, PlanFile]] = {}
 
     def path(self, kind: Kind) -> Path:
         """The file of one kind."""
@@ -54,21 +174,21 @@ class Plan:
         """The file's bytes as they are now, None when it is not there."""
         return read_bytes(self.path(kind))
 
-    def document(self, kind: Kind) -> Document:
+    def document(self, kind: Kind) -> PlanFile:
         """The file as it is now; one that does not parse is an error with its place."""
         raw = self.raw(kind)
         key = digest(raw)
         known = self._read.get(kind)
         if known is None or known[0] != key:
-            known = (key, Document.read(raw or b"", name=self.shown(kind)))
+            known = (key, PlanFile.read(raw or b"", name=self.shown(kind)))
             self._read[kind] = known
         return known[1]
 
-    def read(self, *kinds: Kind) -> View:
+    def read(self, *kinds: Kind) -> PlanView:
         """What can be read (of these files only), with its problems; only bad YAML raises."""
-        return view({kind: self.document(kind) for kind in kinds or KINDS}, self.limits)
+        return read_view({kind: self.document(kind) for kind in kinds or KINDS}, self.limits)
 
-    def load(self) -> View:
+    def load(self) -> PlanView:
         """Everything, or the first thing that is wrong, with its place (F36)."""
         found = self.read()
         for problem in found.problems:
@@ -120,15 +240,15 @@ class Plan:
         """The data of several files at once; nothing is written when the block raises."""
         with self.locked():
             before = {kind: self.document(kind) for kind in kinds}
-            data: dict[Kind, Data] = {kind: copied(before[kind].data) for kind in kinds}
+            data: dict[Kind, Data] = {kind: deep_copy(before[kind].data) for kind in kinds}
             yield data
             for kind in kinds:
-                if not same(before[kind].data, data[kind]):
+                if not identical(before[kind].data, data[kind]):
                     self.write(kind, before[kind], data[kind], what)
 
-    def write(self, kind: Kind, before: Document, data: Data, what: str) -> None:
+    def write(self, kind: Kind, before: PlanFile, data: Data, what: str) -> None:
         """Put the data into the document's text and the text into the file; needs the lock."""
-        new = rendered(before, data)
+        new = with_data(before, data)
         raw = new.text.encode()
         self.put(kind, raw, what)
         self._read[kind] = (digest(raw), new)
@@ -142,7 +262,7 @@ class Plan:
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:
         """The entry in this data, or an error that names what there is."""
-        found = find(data, kind, key)
+        found = find_entity(data, kind, key)
         if found is None:
             raise self.missing(kind, key, data)
         return found
@@ -152,7 +272,7 @@ class Plan:
         there = entities(self.document(kind).data if data is None else data, kind)
         names = [entity.key for entity in there if entity.key is not None]
         known = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
-        return NotFound(f"no {ONE[kind]} {str(key)!r}", where=self.shown(kind), todo=known)
+        return NotFound(f"no {SINGULAR[kind]} {str(key)!r}", where=self.shown(kind), todo=known)
 
 
 def read_bytes(path: Path) -> bytes | None:
@@ -163,10 +283,10 @@ def read_bytes(path: Path) -> bytes | None:
         return None
 
 
-def copied(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """Plain data that can be changed without changing the original."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
+        return {key: deep_copy(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [copied(item) for item in value]
+        return [deep_copy(item) for item in value]
     return value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ralph.kinds.iteration import Iteration, cut
-from ralph.plan.values import Feature, Task
+from ralph.plan.model import Feature, Task
 from ralph.prompt.facts import RepeatedError
 from ralph.prompt.template import render
 from ralph.text.estimate import estimate_tokens

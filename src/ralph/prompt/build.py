@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from ralph.kinds.iteration import Iteration, cut
-from ralph.plan.values import Comment, Discipline, Feature, Task
+from ralph.plan.model import Comment, Discipline, Feature, Task
 from ralph.prompt.budget import Prompt, Section, fit
 from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
 from ralph.prompt.template import render

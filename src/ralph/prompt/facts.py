@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ralph.kinds.iteration import Iteration
-from ralph.plan.values import Discipline, Feature, Task
+from ralph.plan.model import Discipline, Feature, Task
 
 
 class KnowledgeFile(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.plan.values import View
+from ralph.plan.model import PlanView
 from ralph.prompt.budget import Prompt, Section, fit
 from ralph.prompt.build import name_of
 from ralph.prompt.facts import Limits
@@ -14,7 +14,7 @@ _TASKS_SHOWN = 200
 
 
 def braindump_prompt(
-    requirements: str, view: View, limits: Limits, *, server: str | None, ralph: str = "ralph"
+    requirements: str, view: PlanView, limits: Limits, *, server: str | None, ralph: str = "ralph"
 ) -> Prompt:
     """The prompt that turns requirements into features and tasks, through tools or commands."""
     if server:
@@ -31,7 +31,7 @@ def braindump_prompt(
     return fit([Section("braindump", text)], budget_tokens=limits.prompt + limits.requirements)
 
 
-def _disciplines(view: View) -> str:
+def _disciplines(view: PlanView) -> str:
     names = ", ".join(name_of(one.name) for one in view.disciplines)
     if not names:
         return "The plan has no disciplines: leave `discipline` out."
@@ -40,7 +40,7 @@ def _disciplines(view: View) -> str:
     )
 
 
-def _so_far(view: View) -> str:
+def _so_far(view: PlanView) -> str:
     """Features and tasks by name; what they say in full the agent asks for."""
     if not view.features and not view.tasks:
         return "(empty)"
@@ -60,7 +60,7 @@ def _so_far(view: View) -> str:
     return mark("\n".join(lines))
 
 
-def _first_line(view: View, name: str) -> str:
+def _first_line(view: PlanView, name: str) -> str:
     for feature in view.features:
         if feature.name == name:
             said = name_of(feature.display_name or feature.description or "")

@@ -28,7 +28,7 @@ from ralph.text.sanitise import sanitise, sanitised_error
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.desk import Desk
-    from ralph.plan.values import Feature, Task, View
+    from ralph.plan.model import Feature, PlanView, Task
 
 _PROSE_CHARS = 300
 _TASK_LINE_CHARS = 500
@@ -152,7 +152,7 @@ def get_plan(desk: Desk, given: WholePlan) -> str:
 
 def create_feature(desk: Desk, given: NewFeature) -> str:
     """A new feature of the plan."""
-    from ralph.plan.features import create_feature as create
+    from ralph.plan.edit import create_feature as create
 
     patch = _filled(given, but=("name",))
     if given.context_files:  # a person's own stay for ever; these make room for better ones
@@ -169,7 +169,7 @@ def create_feature(desk: Desk, given: NewFeature) -> str:
 
 def create_task(desk: Desk, given: NewTask) -> str:
     """A new task of a feature."""
-    from ralph.plan.tasks import create_task as create
+    from ralph.plan.edit import create_task as create
 
     patch = _filled(given, but=("feature", "title"))
     _check_discipline(desk, given.discipline)
@@ -186,7 +186,7 @@ def update_feature(desk: Desk, given: PlannedFeature) -> str:
 
 def update_task(desk: Desk, given: PlannedTask) -> str:
     """Change a task of the plan."""
-    from ralph.plan.tasks import update_task as update
+    from ralph.plan.edit import update_task as update
 
     patch = said(given, but=("task_id", "comment"))
     if not patch and given.comment is None:
@@ -218,7 +218,7 @@ def _check_discipline(desk: Desk, name: object) -> None:
 # -- the plan as text
 
 
-def _told(blocks: Sequence[str], view: View, budget_tokens: int) -> str:
+def _told(blocks: Sequence[str], view: PlanView, budget_tokens: int) -> str:
     problems = [f"Problem: {harmless(sanitised_error(str(one)))}" for one in view.problems[:5]]
     return fenced_lines(
         f"The plan: {len(view.features)} features, {len(view.tasks)} tasks.",
@@ -229,7 +229,7 @@ def _told(blocks: Sequence[str], view: View, budget_tokens: int) -> str:
     )
 
 
-def _feature_block(view: View, one: Feature) -> str:
+def _feature_block(view: PlanView, one: Feature) -> str:
     lines = [f"Feature {harmless(one.name)}: {harmless(view.current_state(one.name), 400)}"]
     for name in ("description", "architecture", "boundaries"):
         text = getattr(one, name)
@@ -244,7 +244,7 @@ def _task_line(task: Task) -> str:
     return harmless(line, _TASK_LINE_CHARS)
 
 
-def _whole(view: View, one: Feature) -> str:
+def _whole(view: PlanView, one: Feature) -> str:
     lines = [f"Feature {harmless(one.name)}: {harmless(view.current_state(one.name), 600)}"]
     for name in ("display_name", "acronym", "description", "architecture", "boundaries"):
         if text := getattr(one, name):

@@ -39,8 +39,7 @@ class Verified(Arguments, frozen=True, kw_only=True):
 
 def review_learning(desk: Desk, given: Reviewed) -> str:
     """Note that a learning was looked at; reviewed is not proven (F27)."""
-    from ralph.plan.learnings import review
-    from ralph.plan.shown import provenance
+    from ralph.plan.learnings import provenance, review
 
     done = review(desk.plan, desk.need_feature(), given.id, text=given.text, reason=given.reason)
     return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
@@ -56,7 +55,7 @@ def remove_learning(desk: Desk, given: Removed) -> str:
 
 def verify_feature(desk: Desk, given: Verified) -> str:
     """Note that the feature's prose was compared with the code just now."""
-    from ralph.plan.features import update_feature
+    from ralph.plan.edit import update_feature
 
     feature = desk.need_feature()
     iteration = desk.last_iteration(feature)

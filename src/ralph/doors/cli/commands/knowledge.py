@@ -27,7 +27,7 @@ from ralph.doors.cli.tree import Group
 if TYPE_CHECKING:
     from ralph.memories.knowledge import Checkpointed, Knowledge
     from ralph.memories.ralph import Ralph
-    from ralph.plan.values import Task
+    from ralph.plan.model import Task
     from ralph.recall.patterns import Pattern
 
 _KINDS = ("manual", "phase_complete", "project_complete", "cancelled")
