@@ -17,7 +17,7 @@ from ralph.plan import edit, learnings
 from ralph.plan.guard import Guard
 from ralph.plan.model import STATUSES, Kind, find_entity
 from ralph.plan.store import Plan
-from ralph.plan.yaml import PlanFile, emit_document
+from ralph.plan.yaml import PlanFile
 
 OWN, OTHER = "auth", "payments"
 PROSE = ("description", "architecture", "boundaries")
@@ -158,7 +158,7 @@ class World:
                 self.prose[name, field] = self.persons[name, field] = text
             entry[field] = text
             self.said.add(text)
-            self.plan.path("features").write_text(emit_document(data))
+            self.plan.path("features").write_text(PlanFile("", name="x").with_data(data).text)
             break
         self.guard.observe(self.snapshot, idle=idle)
 
@@ -205,7 +205,7 @@ class World:
             text = self.word()
             entry["comments"].append({"text": text, "author": "agent"})
             self.comments.add(text)
-        self.write("tasks", emit_document(data))
+        self.write("tasks", PlanFile("", name="x").with_data(data).text)
 
     def garbage(self, kind: Kind) -> None:
         text = self.draw(
@@ -263,7 +263,7 @@ class World:
             entry[self.draw(st.sampled_from([*PROSE, "learnings", "odd", "current_state"]))] = (
                 self.draw(odd)
             )
-        self.write(kind, emit_document(data))
+        self.write(kind, PlanFile("", name="x").with_data(data).text)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -15,9 +15,20 @@ from ralph.errors import BadInput, BadPlan
 from ralph.plan.check import check
 from ralph.plan.edit import next_id
 from ralph.plan.judge import list_change, merge_changes
-from ralph.plan.model import KINDS, SINGULAR, Feature, Kind, Problem, TaskId, entities
-from ralph.plan.store import Plan, deep_copy
-from ralph.plan.yaml import Data, PlanFile, identical, with_data
+from ralph.plan.model import (
+    KINDS,
+    SINGULAR,
+    Data,
+    Feature,
+    Kind,
+    Problem,
+    TaskId,
+    deep_copy,
+    entities,
+    identical,
+)
+from ralph.plan.store import Plan
+from ralph.plan.yaml import PlanFile
 
 # Fields that two sides may add to without being in each other's way.
 _GROWING = ("comments", "learnings", "context_files")
@@ -183,7 +194,7 @@ def _refuse_unsound(plan: Plan, merged: dict[Kind, Data], known: set[str]) -> No
         trial = Plan(Path(folder), state=Path(folder))
         disk.make_folder(trial.folder)
         for kind in KINDS:
-            text = with_data(plan.document(kind), merged[kind]).text
+            text = plan.document(kind).with_data(merged[kind]).text
             disk.write(trial.path(kind), text.encode())
         refuse_errors([one for one in errors(trial) if one.what not in known])
 

@@ -8,9 +8,9 @@ from ralph.errors import BadPlan
 from ralph.plan.context_files import is_there, stale_note
 from ralph.plan.edit import cycles
 from ralph.plan.learnings import conflicts
-from ralph.plan.model import KINDS, Kind, PlanView, Problem, path_of, read_view
+from ralph.plan.model import KINDS, DataPath, Kind, PlanView, Problem, path_of, read_view
 from ralph.plan.store import Plan
-from ralph.plan.yaml import Path, PlanFile
+from ralph.plan.yaml import PlanFile
 
 
 def check(plan: Plan) -> list[Problem]:
@@ -140,10 +140,9 @@ def _vanished(plan: Plan, document: PlanFile, found: PlanView) -> list[Problem]:
 
 def _problem(
     document: PlanFile,
-    path: Path,
+    path: DataPath,
     what: str,
     todo: str,
     severity: Literal["error", "warning"] = "error",
 ) -> Problem:
-    place = document.place(path)
-    return Problem(document.name, place.line, place.column, what, todo, severity)
+    return Problem(document.name, *document.position(path), what, todo, severity)

@@ -12,9 +12,8 @@ import msgspec
 from ralph.errors import BadInput
 from ralph.kinds.iteration import Iteration
 from ralph.plan import model as p
-from ralph.plan.model import ContextFile, Feature, PlanLimits
+from ralph.plan.model import ContextFile, Data, Feature, PlanLimits
 from ralph.plan.store import Plan
-from ralph.plan.yaml import Data
 
 # fmt: off
 _NOISE_FILES = frozenset("""

@@ -13,6 +13,7 @@ from ralph.plan.model import (
     PRIORITIES,
     STATUS_ALIASES,
     STATUSES,
+    Data,
     Discipline,
     Feature,
     Kind,
@@ -28,7 +29,6 @@ from ralph.plan.model import (
     remove_entity,
 )
 from ralph.plan.store import Plan
-from ralph.plan.yaml import Data
 from ralph.text.sanitise import sanitise
 
 # -- Creating, changing and deleting features and disciplines.

@@ -22,9 +22,9 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
 from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, as_list, by_key, merge_changes, text_of
-from ralph.plan.model import KINDS, SINGULAR, Kind, entities
-from ralph.plan.store import ABSENT, Plan, deep_copy, digest, read_bytes
-from ralph.plan.yaml import MAX_BYTES, Data, PlanFile, identical, render
+from ralph.plan.model import KINDS, SINGULAR, Data, Kind, deep_copy, entities, identical
+from ralph.plan.store import ABSENT, Plan, digest, read_bytes
+from ralph.plan.yaml import MAX_BYTES, PlanFile
 
 _TRIES = 5
 _COPIES = 100
@@ -396,7 +396,7 @@ class _FileRepair:
         theirs = any(step.quiet for step in steps)
         source = last.raw if last.data is not None and (theirs or start.raw is None) else start.raw
         document = PlanFile.read(source or b"", name=self._plan.shown(self._kind))
-        result = render(document, kept).encode() if kept or start.raw is not None else None
+        result = document.with_data(kept).text.encode() if kept or start.raw is not None else None
         bare = _comments(result, kept) - _comments(last.raw, kept)
         if last.data is not None and identical(last.data, kept) and not bare:
             return

@@ -28,9 +28,9 @@ from ralph.kinds.learning import Learning, read_learning
 from ralph.plan import model as p
 from ralph.plan.edit import next_id, patch_discipline, patch_feature, patch_task
 from ralph.plan.learnings import LearningDraft, append
-from ralph.plan.model import Kind, TaskId, add_entity, entities, find_entity
+from ralph.plan.model import Data, Kind, TaskId, add_entity, entities, find_entity
 from ralph.plan.store import Plan
-from ralph.plan.yaml import Data, PlanFile
+from ralph.plan.yaml import PlanFile
 
 _HEADING = re.compile(r"(#{1,6})\s+(?:feature\s*:\s*)?(.+?)\s*#*$", re.IGNORECASE)
 _ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d+[.)])\s+(?:\[([ xX~/-])\]\s+)?(.+)$")

@@ -16,15 +16,17 @@ from ralph.plan.model import (
     PRIORITIES,
     STATUS_ALIASES,
     STATUSES,
+    Data,
     Kind,
     PlanLimits,
     clean_path,
+    deep_copy,
     entities,
+    identical,
+    identity,
     put_entity,
     remove_entity,
 )
-from ralph.plan.store import deep_copy
-from ralph.plan.yaml import Data, identical, identity
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
 from ralph.text.similar import compare, gist

@@ -18,9 +18,8 @@ import msgspec
 from ralph.errors import BadInput, LearningsFull, NotFound
 from ralph.kinds.iteration import Decision, ErrorSeen, Iteration, cut
 from ralph.kinds.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
-from ralph.plan.model import DEFAULT_LIMITS, PlanLimits, TaskId, path_of
+from ralph.plan.model import DEFAULT_LIMITS, Data, PlanLimits, TaskId, path_of
 from ralph.plan.store import Plan
-from ralph.plan.yaml import Data, PlanFile
 from ralph.text.lookalikes import folded
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise, sanitised_line
@@ -445,7 +444,7 @@ def _opened(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list
 
 
 def _where(plan: Plan, feature: str, *steps: int) -> str:
-    document: PlanFile = plan.document("features")
+    document = plan.document("features")
     return document.where((*path_of(document.data, "features", feature), "learnings", *steps))
 
 

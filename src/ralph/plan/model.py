@@ -16,18 +16,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from ralph.errors import BadInput
 from ralph.kinds.iteration import cut
 from ralph.kinds.learning import Learning, read_learning
-from ralph.plan.yaml import Data, Path, PlanFile
 from ralph.text.redact import redact
 from ralph.text.sanitise import visible
 
+if TYPE_CHECKING:
+    from ralph.plan.yaml import PlanFile
+
+Data = dict[str, Any]
+DataPath = tuple[str | int, ...]
+
 VERSION = 1
+_IDENTITY_KEYS = ("name", "id", "path", "text", "words", "title")
 
 Status = Literal["pending", "in_progress", "blocked", "done", "skipped"]
 STATUSES: tuple[str, ...] = get_args(Status)
@@ -205,7 +211,7 @@ class Entity(NamedTuple):
     """One entry: its key as text, where it stands in the data, and what is there."""
 
     key: str | None
-    path: Path
+    path: DataPath
     value: Any
 
 
@@ -240,7 +246,7 @@ def find_entity(data: Data, kind: Kind, key: object) -> Data | None:
     return None
 
 
-def path_of(data: Data, kind: Kind, key: object) -> Path:
+def path_of(data: Data, kind: Kind, key: object) -> DataPath:
     """Where the entry stands; the whole list when it is not there."""
     for entity in entities(data, kind):
         if entity.key == str(key):
@@ -322,7 +328,7 @@ class Fields:
     def __init__(
         self,
         document: PlanFile,
-        path: Path,
+        path: DataPath,
         value: Data,
         limits: PlanLimits,
         problems: list[Problem],
@@ -341,10 +347,8 @@ class Fields:
         severity: Literal["error", "warning"] = "error",
     ) -> None:
         """Note what is wrong at a field of this entry."""
-        place = self.document.place((*self.path, *steps))
-        self.problems.append(
-            Problem(self.document.name, place.line, place.column, what, todo, severity)
-        )
+        position = self.document.position((*self.path, *steps))
+        self.problems.append(Problem(self.document.name, *position, what, todo, severity))
 
     def text(self, name: str, max_chars: int) -> str | None:
         """A text, cut to the limit; numbers are taken as text, empty is nothing."""
@@ -717,4 +721,37 @@ def number(name: str, value: Any) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadInput(f"`{name}` must be a number", todo="Give a whole number.")
+    return value
+
+
+# -- plain data
+
+
+def identical(left: Any, right: Any) -> bool:
+    """Equal in value and in type; for Python, 1 and true are equal."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(identical(left[k], right[k]) for k in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(identical, left, right))
+    return bool(left == right)
+
+
+def identity(item: Any) -> str:
+    """The words that tell a list's item from the others, also when the rest of it has changed."""
+    if isinstance(item, dict):
+        for key in _IDENTITY_KEYS:
+            if item.get(key) is not None:
+                return str(item[key])
+        return repr(item)
+    return str(item)
+
+
+def deep_copy(value: Any) -> Any:
+    """Plain data that can be changed without changing the original."""
+    if isinstance(value, dict):
+        return {key: deep_copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [deep_copy(item) for item in value]
     return value

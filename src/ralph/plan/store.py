@@ -7,7 +7,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,16 +16,19 @@ from ralph.plan.model import (
     DEFAULT_LIMITS,
     KINDS,
     SINGULAR,
+    Data,
     Feature,
     Kind,
     PlanLimits,
     PlanView,
     Task,
+    deep_copy,
     entities,
     find_entity,
+    identical,
     read_view,
 )
-from ralph.plan.yaml import Data, PlanFile, identical, with_data
+from ralph.plan.yaml import PlanFile
 from ralph.record import now
 
 # -- Ralph's own writes to the plan, noted so that nobody takes them for an agent's.
@@ -248,7 +250,7 @@ class Plan:
 
     def write(self, kind: Kind, before: PlanFile, data: Data, what: str) -> None:
         """Put the data into the document's text and the text into the file; needs the lock."""
-        new = with_data(before, data)
+        new = before.with_data(data)
         raw = new.text.encode()
         self.put(kind, raw, what)
         self._read[kind] = (digest(raw), new)
@@ -281,12 +283,3 @@ def read_bytes(path: Path) -> bytes | None:
         return disk.read(path)
     except FileNotFoundError:
         return None
-
-
-def deep_copy(value: Any) -> Any:
-    """Plain data that can be changed without changing the original."""
-    if isinstance(value, dict):
-        return {key: deep_copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [deep_copy(item) for item in value]
-    return value

@@ -1,23 +1,29 @@
-"""One YAML file of the plan, read into plain data that still knows its places.
+"""One YAML file of the plan: plain data with its places, and the data written back.
 
-Plain data is dict, list, str, int, float, bool and None: what people write, without YAML's own
-types (a date stays the text it was written as). Whatever cannot be read that way is one error
-with file, line and column.
+Plain data is dict, list, str, int, float, bool and None (a date stays the text that it is). What
+cannot be read that way is one error with file, line and column. Changes go into ruamel's round-trip
+nodes, so comments, key order and quotes survive. The layout is ruamel's own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple
+from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.anchor import Anchor
 from ruamel.yaml.composer import Composer
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import CommentMark, MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.tokens import CommentToken
 
 from ralph.errors import BadPlan
+from ralph.plan.model import Data, DataPath, identical, identity
 
 MAX_BYTES = 4 * 1024 * 1024
 # More than any plan needs; aliases inside aliases would otherwise grow without end.
@@ -28,71 +34,126 @@ _TOO_MUCH = "this nests or repeats too much to be a plan"
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(?:0o[0-7]+|0x[0-9a-fA-F]+|[0-9]+)")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?")
-
-Data = dict[str, Any]
-Path = tuple[str | int, ...]
-
-
-class Place:
-    """A line and a column, both counted from one."""
-
-    __slots__ = ("column", "line")
-
-    def __init__(self, line: int, column: int) -> None:
-        self.line = line
-        self.column = column
-
-    def __str__(self) -> str:
-        return f"{self.line}:{self.column}"
+# ruamel marks where a folded text breaks; it cannot write a mark that has no word on both sides.
+_LOST_FOLD = re.compile(r"(?<!\S)\a|\a(?! \S)")
+_START_MARKER = re.compile(r"(?:[ \t]*(?:[#%].*)?\n)*---[ \t]*(?:#.*)?\n")
+# A text that can be a `|` block: no space around it, and none alone on a line.
+_BLOCK_TEXT = re.compile(r"\S(?:[^\n]|\n(?![ ]+(?:\n|$)))*(?<=\S)\n?")
+_UNPRINTABLE = re.compile(
+    "[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+# Other programs may read the file as YAML 1.1.
+_YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
+_LONGEST_FLOW = 80
 
 
 class PlanFile:
-    """The text of one file, its nodes, and the plain data they stand for."""
+    """The text of one file and the plain data in it."""
 
     def __init__(self, text: str, *, name: str) -> None:
         self.name = name
         self.text = text
-        self.root = _compose(text, name)
         self.data: Data = {}
-        if self.root is not None:
-            if not isinstance(self.root, MappingNode):
+        self._root = self._compose()
+        if self._root is not None:
+            if not isinstance(self._root, MappingNode):
                 raise _bad(
                     name,
-                    _place(self.root),
+                    _position(self._root),
                     "the file is not a mapping",
                     "Start it with `version: 1` and a list under its name, such as `features:`.",
                 )
-            self.data = _Reader(name).mapping(self.root, 0)
+            self.data = _DataReader(name).mapping(self._root, 0)
 
     @classmethod
     def read(cls, raw: bytes, *, name: str) -> PlanFile:
-        """The document in these bytes."""
+        """Read the file from its bytes."""
         if len(raw) > MAX_BYTES:
-            raise _bad(name, Place(1, 1), f"the file has {len(raw)} bytes", "Split or shorten it.")
+            raise _bad(name, (1, 1), f"the file has {len(raw)} bytes", "Split or shorten it.")
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
-            column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
+            column = error.start - raw.rfind(b"\n", 0, error.start)
             raise _bad(
-                name, Place(line, column), "this byte is not UTF-8", "Save the file as UTF-8."
+                name, (line, column), "this byte is not UTF-8", "Save the file as UTF-8."
             ) from None
         return cls(text.removeprefix("\ufeff"), name=name)
 
-    def place(self, path: Path) -> Place:
-        """Where the value at the path stands; the nearest thing above it when it is not there."""
-        node: Node | None = self.root
-        at = _place(node) if node is not None else Place(1, 1)
+    def position(self, path: DataPath) -> tuple[int, int]:
+        """Line and column of the value at the path, or of the nearest thing above it."""
+        self._root = node = self._root or self._compose()
+        position = _position(node) if node is not None else (1, 1)
         for step in path:
-            found = _child(node, step)
-            if found is None:
+            child = _child(node, step)
+            if child is None:
                 break
-            node, at = found
-        return at
+            node, position = child
+        return position
 
-    def where(self, path: Path) -> str:
+    def where(self, path: DataPath) -> str:
         """`file:line:column` of the value at the path."""
-        return f"{self.name}:{self.place(path)}"
+        line, column = self.position(path)
+        return f"{self.name}:{line}:{column}"
+
+    def with_data(self, data: Data) -> PlanFile:
+        """The file with other data. The new text is read again to be sure that it says the same."""
+        if identical(self.data, data):
+            return self
+        for text in self._candidates(data):
+            with contextlib.suppress(BadPlan):
+                line_end = "\r\n" if "\r\n" in self.text else "\n"
+                new = PlanFile(text.replace("\n", line_end), name=self.name)
+                if identical(new.data, data):
+                    return new
+        raise _bad(self.name, (1, 1), "this data cannot be written as YAML", "Change less at once.")
+
+    def _candidates(self, data: Data) -> Iterator[str]:
+        """Texts for the data, the best first; the last one loses the comments."""
+        head = _START_MARKER.match(self._plain_text())
+        for flat in (False, True):
+            # The nodes are changed in place: this object composes its own again when it needs them.
+            root, self._root = self._root or self._compose(), None
+            if root is not None:
+                layout = _layout(root)
+                root = _edit(root, self.data, data)
+                if flat:
+                    _flatten_comments(root)
+                yield (head[0] if head else "") + _dump(root, *layout)
+        gap = "\n" if self.text and not self.text.endswith("\n") else ""
+        comments = self._plain_text() + gap if root is None else ""
+        yield comments + _dump(_new_node(data))
+
+    def _plain_text(self) -> str:
+        return self.text.replace("\r\n", "\n")
+
+    def _compose(self) -> Node | None:
+        """The nodes of the text; None when there is nothing but comments."""
+        yaml = YAML()
+        yaml.Composer = _BoundedComposer
+        text = self._plain_text()
+        try:
+            root: Node | None = yaml.compose(text)
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            position = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+            what = error.problem or error.context or "this cannot be read"
+            if what == _TOO_MUCH:
+                raise _too_much(self.name, position) from None
+            todo = "Indent with spaces, not tabs." if "'\\t'" in what else "Correct this line."
+            raise _bad(self.name, position, f"not valid YAML: {what}", todo) from None
+        except ReaderError as error:
+            at = error.position if isinstance(error.position, int) else 0
+            position = (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+            raise _bad(
+                self.name, position, "not valid YAML: there is a control character", "Delete it."
+            ) from None
+        except (YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError) as e:
+            # The parser trips over some hostile input with errors of its own kind.
+            what = str(e).splitlines()[0] if str(e) else type(e).__name__
+            todo = "Rewrite the file, or restore it from git."
+            raise _bad(self.name, (1, 1), f"not valid YAML: {what}", todo) from None
+        return root
 
 
 class _BoundedComposer(Composer):
@@ -105,7 +166,7 @@ class _BoundedComposer(Composer):
         self._level = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """One node with all that is in it."""
+        """One node with everything in it, as the serializer needs it."""
         self._left -= 1
         if self._left < 0 or self._level > _MAX_DEPTH + 1:
             mark = self.parser.peek_event().start_mark
@@ -113,40 +174,19 @@ class _BoundedComposer(Composer):
         self._level += 1
         node = super().compose_node(parent, index)
         self._level -= 1
+        if isinstance(node.anchor, str):  # else the serializer invents another name
+            anchor = Anchor()
+            anchor.value, anchor.always_dump = node.anchor, True  # type: ignore[assignment]
+            node.anchor = anchor
+        if isinstance(node, ScalarNode):
+            if node.style == ">":
+                node.value = _LOST_FOLD.sub("", node.value)
+        elif isinstance(node, SequenceNode) and any(item.comment for item in node.value):
+            node.flow_style = False  # a comment inside of brackets is not written
         return node
 
 
-def _compose(text: str, name: str) -> Node | None:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = _BoundedComposer
-    try:
-        root: Node | None = yaml.compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
-        what = error.problem or error.context or "this cannot be read"
-        if what == _TOO_MUCH:
-            raise _too_much(name, place) from None
-        todo = "Indent with spaces, not tabs." if "'\\t'" in what else "Correct this line."
-        raise _bad(name, place, f"not valid YAML: {what}", todo) from None
-    except ReaderError as error:
-        at = error.position if isinstance(error.position, int) else 0
-        place = Place(text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1)
-        raise _bad(
-            name, place, "not valid YAML: a control character stands here", "Delete it."
-        ) from None
-    except (YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError) as error:
-        # The parser trips over some hostile input with errors of its own kind.
-        raise _bad(
-            name,
-            Place(1, 1),
-            f"not valid YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            "Write the file anew, or take it from git.",
-        ) from None
-    return root
-
-
-class _Reader:
+class _DataReader:
     """Turns nodes into plain data, once through, within bounds."""
 
     def __init__(self, name: str) -> None:
@@ -157,18 +197,18 @@ class _Reader:
     def value(self, node: Node, depth: int) -> Any:
         if isinstance(node, ScalarNode):
             self._count(node, depth, len(node.value))
-            return scalar(node)
+            return _scalar(node)
         if isinstance(node, SequenceNode):
             self._count(node, depth)
             return [self.value(item, depth + 1) for item in node.value]
         return self.mapping(node, depth)
 
     def _count(self, node: Node, depth: int, chars: int = 0) -> None:
-        """Aliases may repeat, and hold themselves: what they come to has its bounds too."""
+        """Aliases may repeat or contain themselves: the data has its bounds too."""
         self._nodes_left -= 1
         self._chars_left -= chars
         if min(self._nodes_left, self._chars_left) < 0 or depth > _MAX_DEPTH:
-            raise _too_much(self._name, _place(node))
+            raise _too_much(self._name, _position(node))
 
     def mapping(self, node: Node, depth: int) -> Data:
         self._count(node, depth)
@@ -177,28 +217,25 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, ScalarNode):
                 raise _bad(
-                    self._name, _place(key), "a key must be a plain word", "Write `word: value`."
+                    self._name, _position(key), "a key must be a plain word", "Write `word: value`."
                 )
             if key.tag == _TAG + "merge":
                 for source in value.value if isinstance(value, SequenceNode) else [value]:
                     if isinstance(source, MappingNode):
                         merged = self.mapping(source, depth + 1) | merged
             elif key.value in own:
-                raise _bad(
-                    self._name,
-                    _place(key),
-                    f"the key {key.value!r} is here twice",
-                    "Keep one of the two.",
-                )
+                what = f"the key {key.value!r} is here twice"
+                raise _bad(self._name, _position(key), what, "Keep one of the two.")
             else:
                 own[key.value] = self.value(value, depth + 1)
         return {**{k: v for k, v in merged.items() if k not in own}, **own} if merged else own
 
 
-def scalar(node: Node) -> str | int | float | bool | None:
+def _scalar(node: ScalarNode) -> str | int | float | bool | None:
     """The value of a scalar by its YAML 1.2 type; what is no plain type stays text."""
+    text: str = node.value.replace("\a", "") if node.style == ">" else node.value
     # Half of a pair of surrogates, which an escape can name, is no character.
-    text: str = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     kind = str(node.tag).removeprefix(_TAG)
     if kind == "null":
         return None
@@ -212,405 +249,221 @@ def scalar(node: Node) -> str | int | float | bool | None:
     return text
 
 
-def _place(node: Node) -> Place:
-    mark = node.start_mark
-    return Place(mark.line + 1, mark.column + 1)
+def _position(node: Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-def _child(node: Node | None, step: str | int) -> tuple[Node, Place] | None:
+def _child(node: Node | None, step: str | int) -> tuple[Node, tuple[int, int]] | None:
     if isinstance(node, MappingNode):
         for key, value in node.value:
             if isinstance(key, ScalarNode) and key.value == str(step):
                 # A value that is nothing has no place of its own; its key has.
                 empty = isinstance(value, ScalarNode) and not value.value
                 block = not isinstance(value, ScalarNode) and not value.flow_style
-                return value, _place(key if empty or block else value)
+                return value, _position(key if empty or block else value)
     elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return node.value[step], _place(node.value[step])
+        return node.value[step], _position(node.value[step])
     return None
 
 
-def _too_much(name: str, place: Place) -> BadPlan:
-    return _bad(name, place, _TOO_MUCH, "Write it out without anchors, and flatter.")
+def _too_much(name: str, position: tuple[int, int]) -> BadPlan:
+    return _bad(name, position, _TOO_MUCH, "Write it out without anchors, and flatter.")
 
 
-def _bad(name: str, place: Place, what: str, todo: str) -> BadPlan:
-    return BadPlan(what, where=f"{name}:{place}", todo=todo)
+def _bad(name: str, position: tuple[int, int], what: str, todo: str) -> BadPlan:
+    return BadPlan(what, where=f"{name}:{position[0]}:{position[1]}", todo=todo)
 
 
-# -- Plain data as YAML text, the way a person would write it.
-#
-# A text is written plain where that is safe, as a `|` block when it has several lines, and
-# between double quotes otherwise, with everything unprintable escaped.
+# -- changing nodes
 
 
-STEP = 2
-# Letters first, then nothing that YAML could take for something else.
-_PLAIN = re.compile(
-    r"[^\W\d][\w./()+*=<>@$%^~;'\"&!?\[\]{}|`,-]*(?: [\w./()+*=<>@$%^~;'\"&!?,-]+)*"
-)
-_WORDS_OF_YAML = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"})
-_RELATIVE = re.compile(r"\.?[\w-]+(?:[./][\w-]+)*")
-_LITERAL = re.compile(r"[^ \t\r\n][^\r]*[^ \t\r\n]\n?")
-_UNPRINTABLE = re.compile(
-    "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-)
-_MARKS = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+def _dump(node: Node, indent: int = 2, dash_offset: int = 2) -> str:
+    yaml = YAML()
+    yaml.width = 2**31  # no line is wrapped
+    yaml.indent(mapping=indent, sequence=dash_offset + 2, offset=dash_offset)
+    out = io.StringIO()
+    yaml.serialize(node, out)
+    return out.getvalue()
 
 
-def emit_document(data: Data) -> str:
-    """A whole file."""
-    return "".join(
-        key_text(key) + ":" + after_key(value, 0, STEP) + "\n" for key, value in data.items()
+def _layout(root: Node) -> tuple[int, int]:
+    """How far the file sets in keys and dashes from the key above them."""
+    indent = dash_offset = 2
+    for key, value in reversed(root.value):
+        below = value.start_mark.line > key.start_mark.line and value.anchor is None
+        if below and isinstance(value, CollectionNode) and not value.flow_style:
+            column = min(max(value.start_mark.column - root.start_mark.column, 0), 8)
+            if isinstance(value, SequenceNode):
+                dash_offset = column
+            else:
+                indent = max(column, 2)
+    return indent, dash_offset
+
+
+def _new_node(value: Any, style: str | None = None) -> Node:
+    """A node for plain data; a text of several lines becomes a `|` block."""
+    if isinstance(value, dict):
+        pairs = [(_new_node(str(key)), _new_node(item)) for key, item in value.items()]
+        return MappingNode(_TAG + "map", pairs, flow_style=not value)
+    if isinstance(value, list):
+        items = [_new_node(item) for item in value]
+        return SequenceNode(_TAG + "seq", items, flow_style=not value)
+    if isinstance(value, str):
+        if "\n" in value or style in ("|", ">"):
+            style = "|" if _BLOCK_TEXT.fullmatch(value) else '"'
+        if _UNPRINTABLE.search(value) or (not style and value.lower() in _YAML_1_1_BOOLEANS):
+            style = '"'
+        return ScalarNode(_TAG + "str", value, style=style)
+    if value is None:
+        return ScalarNode(_TAG + "null", "null")
+    kind = {bool: "bool", int: "int"}.get(type(value), "float")
+    return ScalarNode(_TAG + kind, str(value).lower())
+
+
+def _edit(node: Node, old: Any, wanted: Any) -> Node:
+    """The node with the wanted value in the place of the old one."""
+    if identical(old, wanted):
+        return node
+    # An anchored node stands in other places too, which keep the old value.
+    if wanted and type(old) is type(wanted) and node.anchor is None:
+        if isinstance(node, MappingNode) and _keeps_flow(node, wanted.values()):
+            named = {key.value: (key, value) for key, value in node.value}
+            if wanted.keys() >= old.keys() - named.keys():  # else a merge brings what is gone
+                return _rebuild(node, _mapping_steps(named, old, wanted))
+        if isinstance(node, SequenceNode) and _keeps_flow(node, wanted):
+            return _rebuild(node, _sequence_steps(node.value, old, wanted))
+    new = _new_node(wanted, getattr(node, "style", None))
+    _attach_comment(new, *_cut_comment(node), max(node.start_mark.column - 2, 0))
+    return new
+
+
+def _keeps_flow(node: CollectionNode, wanted: Iterable[Any]) -> bool:
+    """Whether the values fit between the brackets; in a block everything does."""
+    values = list(wanted)
+    short = len(str(values)) <= _LONGEST_FLOW
+    return not node.flow_style or (
+        short and not any(isinstance(value, dict | list) or "\n" in str(value) for value in values)
     )
 
 
-def after_key(value: Any, column: int, dash_offset: int, style: str | None = None) -> str:
-    """What stands behind `key:` when the key begins at the column."""
-    if isinstance(value, dict) and value:
-        inner = column + STEP
-        return "".join(
-            "\n" + " " * inner + key_text(key) + ":" + after_key(item, inner, dash_offset)
-            for key, item in value.items()
-        )
-    if isinstance(value, list) and value:
-        inner = column + dash_offset
-        return "".join(
-            "\n" + " " * inner + "-" + after_dash(item, inner, dash_offset) for item in value
-        )
-    return " " + scalar_text(value, column, style)
+# A child before and after: a pair of nodes in a mapping, a node in a sequence. None: not there.
+_Steps = list[tuple[Any, Any]]
 
 
-def after_dash(value: Any, column: int, dash_offset: int, style: str | None = None) -> str:
-    """What stands behind `-` when the dash is at the column."""
-    if isinstance(value, dict) and value:
-        inner = column + STEP
-        lines = [
-            key_text(key) + ":" + after_key(item, inner, dash_offset) for key, item in value.items()
+def _mapping_steps(named: dict[str, tuple[Node, Node]], old: Data, wanted: Data) -> _Steps:
+    steps: _Steps = []
+    for name, pair in named.items():
+        if name in wanted:
+            steps.append((pair, (pair[0], _edit(pair[1], old[name], wanted[name]))))
+        else:
+            steps.append((pair, pair if name == "<<" else None))
+    # What a merge brings and what is still the same needs no line of its own.
+    new = [k for k in wanted if k not in named and not (k in old and identical(old[k], wanted[k]))]
+    return [*steps, *((None, (_new_node(name), _new_node(wanted[name]))) for name in new)]
+
+
+def _sequence_steps(nodes: list[Node], old: list[Any], wanted: list[Any]) -> _Steps:
+    steps: _Steps = []
+    before, after = [identity(item) for item in old], [identity(item) for item in wanted]
+    for what, i1, i2, j1, j2 in SequenceMatcher(None, before, after, False).get_opcodes():
+        if what == "equal" or (what == "replace" and i2 - i1 == j2 - j1):
+            for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
+                steps.append((nodes[i], _edit(nodes[i], old[i], wanted[j])))
+        else:
+            steps += [(nodes[i], None) for i in range(i1, i2)]
+            steps += [(None, _new_node(item)) for item in wanted[j1:j2]]
+    return steps
+
+
+def _rebuild(node: Node, steps: _Steps) -> Node:
+    """Give the collection its new children. A comment stays in front of what follows it.
+
+    ruamel keeps the lines behind a value with that value: they would go with it, or a new
+    neighbor would come to stand behind them.
+    """
+    children: list[Any] = []
+    comments: list[tuple[CommentToken | None, str]] = []
+    head = ""
+    for old, new in steps:
+        if old is None:
+            lines = ""
+            if comments:
+                end_of_line, lines = comments[-1]
+                comments[-1] = (end_of_line, "")
+            comments.append((None, lines))
+        else:
+            end_of_line, lines = _cut_comment(new or old)
+            if new is not None:
+                comments.append((end_of_line, lines))
+            elif comments:
+                comments[-1] = (comments[-1][0], comments[-1][1] + lines)
+            else:
+                head += lines
+        if new is not None:
+            children.append(new)
+    for child, (end_of_line, lines) in zip(children, comments, strict=True):
+        _attach_comment(child, end_of_line, lines, node.start_mark.column)
+    if head:
+        first, before, *more = node.comment or (None, None)
+        tokens = [
+            CommentToken(line.lstrip() + "\n", CommentMark(len(line) - len(line.lstrip())))
+            for line in head.splitlines()
         ]
-        return " " + ("\n" + " " * inner).join(lines)
-    if isinstance(value, list) and value:
-        inner = column + STEP
-        return "".join(
-            "\n" + " " * inner + "-" + after_dash(item, inner, dash_offset) for item in value
-        )
-    return " " + scalar_text(value, column, style)
+        node.comment = [first, [*(before or []), *tokens], *more]
+    node.value = children
+    return node
 
 
-def flow(values: list[Any], *, width: int = 80) -> str | None:
-    """`[a, b]` for a short list of short things, else None."""
-    if any(isinstance(value, dict | list) for value in values):
-        return None
-    parts = [
-        _quoted(value)
-        if isinstance(value, str) and not value.isidentifier()
-        else scalar_text(value)
-        for value in values
-    ]
-    text = f"[{', '.join(parts)}]"
-    return text if len(text) <= width and "\n" not in text else None
+def _last_leaf(child: Any) -> Node:
+    """The node that holds the comment behind a child."""
+    node: Node = child[1] if isinstance(child, tuple) else child
+    while isinstance(node, CollectionNode) and node.value and not node.flow_style:
+        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
+    return node
 
 
-def key_text(key: str) -> str:
-    """A key of a mapping."""
-    return key if key.isidentifier() and not _taken(key) else _quoted(key)
+def _cut_comment(child: Any) -> tuple[CommentToken | None, str]:
+    """Take the comment behind a child: what stands on its line, and the lines below."""
+    leaf = _last_leaf(child)
+    token = leaf.comment[0] if leaf.comment and leaf.anchor is None else None
+    if token is None:
+        return None, ""
+    leaf.comment = [None, *leaf.comment[1:]]
+    if _is_block_text(leaf):
+        return None, ("" if token.value[0] == "\n" else " " * token.start_mark.column) + token.value
+    first, _, lines = token.value.partition("\n")
+    return (CommentToken(first, token.start_mark) if first else None), lines
 
 
-def scalar_text(value: Any, column: int = 0, style: str | None = None) -> str:
-    """One value; a text keeps the quoting style it had where that can hold it."""
-    if isinstance(value, dict):
-        return "{}"
-    if isinstance(value, list):
-        return "[]"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str):
-        return repr(value)
-    return _string(value, column, style)
+def _attach_comment(
+    child: Any, end_of_line: CommentToken | None, lines: str, most_indent: int
+) -> None:
+    if end_of_line is None and not lines:
+        return
+    leaf = _last_leaf(child)
+    column = end_of_line.start_mark.column if end_of_line else 0
+    if end_of_line or not _is_block_text(leaf):
+        lines = f"{end_of_line.value if end_of_line else ''}\n{lines}"
+    if _is_block_text(leaf):  # a comment that is set in as far would be a part of the text
+        column = 0
+        lines = re.sub(rf"(?m)^ {{{most_indent},}}(?=#)", " " * most_indent, lines)
+    rest = leaf.comment[1:] if leaf.comment else [None]
+    leaf.comment = [CommentToken(lines, CommentMark(column)), *rest]
 
 
-def _string(value: str, column: int, style: str | None) -> str:
-    if _UNPRINTABLE.search(value):
-        return _quoted(value)
-    several = "\n" in value
-    if (several or style in ("|", ">")) and _LITERAL.fullmatch(value):
-        inner = "\n" + " " * (column + STEP)
-        lines = value.removesuffix("\n").split("\n")
-        if not any(line and not line.strip() for line in lines):
-            body = "".join(inner + line if line else "\n" for line in lines)
-            return ("|" if value.endswith("\n") else "|-") + body
-    if several or "\t" in value or style == '"':
-        return _quoted(value)
-    if style == "'":
-        return "'" + value.replace("'", "''") + "'"
-    if (_PLAIN.fullmatch(value) or _RELATIVE.fullmatch(value)) and not _taken(value):
-        return value
-    return _quoted(value)
+def _flatten_comments(node: Node) -> None:
+    """Set comments behind a block of text at the beginning of the line, where they cannot join it.
 
-
-def _taken(text: str) -> bool:
-    """Whether YAML would read the bare text as something other than this text."""
-    lowered = text.lower().lstrip(".")
-    return lowered in _WORDS_OF_YAML or not any(c.isalpha() for c in text) or _number_like(text)
-
-
-def _number_like(text: str) -> bool:
-    # Anything that begins like a number or a date is not worth the risk.
-    return text[0].isdigit() or (text[0] in ".-+" and len(text) > 1 and text[1].isdigit())
-
-
-def _quoted(value: str) -> str:
-    def escaped(match: re.Match[str]) -> str:
-        code = ord(match.group())
-        if code < 0x100:
-            return f"\\x{code:02x}"
-        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-    marked = "".join(_MARKS.get(c, c) for c in value)
-    return '"' + _UNPRINTABLE.sub(escaped, marked) + '"'
-
-
-# -- Writes changed data back into the text it came from and touches nothing else.
-#
-# Only what differs is replaced, put in or taken out, so people's comments, order, quoting and
-# blank lines stay byte for byte. The result is read again; if it does not say what it should
-# (anchors can do that), the whole file is written anew from the data.
-
-
-_GAP = r"(?:[ \t\r\n]+|\#[^\n]*)*"
-_DASH = re.compile(_GAP + "-")
-_ALIAS = re.compile(_GAP + r"\*[^\s,\[\]{}]+")
-_IDENTITY_KEYS = ("name", "id", "path", "text", "words", "title")
-
-
-def render(document: PlanFile, data: Data) -> str:
-    """The document's text with the data in place of its own, changed as little as possible."""
-    return with_data(document, data).text
-
-
-def with_data(document: PlanFile, data: Data) -> PlanFile:
-    """The document that says the data, in the words of the old one as far as they serve."""
-    if identical(document.data, data):
-        return document
-    if (
-        not isinstance(document.root, MappingNode)
-        or not document.root.value
-        or document.root.flow_style
-    ):
-        comments = document.text if document.root is None else ""
-        gap = "\n" if comments and not comments.endswith("\n") else ""
-        text = comments + gap + emit_document(data)
-    else:
-        text = _Splicer(document).run(data)
-    if "\r\n" in document.text:
-        text = re.sub(r"\r?\n", "\r\n", text)
-    try:
-        new = PlanFile(text, name=document.name)
-        if new.data == data:
-            return new
-    except BadPlan:
-        pass
-    return PlanFile(emit_document(data), name=document.name)
-
-
-def identical(one: Any, other: Any) -> bool:
-    """Equal in value and in type; for Python, 1 and true are equal."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(identical(one[k], other[k]) for k in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(identical, one, other))
-    return bool(one == other)
-
-
-def identity(item: Any) -> str:
-    """What makes a list's item the same one when some of it has changed."""
-    if isinstance(item, dict):
-        for key in _IDENTITY_KEYS:
-            if item.get(key) is not None:
-                return str(item[key])
-        return repr(item)
-    return str(item)
-
-
-class _Child(NamedTuple):
-    """A pair or an item: its key, its value, where the value can begin, and where it ends."""
-
-    key: Node | None
-    value: Node
-    begin: int
-    end: int
-
-
-class _Splicer:
-    """Collects replacements while walking the nodes, what they say, and what they should say."""
-
-    def __init__(self, document: PlanFile) -> None:
-        self._document = document
-        self._text = document.text
-        self._edits: list[tuple[int, int, str]] = []
-        self._dash_offset = _dash_offset(document.root)
-
-    def run(self, data: Data) -> str:
-        if self._document.root is not None:
-            self._mapping(self._document.root, self._document.data, data)
-        text = self._text
-        for start, end, new in sorted(self._edits, key=lambda e: e[:2], reverse=True):
-            text = text[:start] + new + text[end:]
-        return text
-
-    # -- where things begin and end
-
-    def _end(self, node: Node, begin: int) -> int:
-        """Where the node's own text ends; `begin` is where it can begin at all."""
-        start: int = node.start_mark.index
-        end: int = node.end_mark.index
-        if start < begin:  # an alias: the node stands where its anchor is
-            found = _ALIAS.match(self._text, begin)
-            return found.end() if found else begin
-        if isinstance(node, ScalarNode):
-            if not node.value and node.style is None:
-                return begin  # nothing stands here
-            return start + len(self._text[start:end].rstrip()) if node.style else end
-        if not node.value or (isinstance(node, CollectionNode) and node.flow_style):
-            return end
-        return self._children(node)[-1].end
-
-    def _children(self, node: Node) -> list[_Child]:
-        found: list[_Child] = []
-        at: int = node.start_mark.index
+    The indentation of a file that mixes several changes, and that of its comments does not.
+    """
+    if isinstance(node, CollectionNode):
         for child in node.value:
-            key: Node | None = None
-            value = child
-            if isinstance(node, MappingNode):
-                key, value = child
-                begin = self._text.find(":", key.end_mark.index) + 1
-            else:
-                dash = _DASH.match(self._text, at)
-                begin = dash.end() if dash else at
-            at = self._end(value, begin)
-            found.append(_Child(key, value, begin, at))
-        return found
-
-    def _line_end(self, at: int) -> int:
-        """The end of the line, behind a comment that stands on it, before its line break."""
-        end = self._text.find("\n", at)
-        if end < 0:
-            return len(self._text)
-        return end - 1 if end > at and self._text[end - 1] == "\r" else end
-
-    def _line_start(self, at: int) -> int:
-        return self._text.rfind("\n", 0, at) + 1
-
-    def _next_line(self, at: int) -> int:
-        end = self._text.find("\n", at)
-        return len(self._text) if end < 0 else end + 1
-
-    def _put(self, start: int, end: int, new: str) -> None:
-        self._edits.append((start, end, new))
-
-    # -- walking
-
-    def _value(self, child: _Child, old: Any, wanted: Any, column: int) -> None:
-        """Make a value say what is wanted; `column` is where its parent's entries begin."""
-        if identical(old, wanted):
-            return
-        node = child.value
-        alias = node.start_mark.index < child.begin
-        open_block = not alias and isinstance(node, CollectionNode) and not node.flow_style
-        if open_block and node.value and wanted and type(old) is type(wanted):
-            if isinstance(node, MappingNode):
-                self._mapping(node, old, wanted)
-            else:
-                self._sequence(node, old, wanted)
-            return
-        style = node.style if isinstance(node, ScalarNode) and not alias else None
-        new: str | None = None
-        if isinstance(node, SequenceNode) and node.flow_style and isinstance(wanted, list):
-            short = flow(wanted)
-            new = " " + short if short else None
-        if new is None:
-            after = after_dash if child.key is None else after_key
-            new = after(wanted, column, self._dash_offset, style)
-        self._put(child.begin, child.end, new)
-
-    def _mapping(self, node: Node, old: Data, wanted: Data) -> None:
-        column: int = node.start_mark.column
-        children = self._children(node)
-        named = {child.key.value: child for child in children if child.key is not None}
-        stay = [child for name, child in named.items() if name in wanted or name == "<<"]
-        # What a merge brought and what is still the same needs no line of its own.
-        new = [
-            k for k in wanted if k not in named and not (k in old and identical(old[k], wanted[k]))
-        ]
-        if not stay:
-            first = children[0].key
-            start = first.start_mark.index if first is not None else node.start_mark.index
-            lines = [
-                key_text(k) + ":" + after_key(wanted[k], column, self._dash_offset) for k in new
-            ]
-            self._put(start, children[-1].end, ("\n" + " " * column).join(lines))
-            return
-        for name, child in named.items():
-            if name in wanted:
-                self._value(child, old[name], wanted[name], column)
-        self._drop_pairs(children, stay)
-        text = "".join(
-            "\n"
-            + " " * column
-            + key_text(k)
-            + ":"
-            + after_key(wanted[k], column, self._dash_offset)
-            for k in new
-        )
-        if text:
-            at = self._line_end(stay[-1].end)
-            self._put(at, at, text)
-
-    def _drop_pairs(self, children: list[_Child], stay: list[_Child]) -> None:
-        for i, child in enumerate(children):
-            if child in stay or child.key is None:
-                continue
-            start = child.key.start_mark.index
-            if not self._text[self._line_start(start) : start].strip():
-                self._put(self._line_start(start), self._next_line(child.end), "")
-                continue
-            # The first key behind a dash: the next one moves up to the dash.
-            after = children[i + 1].key if i + 1 < len(children) else None
-            if after is not None:
-                self._put(start, after.start_mark.index, "")
-
-    def _sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> None:
-        column: int = node.start_mark.column
-        children = self._children(node)
-        before, after = [identity(item) for item in old], [identity(item) for item in wanted]
-        for what, i1, i2, j1, j2 in SequenceMatcher(None, before, after, False).get_opcodes():
-            if what == "equal" or (what == "replace" and i2 - i1 == j2 - j1):
-                for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
-                    self._value(children[i], old[i], wanted[j], column)
-                continue
-            for child in children[i1:i2]:
-                self._put(self._line_start(child.begin), self._next_line(child.end), "")
-            lines = [
-                " " * column + "-" + after_dash(item, column, self._dash_offset)
-                for item in wanted[j1:j2]
-            ]
-            if lines and i1 == 0:
-                at = self._line_start(node.start_mark.index)
-                self._put(at, at, "\n".join(lines) + "\n")
-            elif lines:
-                at = self._line_end(children[i1 - 1].end)
-                self._put(at, at, "\n" + "\n".join(lines))
+            for part in child if isinstance(child, tuple) else (child,):
+                _flatten_comments(part)
+    elif _is_block_text(node) and node.comment and node.comment[0]:
+        lines = re.sub(r"(?m)^ +(?=#)", "", node.comment[0].value)
+        node.comment = [CommentToken(lines, CommentMark(0)), *node.comment[1:]]
 
 
-def _dash_offset(root: Node | None) -> int:
-    """How far the document sets its dashes in from the key above them."""
-    if isinstance(root, MappingNode):
-        for _, value in root.value:
-            if isinstance(value, SequenceNode) and not value.flow_style and value.value:
-                offset: int = value.start_mark.column - root.start_mark.column
-                return min(max(offset, 0), 2 * STEP)
-    return STEP
+def _is_block_text(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.style in ("|", ">")
