@@ -340,7 +340,7 @@ def test_disciplines_and_metadata_are_not_an_agents_to_edit(
         file.write("  - {name: mine, mcp_servers: {x: {command: sh}}}\n")
     assert not after(guard, before).clean
     assert [d.name for d in plan.load().disciplines] == ["web"]
-    assert edit.discipline(plan, "web").system_prompt == "Be neat."
+    assert plan.discipline("web").system_prompt == "Be neat."
     assert (plan.folder / "metadata.yaml").read_text() == "project_id: abc\n"
 
 

@@ -130,6 +130,8 @@ def test_an_entry_that_is_deleted_leaves_the_comments_around_it() -> None:
         ("# only\n# words", {"k": 1}, "# only\n# words\nk: 1\n"),
         ("k: [a, # x\n  b]\nj: 1\n", {"k": ["a", "b"], "j": 2},
          "k:\n  - a\n       # x\n  - b\nj: 2\n"),
+        ("k: one\n  two\nl:\n- 'a\n  b'\nj: 1\n", {"k": "one two", "l": ["a b"], "j": 2},
+         "k: one\n  two\nl:\n- 'a\n    b'\nj: 2\n"),
         ("k: &x 1\nj: *x\n", {"k": 2, "j": 1}, "k: 2\nj: &x 1\n"),
         ("a:\n    b: |\n      t\n    # c\n    d: 1\n", {"a": {"b": "t\n", "d": 2}},
          "a:\n    b: |\n        t\n    # c\n    d: 2\n"),

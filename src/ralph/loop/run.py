@@ -116,7 +116,7 @@ class _Run:
             circle = " -> ".join(str(task_id) for task_id in found[0])
             raise BadInput(
                 f"tasks wait for each other in a circle: {circle}",
-                where=self._plan.shown("tasks"),
+                where=self._plan.file_name("tasks"),
                 todo="Take one of them out of another's blocked_by.",
             )
         name = self._options.feature

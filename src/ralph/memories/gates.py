@@ -24,7 +24,7 @@ from ralph.memories.knowledge_intake import prepared_entry
 from ralph.memories.knowledge_journal import NOT_GIVING, Captured, said_draft, stream_of
 from ralph.memories.portable import portable
 from ralph.plan.edit import update_task
-from ralph.plan.model import text as plan_text
+from ralph.plan.fields import clean_text
 from ralph.record import Record
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
@@ -177,7 +177,7 @@ def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task
     What is said once more adds nothing, unless the task was done meanwhile.
     """
     said = f"Rejected at the {gate.gate_type} gate: {gate.human_feedback}"
-    comment = plan_text("comment", sanitise(said), plan.limits.comment)
+    comment = clean_text("comment", sanitise(said), plan.limits.comment)
     done = task.status == "done"
     if not (fresh or done) and any(one.text == comment for one in task.comments):
         return task

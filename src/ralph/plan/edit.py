@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ralph.errors import BadInput, BadPlan
-from ralph.plan import model as p
 from ralph.plan.context_files import replace_list
+from ralph.plan.fields import Patch, clean_text, patch_entry
 from ralph.plan.model import (
-    PRIORITIES,
-    STATUS_ALIASES,
-    STATUSES,
+    SINGULAR,
     Data,
     Discipline,
     Feature,
     Kind,
-    Patch,
     PlanLimits,
     Task,
     TaskId,
-    add_entity,
+    as_list,
+    by_key,
     entities,
     find_entity,
     id_order,
     path_of,
+    put_entity,
     remove_entity,
 )
 from ralph.plan.store import Plan
 from ralph.text.sanitise import sanitise
 
-# -- Creating, changing and deleting features and disciplines.
+_OPEN = ("pending", "in_progress")
 
 
-_FEATURE_FIELDS = tuple(f for f in Feature.__struct_fields__ if f not in ("name", "learnings"))
-_DISCIPLINE_FIELDS = Discipline.__struct_fields__[1:]
-_REFUSED = {
-    "name": "The name is for ever; create another one and delete this.",
-    "learnings": "Append, remove or review single learnings instead (F1).",
-    "removed_learnings": "Remove a learning instead.",
-    "current_state": "It is computed from the tasks (F17).",
-}
+# -- features and disciplines
 
 
 def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature:
-    """A new feature; its name must be free."""
+    """Create a feature; its name must be free."""
     entry: Data = {"name": _new_name(plan, "features", name)}
     patch_feature(entry, patch or {}, plan.limits)
     entry.setdefault("created", plan.now())
-    with plan.edit("features", f"feature {name} created") as data:
-        _refuse_taken(data, "features", entry["name"])
-        add_entity(data, "features", entry)
+    _create(plan, "features", entry)
     return plan.feature(entry["name"])
 
 
@@ -63,7 +52,7 @@ def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
 
 
 def delete_feature(plan: Plan, name: str) -> None:
-    """Take a feature out; refused while tasks refer to it (F14). Its index is the caller's."""
+    """Delete a feature; refused while tasks refer to it (F14). The caller cleans the index."""
     with plan.editing(f"feature {name} deleted", "features", "tasks") as data:
         plan.find(data["features"], "features", name)
         users = [
@@ -74,7 +63,7 @@ def delete_feature(plan: Plan, name: str) -> None:
         if users:
             raise BadInput(
                 f"the feature {name!r} still has tasks: {', '.join(users[:10])}",
-                where=plan.shown("features"),
+                where=plan.file_name("features"),
                 todo="Delete them or give them another feature first.",
             )
         remove_entity(data["features"], "features", name)
@@ -82,129 +71,75 @@ def delete_feature(plan: Plan, name: str) -> None:
 
 def patch_feature(entry: Data, patch: Patch, limits: PlanLimits) -> None:
     """Put the patch into a feature's entry."""
-    p.known_only(patch, _FEATURE_FIELDS, of="feature", refused=_REFUSED)
-    for name, value in patch.items():
-        new: Any
-        if name in ("description", "architecture", "boundaries"):
-            new = p.text(name, value, getattr(limits, name))
-        elif name == "dependencies":
-            new = p.texts(name, value, most=limits.dependencies, each=limits.dependency)
-        elif name == "knowledge_paths":
-            new = p.paths(name, value, most=limits.knowledge_paths, max_chars=limits.path)
-        elif name == "context_files":
-            new = replace_list(entry.get(name), value, limits)
-        elif name == "last_verified" and not isinstance(value, str):
-            new = p.number(name, value)
-        else:
-            new = p.text(name, value, limits.title)
-        p.apply(entry, name, new)
+    if patch.get("context_files") is not None:
+        files = replace_list(entry.get("context_files"), patch["context_files"], limits)
+        patch = {**patch, "context_files": files}
+    patch_entry("features", entry, patch, limits)
 
 
 def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
-    """A new discipline; its name must be free."""
+    """Create a discipline; its name must be free."""
     entry: Data = {"name": _new_name(plan, "disciplines", name)}
-    patch_discipline(entry, patch or {}, plan.limits)
-    with plan.edit("disciplines", f"discipline {name} created") as data:
-        _refuse_taken(data, "disciplines", entry["name"])
-        add_entity(data, "disciplines", entry)
-    return discipline(plan, entry["name"])
+    patch_entry("disciplines", entry, patch or {}, plan.limits)
+    _create(plan, "disciplines", entry)
+    return plan.discipline(entry["name"])
 
 
 def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
     """Change what the patch gives and nothing else; None clears."""
     with plan.edit("disciplines", f"discipline {name} updated") as data:
-        patch_discipline(plan.find(data, "disciplines", name), patch, plan.limits)
-    return discipline(plan, name)
+        patch_entry("disciplines", plan.find(data, "disciplines", name), patch, plan.limits)
+    return plan.discipline(name)
 
 
 def delete_discipline(plan: Plan, name: str) -> None:
-    """Take a discipline out; tasks that name it are found by `check`."""
+    """Delete a discipline; `check` finds tasks that still name it."""
     with plan.edit("disciplines", f"discipline {name} deleted") as data:
         plan.find(data, "disciplines", name)
         remove_entity(data, "disciplines", name)
 
 
-def discipline(plan: Plan, name: str) -> Discipline:
-    """One discipline by its name."""
-    for found in plan.read("disciplines").disciplines:
-        if found.name == name:
-            return found
-    raise plan.missing("disciplines", name)
-
-
-def patch_discipline(entry: Data, patch: Patch, limits: PlanLimits) -> None:
-    """Put the patch into a discipline's entry."""
-    refused = {"name": _REFUSED["name"]}
-    p.known_only(patch, _DISCIPLINE_FIELDS, of="discipline", refused=refused)
-    for name, value in patch.items():
-        new: Any
-        if name in ("skills", "conventions"):
-            new = p.texts(name, value, most=limits.items, each=limits.text)
-        elif name == "mcp_servers":
-            if value is not None and not isinstance(value, dict):
-                raise BadInput(
-                    "`mcp_servers` must be a mapping", todo="Give {name: {command: ...}}."
-                )
-            new = value
-        else:
-            new = p.text(name, value, 4 * limits.text if name == "system_prompt" else limits.title)
-        p.apply(entry, name, new)
-
-
 def _new_name(plan: Plan, kind: Kind, name: str) -> str:
-    plain = p.text("name", name, plan.limits.name + 1)
+    plain = clean_text("name", name, plan.limits.name + 1)
     if not plain or len(plain) > plan.limits.name or any(c in plain for c in "/\\\n\t"):
         raise BadInput(
             f"{name!r} is not a name",
-            where=plan.shown(kind),
+            where=plan.file_name(kind),
             todo=f"Use 1 to {plan.limits.name} characters without slashes, such as `user-login`.",
         )
     return plain
 
 
-def _refuse_taken(data: Data, kind: Kind, name: str) -> None:
-    if find_entity(data, kind, name) is not None:
-        raise BadInput(f"{name!r} exists already", todo="Update it, or choose another name.")
+def _create(plan: Plan, kind: Kind, entry: Data) -> None:
+    with plan.edit(kind, f"{SINGULAR[kind]} {entry['name']} created") as data:
+        if find_entity(data, kind, entry["name"]) is not None:
+            todo = "Update it, or choose another name."
+            raise BadInput(f"{entry['name']!r} exists already", todo=todo)
+        put_entity(data, kind, entry)
 
 
-# -- Creating, changing and ordering tasks.
-
-
-_TASK_FIELDS = (
-    "feature",
-    "discipline",
-    "title",
-    "description",
-    "acceptance_criteria",
-    "status",
-    "priority",
-    "blocked_by",
-    "tags",
-)
-_TASK_REFUSED = {
-    "id": "The id is for ever.",
-    "comments": "Append a single comment instead.",
-    "created": "Ralph stamps it.",
-    "updated": "Ralph stamps it.",
-    "completed": "Ralph stamps it when the status becomes done.",
-}
-_OPEN = ("pending", "in_progress")
+# -- tasks
 
 
 def create_task(plan: Plan, feature: str, title: str, patch: Patch | None = None) -> Task:
-    """A new task with the next free number, for a feature that the plan names."""
+    """Create a task with the next free number, for a feature of the plan."""
     with plan.editing(f"task created for {feature}", "tasks", "features") as data:
         plan.find(data["features"], "features", feature)
-        entry: Data = {"id": next_id(data["tasks"])}
-        patch_task(
-            data["tasks"], entry, {"feature": feature, "title": title, **(patch or {})}, plan
-        )
-        entry.setdefault("status", "pending")
-        entry["created"] = plan.now()
-        if entry["status"] == "done":
-            entry["completed"] = entry["created"]
-        add_entity(data["tasks"], "tasks", entry)
+        fields = {"feature": feature, "title": title, **(patch or {})}
+        entry = add_task(plan, data["tasks"], next_id(data["tasks"]), fields)
     return plan.task(entry["id"])
+
+
+def add_task(plan: Plan, data: Data, task_id: TaskId, patch: Patch) -> Data:
+    """Add a task's entry to the data of an edit that is under way."""
+    entry: Data = {"id": task_id}
+    patch_task(data, entry, patch, plan)
+    entry.setdefault("status", "pending")
+    entry["created"] = plan.now()
+    if entry["status"] == "done":
+        entry["completed"] = entry["created"]
+    put_entity(data, "tasks", entry)
+    return entry
 
 
 def update_task(
@@ -216,50 +151,47 @@ def update_task(
     author: str | None = None,
 ) -> Task:
     """Change what the patch gives, append the comment, and stamp the time; None clears."""
-    given = dict(patch or {})
+    patch = dict(patch or {})
     with plan.editing(f"task {task_id} updated", "tasks", "features") as data:
         entry = plan.find(data["tasks"], "tasks", task_id)
         entry.setdefault("id", task_id)
-        if given.get("feature") is not None:
-            plan.find(data["features"], "features", given["feature"])
-        _refuse_ruined(plan, entry, task_id)
+        if patch.get("feature") is not None:
+            plan.find(data["features"], "features", patch["feature"])
+        _refuse_broken(plan, entry, task_id)
         before = entry.get("status", "pending")
-        patch_task(data["tasks"], entry, given, plan)
+        patch_task(data["tasks"], entry, patch, plan)
         at = plan.now()
         if comment is not None:
             _append_comment(entry, comment, author, at, plan.limits)
         if entry.get("status", "pending") != before:
+            entry.pop("completed", None)
             if entry.get("status") == "done":
                 entry["completed"] = at
-            else:
-                entry.pop("completed", None)
-        if given or comment is not None:
+        if patch or comment is not None:
             entry["updated"] = at
     return plan.task(task_id)
 
 
 def delete_task(plan: Plan, task_id: TaskId) -> None:
-    """Take a task out; refused while another one waits for it."""
+    """Delete a task; refused while another one waits for it."""
     with plan.edit("tasks", f"task {task_id} deleted") as data:
         plan.find(data, "tasks", task_id)
         waiting = [
-            str(task.key)
-            for task in entities(data, "tasks")
-            if isinstance(task.value, dict)
-            and isinstance(task.value.get("blocked_by"), list)
-            and str(task_id) in map(str, task.value["blocked_by"])
+            key
+            for key, task in by_key(data, "tasks").items()
+            if str(task_id) in map(str, as_list(task.get("blocked_by")))
         ]
         if waiting:
             raise BadInput(
-                f"task {task_id} is in the way of {', '.join(waiting[:10])}",
-                where=plan.shown("tasks"),
+                f"task {task_id} blocks {', '.join(waiting[:10])}",
+                where=plan.file_name("tasks"),
                 todo="Take it out of their blocked_by first, or set it to skipped.",
             )
         remove_entity(data, "tasks", task_id)
 
 
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
-    """What can be worked on now: in progress first, then by priority, then by id."""
+    """The tasks to work on now: in progress first, then by priority, then by id."""
     done = {str(task.id) for task in tasks if task.status == "done"}
     found = [
         task
@@ -273,34 +205,38 @@ def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
 
 def cycles(tasks: Sequence[Task]) -> list[list[TaskId]]:
     """Every ring of tasks that wait for each other, once, from its smallest id round to itself."""
-    waits = {str(task.id): [str(b) for b in task.blocked_by] for task in tasks}
     ids: dict[str, TaskId] = {str(task.id): task.id for task in tasks}
-    state: dict[str, int] = {}
-    found: dict[tuple[str, ...], list[TaskId]] = {}
-    for root in sorted(waits, key=id_order):
+    blockers = {str(task.id): [str(b) for b in task.blocked_by] for task in tasks}
+    return [[ids[key] for key in ring] for ring in _rings(blockers)]
+
+
+def _rings(blockers: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    """A search in depth without recursion: a chain of tasks may be long."""
+    in_trail: dict[str, bool] = {}
+    rings: dict[tuple[str, ...], None] = {}
+    for root in sorted(blockers, key=id_order):
         trail: list[str] = []
         stack: list[tuple[str, int]] = [(root, 0)]
         while stack:
             node, i = stack.pop()
             if i == 0:
-                if state.get(node) is not None:
+                if node in in_trail:
                     continue
-                state[node] = 1
+                in_trail[node] = True
                 trail.append(node)
-            nexts = [n for n in waits[node] if n in waits]
-            if i < len(nexts):
-                stack.append((node, i + 1))
-                if state.get(nexts[i]) == 1:
-                    ring = trail[trail.index(nexts[i]) :]
-                    first = ring.index(min(ring, key=id_order))
-                    turned = [*ring[first:], *ring[:first]]
-                    found[tuple(turned)] = [ids[n] for n in [*turned, turned[0]]]
-                else:
-                    stack.append((nexts[i], 0))
-            else:
-                state[node] = 2
+            nexts = [n for n in blockers[node] if n in blockers]
+            if i == len(nexts):
+                in_trail[node] = False
                 trail.pop()
-    return list(found.values())
+                continue
+            stack.append((node, i + 1))
+            if in_trail.get(nexts[i]):
+                ring = trail[trail.index(nexts[i]) :]
+                first = ring.index(min(ring, key=id_order))
+                rings[(*ring[first:], *ring[:first], ring[first])] = None
+            else:
+                stack.append((nexts[i], 0))
+    return list(rings)
 
 
 def next_id(data: Data) -> int:
@@ -310,106 +246,46 @@ def next_id(data: Data) -> int:
 
 
 def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
-    """Put the patch into a task's entry; blockers must be there and form no ring."""
-    p.known_only(patch, _TASK_FIELDS, of="task", refused=_TASK_REFUSED)
-    limits = plan.limits
-    for name, value in patch.items():
-        new: Any
-        if name == "status":
-            new = None if value is None else _status(value)
-        elif name == "priority":
-            new = _priority(value)
-        elif name == "blocked_by":
-            new = _blockers(data, entry, value, plan)
-        elif name in ("acceptance_criteria", "tags"):
-            new = p.texts(name, value, most=limits.items, each=limits.comment)
-        else:
-            new = p.text(name, value, limits.text if name == "description" else limits.title)
-        if name in ("feature", "title") and not new:
-            raise BadInput(f"a task needs its `{name}`", todo=f"Give a `{name}`.")
-        p.apply(entry, name, new)
+    """Put the patch into a task's entry; blockers must exist and form no ring."""
+    if patch.get("blocked_by") is not None:
+        patch = {**patch, "blocked_by": _blockers(data, entry, patch["blocked_by"], plan)}
+    patch_entry("tasks", entry, patch, plan.limits)
 
 
-def _refuse_ruined(plan: Plan, entry: Data, task_id: TaskId) -> None:
+def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
     """A task that cannot be read must not be written either: what is wrong comes first."""
     for name in ("feature", "title"):
         if not isinstance(entry.get(name), str | int) or not str(entry[name]).strip():
-            document = plan.document("tasks")
+            file = plan.document("tasks")
             raise BadPlan(
                 f"task {task_id} has no `{name}`",
-                where=document.where(path_of(document.data, "tasks", task_id)),
+                where=file.where(path_of(file.data, "tasks", task_id)),
                 todo=f"Give it its `{name}` back.",
             )
 
 
-def _status(value: object) -> str:
-    plain = str(value).strip().lower()
-    plain = STATUS_ALIASES.get(plain, plain)
-    if plain not in STATUSES:
-        raise BadInput(
-            f"the status {value!r} does not exist", todo=f"Use one of {', '.join(STATUSES)}."
-        )
-    return plain
-
-
-def _priority(value: object) -> int | None:
-    if not isinstance(value, str):
-        return p.number("priority", value)
-    plain = value.strip().lower()
-    if re.fullmatch(r"-?[0-9]{1,9}", plain):
-        return int(plain)
-    if plain not in PRIORITIES:
-        raise BadInput(
-            "`priority` must be a number",
-            todo=f"Give a whole number, or one of {', '.join(PRIORITIES)}.",
-        )
-    return PRIORITIES[plain]
-
-
-def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId] | None:
-    if value is None:
-        return None
+def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
     wanted = list(value) if isinstance(value, list | tuple) else [value]
-    found: list[TaskId] = []
-    for blocker in wanted:
-        task = plan.find(data, "tasks", blocker)
-        found.append(task.get("id", blocker))
-    trial = [
-        Task(
-            id=str(entity.key),
-            feature="",
-            title="",
-            blocked_by=tuple(map(str, blockers if isinstance(blockers, list) else ())),
-        )
-        for entity in entities(data, "tasks")
-        if isinstance(entity.value, dict)
-        for blockers in [
-            found if entity.key == str(entry["id"]) else entity.value.get("blocked_by")
-        ]
-    ]
-    if find_entity(data, "tasks", entry["id"]) is None:
-        trial.append(
-            Task(id=str(entry["id"]), feature="", title="", blocked_by=tuple(map(str, found)))
-        )
-    for ring in cycles(trial):
-        if str(entry["id"]) in map(str, ring):
+    ids = [plan.find(data, "tasks", blocker).get("id", blocker) for blocker in wanted]
+    tasks = by_key(data, "tasks").items()
+    blockers = {key: list(map(str, as_list(task.get("blocked_by")))) for key, task in tasks}
+    own = str(entry["id"])
+    for ring in _rings({**blockers, own: list(map(str, ids))}):
+        if own in ring:
             raise BadInput(
-                f"the tasks would wait for each other: {' -> '.join(map(str, ring))}",
+                f"the tasks would wait for each other: {' -> '.join(ring)}",
                 todo="Leave one of them out of blocked_by.",
             )
-    return found
+    return ids
 
 
 def _append_comment(
     entry: Data, comment: str, author: str | None, at: str, limits: PlanLimits
 ) -> None:
-    plain = p.text("comment", sanitise(comment), limits.comment)
+    plain = clean_text("comment", sanitise(comment), limits.comment)
     if not plain:
-        raise BadInput("an empty comment", todo="Say something, or leave it out.")
-    comments = entry.get("comments")
-    if not isinstance(comments, list):
-        comments = [comments] if isinstance(comments, str) else []
+        raise BadInput("the comment is empty", todo="Write something, or leave it out.")
     new: Data = {"text": plain, "at": at}
-    if by := p.text("author", author, limits.title):
+    if by := clean_text("author", author, limits.title):
         new["author"] = by
-    entry["comments"] = [*comments, new][-limits.comments :]
+    entry["comments"] = [*as_list(entry.get("comments")), new][-limits.comments :]

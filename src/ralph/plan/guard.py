@@ -21,8 +21,18 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
-from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, as_list, by_key, merge_changes, text_of
-from ralph.plan.model import KINDS, SINGULAR, Data, Kind, deep_copy, entities, identical
+from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes, text_of
+from ralph.plan.model import (
+    KINDS,
+    SINGULAR,
+    Data,
+    Kind,
+    as_list,
+    by_key,
+    deep_copy,
+    entities,
+    identical,
+)
 from ralph.plan.store import ABSENT, Plan, digest, read_bytes
 from ralph.plan.yaml import MAX_BYTES, PlanFile
 
@@ -341,7 +351,7 @@ class _FileRepair:
     def _follow(self, steps: list[_FileStep]) -> None:
         start = next((step for step in steps if step.data is not None), None)
         if start is None or start.data is None:
-            self.notes.append(f"{self._plan.shown(self._kind)} could be read at no time")
+            self.notes.append(f"{self._plan.file_name(self._kind)} could be read at no time")
             return
         kept: Data = deep_copy(start.data)
         before = start.data
@@ -395,7 +405,7 @@ class _FileRepair:
         last = steps[-1]
         theirs = any(step.quiet for step in steps)
         source = last.raw if last.data is not None and (theirs or start.raw is None) else start.raw
-        document = PlanFile.read(source or b"", name=self._plan.shown(self._kind))
+        document = PlanFile.read(source or b"", name=self._plan.file_name(self._kind))
         result = document.with_data(kept).text.encode() if kept or start.raw is not None else None
         bare = _comments(result, kept) - _comments(last.raw, kept)
         if last.data is not None and identical(last.data, kept) and not bare:

@@ -1,4 +1,10 @@
-"""Brings the change between two versions of a file's data into a third one, entry by entry."""
+"""What of a change to the plan's files is kept, by what is known of who made it.
+
+`AllowAll` is for a call through Ralph: all of it is kept. `AllowNoLoss` is for a change made while
+the agent had no tool call under way: somebody else made it, so it is kept, but nothing is lost.
+`Judge` is for every other change, which may be the agent's: it may add things, and reword the
+feature of its run. What it destroys or takes from others is restored (F1, F3, F6, F9, F10, F15).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,8 @@ import msgspec
 from ralph.errors import BadInput
 from ralph.kinds.iteration import cut
 from ralph.kinds.learning import read_learning, to_plain
-from ralph.plan.learnings import FULL, was_removed
+from ralph.plan.fields import clean_path
+from ralph.plan.learnings import FULL, is_duplicate, was_removed
 from ralph.plan.model import (
     KEY_OF,
     PRIORITIES,
@@ -19,9 +26,9 @@ from ralph.plan.model import (
     Data,
     Kind,
     PlanLimits,
-    clean_path,
+    as_list,
+    by_key,
     deep_copy,
-    entities,
     identical,
     identity,
     put_entity,
@@ -29,8 +36,26 @@ from ralph.plan.model import (
 )
 from ralph.text.redact import redact
 from ralph.text.sanitise import sanitise
-from ralph.text.similar import compare, gist
 
+_PROSE = ("description", "architecture", "boundaries")
+_TEXT_ITEMS = ("learnings", "comments")
+_NEEDED = (*_PROSE, "title", "feature", "system_prompt")
+_TEXTS = {
+    "features": (*_PROSE, "display_name", "acronym"),
+    "tasks": ("title", "description", "discipline", "created", "updated", "completed"),
+    "disciplines": (),
+}
+_TEXT_LISTS = ("dependencies", "knowledge_paths", "acceptance_criteria", "tags")
+# What a task asks for; who does it may fill a gap, and no more.
+_ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
+_RALPHS = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
+_WORD = re.compile(r"\w+")
+# Prose that keeps no more than this part of its words is a stub; longer words are no words. Who
+# rewords a text keeps one of its terms, unless there were few.
+_STUB = 1 / 4
+_LONGEST_WORD = 40
+_SHORT_WORD = 3
+_FEW = 3
 _LISTS = frozenset({"learnings", "removed_learnings", "comments", "context_files"})
 
 
@@ -73,21 +98,21 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: MergeRul
         if name != kind and not identical(was.get(name), now.get(name)):
             value = decide.top(name, was.get(name), now.get(name), kept.get(name))
             _set(result, name, value)
-    before, after = by_key(was, kind), by_key(now, kind)
+    before, after, current = by_key(was, kind), by_key(now, kind), by_key(result, kind)
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key), after.get(key)
-        have = by_key(result, kind).get(key)
+        have = current.get(key)
         if new is None and old is not None:
             if have is not None and decide.gone(key, old):
                 remove_entity(result, kind, key)
         elif new is not None and old is None and have is None:
             entry = decide.added(key, deep_copy(new))
             if entry is not None:
-                put_entity(result, kind, key, entry)
+                put_entity(result, kind, entry)
         elif new is not None and have is not None:
             entry = _fields(key, old or {KEY_OF[kind]: key}, new, have, decide)
             if not identical(entry, have):
-                put_entity(result, kind, key, entry)
+                put_entity(result, kind, entry)
     return result
 
 
@@ -106,13 +131,6 @@ def list_change(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
     return result
 
 
-def as_list(value: Any) -> list[Any]:
-    """What a list should be, whatever somebody left in its place."""
-    if isinstance(value, list):
-        return value
-    return [value] if isinstance(value, str) else []
-
-
 def _fields(key: str, old: Data, new: Data, have: Data, decide: MergeRule) -> Data:
     entry: Data = deep_copy(have)
     for field in dict.fromkeys([*old, *new]):
@@ -129,44 +147,6 @@ def _set(entry: Data, name: str, value: Any) -> None:
         entry.pop(name, None)
     else:
         entry[name] = value
-
-
-def by_key(data: Data, kind: Kind) -> dict[str, Data]:
-    """The entries that have a key; of two with the same key the first counts."""
-    found: dict[str, Data] = {}
-    for entity in entities(data, kind):
-        if entity.key is not None and isinstance(entity.value, dict):
-            found.setdefault(entity.key, entity.value)
-    return found
-
-
-# -- What of a change to the plan's files stands, by what is known of who made it.
-#
-# `Everything` (merge.py) is for a call through Ralph: it stands whole. `Losses` is for a change made
-# while the agent had no tool call under way: it is somebody else's and stands, but nothing is lost.
-# `Judge` is for every other change, which may be the agent's: it may add things, and reword the
-# feature of its run. What destroys and what belongs to others is put back (F1, F3, F6, F9, F10, F15).
-
-
-_PROSE = ("description", "architecture", "boundaries")
-_TEXT_ITEMS = ("learnings", "comments")
-_NEEDED = (*_PROSE, "title", "feature", "system_prompt")
-_TEXTS = {
-    "features": (*_PROSE, "display_name", "acronym"),
-    "tasks": ("title", "description", "discipline", "created", "updated", "completed"),
-    "disciplines": (),
-}
-_TEXT_LISTS = ("dependencies", "knowledge_paths", "acceptance_criteria", "tags")
-# What a task asks for; who does it may fill a gap, and no more.
-_ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
-_RALPHS = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
-_WORD = re.compile(r"\w+")
-# Prose that keeps no more than this part of its words is a stub; longer words are no words. Who
-# rewords a text keeps one of its terms, unless there were few.
-_STUB = 1 / 4
-_LONGEST_WORD = 40
-_SHORT_WORD = 3
-_FEW = 3
 
 
 class AllowNoLoss:
@@ -374,12 +354,11 @@ class Judge(AllowNoLoss):
         learning = msgspec.structs.replace(
             given, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
         )
-        about = gist(text)
         if not text or was_removed(entry, learning, self._limits):
             self.notes[key, "learnings"] = "dropped a learning that had been removed before"
             return []
         for old in map(text_of, there):
-            if _cut_short(text, old) or compare(gist(old), about) == "duplicate":
+            if _cut_short(text, old) or is_duplicate(old, text):
                 return []  # said again in other words: not a second observation (F10)
         if len(there) >= self._limits.learnings:  # an agent's new one evicts nothing
             self.notes[key, "learnings"] = f"dropped a new learning ({FULL})"
@@ -425,10 +404,11 @@ class Judge(AllowNoLoss):
         )
 
     def _safe(self, item: Any) -> bool:
-        path = item.get("path") if isinstance(item, dict) else item
-        if not isinstance(path, str):
+        try:
+            clean_path(item.get("path") if isinstance(item, dict) else item, self._limits.path)
+        except BadInput:
             return False
-        return clean_path(path, max_chars=self._limits.path)[0] is not None
+        return True
 
 
 def text_of(item: Any) -> str:

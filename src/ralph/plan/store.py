@@ -12,11 +12,13 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, NotFound, PlanBusy
+from ralph.plan.fields import read_view
 from ralph.plan.model import (
     DEFAULT_LIMITS,
     KINDS,
     SINGULAR,
     Data,
+    Discipline,
     Feature,
     Kind,
     PlanLimits,
@@ -26,21 +28,13 @@ from ralph.plan.model import (
     entities,
     find_entity,
     identical,
-    read_view,
 )
 from ralph.plan.yaml import PlanFile
 from ralph.record import now
 
-# -- Ralph's own writes to the plan, noted so that nobody takes them for an agent's.
-#
-# `writes.jsonl`, in this machine's state of the project, has one line a write: the file's hash before
-# and after. Both versions stand beside it under their hash, so that the guard can repeat the change
-# over a mended file. Derived and short-lived: deleting it costs one iteration's memory of who wrote
-# what.
-
-
+LOCK_TIMEOUT_S = 30.0
 ABSENT = "absent"
-_KEPT = 1000
+_MAX_WRITES = 1000
 _PRUNE_EVERY = 200
 _TAIL_BYTES = 4096
 
@@ -66,7 +60,13 @@ def digest(raw: bytes | None) -> str:
 
 
 class WriteLog:
-    """The log in one folder; every call is made under the plan's lock."""
+    """Ralph's own writes to the plan, noted so that nobody takes them for an agent's.
+
+    `writes.jsonl`, in this machine's state of the project, has one line a write: the file's hash
+    before and after. Both versions are kept beside it under their hash, so that the guard can
+    repeat the change over a repaired file. Deleting it costs one iteration's memory of who wrote
+    what. Every call is made under the plan's lock.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -88,7 +88,7 @@ class WriteLog:
         return 0
 
     def note(self, at: str, file: str, before: bytes | None, after: bytes, what: str) -> Write:
-        """Say what is about to be written. Said first: a write nobody knows of would be undone."""
+        """Note a write before it is made: one that nobody knows of would be undone."""
         disk.make_folder(self._versions)
         for raw in (before, after):
             version = self._versions / digest(raw)
@@ -103,13 +103,13 @@ class WriteLog:
         return write
 
     def since(self, n: int, file: str) -> list[Write]:
-        """The writes to a file behind number n, oldest first."""
-        if self.last() < n:  # somebody deleted the log, and it began anew
+        """The writes to a file after number n, oldest first."""
+        if self.last() < n:  # somebody deleted the log, and it started again
             n = 0
         return [write for write in self._all() if write.n > n and write.file == file]
 
     def version(self, key: str) -> bytes | None:
-        """The bytes of a noted version; None when the file was absent or it is no longer kept."""
+        """The bytes of a noted version; None when there are none, or none any more."""
         try:
             raw = disk.read(self._versions / key)
         except FileNotFoundError:
@@ -121,25 +121,19 @@ class WriteLog:
             lines = disk.read(self._file).splitlines()
         except FileNotFoundError:
             return []
-        found: list[Write] = []
+        writes: list[Write] = []
         for line in lines:
             with contextlib.suppress(msgspec.MsgspecError):  # torn by a crash: never acknowledged
-                found.append(_decode(line))
-        return found
+                writes.append(_decode(line))
+        return writes
 
     def _prune(self) -> None:
-        kept = self._all()[-_KEPT:]
-        disk.replace(self._file, b"".join(_encode(write) + b"\n" for write in kept))
-        wanted = {key for write in kept for key in (write.before, write.after)}
+        newest = self._all()[-_MAX_WRITES:]
+        disk.replace(self._file, b"".join(_encode(write) + b"\n" for write in newest))
+        wanted = {key for write in newest for key in (write.before, write.after)}
         for name in disk.names(self._versions):
             if name not in wanted:
                 disk.remove(self._versions / name)
-
-
-# -- Plan: the files of one project, read at any time and changed only under the lock.
-
-
-LOCK_TIMEOUT_S = 30.0
 
 
 class Plan:
@@ -158,7 +152,7 @@ class Plan:
         self.limits = limits
         self.now = clock
         self.folder = project / disk.FOLDER / "db"
-        # Not in the project: what a clone brings along is no write of ours.
+        # Outside of the project: files that come with a clone are not Ralph's own writes.
         self.cache = (state or Path(disk.state_folder(project))) / "plan"
         self.log = WriteLog(self.cache)
         self._lock_timeout_s = lock_timeout_s
@@ -168,8 +162,8 @@ class Plan:
         """The file of one kind."""
         return self.folder / f"{kind}.yaml"
 
-    def shown(self, kind: Kind) -> str:
-        """The file's name as messages say it."""
+    def file_name(self, kind: Kind) -> str:
+        """The file's name in messages."""
         return f".ralph/db/{kind}.yaml"
 
     def raw(self, kind: Kind) -> bytes | None:
@@ -180,11 +174,9 @@ class Plan:
         """The file as it is now; one that does not parse is an error with its place."""
         raw = self.raw(kind)
         key = digest(raw)
-        known = self._read.get(kind)
-        if known is None or known[0] != key:
-            known = (key, PlanFile.read(raw or b"", name=self.shown(kind)))
-            self._read[kind] = known
-        return known[1]
+        if self._read.get(kind, ("",))[0] != key:
+            self._read[kind] = (key, PlanFile.read(raw or b"", name=self.file_name(kind)))
+        return self._read[kind][1]
 
     def read(self, *kinds: Kind) -> PlanView:
         """What can be read (of these files only), with its problems; only bad YAML raises."""
@@ -192,12 +184,12 @@ class Plan:
 
     def load(self) -> PlanView:
         """Everything, or the first thing that is wrong, with its place (F36)."""
-        found = self.read()
-        for problem in found.problems:
+        view = self.read()
+        for problem in view.problems:
             if problem.severity == "error":
                 where = f"{problem.file}:{problem.line}:{problem.column}"
                 raise BadPlan(problem.what, where=where, todo=problem.todo)
-        return found
+        return view
 
     def feature(self, name: str) -> Feature:
         """One feature by its name."""
@@ -205,6 +197,13 @@ class Plan:
             if feature.name == name:
                 return feature
         raise self.missing("features", name)
+
+    def discipline(self, name: str) -> Discipline:
+        """One discipline by its name."""
+        for discipline in self.read("disciplines").disciplines:
+            if discipline.name == name:
+                return discipline
+        raise self.missing("disciplines", name)
 
     def task(self, task_id: int | str) -> Task:
         """One task by its id."""
@@ -228,7 +227,7 @@ class Plan:
                 "another process has been changing the plan for "
                 f"more than {self._lock_timeout_s:.0f} s",
                 where=str(lock),
-                todo="Try again; if it stays so, end the process that hangs.",
+                todo="Try again. If it stays busy, end the process that hangs.",
             ) from None
 
     @contextlib.contextmanager
@@ -246,14 +245,10 @@ class Plan:
             yield data
             for kind in kinds:
                 if not identical(before[kind].data, data[kind]):
-                    self.write(kind, before[kind], data[kind], what)
-
-    def write(self, kind: Kind, before: PlanFile, data: Data, what: str) -> None:
-        """Put the data into the document's text and the text into the file; needs the lock."""
-        new = before.with_data(data)
-        raw = new.text.encode()
-        self.put(kind, raw, what)
-        self._read[kind] = (digest(raw), new)
+                    new = before[kind].with_data(data[kind])
+                    raw = new.text.encode()
+                    self.put(kind, raw, what)
+                    self._read[kind] = (digest(raw), new)
 
     def put(self, kind: Kind, raw: bytes, what: str) -> None:
         """Replace the file whole and note it as Ralph's own; needs the lock."""
@@ -264,17 +259,17 @@ class Plan:
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:
         """The entry in this data, or an error that names what there is."""
-        found = find_entity(data, kind, key)
-        if found is None:
+        entry = find_entity(data, kind, key)
+        if entry is None:
             raise self.missing(kind, key, data)
-        return found
+        return entry
 
     def missing(self, kind: Kind, key: object, data: Data | None = None) -> NotFound:
         """The error for an entry that is not there."""
-        there = entities(self.document(kind).data if data is None else data, kind)
-        names = [entity.key for entity in there if entity.key is not None]
-        known = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
-        return NotFound(f"no {SINGULAR[kind]} {str(key)!r}", where=self.shown(kind), todo=known)
+        present = entities(self.document(kind).data if data is None else data, kind)
+        names = [entity.key for entity in present if entity.key is not None]
+        todo = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
+        return NotFound(f"no {SINGULAR[kind]} {str(key)!r}", where=self.file_name(kind), todo=todo)
 
 
 def read_bytes(path: Path) -> bytes | None:

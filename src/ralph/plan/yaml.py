@@ -23,7 +23,7 @@ from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.tokens import CommentToken
 
 from ralph.errors import BadPlan
-from ralph.plan.model import Data, DataPath, identical, identity
+from ralph.plan.model import Data, DataPath, Problem, Severity, identical, identity
 
 MAX_BYTES = 4 * 1024 * 1024
 # More than any plan needs; aliases inside aliases would otherwise grow without end.
@@ -45,6 +45,9 @@ _UNPRINTABLE = re.compile(
 # Other programs may read the file as YAML 1.1.
 _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
 _LONGEST_FLOW = 80
+# Stands for a line break inside of a text while it is written.
+_BREAK = "\ue0f1"
+_MARKED_LINE = re.compile(rf"(?m)^( *(?:- +)*).*{_BREAK}.*$")
 
 
 class PlanFile:
@@ -96,6 +99,12 @@ class PlanFile:
         line, column = self.position(path)
         return f"{self.name}:{line}:{column}"
 
+    def problem(
+        self, path: DataPath, what: str, todo: str, severity: Severity = "error"
+    ) -> Problem:
+        """Something that is wrong with the value at the path."""
+        return Problem(self.name, *self.position(path), what, todo, severity)
+
     def with_data(self, data: Data) -> PlanFile:
         """The file with other data. The new text is read again to be sure that it says the same."""
         if identical(self.data, data):
@@ -116,6 +125,8 @@ class PlanFile:
             root, self._root = self._root or self._compose(), None
             if root is not None:
                 layout = _layout(root)
+                if _BREAK not in self.text:
+                    _mark_breaks(root, self._plain_text())
                 root = _edit(root, self.data, data)
                 if flat:
                     _flatten_comments(root)
@@ -283,7 +294,25 @@ def _dump(node: Node, indent: int = 2, dash_offset: int = 2) -> str:
     yaml.indent(mapping=indent, sequence=dash_offset + 2, offset=dash_offset)
     out = io.StringIO()
     yaml.serialize(node, out)
-    return out.getvalue()
+    return _MARKED_LINE.sub(
+        lambda line: line[0].replace(_BREAK, "\n" + " " * (len(line[1]) + 2)), out.getvalue()
+    )
+
+
+def _mark_breaks(node: Node, text: str) -> None:
+    """Remember where a plain or quoted text was wrapped: ruamel would join its lines."""
+    if isinstance(node, CollectionNode):
+        for child in node.value:
+            _mark_breaks(child[1] if isinstance(child, tuple) else child, text)
+    elif (
+        isinstance(node, ScalarNode)
+        and node.start_mark.line < node.end_mark.line
+        and not _is_block_text(node)
+    ):
+        source = text[node.start_mark.index : node.end_mark.index]
+        lines = [line.strip() for line in (source[1:-1] if node.style else source).split("\n")]
+        if " ".join(lines) == node.value:
+            node.value = _BREAK.join(lines)
 
 
 def _layout(root: Node) -> tuple[int, int]:

@@ -99,9 +99,7 @@ def list_(as_json: bool) -> None:
 @as_json
 def show(name: str, as_json: bool) -> None:
     """Show one discipline whole."""
-    from ralph.plan.edit import discipline as one
-
-    show_entry(plain(one(the_plan(), name)), as_json=as_json)
+    show_entry(plain(the_plan().discipline(name)), as_json=as_json)
 
 
 @discipline.command()

@@ -28,7 +28,7 @@ plan.add_command(braindump)
 
 @plan.command("import")
 @click.argument("file", metavar="FILE|-")
-@plan_feature(help="For tasks that stand under no heading.")
+@plan_feature(help="For tasks that have no heading above them.")
 @as_json
 def import_(file: str, feature: str | None, as_json: bool) -> None:
     """Turn a Markdown checklist or a YAML document into features and tasks.
