@@ -21,9 +21,8 @@ from bench.measure import FEATURE, BenchProject, child_environment, fill, python
 from bench.report import aligned, parser, print_json, print_lines
 from bench.start import Server
 from ralph.errors import RalphError
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task
 from ralph.records.knowledge import FailureSolution
 
 _PACKAGE = Path(ralph.__file__).parent

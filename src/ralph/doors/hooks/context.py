@@ -15,8 +15,8 @@ from ralph.doors.hooks import files
 from ralph.errors import BadInput
 from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
+from ralph.plan.model import PlanView
 from ralph.plan.store import Plan
-from ralph.plan.values import View
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import Call
@@ -84,14 +84,14 @@ def _warnings_noted(call: Call) -> Iterator[None]:
 # -- The plan as a hook reads it: what can be read, whatever state it is in.
 
 
-def plan_view(call: Call) -> View:
+def plan_view(call: Call) -> PlanView:
     """Features and tasks; files that cannot be read are a line in the log, and there are none."""
     try:
         state = Path(state_folder(call.root, call.home))
         return Plan(Path(call.root), state=state).read("features", "tasks")
     except (BadInput, OSError) as error:
         call.fault(error)
-        return View()
+        return PlanView()
 
 
 # -- Whether the journals are on a server, found out without loading anything.
