@@ -28,7 +28,12 @@ from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_f
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy, warm_searches
 from ralph import disk
-from ralph.kinds.knowledge import (
+from ralph.memory import open_ralph
+from ralph.memory.knowledge import Knowledge
+from ralph.memory.knowledge_journal import COLLECTION
+from ralph.recall.search import Question
+from ralph.records import Record
+from ralph.records.knowledge import (
     Checkpoint,
     Covered,
     Entry,
@@ -37,11 +42,6 @@ from ralph.kinds.knowledge import (
     pattern_id,
     said_record,
 )
-from ralph.memories import open_ralph
-from ralph.memories.knowledge import Knowledge
-from ralph.memories.knowledge_stream import COLLECTION
-from ralph.recall.search import Question
-from ralph.record import Record
 
 _STAGED = 1000
 _A_PROJECT = 1000

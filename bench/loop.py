@@ -18,12 +18,11 @@ from typing import Any
 
 from bench.measure import FEATURE, BenchProject, Compared, filled_project, taken
 from bench.report import Row, Target, parser, row_of, show_rows
-from ralph.agents.environment import agent_environment
-from ralph.agents.known import Call, agent_command, found_command
-from ralph.agents.process import AgentProcess
-from ralph.loop.events import Event
+from ralph.clients import Call, agent_command, found_command
+from ralph.loop.agent import AgentProcess
+from ralph.loop.environment import Event, agent_environment
 from ralph.loop.run import Options, run
-from ralph.memories import open_ralph
+from ralph.memory import open_ralph
 from ralph.plan.features import create_feature
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan

@@ -21,10 +21,10 @@ from bench.measure import FEATURE, BenchProject, child_environment, fill, python
 from bench.report import aligned, parser, print_json, print_lines
 from bench.start import Server
 from ralph.errors import RalphError
-from ralph.kinds.knowledge import FailureSolution
 from ralph.plan.features import create_feature
 from ralph.plan.store import Plan
 from ralph.plan.tasks import create_task
+from ralph.records.knowledge import FailureSolution
 
 _PACKAGE = Path(ralph.__file__).parent
 _RECORDS = 20
@@ -108,7 +108,7 @@ def record(place: BenchProject) -> None:
     """A stream-json of an agent becomes a record."""
     script = place.scratch / "script.json"
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "ralph.agents.scripted", str(script)],
+        [sys.executable, "-P", "-m", "ralph.loop.scripted", str(script)],
         cwd=place.project,
         input=b"",
         capture_output=True,
@@ -128,7 +128,7 @@ def search(place: BenchProject) -> None:
 def iteration(place: BenchProject) -> None:
     """One iteration of the loop with the scripted agent, whose own process is not counted."""
     script = place.scratch / "script.json"
-    agent = shlex.join([sys.executable, "-P", "-m", "ralph.agents.scripted", str(script)])
+    agent = shlex.join([sys.executable, "-P", "-m", "ralph.loop.scripted", str(script)])
     run(place, "run", "--agent", agent, "--max-iterations", "1", "--json")
 
 
@@ -168,12 +168,12 @@ def checkpoint(place: BenchProject) -> None:
 
 
 PATHS: dict[str, Callable[[BenchProject], None]] = {
-    "record a stream-json": record,
+    "record": record,
     "search": search,
-    "one iteration of the loop": iteration,
-    "hook UserPromptSubmit": hook,
-    "MCP search_feature_memory": mcp,
-    "knowledge checkpoint": checkpoint,
+    "iteration": iteration,
+    "hook": hook,
+    "mcp": mcp,
+    "checkpoint": checkpoint,
 }
 
 
@@ -190,12 +190,17 @@ def crossed(what: str) -> CrossedPath:
 
 def main(args: Sequence[str]) -> int:
     """Count every path, and print a table or JSON with every name."""
-    options = parser("paths", __doc__).parse_args(args)
-    found = [crossed(what) for what in PATHS]
+    parse = parser("paths", __doc__)
+    parse.add_argument("--only", choices=PATHS, help="one path instead of all")
+    options = parse.parse_args(args)
+    found = [crossed(what) for what in PATHS if options.only in (None, what)]
     if options.json:
         return print_json("paths", paths=msgspec.to_builtins(found))
-    counts = [(one.what, str(len(one.files)), str(len(one.functions))) for one in found]
-    return print_lines(aligned([("path", "files", "functions"), *counts]))
+    counts = [
+        (one.what, str(len(one.files)), str(len(one.functions)), PATHS[one.what].__doc__ or "")
+        for one in found
+    ]
+    return print_lines(aligned([("path", "files", "functions", ""), *counts]))
 
 
 def _question() -> str:

@@ -37,8 +37,8 @@ from ralph.errors import BadInput
 from ralph.index import Embedder
 from ralph.index.tables import Collection
 from ralph.index.view import View
-from ralph.memories import open_ralph
-from ralph.recall.calibration import FLOOR
+from ralph.memory import open_ralph
+from ralph.recall.score import FLOOR
 from ralph.recall.search import Question, search
 
 if TYPE_CHECKING:

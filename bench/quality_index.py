@@ -21,8 +21,8 @@ from ralph.index import Cut, Embedder, Passage
 from ralph.index.sqlite import SqliteStore
 from ralph.index.sync import Target, is_current, sync
 from ralph.journal import Batch
-from ralph.memories.foresight import Foresight
-from ralph.record import Located, Record, Source
+from ralph.memory.checkpoints import Foresight
+from ralph.records import Located, Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

@@ -15,7 +15,7 @@ from bench.report import Tell
 from ralph.index import Embedder, Passage
 from ralph.index.tables import Collection
 from ralph.index.view import View
-from ralph.recall.calibration import Evidence, score, weigh
+from ralph.recall.score import Evidence, score, weigh
 from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ from ralph.text.tokens import query_tokens, tokens
 if TYPE_CHECKING:
     from ralph.index import Embedder, Passage, Vectors
     from ralph.index.view import AnyIndex
-    from ralph.memories.feature import FeatureMemory
+    from ralph.memory.feature import FeatureMemory
 
 NUMPY = 'python -c "import numpy"'
 _SIZES = "1000,10000,100000"

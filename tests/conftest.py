@@ -10,9 +10,9 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from remembering import ToyEmbedder, made, open_toy
 
-from ralph.kinds.iteration import Iteration
-from ralph.memories.project import Project
-from ralph.memories.ralph import Ralph
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph
+from ralph.records.iteration import Iteration
 
 # Machines differ in speed; a slow one is no failure. Failing examples are printed, not kept. What
 # lands is judged by the same examples every time; everybody else's runs go on looking.

@@ -15,8 +15,7 @@ from commanding import Line, Terminal, process
 
 from ralph.config import KEYS, RULES, Settings, load, within
 from ralph.errors import BadSetting
-from ralph.memories.project import Project
-from ralph.memories.wishes import untrusted, wishes_of
+from ralph.memory.project import Project, untrusted, wishes_of
 from ralph.trust import Wish, revoke, trusted, trusted_folders
 
 EVERYTHING = {

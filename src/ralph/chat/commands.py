@@ -26,7 +26,7 @@ from ralph.chat.workers import NAMES, Name, Workers, WorkerStatus, setting_of
 from ralph.chat.working import Backlog
 from ralph.config import USER_FILE, Settings, store
 from ralph.errors import BadInput, BadSetting, MemoryOff
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 if TYPE_CHECKING:
     from ralph.chat.loop import Looked

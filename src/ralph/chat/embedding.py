@@ -11,7 +11,7 @@ from ralph.chat.retrying import Retries
 from ralph.chat.summarising import open_backlog, settings_state
 from ralph.chat.working import Backlog, Board
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
 
 if TYPE_CHECKING:
     import numpy as np

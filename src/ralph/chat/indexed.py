@@ -11,7 +11,7 @@ from ralph import disk
 from ralph.chat.working import Backlog
 from ralph.config import Settings
 from ralph.errors import IndexOff
-from ralph.kinds.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
+from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
 
 _FINDABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
 # The index's own lock lies beside its file.

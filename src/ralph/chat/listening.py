@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ralph.errors import RalphError
-from ralph.memories import Ralph
+from ralph.memory.ralph import Ralph
 
 # How soon it notices that it is to end.
 _SLICE_S = 0.5

@@ -17,12 +17,12 @@ from ralph.chat.session import Answer, Session
 from ralph.chat.tools import TOOLS, Used, use
 from ralph.config import Settings
 from ralph.errors import BadInput, ModelOff, RalphError
-from ralph.kinds.conversation import Message, Status
-from ralph.memories.pausing import in_force
-from ralph.memories.ralph import Ralph
-from ralph.memories.related import Related
-from ralph.prompt.related import chat_system, related_text
-from ralph.record import now
+from ralph.memory.conversation_history import Related
+from ralph.memory.pausing import in_force
+from ralph.memory.ralph import Ralph
+from ralph.prompt.recalled import chat_system, related_text
+from ralph.records import now
+from ralph.records.conversation import Message, Status
 from ralph.text.marks import strip_marked
 
 _LAST_LOOK = "That was the last look into memory for this question: answer now."

@@ -7,14 +7,14 @@ import uuid
 import msgspec
 
 from ralph.chat.model import Turn
-from ralph.kinds.conversation import Conversation, Exchange, Message, Status
-from ralph.kinds.conversation import conversation_id as identity_of
-from ralph.kinds.conversation import exchange_id as exchange_identity
-from ralph.memories.conversations import Conversations
-from ralph.record import now
-from ralph.text.estimate import estimate_tokens
-from ralph.text.gist import title_of
+from ralph.memory.conversations import Conversations
+from ralph.records import now
+from ralph.records.conversation import Conversation, Exchange, Message, Status
+from ralph.records.conversation import conversation_id as identity_of
+from ralph.records.conversation import exchange_id as exchange_identity
 from ralph.text.redact import redact
+from ralph.text.summary import title_of
+from ralph.text.words import estimate_tokens
 
 SOURCE = "chat"
 _BROKEN_OFF = "[the answer was broken off here]"

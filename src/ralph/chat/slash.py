@@ -10,10 +10,10 @@ import msgspec
 
 from ralph.chat.loop import Chat, Controls
 from ralph.errors import BadInput, NotFound
-from ralph.kinds.conversation import Exchange
-from ralph.memories import pausing
-from ralph.memories.details import details
-from ralph.text.gist import shorten
+from ralph.memory import pausing
+from ralph.memory.conversations import details
+from ralph.records.conversation import Exchange
+from ralph.text.summary import shorten
 
 _SHORT_ID = 8
 _EXCERPT_CHARS = 200

@@ -20,7 +20,10 @@ from ralph.chat.summary_text import extract, prompt_for, summary_of
 from ralph.chat.working import Backlog, Board, Clock, Spend
 from ralph.config import USER_FILE, Settings
 from ralph.errors import BadRecord, ModelOff
-from ralph.kinds.conversation import (
+from ralph.memory.conversation_history import History
+from ralph.memory.ralph import Ralph
+from ralph.records import Record
+from ralph.records.conversation import (
     EXTRACTIVE,
     Exchange,
     Summarised,
@@ -28,9 +31,6 @@ from ralph.kinds.conversation import (
     exchange_from,
     summary_id,
 )
-from ralph.memories.history import History
-from ralph.memories.ralph import Ralph
-from ralph.record import Record
 from ralph.trust import FILE as TRUST_FILE
 
 # A conversation is summarised again when it has grown by so many exchanges, or by this share.

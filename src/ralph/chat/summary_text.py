@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from ralph.chat.model import Said
 from ralph.errors import ModelOff
-from ralph.kinds.conversation import Exchange, Summarised
-from ralph.prompt.template import render
-from ralph.text.gist import conversation_gist, exchange_gist, shorten
+from ralph.prompt.build import render
+from ralph.records.conversation import Exchange, Summarised
 from ralph.text.marks import mark
 from ralph.text.redact import redact
-from ralph.text.sanitise import sanitise
-from ralph.text.sentences import sentences
+from ralph.text.sanitize import sanitize
+from ralph.text.summary import conversation_gist, exchange_gist, sentences, shorten
 
 # How long a summary may be, in sentences and in characters.
 _SENTENCES: dict[Summarised, int] = {"conversation": 3, "exchange": 2}
@@ -101,7 +100,7 @@ def summary_of(said: Said, of: Summarised) -> str:
     summary = shorten(" ".join(kept), _CHARS[of])
     if fault := _garbage(said.text, summary):
         raise _no(fault, said)
-    return sanitise(redact(summary))
+    return sanitize(redact(summary))
 
 
 def _paragraph(text: str) -> str:
@@ -139,4 +138,4 @@ def _shown(text: str, max_chars: int) -> str:
     if len(text) > max_chars:
         head = max_chars * 2 // 3
         text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
-    return sanitise(text)
+    return sanitize(text)

@@ -42,8 +42,8 @@ from ralph.chat.working import (
 )
 from ralph.config import Settings
 from ralph.errors import RalphError
-from ralph.kinds.conversation import Summarised
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
+from ralph.records.conversation import Summarised
 
 __all__ = ["ELSEWHERE", "NAMES", "GivenUp", "Name", "WorkerStatus", "Workers", "setting_of"]
 

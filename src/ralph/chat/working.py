@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from ralph import disk
-from ralph.memories.conversations import Conversations
-from ralph.memories.history import History
+from ralph.memory.conversation_history import History
+from ralph.memory.conversations import Conversations
 
 Name = Literal["conversation", "exchange", "embedding"]
 State = Literal["stopped", "running", "idle"]

@@ -19,8 +19,8 @@ from ralph.doors.cli.tree import Command, project_given
 if TYPE_CHECKING:
     from ralph.chat.loop import Chat, Done, Screen
     from ralph.chat.model import Model, ToolCall
-    from ralph.memories.ralph import Ralph
-    from ralph.memories.related import Related
+    from ralph.memory.conversation_history import Related
+    from ralph.memory.ralph import Ralph
 
 _INTERRUPTED = 130
 _PROMPT = "> "
@@ -99,7 +99,7 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
     from ralph.chat.opening import open_memory
     from ralph.chat.workers import Workers
     from ralph.errors import RalphError
-    from ralph.memories.retention import prune_if_due
+    from ralph.memory.conversation_stream import prune_if_due
 
     def open_waiting() -> Ralph:
         return open_memory(start, waits=True, **given)

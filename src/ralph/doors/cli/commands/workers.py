@@ -64,7 +64,7 @@ def run(once: bool, as_json: bool) -> int:
 def _pruned() -> None:
     """What is too old to be kept goes first, once a day."""
     from ralph.chat.opening import open_memory
-    from ralph.memories.retention import prune_if_due
+    from ralph.memory.conversation_stream import prune_if_due
 
     with open_memory(_start(), waits=True) as ralph:
         prune_if_due(ralph.conversations)
@@ -222,7 +222,7 @@ def _steered() -> Iterator[tuple[Workers, Commands]]:
     from ralph.chat.commands import Commands
     from ralph.chat.opening import open_memory
     from ralph.chat.workers import Workers
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.ralph import Ralph
 
     start = _start()
 
