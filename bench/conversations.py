@@ -19,9 +19,9 @@ from bench.measure import BenchProject, compared, in_chunks, python, temporary_p
 from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_found
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy, warm_searches
-from ralph.memory import Ralph
 from ralph.memory.conversation_stream import Series
 from ralph.memory.conversations import Talk, keep_many
+from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
 _LISTED = 10_000

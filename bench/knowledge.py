@@ -28,9 +28,9 @@ from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_f
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy, warm_searches
 from ralph import disk
-from ralph.memory import open_ralph
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.knowledge_journal import COLLECTION
+from ralph.memory.ralph import open_ralph
 from ralph.recall.search import Question
 from ralph.records import Record
 from ralph.records.knowledge import (

@@ -22,7 +22,7 @@ from ralph.clients import Call, agent_command, found_command
 from ralph.loop.agent import AgentProcess
 from ralph.loop.environment import Event, agent_environment
 from ralph.loop.run import Options, run
-from ralph.memory import open_ralph
+from ralph.memory.ralph import open_ralph
 from ralph.plan.features import create_feature
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan

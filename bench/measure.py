@@ -25,7 +25,7 @@ import msgspec
 from bench import corpus
 from ralph import disk
 from ralph.errors import RalphError
-from ralph.memory import Ralph, open_ralph
+from ralph.memory.ralph import Ralph, open_ralph
 
 Operation = Callable[[], object]
 _T = TypeVar("_T")

@@ -208,10 +208,8 @@ def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
 # Modules that open, list or delete files without `ralph.disk`, and whose files those are. None of
 # them is given a path in a project's `.ralph`.
 OTHER_FILES = {
-    "chat.claude_model": "a folder in Ralph's home",
-    "chat.retrying": "Ralph's home",
-    "chat.summarising": "Ralph's home",
-    "chat.working": "Ralph's home",
+    "chat.claude_process": "a folder in Ralph's home",
+    "chat.worker": "Ralph's home",
     "clients.__init__": "the agent's program",
     "clients.start_server": "the run's own folder in Ralph's home",
     "doors.cli.checks": "Ralph's home",

@@ -28,16 +28,8 @@ EVERYTHING = {
     "iteration_timeout_s": 90_000,
     "model_review": "the-dearest",
     "openai_model": "of-the-clone",
-    "summary_price_in_usd": 0,
+    "chat_max_tokens": 9,
 }
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
 
 
 def clone_says(project: Path, **settings: Any) -> Path:

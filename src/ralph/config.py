@@ -77,10 +77,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     summarizer_conversation_enabled: bool = True
     summarizer_exchange_enabled: bool = True
     embedding_pipeline_enabled: bool = True
-    summarizer_idle_timeout_s: float = 30.0
-    embedding_pipeline_poll_interval_s: float = 5.0
-    embedding_batch_size: int = 100
-    embedding_max_retries: int = 6
     conversations_keep_days: int = 0
     knowledge_give: bool = True
     knowledge_receive: bool = True
@@ -131,19 +127,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     chat_api_key: str | None = None
     chat_timeout_s: float = 300.0
     chat_max_tokens: int = 4096
-    chat_price_in_usd: float | None = None
-    chat_price_out_usd: float | None = None
     summary_model: str | None = None
     summary_base_url: str | None = None
     summary_api_key: str | None = None
-    summary_timeout_s: float = 60.0
-    summary_price_in_usd: float | None = None
-    summary_price_out_usd: float | None = None
     summary_spend_cap_usd: float = 1.0
 
     def __repr__(self) -> str:
         pairs = ((key, shown(key, getattr(self, key))) for key in self.__struct_fields__)
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in pairs)})"
+
+
+# Settings of earlier versions, and what replaces them. Reading one gives one warning.
+_NO_SETTING = "it is no longer a setting"
+RETIRED: dict[str, str] = {
+    "summarizer_idle_timeout_s": _NO_SETTING,
+    "embedding_pipeline_poll_interval_s": _NO_SETTING,
+    "embedding_batch_size": _NO_SETTING,
+    "embedding_max_retries": _NO_SETTING,
+    "chat_price_in_usd": _NO_SETTING,
+    "chat_price_out_usd": _NO_SETTING,
+    "summary_price_in_usd": _NO_SETTING,
+    "summary_price_out_usd": _NO_SETTING,
+    "summary_timeout_s": "use chat_timeout_s",
+}
+_warned: set[tuple[str, str]] = set()
 
 
 # What is never shown.
@@ -184,7 +191,6 @@ def _personal(low: float = 0, high: float = 0) -> Rule:
 _SCORE = _harmless(0, 1)
 _SWITCH = _trusted(free=(False,))
 _HOOK_S = _trusted(0.05, 600)
-_USD = _trusted(0, 100_000)
 
 RULES: dict[str, Rule] = {
     "embedder": _trusted(free=("static", "minilm", "none")),
@@ -230,10 +236,6 @@ RULES: dict[str, Rule] = {
     "summarizer_conversation_enabled": _SWITCH,
     "summarizer_exchange_enabled": _SWITCH,
     "embedding_pipeline_enabled": _SWITCH,
-    "summarizer_idle_timeout_s": _harmless(0.01, 86_400),
-    "embedding_pipeline_poll_interval_s": _harmless(0.01, 86_400),
-    "embedding_batch_size": _harmless(1, 2048),
-    "embedding_max_retries": _harmless(0, 20),
     # A clone must not decide what of a person's memory goes.
     "conversations_keep_days": _personal(0, 36_500),
     "knowledge_give": _SWITCH,
@@ -285,15 +287,9 @@ RULES: dict[str, Rule] = {
     "chat_api_key": _personal(),
     "chat_timeout_s": _trusted(0.1, 3600),
     "chat_max_tokens": _trusted(1, 1_000_000),
-    # A spend cap is worth what the prices are.
-    "chat_price_in_usd": _USD,
-    "chat_price_out_usd": _USD,
     "summary_model": _personal(),
     "summary_base_url": _personal(),
     "summary_api_key": _personal(),
-    "summary_timeout_s": _trusted(0.1, 3600),
-    "summary_price_in_usd": _USD,
-    "summary_price_out_usd": _USD,
     "summary_spend_cap_usd": _personal(0, 100_000),
 }
 
@@ -338,7 +334,7 @@ def load(
     ignored: tuple[Wish, ...] = ()
     for file in (home / USER_FILE, project_file):
         if file is not None:
-            plain = _read(file)
+            plain = _without_retired(_read(file), where=str(file))
             if file is project_file:
                 ignored = _untrusted(plain, values, home=home, file=file)
             left_out = {one.name for one in ignored}
@@ -349,10 +345,12 @@ def load(
                     origins[key] = str(file)
     for name, value in (os.environ if environ is None else environ).items():
         key = name.removeprefix(_PREFIX).lower()
-        if name.startswith(_PREFIX) and name not in _PLACES and key in KEYS:
+        if not name.startswith(_PREFIX) or name in _PLACES:
+            continue
+        if _without_retired({key: value}, where=name) and key in KEYS:
             values[key] = _fitting(key, _parsed(key, value), where=name)
             origins[key] = name
-    for key, value in (given or {}).items():
+    for key, value in _without_retired(given or {}, where="given").items():
         values[key] = _fitting(key, value, where="given")
         origins[key] = "given"
     settings = Settings(**values)
@@ -365,8 +363,10 @@ def load(
 def wishes(*, home: Path, project_file: Path) -> list[Wish]:
     """What a project's file asks for that a person must allow, allowed or not."""
     user = home / USER_FILE
-    weaker = {key: _fitting(key, one, where=str(user)) for key, one in _read(user).items()}
-    return _wishes(_read(project_file), weaker, where=str(project_file))
+    plain = _without_retired(_read(user), where=str(user))
+    weaker = {key: _fitting(key, value, where=str(user)) for key, value in plain.items()}
+    plain = _without_retired(_read(project_file), where=str(project_file))
+    return _wishes(plain, weaker, where=str(project_file))
 
 
 def _wishes(plain: Mapping[str, Any], weaker: Mapping[str, Any], *, where: str) -> list[Wish]:
@@ -430,7 +430,7 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
     plain[key] = value
     _write(file, plain)
     if home is not None and file.name == PROJECT_FILE:
-        said = _wishes(_read(file), {}, where=str(file))
+        said = _wishes(_without_retired(_read(file), where=str(file)), {}, where=str(file))
         if mine := [one for one in said if one.name == key]:
             trust(home, file.parent.parent, mine, more=True)
     return shown(key, value)
@@ -510,7 +510,21 @@ def _check_place(file: Path, key: str) -> None:
         )
 
 
+def _without_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """The settings that there still are; one warning in this process for each of the others."""
+    for key in plain.keys() & RETIRED.keys():
+        if (where, key) not in _warned:
+            import logging
+
+            _warned.add((where, key))
+            warning = "%s: %s has no effect: %s"
+            logging.getLogger("ralph").warning(warning, where, key, RETIRED[key])
+    return {key: value for key, value in plain.items() if key not in RETIRED}
+
+
 def _known(key: str, *, where: str) -> None:
+    if key in RETIRED:
+        raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
         raise BadSetting(
             f"there is no setting {key!r}",

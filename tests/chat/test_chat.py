@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import MODEL, Answer, Call, ChatServer, running
+from chat_server import MODEL, Answer, Call, ChatServer
 from chatting import HEADING, QUESTION, SOLUTION, held_before, sent, talking
 from remembering import files_holding
 
-from ralph.chat.anthropic_model import anthropic_model
-from ralph.chat.echo import EchoModel
-from ralph.chat.loop import Limits
-from ralph.chat.openai_model import ollama_model
+from ralph.chat.model import EchoModel
+from ralph.chat.providers import anthropic_model, ollama_model
 from ralph.errors import NotFound
 from ralph.memory.pausing import pause
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
 
 KEY = "sk-ant-api03-" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY" * 2
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 # -- one exchange
@@ -120,7 +111,7 @@ def test_the_oldest_exchanges_go_first_where_not_all_fit_and_that_is_said_once(
     project: Path, server: ChatServer
 ) -> None:
     server.say(*("word " * 50 for _ in range(5)))
-    with talking(project, server, rag=False, limits=Limits(history_tokens=130)) as talk:
+    with talking(project, server, rag=False, history_tokens=130) as talk:
         for n in range(5):
             talk.ask(f"prompt number {n}")
 
@@ -129,7 +120,7 @@ def test_the_oldest_exchanges_go_first_where_not_all_fit_and_that_is_said_once(
     assert "prompt number 2" in shown
     assert "prompt number 1" not in shown
     [note] = talk.screen.notes
-    assert "no longer shown its oldest exchanges" in note
+    assert "no longer sees its oldest exchanges" in note
 
 
 # -- tools
@@ -195,7 +186,7 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model(project: Path, server: C
     told = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
     for text, expected in zip(
         told,
-        ["no JSON", "question", "too short", "no tool", "one of them", "under way", "there is no"],
+        ["not a JSON", "question", "too short", "no tool", "one of", "this conv", "there is no"],
         strict=True,
     ):
         assert expected in text
@@ -290,7 +281,7 @@ def test_memory_that_fails_is_one_line_and_the_answer_comes(
     assert (first.status, first.exchange) == ("complete", None)
     assert first.assistant.startswith("You said")
     assert sum("answered without memory" in note for note in talk.screen.notes) == 1
-    assert sum("not kept" in note for note in talk.screen.notes) == 2
+    assert sum("not saved" in note for note in talk.screen.notes) == 2
 
 
 # -- what is not asked, and what is not kept
@@ -336,7 +327,7 @@ def test_nothing_private_is_in_any_file_or_shown_again(
     assert "xylophonist" in sent(server.requests[1])
     assert "xylophonist" not in sent(server.requests[2])
     assert talk.screen.ended[1].exchange is None
-    assert any("not kept" in note for note in talk.screen.notes)
+    assert any("not saved" in note for note in talk.screen.notes)
     assert files_holding(home, "xylophonist") == []
     assert files_holding(project, "xylophonist") == []
 
@@ -350,7 +341,7 @@ def test_a_pause_keeps_and_recalls_nothing_until_its_end(
         assert "Paused" in talk.say("/pause")[0]
         paused = talk.ask(f"{QUESTION} The xylophonist asks.")
         talk.ask("And again while paused")
-        assert talk.say("/resume") == ["Memory goes on."]
+        assert talk.say("/resume") == ["Memory is on again."]
         talk.ask(QUESTION)
         assert [one.user for one in talk.kept()] == ["A plain question about colours", QUESTION]
 

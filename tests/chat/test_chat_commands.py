@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from chatting import QUESTION, SOLUTION, Talk, held_before, talking
 
-from ralph.chat.echo import EchoModel
-from ralph.chat.slash import COMMANDS
+from ralph.chat.commands import COMMANDS
+from ralph.chat.model import EchoModel
 from ralph.errors import BadInput, NotFound
 
 
@@ -50,7 +50,7 @@ def test_a_search_finds_past_exchanges_but_not_this_conversation(talk: Talk, bef
     assert SOLUTION in lines[2]
     assert len(lines) == 3
     assert talk.say("/search kubernetes horizontal autoscaling") == [
-        "Nothing found that is sure enough. Try other words."
+        "No results above 0.40. Try different words."
     ]
     with pytest.raises(BadInput, match="too short"):
         talk.say("/search")
@@ -72,7 +72,7 @@ def test_conversations_are_listed_and_shown(talk: Talk, before: str) -> None:
 
 def test_a_conversation_gets_a_title_and_tags(talk: Talk) -> None:
     assert talk.say("/title") == ["(no title yet)"]
-    with pytest.raises(BadInput, match="nothing of this conversation is kept yet"):
+    with pytest.raises(BadInput, match="nothing of this conversation is saved yet"):
         talk.say("/tag auth")
     with pytest.raises(BadInput, match="needs a word"):
         talk.say("/tag")
@@ -93,8 +93,8 @@ def test_the_last_answer_or_a_named_exchange_is_rated(talk: Talk, before: str) -
         talk.say("/up")
     kept = talk.ask("A question about colours").exchange
     assert kept is not None
-    assert talk.say("/up") == [f"{kept[:8]} is worth finding again."]
-    assert talk.say(f"/down {before[:8]}") == [f"{before[:8]} is not worth finding again."]
+    assert talk.say("/up") == [f"{kept[:8]} is rated up."]
+    assert talk.say(f"/down {before[:8]}") == [f"{before[:8]} is rated down."]
     ratings = talk.chat.memory.conversations._mine().history.ratings
     assert ratings == {kept: 1, before: -1}
     with pytest.raises(NotFound):

@@ -11,7 +11,7 @@ from chatting import QUESTION, SOLUTION, held_before
 from serving import served
 
 from ralph.chat.model import ToolCall, tool_call
-from ralph.chat.tools import TOOLS, Used, use
+from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Summary
 from ralph.text.marks import marked
@@ -31,10 +31,10 @@ def exchange(project: Path) -> str:
     return kept
 
 
-def used(project: Path, name: str, **arguments: Any) -> Used:
+def used(project: Path, name: str, **arguments: Any) -> ToolResult:
     with open_ralph(project) as ralph:
         call = tool_call("1", name, json.dumps(arguments))
-        return use(call, ralph.conversations, current="")
+        return run_tool(call, ralph.conversations, current="")
 
 
 def asked(project: Path, door: str, name: str, **arguments: Any) -> str:
@@ -103,7 +103,7 @@ def test_numbers_that_come_as_text_are_numbers(project: Path, exchange: str) -> 
     assert (told.failed, told.ids) == (False, (exchange,))
     with open_ralph(project) as ralph:
         wrong = ToolCall("1", "search_conversations", {"query": QUESTION, "limit": 0})
-        assert use(wrong, ralph.conversations, current="").failed
+        assert run_tool(wrong, ralph.conversations, current="").failed
 
 
 def _only(project: Path) -> str:

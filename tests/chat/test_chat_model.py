@@ -7,18 +7,23 @@ speaks OpenAI's protocol.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chat_server import ANTHROPIC, MODEL, OPENAI, Answer, Call, ChatServer, running
+from chat_server import ANTHROPIC, MODEL, OPENAI, Answer, Call, ChatServer
 
-from ralph.chat.anthropic_model import anthropic_model
-from ralph.chat.echo import EchoModel
-from ralph.chat.model import Model, Said, ToolCall, ToolSpec, Turn
-from ralph.chat.openai_model import ollama_model, openai_model
-from ralph.chat.prices import Price
-from ralph.chat.served import Access, ServedModel
+from ralph.chat.model import (
+    ChatModel,
+    ChatTurn,
+    EchoModel,
+    ModelAccess,
+    ModelAnswer,
+    Price,
+    ToolCall,
+    ToolSpec,
+)
+from ralph.chat.providers import ServedModel, anthropic_model, ollama_model, openai_model
 from ralph.errors import BadInput
 
 LONG = 60.0
@@ -35,13 +40,7 @@ WEATHER = ToolSpec(
     "The weather of a city.",
     {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 )
-HELLO = [Turn("system", "Be brief."), Turn("user", "Hello!")]
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
+HELLO = [ChatTurn("system", "Be brief."), ChatTurn("user", "Hello!")]
 
 
 @pytest.fixture(params=SERVED)
@@ -50,22 +49,22 @@ def served(request: pytest.FixtureRequest, server: ChatServer) -> ServedModel:
 
 
 @pytest.fixture(params=[*SERVED, "echo", *(["real"] if REAL_URL else [])])
-def model(request: pytest.FixtureRequest, server: ChatServer) -> Model:
+def model(request: pytest.FixtureRequest, server: ChatServer) -> ChatModel:
     if request.param == "echo":
         return EchoModel()
     if request.param == "real":
-        return openai_model(REAL_MODEL, url=REAL_URL, access=Access(REAL_KEY))
+        return openai_model(REAL_MODEL, url=REAL_URL, access=ModelAccess(REAL_KEY))
     return SERVED[request.param](MODEL, url=server.url)
 
 
-def ask(model: Model, *turns: Turn, **more: Any) -> Said:
+def ask(model: ChatModel, *turns: ChatTurn, **more: Any) -> ModelAnswer:
     return model.answer(turns or HELLO, timeout_s=LONG, **more)
 
 
 # -- what holds for every model
 
 
-def test_an_answer_comes_with_its_text_tokens_and_reason(model: Model) -> None:
+def test_an_answer_comes_with_its_text_tokens_and_reason(model: ChatModel) -> None:
     said = ask(model)
     assert said.text.strip()
     assert said.stop == "end"
@@ -77,42 +76,42 @@ def test_an_answer_comes_with_its_text_tokens_and_reason(model: Model) -> None:
     assert said.tokens_out > 0
 
 
-def test_the_text_that_streams_is_the_text_of_the_answer(model: Model) -> None:
+def test_the_text_that_streams_is_the_text_of_the_answer(model: ChatModel) -> None:
     pieces: list[str] = []
-    said = ask(model, Turn("user", "Say two\nlines, Zoë 🦊."), on_text=pieces.append)
+    said = ask(model, ChatTurn("user", "Say two\nlines, Zoë 🦊."), on_text=pieces.append)
     assert "".join(pieces) == said.text
     assert len(pieces) > 1
 
 
-def test_a_conversation_goes_on(model: Model) -> None:
+def test_a_conversation_goes_on(model: ChatModel) -> None:
     first = ask(model)
-    said = ask(model, *HELLO, first.turn(), Turn("user", "And what did I say first?"))
+    said = ask(model, *HELLO, first.turn(), ChatTurn("user", "And what did I say first?"))
     assert said.text.strip()
 
 
-def test_a_tool_makes_the_round(model: Model, server: ChatServer) -> None:
+def test_a_tool_makes_the_round(model: ChatModel, server: ChatServer) -> None:
     server.say(Answer(calls=(Call("get_weather", '{"city": "Málaga"}'),)), "It is sunny.")
-    order = Turn("user", '!get_weather {"city": "Málaga"}')
+    order = ChatTurn("user", '!get_weather {"city": "Málaga"}')
     called = ask(model, order, tools=[WEATHER])
     assert called.stop == "tools"
     [call] = called.calls
     assert call.id
     assert (call.name, call.arguments, call.unread) == ("get_weather", {"city": "Málaga"}, "")
-    told = Turn("tool", "sunny, 31 degrees", call_id=call.id)
+    told = ChatTurn("tool", "sunny, 31 degrees", call_id=call.id)
     said = ask(model, order, called.turn(), told, tools=[WEATHER])
     assert "sunny" in said.text
     assert said.stop == "end"
 
 
-@pytest.mark.parametrize("turns", [[], HELLO[:1], [*HELLO, Turn("assistant", "Hi.")]])
-def test_what_leaves_nothing_to_answer_is_refused(model: Model, turns: list[Turn]) -> None:
+@pytest.mark.parametrize("turns", [[], HELLO[:1], [*HELLO, ChatTurn("assistant", "Hi.")]])
+def test_what_leaves_nothing_to_answer_is_refused(model: ChatModel, turns: list[ChatTurn]) -> None:
     with pytest.raises(BadInput, match="nothing to answer"):
         model.answer(turns, timeout_s=LONG)
 
 
 @pytest.mark.parametrize("kind", [BrokenPipeError, TimeoutError, KeyboardInterrupt])
 def test_a_listener_that_fails_ends_the_answer_with_its_own_error(
-    model: Model, kind: type[BaseException]
+    model: ChatModel, kind: type[BaseException]
 ) -> None:
     def broken(piece: str) -> None:
         raise kind("nobody reads")
@@ -122,7 +121,7 @@ def test_a_listener_that_fails_ends_the_answer_with_its_own_error(
     assert ask(model).text.strip()
 
 
-def test_it_says_what_it_costs(model: Model) -> None:
+def test_it_says_what_it_costs(model: ChatModel) -> None:
     assert model.costs
     assert model.takes_tools
 
@@ -131,13 +130,13 @@ def test_it_says_what_it_costs(model: Model) -> None:
 
 
 def test_openai_is_asked_in_its_own_format(server: ChatServer) -> None:
-    access = Access("k-1")
+    access = ModelAccess("k-1")
     called = ToolCall("call_1", "get_weather", {"city": "Oslo"})
     turns = [
         *HELLO,
-        Turn("assistant", "", (called, ToolCall("call_2", "get_weather", unread="{broken"))),
-        Turn("tool", "rain", call_id="call_1"),
-        Turn("tool", "no such city", call_id="call_2", failed=True),
+        ChatTurn("assistant", "", (called, ToolCall("call_2", "get_weather", unread="{broken"))),
+        ChatTurn("tool", "rain", call_id="call_1"),
+        ChatTurn("tool", "no such city", call_id="call_2", failed=True),
     ]
     openai_model(MODEL, url=server.url, access=access, max_tokens=50).answer(
         turns, tools=[WEATHER], timeout_s=LONG
@@ -181,18 +180,18 @@ def test_openai_is_asked_in_its_own_format(server: ChatServer) -> None:
 
 def test_anthropic_is_asked_in_its_own_format(server: ChatServer) -> None:
     turns = [
-        Turn("system", "Be brief."),
-        Turn("assistant", "Welcome! \n"),
-        Turn("user", "Hello!"),
-        Turn("user", " "),
-        Turn("system", "Be kind."),
-        Turn("assistant", "", (ToolCall("call_1", "get_weather", {"city": "Oslo"}),)),
-        Turn("tool", "no such city", call_id="call_1", failed=True),
-        Turn("user", "Well?"),
+        ChatTurn("system", "Be brief."),
+        ChatTurn("assistant", "Welcome! \n"),
+        ChatTurn("user", "Hello!"),
+        ChatTurn("user", " "),
+        ChatTurn("system", "Be kind."),
+        ChatTurn("assistant", "", (ToolCall("call_1", "get_weather", {"city": "Oslo"}),)),
+        ChatTurn("tool", "no such city", call_id="call_1", failed=True),
+        ChatTurn("user", "Well?"),
     ]
-    anthropic_model(MODEL, url=server.url + "/v1/", access=Access("k-1"), max_tokens=50).answer(
-        turns, tools=[WEATHER], timeout_s=LONG
-    )
+    anthropic_model(
+        MODEL, url=server.url + "/v1/", access=ModelAccess("k-1"), max_tokens=50
+    ).answer(turns, tools=[WEATHER], timeout_s=LONG)
     [asked] = server.requests
     assert asked.path == ANTHROPIC
     assert asked.headers["x-api-key"] == "k-1"
@@ -205,7 +204,7 @@ def test_anthropic_is_asked_in_its_own_format(server: ChatServer) -> None:
         "content": "no such city",
         "is_error": True,
     }
-    before = "[what was said before is left out]"
+    before = "[earlier messages are left out]"
     assert asked.body == {
         "model": MODEL,
         "stream": True,
@@ -318,10 +317,8 @@ def test_a_set_price_makes_the_cost(server: ChatServer) -> None:
 
 
 def test_a_price_nobody_knows_is_no_price_and_is_said(server: ChatServer) -> None:
-    model = openai_model("gpt-4o-mini", url=server.url, access=Access(role="summary"))
-    assert model.costs == (
-        "price unknown: set summary_price_in_usd and summary_price_out_usd (per million tokens)"
-    )
+    model = openai_model("gpt-4o-mini", url=server.url, access=ModelAccess(role="summary"))
+    assert model.costs == ("price unknown: not in Ralph's price list, so no cost is counted")
     assert ask(openai_model(MODEL, url=server.url)).cost_usd is None
 
 
@@ -351,7 +348,7 @@ def test_echo_repeats_what_memory_found_and_what_was_said() -> None:
         "You are kind.\n\n## Related Past Conversations\n\n### Timeouts (a1b2)\nWe raised it.\n\n"
         "## Tools\nnone"
     )
-    said = ask(EchoModel(), Turn("system", system), Turn("user", "How did we fix it?"))
+    said = ask(EchoModel(), ChatTurn("system", system), ChatTurn("user", "How did we fix it?"))
     assert said.text == (
         "Memory found:\n\n## Related Past Conversations\n\n### Timeouts (a1b2)\nWe raised it.\n\n"
         "You said: How did we fix it?"
@@ -361,15 +358,17 @@ def test_echo_repeats_what_memory_found_and_what_was_said() -> None:
 
 def test_what_echo_repeated_before_is_not_found_again() -> None:
     section = "## Related Past Conversations\n\n### Timeouts (a1b2)\nWe raised it."
-    first = Turn("user", f"How did we fix it?\n\n{section}")
-    answered = Turn("assistant", ask(EchoModel(), first).text)
-    later = ask(EchoModel(), Turn("user", "How did we fix it?"), answered, Turn("user", "And now?"))
+    first = ChatTurn("user", f"How did we fix it?\n\n{section}")
+    answered = ChatTurn("assistant", ask(EchoModel(), first).text)
+    later = ask(
+        EchoModel(), ChatTurn("user", "How did we fix it?"), answered, ChatTurn("user", "And now?")
+    )
     assert later.text == "Memory found nothing.\n\nYou said: And now?"
 
 
 def test_echo_calls_only_what_is_on_offer() -> None:
-    said = ask(EchoModel(), Turn("user", "!get_weather {}"))
+    said = ask(EchoModel(), ChatTurn("user", "!get_weather {}"))
     assert said.calls == ()
     assert said.text.endswith("You said: !get_weather {}")
-    failed = [Turn("user", "!get_weather {}"), Turn("tool", "no", call_id="1", failed=True)]
+    failed = [ChatTurn("user", "!get_weather {}"), ChatTurn("tool", "no", call_id="1", failed=True)]
     assert ask(EchoModel(), *failed).text == "The tool failed:\nno"

@@ -18,12 +18,12 @@ from clients import World, client, worlds
 from looping import eventually
 from scripted_model import ScriptedModel
 
-from ralph.chat.claude_model import ClaudeModel
-from ralph.chat.model import Said, ToolCall, Turn
+from ralph.chat.claude_process import ClaudeModel
+from ralph.chat.model import ChatTurn, ModelAnswer, ToolCall
 from ralph.errors import ModelOff
 
 LONG = 60.0
-HELLO = [Turn("system", "Be brief."), Turn("user", "Hello!")]
+HELLO = [ChatTurn("system", "Be brief."), ChatTurn("user", "Hello!")]
 # Keeps how it was called, plays its lines, and then does what it is told.
 STAND_IN = """#!{python} -S
 import json, os, subprocess, sys, time
@@ -104,7 +104,7 @@ def result(text: str = "", **more: Any) -> dict[str, Any]:
 INIT = {"type": "system", "subtype": "init", "model": "claude-haiku-4-5", "tools": []}
 
 
-def ask(model: ClaudeModel, *turns: Turn, **more: Any) -> Said:
+def ask(model: ClaudeModel, *turns: ChatTurn, **more: Any) -> ModelAnswer:
     return model.answer(turns or HELLO, **{"timeout_s": LONG, **more})
 
 
@@ -121,7 +121,7 @@ def test_an_answer_comes_with_its_text_tokens_and_cost(stand_in: StandIn) -> Non
     pieces: list[str] = []
     said = ask(ClaudeModel(), on_text=pieces.append)
     assert pieces == ["He", "y."]
-    assert said == Said(
+    assert said == ModelAnswer(
         text="Hey.", tokens_in=43, tokens_out=5, cost_usd=0.0123, model="claude-haiku-4-5"
     )
 
@@ -160,7 +160,12 @@ def test_it_is_started_with_nothing_but_the_question(
 def test_a_conversation_is_told_by_its_speakers(stand_in: StandIn) -> None:
     stand_in.play(result("Hey."))
     call = ToolCall("1", "get_weather", {})
-    turns = [*HELLO, Turn("assistant", "", (call,)), Turn("tool", "rain"), Turn("user", "So?")]
+    turns = [
+        *HELLO,
+        ChatTurn("assistant", "", (call,)),
+        ChatTurn("tool", "rain"),
+        ChatTurn("user", "So?"),
+    ]
     ask(ClaudeModel(), *turns)
     assert stand_in.called["prompt"] == (
         "Be brief.\n\nThe conversation:\n\nUser: Hello!\n\nTool: rain\n\nUser: So?"
@@ -170,7 +175,7 @@ def test_a_conversation_is_told_by_its_speakers(stand_in: StandIn) -> None:
 def test_a_long_question_fits(stand_in: StandIn) -> None:
     stand_in.play(result("Hey."))
     text = "Zoë " * 100_000
-    ask(ClaudeModel(), Turn("user", text))
+    ask(ClaudeModel(), ChatTurn("user", text))
     assert stand_in.called["prompt"] == text
 
 
@@ -204,7 +209,7 @@ def test_a_program_that_is_not_there_is_told(
         ),
         (
             [result("Prompt is too long", is_error=True, terminal_reason="prompt_too_long")],
-            "finds the prompt too long (Prompt is too long)",
+            "says the prompt is too long (Prompt is too long)",
             "prompt",
         ),
         (
@@ -246,7 +251,7 @@ def test_its_time_over_it_is_ended_with_everything_it_started(stand_in: StandIn)
         if pids.exists():
             break
     assert error.what == f"Claude Code did not finish its answer within {seconds:g} s"
-    assert error.todo == "If it is only slow, raise chat_timeout_s."
+    assert error.todo == "If it is just slow, raise chat_timeout_s."
     assert error.partial == "Once upon"
     assert eventually(stand_in.all_gone)
 

@@ -8,24 +8,16 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer, running
+from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer
 
-from ralph.chat.anthropic_model import anthropic_model
-from ralph.chat.model import Turn
-from ralph.chat.openai_model import ollama_model, openai_model
-from ralph.chat.served import Access, ServedModel
+from ralph.chat.model import ChatTurn, ModelAccess
+from ralph.chat.providers import ServedModel, anthropic_model, ollama_model, openai_model
 from ralph.errors import MemoryOff, ModelOff
 from tests.chat.test_chat_model import HELLO, SERVED
 
 LONG = 60.0
 SHORT = 0.5
 STORY = "Once upon a time there was a fox who lived in a wood. " * 20
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
 
 
 @pytest.fixture
@@ -38,7 +30,7 @@ def waits() -> list[float]:
 def model(
     request: pytest.FixtureRequest, server: ChatServer, waits: list[float]
 ) -> Iterator[ServedModel]:
-    access = Access(KEY, sleep=waits.append)
+    access = ModelAccess(KEY, sleep=waits.append)
     yield SERVED[request.param](MODEL, url=server.url, access=access)
     assert all_over()
 
@@ -70,8 +62,8 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     error = refused(ollama_model(MODEL, url=url))
     assert str(error) == f"{url}/v1: Ollama is not reachable. Start it: ollama serve"
-    error = refused(openai_model(MODEL, url=url, access=Access(role="summary")))
-    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url and the network."
+    error = refused(openai_model(MODEL, url=url, access=ModelAccess(role="summary")))
+    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url."
     assert str(error) == told
     assert error.fault == "server"
 
@@ -79,27 +71,27 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("fault", "told", "kind"),
     [
-        ("401", "does not accept the key (401: Incorrect API key provided: [key])", "setting"),
-        ("402", "has no credit left for us (402: Payment required)", "setting"),
-        ("quota", "has no credit left for us (429: You exceeded your quota)", "setting"),
-        ("413", "finds the prompt too long (413)", "prompt"),
+        ("401", "rejected the key (401: Incorrect API key provided: [key])", "setting"),
+        ("402", "has no credit left (402: Payment required)", "setting"),
+        ("quota", "has no credit left (429: You exceeded your quota)", "setting"),
+        ("413", "says the prompt is too long (413)", "prompt"),
         (
             "too_long",
-            "finds the prompt too long (400: prompt is too long: 210000 tokens > 200000 maximum)",
+            "says the prompt is too long (400: prompt is too long: 210000 tokens > 200000 maximum)",
             "prompt",
         ),
         ("400", "refused the request (400: the request is not what I expect)", "prompt"),
-        ("429", "has enough of us for now (429: Rate limit reached)", "server"),
+        ("429", "is rate limiting us (429: Rate limit reached)", "server"),
         ("500", "cannot answer now (500: the runner has terminated)", "server"),
         ("503", "cannot answer now (503)", "server"),
         ("529", "cannot answer now (529: Overloaded)", "server"),
         ("reset", "broke off the connection", "server"),
-        ("garbled", "gave an answer that cannot be read (JSON is malformed", "server"),
-        ("not_json", "gave an answer that cannot be read (JSON is malformed", "server"),
-        ("other_json", "gave an answer that cannot be read (Expected `", "server"),
+        ("garbled", "sent an answer that cannot be read (JSON is malformed", "server"),
+        ("not_json", "sent an answer that cannot be read (JSON is malformed", "server"),
+        ("other_json", "sent an answer that cannot be read (Expected `", "server"),
         ("nothing", "gave no answer", "server"),
         ("huge", "answers with more than 32 MB", "server"),
-        ("redirect", "sends us elsewhere (307)", "server"),
+        ("redirect", "redirects us (307)", "server"),
     ],
 )
 def test_every_fault_is_told(
@@ -125,9 +117,9 @@ def test_a_missing_model_is_told_with_how_to_get_it(server: ChatServer) -> None:
 def test_a_refused_key_is_told_with_the_variable_it_comes_from(server: ChatServer) -> None:
     server.key = "another"
     for variable in ("RALPH_CHAT_API_KEY", "RALPH_SUMMARY_API_KEY", "RALPH_OPENAI_API_KEY"):
-        error = refused(openai_model(MODEL, url=server.url, access=Access(KEY, variable)))
+        error = refused(openai_model(MODEL, url=server.url, access=ModelAccess(KEY, variable)))
         assert error.todo == f"Check {variable}."
-        error = refused(openai_model(MODEL, url=server.url, access=Access(None, variable)))
+        error = refused(openai_model(MODEL, url=server.url, access=ModelAccess(None, variable)))
         assert error.todo == f"Set {variable}."
     assert len(server.requests) == 6
 
@@ -157,7 +149,7 @@ def test_a_server_that_says_nothing_is_given_up(model: ServedModel, server: Chat
     server.fail("hang")
     error = refused(model, SHORT)
     assert error.what.endswith("gave no answer within 0.5 s")
-    assert error.todo == "If it is only slow, raise chat_timeout_s."
+    assert error.todo == "If it is just slow, raise chat_timeout_s."
     assert error.partial == ""
 
 
@@ -260,13 +252,13 @@ def test_the_key_is_in_no_error_no_log_and_no_repr(
             assert KEY not in f"{seen!r}"
             seen = seen.__cause__ or seen.__context__
     assert KEY not in caplog.text
-    assert KEY not in f"{model!r} {Access(KEY)!r}"
+    assert KEY not in f"{model!r} {ModelAccess(KEY)!r}"
 
 
 def test_a_key_that_no_header_can_hold_is_told_without_it(server: ChatServer) -> None:
     for key in ("sk-one\nsk-two", "sk-ключ"):
         for make in SERVED.values():
-            error = refused(make(MODEL, url=server.url, access=Access(key)))
+            error = refused(make(MODEL, url=server.url, access=ModelAccess(key)))
             assert "such a key" in error.what
             assert key not in f"{error} {error.__context__!r}"
     assert server.requests == []
@@ -275,6 +267,6 @@ def test_a_key_that_no_header_can_hold_is_told_without_it(server: ChatServer) ->
 def test_a_prompt_is_sent_whole_however_large(model: ServedModel, server: ChatServer) -> None:
     text = "Zoë " * 500_000
     server.say("That is long.")
-    assert model.answer([Turn("user", text)], timeout_s=LONG).text == "That is long."
+    assert model.answer([ChatTurn("user", text)], timeout_s=LONG).text == "That is long."
     [message] = server.requests[0].body["messages"]
     assert message["content"] in (text, [{"type": "text", "text": text}])

@@ -8,26 +8,20 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import MODEL, ChatServer, running
+from chat_server import MODEL, ChatServer
 from chatting import HEADING, QUESTION, SOLUTION, held_before
 from commanding import process
 
-from ralph.chat.session import SOURCE
+from ralph.chat.loop import SOURCE
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals of POSIX")
 LONG_S = 60.0
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
+BUSY = b"ralph: the index is not complete yet; ask again soon\n"
 
 
 def kept_in(project: Path) -> list[Exchange]:
@@ -42,6 +36,8 @@ def test_one_process_recalls_what_was_said_in_another(project: Path) -> None:
     first = process(
         ["chat", "--echo", "--title", "Timeouts"], cwd=project, stdin=f"{QUESTION}\n".encode()
     )
+    with open_ralph(project) as ralph:  # a chat does not wait long for this on a busy machine
+        ralph.conversations.sync()
     again = process(["chat", "--echo"], cwd=project, stdin=f"\n{QUESTION}\n\n".encode())
 
     assert (first.returncode, again.returncode) == (0, 0), (first.stderr, again.stderr)
@@ -49,7 +45,8 @@ def test_one_process_recalls_what_was_said_in_another(project: Path) -> None:
     assert HEADING.encode() in again.stdout
     assert b'### Conversation: "Timeouts" (ID: ' in again.stdout
     assert b"\x1b" not in again.stdout
-    assert first.stderr == again.stderr == b""
+    # On a busy machine the chat's own workers may still be at the index, which is told.
+    assert {first.stderr, again.stderr} <= {b"", BUSY}
     assert [one.user for one in kept_in(project)] == [QUESTION, QUESTION]
     # What was recalled is not kept a second time.
     assert "Exchange ID" not in kept_in(project)[1].assistant
@@ -71,7 +68,7 @@ def test_programs_get_one_json_object_for_each_prompt(project: Path) -> None:
     assert len(first["related"]) == 1
     assert titled == {"lines": ["Title: Gateway"]}
     assert private["exchange"] is None
-    assert b"not kept" in ran.stderr
+    assert b"not saved" in ran.stderr
     [kept] = kept_in(project)
     assert kept.id == first["exchange"]
 
@@ -158,7 +155,7 @@ def test_ctrl_c_keeps_the_part_of_the_answer_that_was_said(
     assert kept.status == "interrupted"
     # The last piece may have been heard and not shown any more.
     assert kept.assistant.startswith((begun + out).decode().strip())
-    assert b"what was said is kept" in err
+    assert b"the partial answer is saved" in err
 
 
 @pytest.mark.parametrize("ending", ["/quit\n", "\x04", "\x03"])
@@ -185,7 +182,7 @@ def test_at_a_terminal_it_greets_prompts_and_tells_how_to_go_on(project: Path, e
             os.write(main, f"{QUESTION}\n".encode())
             shown = terminal.until("tokens")
             assert terminal.until(prompt).endswith(prompt)
-            parting = terminal.press(ending, "goes on")
+            parting = terminal.press(ending, "ralph chat --conversation ") + terminal.until("\r\n")
             assert chat.wait(timeout=LONG_S) == 0
         finally:
             chat.kill()

@@ -8,24 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import ChatServer, running
+from chat_server import ChatServer
 from chatting import HEADING, QUESTION, Talk, held_before, sent, talking
 from commanding import process
 
-from ralph.chat.commands import Commands
-from ralph.chat.opening import open_memory
+from ralph.chat import open_memory
+from ralph.chat.worker_commands import WorkerCommands
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
 from ralph.memory.ralph import open_ralph
 
 
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
-
-
-class Watched(Commands):
+class Watched(WorkerCommands):
     """The commands of the chat, and how often they were told of something new."""
 
     signals = 0
@@ -39,9 +33,10 @@ class Watched(Commands):
 def steered(project: Path, server: ChatServer) -> Iterator[tuple[Talk, Workers, Watched]]:
     """A chat whose workers do one pass when they are told to, and nothing by themselves."""
     with talking(project, server) as talk:
-        workers = Workers(lambda: open_memory(project, waits=True), current=talk.chat.current)
-        commands = Watched(workers, lambda: open_memory(project, waits=True))
-        talk.chat.controls = commands
+        opened = lambda: open_memory(project, waits=True)  # noqa: E731
+        workers = Workers(opened, current=lambda: talk.chat.session.id)
+        commands = Watched(workers, opened)
+        talk.chat.workers = commands
         try:
             yield talk, workers, commands
         finally:
@@ -100,7 +95,7 @@ def test_retrieval_that_a_flag_switched_off_is_told_and_can_be_switched_on(
     held_before(project)
     with steered(project, server) as (talk, _, _):
         talk.chat.rag = False
-        assert talk.say("/rag")[-1] == "In this chat nothing is recalled; /rag on changes that."
+        assert talk.say("/rag")[-1] == "In this chat nothing is recalled. To change that: /rag on"
         talk.ask(QUESTION)
         talk.say("/rag on")
         talk.ask(QUESTION)
@@ -128,7 +123,7 @@ def test_rebuilding_asks_for_a_typed_yes(project: Path, server: ChatServer) -> N
     with steered(project, server) as (talk, workers, _):
         workers.run_once()
         talk.screen.typed = ["no"]
-        assert talk.say("/embeddings rebuild") == ["That was not yes: nothing was deleted."]
+        assert talk.say("/embeddings rebuild") == ["The answer was not yes: nothing was deleted."]
         [question] = talk.screen.asked
         assert "Type 'yes' to confirm" in question
         talk.screen.typed = ["yes"]
@@ -174,4 +169,4 @@ def test_a_chat_is_held_without_workers_where_they_cannot_be_had(project: Path) 
     assert ran.returncode == 0, ran.stderr
     assert b"You said: A question about colours" in ran.stdout
     [line] = ran.stderr.splitlines()
-    assert b"nothing is summarised or indexed in the background" in line
+    assert b"nothing is summarized or indexed in the background" in line

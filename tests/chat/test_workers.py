@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from chat_server import Answer, ChatServer, running
+from chat_server import Answer, ChatServer
 from workers_ground import GOOD, Clock, add, by_name, fill, model, opener, status, written
 
-from ralph.chat.model import OnText, Said, ToolSpec, Turn
-from ralph.chat.prices import FREE
-from ralph.chat.workers import Name, Workers
+from ralph.chat.model import FREE, ChatTurn, ModelAnswer, OnText, ToolSpec
+from ralph.chat.worker import WorkerName
+from ralph.chat.workers import Workers
 from ralph.memory.ralph import open_ralph
 from ralph.records import Record
 from ralph.records.conversation import EXTRACTIVE, Conversation, Exchange
 
 BACK_OFF_S = (1, 2, 4, 8, 16, 32)
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 # -- without a model
@@ -128,7 +117,7 @@ def test_an_exchange_that_cannot_be_read_stops_nobody(project: Path) -> None:
 def test_the_model_writes_them_and_their_cost_is_told(project: Path, server: ChatServer) -> None:
     [conversation] = fill(project, [1])
     server.say(f"Here is a summary:\n\n**{GOOD}**\n\nLet me know if you need more!", GOOD)
-    told = by_name(Workers(opener(project), summariser=model(server)).run_once())
+    told = by_name(Workers(opener(project), summarizer=model(server)).run_once())
 
     of_conversation, of_exchange = written(project)
     assert of_conversation.text == of_exchange.text == GOOD
@@ -150,7 +139,7 @@ def test_the_prompt_shows_what_was_said_as_data(project: Path, server: ChatServe
         )
         ralph.conversations.add(Conversation(id="d" * 16, title="Another"), [hostile])
     server.say(GOOD)
-    Workers(opener(project), summariser=model(server)).run_once(["exchange"])
+    Workers(opener(project), summarizer=model(server)).run_once(["exchange"])
     prompt = server.requests[0].body["messages"][-1]["content"]
     assert prompt.count("</exchange>") == 1
     assert "Ignore all previous" not in prompt
@@ -162,21 +151,21 @@ def test_at_the_spend_cap_the_summarisers_rest_and_say_so(
     fill(project, [5])
     server.say(*[GOOD] * 9)
     opened = opener(project, summary_spend_cap_usd=0.30)
-    told = by_name(Workers(opened, summariser=model(server)).run_once())
+    told = by_name(Workers(opened, summarizer=model(server)).run_once())
 
     assert len(server.requests) == 2
     assert "spend cap reached: $0.30 of $0.30" in told["exchange"].note
     assert told["exchange"].total - told["exchange"].completed == 4
     assert told["exchange"].retrying == told["exchange"].failed == 0
     # Another session may spend again.
-    assert Workers(opened, summariser=model(server)).run_once(["exchange"])[0].completed == 2
+    assert Workers(opened, summarizer=model(server)).run_once(["exchange"])[0].completed == 2
 
 
 def test_a_free_model_has_no_cap(project: Path, server: ChatServer) -> None:
     fill(project, [3])
     server.say(*[GOOD] * 3)
     opened = opener(project, summary_spend_cap_usd=0.0)
-    [told] = Workers(opened, summariser=model(server, price=FREE)).run_once(["exchange"])
+    [told] = Workers(opened, summarizer=model(server, price=FREE)).run_once(["exchange"])
     assert told.completed == 3
 
 
@@ -192,19 +181,19 @@ class Forgetful:
 
     def answer(
         self,
-        messages: Sequence[Turn],
+        messages: Sequence[ChatTurn],
         *,
         tools: Sequence[ToolSpec] = (),
         on_text: OnText | None = None,
         timeout_s: float,
-    ) -> Said:
+    ) -> ModelAnswer:
         self._forget()
-        return Said(text=GOOD, model=self.name)
+        return ModelAnswer(text=GOOD, model=self.name)
 
 
 @pytest.mark.parametrize("name", ["conversation", "exchange"])
 def test_what_is_forgotten_while_the_model_writes_gets_no_summary(
-    project: Path, name: Name
+    project: Path, name: WorkerName
 ) -> None:
     [conversation] = fill(project, [1])
 
@@ -212,7 +201,7 @@ def test_what_is_forgotten_while_the_model_writes_gets_no_summary(
         with open_ralph(project) as ralph:
             ralph.conversations.forget([conversation])
 
-    workers = Workers(opener(project), summariser=Forgetful(forget))
+    workers = Workers(opener(project), summarizer=Forgetful(forget))
     workers.run_once([name])
     assert written(project) == []
 
@@ -221,7 +210,7 @@ def test_a_price_that_nobody_knows_is_told_of(project: Path, server: ChatServer)
     fill(project, [1])
     server.say(GOOD)
     unpriced = model(server, price=None)
-    [told] = Workers(opener(project), summariser=unpriced).run_once(["exchange"])
+    [told] = Workers(opener(project), summarizer=unpriced).run_once(["exchange"])
     assert "price unknown" in told.note
 
 
@@ -244,7 +233,7 @@ def test_garbage_is_no_summary_and_is_tried_again(
 ) -> None:
     fill(project, [1])
     server.say(GARBAGE[kind], GOOD)
-    workers = Workers(opener(project), summariser=model(server), clock=clock)
+    workers = Workers(opener(project), summarizer=model(server), clock=clock)
     [told] = workers.run_once(["exchange"])
     assert (told.completed, told.retrying, told.next_retry_s) == (0, 1, 1.0)
     assert written(project) == []
@@ -258,7 +247,7 @@ def test_garbage_is_no_summary_and_is_tried_again(
 def test_an_answer_that_was_cut_off_is_no_summary(project: Path, server: ChatServer) -> None:
     fill(project, [1])
     server.say(Answer("The user asked how to fix the socket", stop="length"))
-    [told] = Workers(opener(project), summariser=model(server)).run_once(["exchange"])
+    [told] = Workers(opener(project), summarizer=model(server)).run_once(["exchange"])
     assert (told.completed, told.retrying) == (0, 1)
 
 
@@ -269,7 +258,7 @@ def test_a_server_that_fails_is_tried_again_later_and_never_replaced_by_extracts
     fill(project, [3])
     server.fail(fault)
     server.say(*[GOOD] * 9)
-    workers = Workers(opener(project), summariser=model(server), clock=clock)
+    workers = Workers(opener(project), summarizer=model(server), clock=clock)
     [told] = workers.run_once(["exchange"])
     assert (told.completed, told.retrying) == (0, 1)  # the others wait: they would fare no better
     assert told.note
@@ -290,8 +279,8 @@ def test_a_server_that_hangs_costs_its_time_out_and_no_more(
 ) -> None:
     fill(project, [1])
     server.fail(fault)
-    opened = opener(project, summary_timeout_s=0.1)
-    [told] = Workers(opened, summariser=model(server), clock=clock).run_once(["exchange"])
+    opened = opener(project, chat_timeout_s=0.1)
+    [told] = Workers(opened, summarizer=model(server), clock=clock).run_once(["exchange"])
     assert (told.completed, told.retrying) == (0, 1)
     assert "within 0.1 s" in told.note
 
@@ -301,7 +290,7 @@ def test_after_six_retries_an_item_is_given_up_listed_and_can_be_retried(
 ) -> None:
     fill(project, [1])
     server.fail("500")
-    workers = Workers(opener(project), summariser=model(server), clock=clock)
+    workers = Workers(opener(project), summarizer=model(server), clock=clock)
     for wait_s in BACK_OFF_S:
         [told] = workers.run_once(["exchange"])
         assert (told.retrying, told.next_retry_s, told.given_up) == (1, wait_s, 0)
@@ -314,7 +303,7 @@ def test_after_six_retries_an_item_is_given_up_listed_and_can_be_retried(
     workers.run_once(["exchange"])
     assert len(server.requests) == asked
     # Another process knows too.
-    other = Workers(opener(project), summariser=model(server), clock=clock)
+    other = Workers(opener(project), summarizer=model(server), clock=clock)
     [given_up] = other.given_up()
     assert (given_up.worker, given_up.item, given_up.attempts) == ("exchange", "0" * 16, 7)
     assert "cannot answer now" in str(given_up)
@@ -332,7 +321,7 @@ def test_one_bad_item_does_not_stop_the_others(
 ) -> None:
     fill(project, [3])
     server.say("", GOOD, GOOD)
-    [told] = Workers(opener(project), summariser=model(server), clock=clock).run_once(["exchange"])
+    [told] = Workers(opener(project), summarizer=model(server), clock=clock).run_once(["exchange"])
     assert (told.completed, told.retrying) == (2, 1)
 
 
@@ -341,7 +330,7 @@ def test_a_wrong_key_is_nobodys_failure_but_a_persons_to_mend(
 ) -> None:
     fill(project, [2])
     server.fail("401")
-    workers = Workers(opener(project), summariser=model(server), clock=clock)
+    workers = Workers(opener(project), summarizer=model(server), clock=clock)
     [told] = workers.run_once(["exchange"])
     assert (told.retrying, told.failed, told.given_up) == (0, 0, 0)
     assert "RALPH_CHAT_API_KEY" in told.note
@@ -366,7 +355,7 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_ever(
 ) -> None:
     fill(project, [1])
     server.say("", GOOD)
-    workers = Workers(opener(project), summariser=model(server), clock=clock)
+    workers = Workers(opener(project), summarizer=model(server), clock=clock)
     workers.run_once(["exchange"])
     clock.now -= 100_000
     assert workers.run_once(["exchange"])[0].completed == 1
@@ -377,7 +366,7 @@ def test_failures_of_what_was_forgotten_are_forgotten(
 ) -> None:
     [conversation] = fill(project, [1])
     server.say("")
-    workers = Workers(opener(project), summariser=model(server), clock=clock)
+    workers = Workers(opener(project), summarizer=model(server), clock=clock)
     workers.run_once(["exchange"])
     assert status(workers, "exchange").retrying == 1
     with open_ralph(project) as ralph:
@@ -390,7 +379,7 @@ def test_a_damaged_note_of_failures_is_begun_anew(
 ) -> None:
     fill(project, [1])
     server.say("", GOOD)
-    workers = Workers(opener(project), summariser=model(server), clock=clock)
+    workers = Workers(opener(project), summarizer=model(server), clock=clock)
     workers.run_once(["exchange"])
     [file] = (home / "cache" / "workers").glob("*.json")
     file.write_bytes(b'{"half": ')

@@ -7,49 +7,39 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import ChatServer, running
+from chat_server import ChatServer
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, fill, model, opener, status, until, written
 
-from ralph.chat.commands import Commands
-from ralph.chat.loop import Controls
-from ralph.chat.workers import NAMES, Name, Workers
-from ralph.chat.working import WorkerStatus
+from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus
+from ralph.chat.worker_commands import WorkerCommands
+from ralph.chat.workers import Workers
 from ralph.errors import BadInput, EmbedderOff, MemoryOff
 from ralph.memory.ralph import Ralph, open_ralph
 
-NEVER = {"summarizer_idle_timeout_s": 3600, "embedding_pipeline_poll_interval_s": 3600}
+NEVER_S = 3600.0
 
 
 @pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def opened(project: Path, home: Path) -> Callable[[], Ralph]:
-    # In a file, as people have it: what is given when opening is stronger than any file.
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "config.json").write_text(json.dumps(NEVER), encoding="utf-8")
+def opened(project: Path) -> Callable[[], Ralph]:
     return opener(project)
 
 
 @pytest.fixture
 def workers(opened: Callable[[], Ralph]) -> Iterator[Workers]:
-    made = Workers(opened)
+    made = Workers(opened, poll_s=NEVER_S)
     yield made
     made.stop()
 
 
 @pytest.fixture
-def chat(workers: Workers, opened: Callable[[], Ralph]) -> Commands:
-    return Commands(workers, opened)
+def chat(workers: Workers, opened: Callable[[], Ralph]) -> WorkerCommands:
+    return WorkerCommands(workers, opened)
 
 
 def stored(home: Path) -> dict[str, object]:
     plain: dict[str, object] = json.loads((home / "config.json").read_bytes())
-    return {key: value for key, value in plain.items() if key not in NEVER}
+    return plain
 
 
 def never(question: str) -> str:
@@ -65,7 +55,7 @@ class Showing(Workers):
 
     told: list[WorkerStatus]
 
-    def statuses(self, names: Iterable[Name] = NAMES) -> list[WorkerStatus]:
+    def statuses(self, names: Iterable[WorkerName] = WORKER_NAMES) -> list[WorkerStatus]:
         return [one for one in self.told if one.name in names]
 
 
@@ -80,16 +70,11 @@ def showing(opened: Callable[[], Ralph]) -> Showing:
     return made
 
 
-def test_the_commands_are_what_a_chat_wants(chat: Commands) -> None:
-    wanted: Controls = chat
-    assert wanted.summarizer([])
-
-
 # -- summarizer
 
 
 def test_summarizer_tells_of_both_at_work(showing: Showing, opened: Callable[[], Ralph]) -> None:
-    assert Commands(showing, opened).summarizer([]) == [
+    assert WorkerCommands(showing, opened).summarizer([]) == [
         "Conversation Summarizer: RUNNING",
         "  Progress: 3/10 conversations",
         "  Completed: 3, Failed: 0",
@@ -108,7 +93,7 @@ def test_summarizer_tells_of_both_at_work(showing: Showing, opened: Callable[[],
 
 def test_summarizer_tells_of_one_that_rests(showing: Showing, opened: Callable[[], Ralph]) -> None:
     showing.told[0] = WorkerStatus("conversation", "idle", 1247, 1247, spend_usd=2.31)
-    assert Commands(showing, opened).summarizer(["conversation"]) == [
+    assert WorkerCommands(showing, opened).summarizer(["conversation"]) == [
         "Conversation Summarizer: IDLE",
         "  Total processed this session: 1,247",
         "  Completed: 1,247, Failed: 0",
@@ -122,7 +107,7 @@ def test_summarizer_tells_of_what_failed(showing: Showing, opened: Callable[[], 
     showing.told[1] = WorkerStatus(
         "exchange", "idle", 9, 5, 2, retrying=2, next_retry_s=4.0, given_up=2, note="it is off"
     )
-    assert Commands(showing, opened).summarizer(["exchange"]) == [
+    assert WorkerCommands(showing, opened).summarizer(["exchange"]) == [
         "Exchange Summarizer: IDLE",
         "  Total processed this session: 5",
         "  Completed: 5, Failed: 2",
@@ -130,13 +115,13 @@ def test_summarizer_tells_of_what_failed(showing: Showing, opened: Callable[[], 
         "  Spend: $0.00",
         "  Note: it is off",
         "Warning: retry queue: 2 items (next retry in 4 seconds)",
-        "Warning: given up: 2 items. `ralph workers status` lists them, "
-        "`ralph conversations retry` tries them again",
+        "Warning: given up: 2 items. List them: `ralph workers status`. "
+        "Try again: `ralph conversations retry`",
     ]
 
 
 def test_summarizer_on_starts_all_three_and_stays_so(
-    project: Path, home: Path, workers: Workers, chat: Commands
+    project: Path, home: Path, workers: Workers, chat: WorkerCommands
 ) -> None:
     fill(project, [2])
     assert chat.summarizer(["on"]) == [
@@ -161,7 +146,7 @@ def test_summarizer_on_starts_all_three_and_stays_so(
 
 @pytest.mark.parametrize("name", ["conversation", "exchange"])
 def test_one_summarizer_is_switched_alone(
-    project: Path, home: Path, workers: Workers, chat: Commands, name: str
+    project: Path, home: Path, workers: Workers, chat: WorkerCommands, name: str
 ) -> None:
     fill(project, [1])
     chat.summarizer([name, "on"])
@@ -179,7 +164,7 @@ def test_one_summarizer_is_switched_alone(
 @pytest.mark.parametrize(
     "words", [["start"], ["conversation", "maybe"], ["on", "off"], ["exchange", "on", "now"]]
 )
-def test_other_words_after_summarizer_are_refused(chat: Commands, words: list[str]) -> None:
+def test_other_words_after_summarizer_are_refused(chat: WorkerCommands, words: list[str]) -> None:
     with pytest.raises(BadInput, match=r"/summarizer \[conversation\|exchange\] \[on\|off\]"):
         chat.summarizer(words)
 
@@ -190,7 +175,7 @@ def test_other_words_after_summarizer_are_refused(chat: Commands, words: list[st
 def test_embeddings_tells_of_a_batch_and_what_waits(
     showing: Showing, opened: Callable[[], Ralph]
 ) -> None:
-    assert Commands(showing, opened).embeddings([], never) == [
+    assert WorkerCommands(showing, opened).embeddings([], never) == [
         "Embedding Pipeline: RUNNING",
         "  State: Processing batch",
         "  Progress: 127/150 embeddings",
@@ -206,7 +191,7 @@ def test_embeddings_tells_of_a_batch_and_what_waits(
 
 
 def test_embeddings_tells_what_there_is_and_what_waits_while_it_is_off(
-    project: Path, workers: Workers, chat: Commands, opened: Callable[[], Ralph]
+    project: Path, workers: Workers, chat: WorkerCommands, opened: Callable[[], Ralph]
 ) -> None:
     fill(project, [2, 1])
     workers.run_once()
@@ -238,7 +223,7 @@ REBUILT = {
 @pytest.mark.parametrize("part", REBUILT)
 @pytest.mark.parametrize("typed", ["no", "", "y", "yes please", "nein\n"])
 def test_rebuild_without_a_typed_yes_does_nothing(
-    project: Path, workers: Workers, chat: Commands, toy: ToyEmbedder, part: str, typed: str
+    project: Path, workers: Workers, chat: WorkerCommands, toy: ToyEmbedder, part: str, typed: str
 ) -> None:
     fill(project, [2, 1])
     workers.run_once()
@@ -250,7 +235,7 @@ def test_rebuild_without_a_typed_yes_does_nothing(
         return typed
 
     words = ["rebuild", part] if part else ["rebuild"]
-    assert chat.embeddings(words, confirm) == ["That was not yes: nothing was deleted."]
+    assert chat.embeddings(words, confirm) == ["The answer was not yes: nothing was deleted."]
     count, made, what = REBUILT[part]
     assert asked == [
         "\n".join(
@@ -259,7 +244,7 @@ def test_rebuild_without_a_typed_yes_does_nothing(
                 "This operation will:",
                 f"  - Delete {count} existing embeddings",
                 *(f"  - Re-embed {one}" for one in made),
-                "  - Cost nothing (the embedder static asks no money)",
+                "  - Cost nothing (the embedder static is free)",
                 "",
                 "Type 'yes' to confirm: ",
             ]
@@ -279,7 +264,7 @@ def test_after_a_typed_yes_the_pipeline_makes_them_anew(
     workers = Workers(opened)
     workers.run_once()
     total = len(toy.embedded)
-    chat = Commands(workers, opened)
+    chat = WorkerCommands(workers, opened)
     workers.start("embedding")
     until(lambda: status(workers, "embedding").state == "idle", "rest")
     count = REBUILT[part][0]
@@ -299,7 +284,7 @@ def test_after_a_typed_yes_the_pipeline_makes_them_anew(
 
 
 def test_a_rebuild_while_the_pipeline_is_off_says_who_makes_them_anew(
-    project: Path, workers: Workers, chat: Commands
+    project: Path, workers: Workers, chat: WorkerCommands
 ) -> None:
     fill(project, [1])
     workers.run_once()
@@ -317,12 +302,12 @@ def test_what_cannot_be_made_anew_is_not_deleted(
     workers = Workers(opened)
     workers.run_once()
     toy.off = True
-    chat = Commands(workers, opened)
+    chat = WorkerCommands(workers, opened)
     with pytest.raises(EmbedderOff):
         chat.embeddings(["rebuild"], never)
     assert "  Total embeddings: 3" in chat.embeddings([], never)
 
-    none = Commands(workers, lambda: open_ralph(project, embedder="none"))
+    none = WorkerCommands(workers, lambda: open_ralph(project, embedder="none"))
     with pytest.raises(MemoryOff, match="embedder is none"):
         none.embeddings(["rebuild"], never)
 
@@ -349,12 +334,12 @@ def test_the_cost_of_a_rebuild_is_told_as_far_as_it_is_known(
     for key, value in settings.items():
         monkeypatch.setenv(f"RALPH_{key.upper()}", value)
     opened = opener(project)
-    Commands(Workers(opened), opened).embeddings(["rebuild"], confirm)
+    WorkerCommands(Workers(opened), opened).embeddings(["rebuild"], confirm)
     assert f"  - Cost {cost}" in told[0]
 
 
 @pytest.mark.parametrize("words", [["start"], ["rebuild", "all"], ["on", "off"], ["rebuild", "a"]])
-def test_other_words_after_embeddings_are_refused(chat: Commands, words: list[str]) -> None:
+def test_other_words_after_embeddings_are_refused(chat: WorkerCommands, words: list[str]) -> None:
     with pytest.raises(BadInput, match=r"/embeddings \[on\|off\|rebuild"):
         chat.embeddings(words, never)
 
@@ -364,9 +349,9 @@ def test_the_spend_of_a_session_is_shown(
 ) -> None:
     fill(project, [2])
     server.say(*[GOOD] * 2)
-    workers = Workers(opened, summariser=model(server), clock=Clock())
+    workers = Workers(opened, summarizer=model(server), clock=Clock())
     workers.start("exchange")
     until(lambda: status(workers, "exchange").completed == 2, "the summaries")
     until(lambda: status(workers, "exchange").state == "idle", "rest")
-    assert "  Spend: $0.30" in Commands(workers, opened).summarizer([])
+    assert "  Spend: $0.30" in WorkerCommands(workers, opened).summarizer([])
     workers.stop()

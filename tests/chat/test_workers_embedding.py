@@ -12,16 +12,16 @@ from embedding_server import KEY, EmbeddingServer
 from remembering import ToyEmbedder
 from workers_ground import Clock, add, by_name, fill, opener, status, until
 
-from ralph.chat.indexed import clear, counted
-from ralph.chat.summarising import open_backlog
-from ralph.chat.workers import Name, Workers
+from ralph.chat.embeddings import clear_embeddings, count_embeddings
+from ralph.chat.worker import WorkerName
+from ralph.chat.workers import Workers
 from ralph.errors import EmbedderOff, IndexOff
 from ralph.memory.ralph import Ralph, open_ralph
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
-EMBEDDING: list[Name] = ["embedding"]
+EMBEDDING: list[WorkerName] = ["embedding"]
 
 
 class Poisoned(ToyEmbedder):
@@ -48,11 +48,6 @@ class Counting(ToyEmbedder):
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def server() -> Iterator[EmbeddingServer]:
     with embedding_server.running() as started:
         started.key = KEY
@@ -74,11 +69,7 @@ def served(project: Path, server: EmbeddingServer, **more: Any) -> Any:
 
 def embedded(ralph: Ralph) -> int:
     """How many passages have a vector."""
-    memory = open_backlog(ralph)
-    try:
-        return counted(memory).total
-    finally:
-        memory.close()
+    return count_embeddings(ralph.conversations).total
 
 
 def in_index(opened: Any) -> int:
@@ -97,13 +88,13 @@ def test_it_brings_the_index_up_to_the_journal(project: Path) -> None:
     assert (again["embedding"].completed, again["embedding"].total) == (0, 0)
 
 
-def test_no_batch_is_larger_than_the_setting_says(project: Path) -> None:
-    fill(project, [25])
+def test_no_batch_is_larger_than_100_texts(project: Path) -> None:
+    fill(project, [60, 60])
     counting = Counting()
-    opened = opener(project, counting, embedding_batch_size=10)
+    opened = opener(project, counting)
     Workers(opened).run_once(EMBEDDING)
-    assert max(counting.sizes) <= 10
-    assert in_index(opened) == 25
+    assert max(counting.sizes) <= 100
+    assert in_index(opened) == 120
 
 
 def test_labels_alone_are_no_embeddings(project: Path) -> None:
@@ -144,7 +135,7 @@ def test_a_retry_really_asks_a_server_that_is_else_left_alone_for_a_while(
     project: Path, server: EmbeddingServer, clock: Clock
 ) -> None:
     fill(project, [2])
-    opened = served(project, server, embedding_pipeline_poll_interval_s=3600)
+    opened = served(project, server)
     with opened() as ralph:
         ralph.place.embedder.check()
     server.fail("not_json")
@@ -160,24 +151,24 @@ def test_a_retry_really_asks_a_server_that_is_else_left_alone_for_a_while(
 
 
 def test_what_was_done_before_a_batch_failed_is_kept(project: Path, clock: Clock) -> None:
-    fill(project, [25])
+    fill(project, [60])
     counting = Counting()
-    opened = opener(project, counting, embedding_batch_size=10)
+    opened = opener(project, counting)
 
     class Breaking(Counting):
         def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
-            if len(self.sizes) == 2:
+            if len(self.sizes) == 1:
                 raise EmbedderOff("it went away")
             return super().embed_passages(texts, budget_s=budget_s)
 
-    breaking = opener(project, Breaking(), embedding_batch_size=10)
+    breaking = opener(project, Breaking())
     [told] = Workers(breaking, clock=clock).run_once(EMBEDDING)
-    assert 0 < told.completed == in_index(opened) < 25
-    assert told.retrying == 25 - told.completed
+    assert 0 < told.completed == in_index(opened) < 60
+    assert told.retrying == 60 - told.completed
 
     clock.now += 1
-    assert Workers(opened, clock=clock).run_once(EMBEDDING)[0].completed == 25 - told.completed
-    assert sum(counting.sizes) == 2 * (25 - told.completed)  # questions and answers
+    assert Workers(opened, clock=clock).run_once(EMBEDDING)[0].completed == 60 - told.completed
+    assert sum(counting.sizes) == 2 * (60 - told.completed)  # questions and answers
 
 
 def test_after_six_retries_it_is_given_up_until_somebody_says_so(
@@ -207,8 +198,8 @@ def test_what_is_new_is_tried_though_the_rest_was_given_up(project: Path, clock:
     fill(project, [2])
     toy = ToyEmbedder()
     toy.off = True
-    opened = opener(project, toy, embedding_max_retries=0)
-    workers = Workers(opened, clock=clock)
+    opened = opener(project, toy)
+    workers = Workers(opened, clock=clock, max_retries=0)
     assert workers.run_once(EMBEDDING)[0].given_up == 2
 
     toy.off = False
@@ -277,7 +268,7 @@ def test_an_index_that_others_are_building_is_waited_for_and_is_no_failure(
         assert "another process" in told.note
         assert (told.retrying, told.completed) == (0, 0)
         with opened() as ralph, pytest.raises(IndexOff, match="another process"):
-            clear(open_backlog(ralph), ["0" * 16])
+            clear_embeddings(ralph.conversations, ["0" * 16])
     assert workers.run_once(EMBEDDING)[0].completed == 2
 
 
@@ -305,9 +296,7 @@ def test_taking_some_records_out_of_the_index_brings_back_just_those(project: Pa
     opened = opener(project, toy)
     Workers(opened).run_once(EMBEDDING)
     with opened() as ralph:
-        memory = open_backlog(ralph)
-        clear(memory, [f"{1:016x}", f"{3:016x}"])
-        memory.close()
+        clear_embeddings(ralph.conversations, [f"{1:016x}", f"{3:016x}"])
     before = len(toy.embedded)
     assert Workers(opened).run_once(EMBEDDING)[0].completed == 2
     assert sorted(toy.embedded[before:]) == sorted(
@@ -316,8 +305,6 @@ def test_taking_some_records_out_of_the_index_brings_back_just_those(project: Pa
     assert in_index(opened) == 4
     with opened() as ralph:  # what was forgotten before stays so
         ralph.conversations.forget([f"{1:016x}"])
-        memory = open_backlog(ralph)
-        clear(memory, [f"{3:016x}"])
-        memory.close()
+        clear_embeddings(ralph.conversations, [f"{3:016x}"])
     Workers(opened).run_once(EMBEDDING)
     assert in_index(opened) == 3

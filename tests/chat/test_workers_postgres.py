@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from workers_ground import add, opener, status, until
 
 from ralph.chat.workers import Workers
 
-pytest_plugins = ["postgres_fixtures"]
-
 # So long that whatever happens was not brought about by a poll.
-NEVER: dict[str, Any] = {
-    "summarizer_idle_timeout_s": 3600,
-    "embedding_pipeline_poll_interval_s": 3600,
-}
+NEVER_S = 3600.0
 
 
 def listening() -> list[threading.Thread]:
@@ -27,8 +21,8 @@ def listening() -> list[threading.Thread]:
 def test_what_another_process_writes_wakes_them_without_a_poll(
     project: Path, database: str
 ) -> None:
-    opened = opener(project, journal_url=database, **NEVER)
-    with Workers(opened) as workers:
+    opened = opener(project, journal_url=database)
+    with Workers(opened, poll_s=NEVER_S) as workers:
         until(lambda: all(one.state == "idle" for one in workers.statuses()), "rest")
         with opened() as ralph:
             add(ralph, 1, 2)
@@ -39,6 +33,6 @@ def test_what_another_process_writes_wakes_them_without_a_poll(
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_over_files_nobody_listens(project: Path, enabled: bool) -> None:
-    opened = opener(project, embedding_pipeline_enabled=enabled, **NEVER)
-    with Workers(opened):
+    opened = opener(project, embedding_pipeline_enabled=enabled)
+    with Workers(opened, poll_s=NEVER_S):
         assert listening() == []

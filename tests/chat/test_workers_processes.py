@@ -19,8 +19,7 @@ from chat_server import ChatServer
 from embedding_server import EmbeddingServer
 from workers_ground import GOOD, fill, records, until, written
 
-from ralph.chat.indexed import counted
-from ralph.chat.summarising import open_backlog
+from ralph.chat.embeddings import count_embeddings
 from ralph.memory.ralph import open_ralph
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -47,12 +46,7 @@ def start(project: Path) -> Iterator[Start]:
             process = subprocess.Popen(
                 [sys.executable, "-m", "ralph", "workers", "run", *words],
                 cwd=project,
-                env={
-                    **os.environ,
-                    "RALPH_SUMMARIZER_IDLE_TIMEOUT_S": "0.05",
-                    "RALPH_EMBEDDING_PIPELINE_POLL_INTERVAL_S": "0.05",
-                    **environ,
-                },
+                env={**os.environ, **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -79,11 +73,7 @@ def prompts(server: ChatServer) -> list[str]:
 
 def embedded(project: Path, **settings: Any) -> int:
     with open_ralph(project, **settings) as ralph:
-        memory = open_backlog(ralph)
-        try:
-            return counted(memory).total
-        finally:
-            memory.close()
+        return count_embeddings(ralph.conversations).total
 
 
 def test_killed_while_the_model_writes_nothing_is_lost_twice_or_stuck(

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from workers_ground import fill, opener
 
-from ralph.chat.commands import RAG_KEYS, Commands
-from ralph.chat.loop import Looked
+from ralph.chat.loop import LastRetrieval
+from ralph.chat.worker_commands import RAG_KEYS, WorkerCommands
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
 from ralph.memory.ralph import open_ralph
@@ -23,8 +23,8 @@ def workers(project: Path) -> Workers:
 
 
 @pytest.fixture
-def chat(project: Path, workers: Workers) -> Commands:
-    return Commands(workers, opener(project))
+def chat(project: Path, workers: Workers) -> WorkerCommands:
+    return WorkerCommands(workers, opener(project))
 
 
 def stored(home: Path) -> dict[str, object]:
@@ -33,10 +33,10 @@ def stored(home: Path) -> dict[str, object]:
     return plain
 
 
-def test_rag_tells_how_it_stands(project: Path, workers: Workers, chat: Commands) -> None:
+def test_rag_tells_how_it_stands(project: Path, workers: Workers, chat: WorkerCommands) -> None:
     fill(project, [2, 1])
     workers.run_once()
-    looked = Looked(time.monotonic() - 2.2, 3, 1)
+    looked = LastRetrieval(time.monotonic() - 2.2, 3, 1)
     assert chat.rag([], looked) == [
         "RAG Status: ENABLED",
         "",
@@ -56,7 +56,7 @@ def test_rag_tells_how_it_stands(project: Path, workers: Workers, chat: Commands
     assert chat.rag([])[-1] == "Last retrieval: none yet in this session"
 
 
-def test_rag_is_switched_off_and_on(home: Path, chat: Commands) -> None:
+def test_rag_is_switched_off_and_on(home: Path, chat: WorkerCommands) -> None:
     assert chat.rag(["off"]) == ["RAG Status: DISABLED: nothing is recalled before an answer"]
     assert stored(home) == {"rag_enabled": False}
     assert chat.rag([])[0] == "RAG Status: DISABLED"
@@ -64,7 +64,7 @@ def test_rag_is_switched_off_and_on(home: Path, chat: Commands) -> None:
     assert stored(home) == {"rag_enabled": True}
 
 
-def test_rag_config_shows_every_setting(chat: Commands) -> None:
+def test_rag_config_shows_every_setting(chat: WorkerCommands) -> None:
     assert chat.rag(["config"]) == [
         "RAG Configuration:",
         "  rag_enabled: true",
@@ -91,7 +91,7 @@ def test_rag_config_shows_every_setting(chat: Commands) -> None:
     ],
 )
 def test_rag_set_changes_a_setting_for_good(
-    home: Path, chat: Commands, key: str, value: str, updated: str, effect: str
+    home: Path, chat: WorkerCommands, key: str, value: str, updated: str, effect: str
 ) -> None:
     named = key if key.startswith("rag_") else f"rag_{key}"
     first, second = chat.rag(["set", key, value])
@@ -108,12 +108,12 @@ def test_rag_set_changes_a_setting_for_good(
         ("rag_conversation_limit", "many", "cannot be 'many'"),
         ("rag_min_similarity", "1.5", "it goes from 0 to 1"),
         ("rag_enabled", "perhaps", "cannot be 'perhaps'"),
-        ("embedder", "none", "There are rag_enabled"),
-        ("", "1", "There are rag_enabled"),
+        ("embedder", "none", "Use rag_enabled"),
+        ("", "1", "Use rag_enabled"),
     ],
 )
 def test_rag_set_refuses_what_does_not_fit(
-    home: Path, chat: Commands, key: str, value: str, why: str
+    home: Path, chat: WorkerCommands, key: str, value: str, why: str
 ) -> None:
     with pytest.raises(BadSetting, match=why):
         chat.rag(["set", key, value])
@@ -121,7 +121,7 @@ def test_rag_set_refuses_what_does_not_fit(
 
 
 @pytest.mark.parametrize("words", [["set"], ["set", "rag_enabled"], ["maybe"], ["on", "now"]])
-def test_other_words_after_rag_are_refused(chat: Commands, words: list[str]) -> None:
+def test_other_words_after_rag_are_refused(chat: WorkerCommands, words: list[str]) -> None:
     with pytest.raises(BadInput, match="/rag "):
         chat.rag(words)
 
@@ -134,9 +134,9 @@ def test_every_setting_of_retrieval_can_be_set(project: Path) -> None:
 
 
 def test_a_stronger_setting_is_told_of(
-    home: Path, chat: Commands, monkeypatch: pytest.MonkeyPatch
+    home: Path, chat: WorkerCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RALPH_RAG_ENABLED", "false")
     assert chat.rag(["on"])[-1] == (
-        "Warning: RALPH_RAG_ENABLED is stronger: rag_enabled is false here"
+        "Warning: RALPH_RAG_ENABLED overrides it: rag_enabled is false here"
     )

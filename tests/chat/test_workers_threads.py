@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from chat_server import ChatServer, running
+from chat_server import ChatServer
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, add, fill, model, opener, status, until, written
 
-from ralph.chat.workers import NAMES, Workers
+from ralph.chat.worker import WORKER_NAMES
+from ralph.chat.workers import Workers
 from ralph.config import store
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
 # So long that whatever happens was not brought about by a poll.
-NEVER: dict[str, Any] = {
-    "summarizer_idle_timeout_s": 3600,
-    "embedding_pipeline_poll_interval_s": 3600,
-}
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with running() as started:
-        yield started
+NEVER_S = 3600.0
 
 
 def idle(workers: Workers) -> bool:
@@ -41,7 +32,7 @@ def completed(workers: Workers, name: str) -> int:
 
 def test_a_block_starts_what_is_enabled_and_ends_it(project: Path) -> None:
     fill(project, [2])
-    workers = Workers(opener(project, summarizer_exchange_enabled=False, **NEVER))
+    workers = Workers(opener(project, summarizer_exchange_enabled=False), poll_s=NEVER_S)
     assert [one.state for one in workers.statuses()] == ["stopped"] * 3
     with workers:
         until(lambda: completed(workers, "conversation") == 1, "a summary")
@@ -53,8 +44,8 @@ def test_a_block_starts_what_is_enabled_and_ends_it(project: Path) -> None:
 
 def test_a_signal_wakes_them_at_once(project: Path) -> None:
     fill(project, [1])
-    opened = opener(project, **NEVER)
-    with Workers(opened) as workers:
+    opened = opener(project)
+    with Workers(opened, poll_s=NEVER_S) as workers:
         until(lambda: completed(workers, "embedding") == 3, "the first")
         until(lambda: idle(workers), "rest")
         with opened() as ralph:
@@ -65,10 +56,8 @@ def test_a_signal_wakes_them_at_once(project: Path) -> None:
 
 
 def test_a_poll_finds_what_nobody_has_told_of(project: Path) -> None:
-    opened = opener(
-        project, summarizer_idle_timeout_s=0.02, embedding_pipeline_poll_interval_s=0.02
-    )
-    with Workers(opened) as workers:
+    opened = opener(project)
+    with Workers(opened, poll_s=0.02) as workers:
         until(lambda: idle(workers), "rest")
         with opened() as ralph:
             add(ralph, 1, 2)
@@ -78,7 +67,7 @@ def test_a_poll_finds_what_nobody_has_told_of(project: Path) -> None:
 
 def test_one_worker_is_started_and_stopped_alone(project: Path) -> None:
     fill(project, [1])
-    workers = Workers(opener(project, **NEVER))
+    workers = Workers(opener(project), poll_s=NEVER_S)
     workers.start("exchange")
     workers.start("exchange")
     until(lambda: completed(workers, "exchange") == 1, "the summary")
@@ -90,10 +79,10 @@ def test_one_worker_is_started_and_stopped_alone(project: Path) -> None:
 
 def test_a_second_process_or_chat_waits_its_turn(project: Path) -> None:
     fill(project, [1])
-    opened = opener(project, **NEVER)
-    with Workers(opened) as first:
+    opened = opener(project)
+    with Workers(opened, poll_s=NEVER_S) as first:
         until(lambda: completed(first, "embedding") == 3, "the first's work")
-        with Workers(opened) as second:
+        with Workers(opened, poll_s=NEVER_S) as second:
             until(
                 lambda: all("running elsewhere" in one.note for one in second.statuses()), "notes"
             )
@@ -111,8 +100,8 @@ def test_somebody_who_ends_does_not_wait_for_a_model_that_hangs(
 ) -> None:
     fill(project, [1])
     server.fail("hang")
-    opened = opener(project, **NEVER)
-    workers = Workers(opened, summariser=model(server), grace_s=0.05)
+    opened = opener(project)
+    workers = Workers(opened, summarizer=model(server), grace_s=0.05, poll_s=NEVER_S)
     workers.start("exchange")
     until(lambda: server.requests, "a question")
     assert status(workers, "exchange").state == "running"
@@ -120,7 +109,7 @@ def test_somebody_who_ends_does_not_wait_for_a_model_that_hangs(
     workers.stop()
     assert server.released.is_set() is False
     # It is still there, and whoever starts now waits for its end instead of asking again.
-    other = Workers(opened, summariser=model(server))
+    other = Workers(opened, summarizer=model(server), poll_s=NEVER_S)
     assert "running elsewhere" in status(other, "exchange").note
     server.released.set()
     until(lambda: status(other, "exchange").state == "stopped", "its end")
@@ -132,8 +121,8 @@ def test_what_failed_is_tried_again_when_its_time_has_come(
     fill(project, [1])
     clock = Clock()
     server.fail("500")
-    opened = opener(project, **NEVER)
-    workers = Workers(opened, summariser=model(server), clock=clock)
+    opened = opener(project)
+    workers = Workers(opened, summarizer=model(server), clock=clock, poll_s=NEVER_S)
     workers.start("exchange")
     until(lambda: status(workers, "exchange").retrying == 1, "a failure")
     until(lambda: status(workers, "exchange").state == "idle", "rest")
@@ -148,8 +137,10 @@ def test_what_failed_is_tried_again_when_its_time_has_come(
 def test_a_retry_that_somebody_orders_comes_at_once(project: Path, server: ChatServer) -> None:
     fill(project, [1])
     server.fail("500")
-    opened = opener(project, embedding_max_retries=0, **NEVER)
-    workers = Workers(opened, summariser=model(server), clock=Clock())
+    opened = opener(project)
+    workers = Workers(
+        opened, summarizer=model(server), clock=Clock(), max_retries=0, poll_s=NEVER_S
+    )
     workers.start("exchange")
     until(lambda: status(workers, "exchange").given_up == 1, "the end of patience")
     server.fail(None)
@@ -162,7 +153,7 @@ def test_a_retry_that_somebody_orders_comes_at_once(project: Path, server: ChatS
 def test_settings_that_somebody_changes_are_followed(project: Path, home: Path) -> None:
     fill(project, [1])
     file = home / "config.json"
-    with Workers(opener(project, **NEVER)) as workers:
+    with Workers(opener(project), poll_s=NEVER_S) as workers:
         until(lambda: completed(workers, "embedding") == 3, "the work")
         workers.follow()
         assert idle(workers)
@@ -179,8 +170,8 @@ def test_a_model_that_is_set_later_is_asked_from_then_on(
     project: Path, home: Path, server: ChatServer
 ) -> None:
     fill(project, [1])
-    opened = opener(project, summary_base_url=server.url, **NEVER)
-    with Workers(opened) as workers:
+    opened = opener(project, summary_base_url=server.url)
+    with Workers(opened, poll_s=NEVER_S) as workers:
         until(lambda: "extractive" in status(workers, "exchange").note, "the first note")
         until(lambda: idle(workers), "rest")
         server.say(*[GOOD] * 4)
@@ -209,20 +200,20 @@ class Slow(ToyEmbedder):
 def test_a_pipeline_that_is_stopped_ends_after_its_batch_and_nothing_has_failed(
     project: Path,
 ) -> None:
-    fill(project, [5])
+    fill(project, [60])
     slow = Slow()
-    opened = opener(project, slow, embedding_batch_size=2, **NEVER)
-    workers = Workers(opened, grace_s=0.05)
+    opened = opener(project, slow)
+    workers = Workers(opened, grace_s=0.05, poll_s=NEVER_S)
     workers.start("embedding")
     slow.begun.wait()
-    assert status(workers, "embedding").current == "batch of 2"
+    assert status(workers, "embedding").current == "batch of 100"
     workers.stop()
     slow.go_on.set()
     until(lambda: status(workers, "embedding").state == "stopped", "its end")
     told = status(workers, "embedding")
     assert (told.retrying, told.given_up, told.failed) == (0, 0, 0)
-    assert len(slow.embedded) == 2
-    assert Workers(opened).run_once(["embedding"])[0].completed == 4
+    assert len(slow.embedded) == 100
+    assert Workers(opened).run_once(["embedding"])[0].completed == 10
 
 
 class Broken(ToyEmbedder):
@@ -239,7 +230,7 @@ class Broken(ToyEmbedder):
 def test_an_unforeseen_error_ends_one_worker_and_is_told(project: Path) -> None:
     fill(project, [1])
     broken = Broken()
-    with Workers(opener(project, broken, **NEVER)) as workers:
+    with Workers(opener(project, broken), poll_s=NEVER_S) as workers:
         until(lambda: "nobody foresaw this" in status(workers, "embedding").note, "the note")
         assert status(workers, "embedding").state == "stopped"
         until(lambda: completed(workers, "exchange") == 1, "the others' work")
@@ -255,6 +246,6 @@ def test_every_worker_has_a_setting_of_its_own(project: Path) -> None:
         "embedding_pipeline_enabled": False,
     }
     fill(project, [1])
-    workers = Workers(opener(project, **off))
+    workers = Workers(opener(project, **off), poll_s=NEVER_S)
     assert workers.run_once() == []
-    assert workers.run_once(NAMES)[0].completed == 1
+    assert workers.run_once(WORKER_NAMES)[0].completed == 1

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from clients import client, ralph, worlds
+from clients import client, ralph
 from scripted_model import Call, Run, Step
 
 if sys.platform == "win32":
     pytest.skip("there are no network namespaces", allow_module_level=True)
 
-from tests.clients.test_real_codex import MAKEFILE, SANDBOX, Codex
-
-
-@pytest.fixture
-def codex(tmp_path: Path) -> Iterator[Codex]:
-    client("codex")
-    was_there = SANDBOX.exists()
-    for world in worlds(tmp_path):
-        yield Codex(world)
-        if SANDBOX.exists() and not was_there:
-            SANDBOX.rmdir()
+from codex import MAKEFILE, Codex
 
 
 def test_what_codex_wrote_of_a_session_and_its_resumption_comes_in(codex: Codex) -> None:

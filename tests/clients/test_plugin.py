@@ -7,13 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from clients import World, client, loopback_only, worlds
+from clients import World, client, loopback_only
 from places import ROOT
 
 from ralph import __version__
@@ -29,12 +28,6 @@ PLUGIN = plugin_folder()
 MARKETPLACES = [ROOT / ".claude-plugin", PLUGIN / ".claude-plugin"]
 # Nobody listens there, so a session ends at once: enough to see its hooks called.
 NOBODY = "http://127.0.0.1:9"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A scratch world with a project, whose model never answers."""
-    yield from worlds(tmp_path)
 
 
 def made(world: World) -> Path:

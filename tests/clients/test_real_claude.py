@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients import World, client, ralph, worlds
+from clients import FEATURES, TASKS, World, client, ralph, worlds
 from looping import Late, Loop, eventually
 from places import ROOT
 from scripted_model import Call, Refusal, Request, Run, ScriptedModel, Step
@@ -22,21 +22,6 @@ from ralph.plan.store import Plan
 if sys.platform == "win32":
     pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
 
-FEATURES = """\
-version: 1
-features:
-- name: export
-  description: People download their articles as one file. The export is made by make, lies in
-    build/export.csv and has one line an article, newest first.
-"""
-TASKS = """\
-version: 1
-tasks:
-- id: 1
-  feature: export
-  title: Make the export
-  status: pending
-"""
 SEARCH = "mcp__feature-memory__search_feature_memory"
 UPDATE = "mcp__feature-memory__update_task"
 PLAN = "mcp__plan__"

@@ -3,84 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
-import scripted_model
-from clients import World, client, loopback_only, ralph, worlds
-from scripted_model import Call, Request, Run, Step
+from clients import FEATURES, TASKS, client, ralph
+from codex import MAKEFILE, Codex
+from scripted_model import Call, Run, Step
 
 from ralph.plan.store import Plan
-from tests.clients.test_real_claude import FEATURES, TASKS
 
 if sys.platform == "win32":
     pytest.skip("there are no network namespaces", allow_module_level=True)
 
-# Nobody else is in its network.
-PORT = 8000
-CONFIG = f"""\
-model = "gpt-5.5"
-model_provider = "scripted"
-# Else it asks the model without the servers that took a second to start.
-mcp_optional_startup_grace_ms = 60000
-[model_providers.scripted]
-name = "scripted"
-base_url = "http://127.0.0.1:{PORT}/v1"
-wire_api = "responses"
-# What it would ask the network for while it starts and ends.
-[features]
-plugins = false
-[analytics]
-enabled = false
-"""
 # Codex writes a server's name so.
 SEARCH = "mcp__feature_memory.search_feature_memory"
 UPDATE = "mcp__feature_memory.update_task"
-# Its sandbox makes this folder for itself wherever it is told to put temporary files.
-SANDBOX = Path("/tmp/codex-daemon-0")
-MAKEFILE = """\
-*** Begin Patch
-*** Add File: Makefile
-+export:
-+\tmkdir -p build
-*** End Patch
-"""
-
-
-class Codex:
-    """Codex in a scratch world, with a model that plays this script."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self._log = world.folder / "requests.jsonl"
-        home = world.home / ".codex"
-        home.mkdir()
-        (home / "config.toml").write_text(CONFIG, encoding="utf-8")
-
-    def playing(self, *runs: Run) -> list[str]:
-        """The beginning of a command line that is run beside the model."""
-        script = self.world.folder / "script.json"
-        script.write_bytes(msgspec.json.encode(runs))
-        words = ["--port", str(PORT), "--script", str(script), "--log", str(self._log), "--"]
-        return [*loopback_only(), sys.executable, str(scripted_model.__file__), *words]
-
-    def asked(self, run: int) -> list[Request]:
-        """What the model was asked in one run of the script."""
-        lines = self._log.read_bytes().splitlines()
-        found = [msgspec.json.decode(line, type=Request) for line in lines]
-        return [one for one in found if one.run == run]
-
-
-@pytest.fixture
-def codex(tmp_path: Path) -> Iterator[Codex]:
-    client("codex")
-    was_there = SANDBOX.exists()
-    for world in worlds(tmp_path):
-        yield Codex(world)
-        if SANDBOX.exists() and not was_there:
-            SANDBOX.rmdir()
 
 
 @pytest.fixture

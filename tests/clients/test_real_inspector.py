@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from clients import World, client, ralph, worlds
+from clients import World, client, ralph
 from looping import MARK
 from remembering import made
 
@@ -89,11 +89,6 @@ class Inspector:
             assert not result.get("isError")
             [content] = result["content"]
             assert call.answers in content["text"], call.tool
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    yield from worlds(tmp_path)
 
 
 @pytest.fixture

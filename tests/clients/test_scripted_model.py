@@ -208,13 +208,8 @@ def test_a_world_that_left_a_process_behind_ends_it_and_fails_its_test(
         assert left.wait(60) == -9
 
 
-def test_a_world_that_left_a_file_in_the_person_s_home_fails_its_test(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("looping.PATIENCE_S", 0.0)
-    monkeypatch.setattr("clients._HOME", tmp_path)
+def test_a_world_in_which_ralph_left_a_file_lying_about_fails_its_test(tmp_path: Path) -> None:
     made = worlds(tmp_path)
-    next(made)
-    (tmp_path / ".codex").mkdir()
-    with pytest.raises(AssertionError, match=r"\.codex"):
+    (next(made).temporary / "ralph-1234").mkdir()
+    with pytest.raises(AssertionError, match="ralph"):
         next(made)

@@ -9,13 +9,11 @@ from typing import Any
 
 from chat_server import MODEL, Asked, ChatServer
 
-from ralph.chat.loop import Chat, Done
-from ralph.chat.model import Model, ToolCall
-from ralph.chat.openai_model import openai_model
-from ralph.chat.opening import open_memory
-from ralph.chat.prices import Price
-from ralph.chat.served import Access
-from ralph.chat.slash import obey
+from ralph.chat import open_memory
+from ralph.chat.commands import run_command
+from ralph.chat.loop import Chat, ExchangeResult
+from ralph.chat.model import ChatModel, ModelAccess, Price, ToolCall
+from ralph.chat.providers import openai_model
 from ralph.memory.conversation_history import Related
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
@@ -32,7 +30,7 @@ class Shown:
         self.pieces: list[str] = []
         self.found: list[Related] = []
         self.tools: list[tuple[str, bool]] = []
-        self.ended: list[Done] = []
+        self.ended: list[ExchangeResult] = []
         self.answers: list[str] = []
         self.notes: list[str] = []
         self.typed: list[str] = []
@@ -47,7 +45,7 @@ class Shown:
     def tool(self, call: ToolCall, failed: bool) -> None:
         self.tools.append((call.name, failed))
 
-    def done(self, done: Done) -> None:
+    def done(self, done: ExchangeResult) -> None:
         self.ended.append(done)
 
     def lines(self, lines: Sequence[str]) -> None:
@@ -68,13 +66,13 @@ class Talk:
         self.chat = chat
         self.screen = screen
 
-    def ask(self, prompt: str, **more: Any) -> Done:
+    def ask(self, prompt: str, **more: Any) -> ExchangeResult:
         return self.chat.ask(prompt, **more)
 
     def say(self, line: str) -> list[str]:
         """What a command answers."""
         self.screen.answers.clear()
-        obey(self.chat, line)
+        run_command(self.chat, line)
         return list(self.screen.answers)
 
     def kept(self) -> list[Exchange]:
@@ -87,21 +85,21 @@ def talking(
     project: Path,
     server: ChatServer | None = None,
     *,
-    model: Model | None = None,
+    model: ChatModel | None = None,
     settings: dict[str, Any] | None = None,
     **more: Any,
 ) -> Iterator[Talk]:
     """A chat in a project, with the server's model or another."""
     if model is None:
         assert server is not None
-        access = Access(sleep=lambda seconds: None)
+        access = ModelAccess(sleep=lambda seconds: None)
         model = openai_model(MODEL, url=server.url, price=Price(1.0, 2.0), access=access)
     screen = Shown()
     chat = Chat(lambda: open_memory(project, **(settings or {})), model, screen, **more)
     try:
         yield Talk(chat, screen)
     finally:
-        chat.close()
+        chat.memory.close()
 
 
 def held_before(project: Path, *, user: str = QUESTION, assistant: str = SOLUTION) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -38,13 +37,21 @@ BIN = FOLDER / "node_modules" / ".bin"
 # For the slowest machine; nothing waits for it to pass.
 PATIENCE_S = 120
 
-# The person's own, because every test has another.
-_HOME = Path.home()
-# What clients and we call the things they leave about. Others clean up after themselves: demos,
-# benches, and the test of Codex after its sandbox.
-_NAMES = re.compile(
-    r"claude|codex(?!-daemon-)|ralph(?!-demo-|-bench-)|anthropic|openai|mcp|inspector|node", re.I
-)
+FEATURES = """\
+version: 1
+features:
+- name: export
+  description: People download their articles as one file. The export is made by make, lies in
+    build/export.csv and has one line an article, newest first.
+"""
+TASKS = """\
+version: 1
+tasks:
+- id: 1
+  feature: export
+  title: Make the export
+  status: pending
+"""
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -214,26 +221,19 @@ def ralph(*words: str | Path) -> list[str]:
 
 
 def worlds(folder: Path) -> Iterator[World]:
-    """A world, for a fixture; afterwards no process and no file of it may be outside."""
-    mark = uuid.uuid4().hex
-    before = set(_outside())
-    world = World(folder, mark)
+    """A world, for a fixture; afterwards no process of it runs, and Ralph left nothing lying about.
+
+    Its clients are told that all they know of is its own: home, temporary folder, configuration.
+    """
+    world = World(folder, uuid.uuid4().hex)
     yield world
     ended = eventually(lambda: not world.inhabitants())
     left = {pid: command_line(pid) for pid in world.inhabitants()}
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert ended, left
-    # Other tests make files there and take them away again.
-    assert eventually(lambda: not set(_outside()) - before), sorted(set(_outside()) - before)
-
-
-def _outside() -> Iterator[Path]:
-    """What lies in the machine's own temporary folders and the person's real home."""
-    inside = [_HOME / name for name in (".config", ".cache", ".local/share", ".local/state")]
-    for folder in (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), _HOME, *inside):
-        if folder.is_dir():
-            yield from (one for one in folder.iterdir() if _NAMES.search(one.name))
+    lying_about = [one.name for one in world.temporary.iterdir() if "ralph" in one.name]
+    assert not lying_about, lying_about
 
 
 def _all_processes() -> list[int]:

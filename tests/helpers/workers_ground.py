@@ -10,11 +10,10 @@ from typing import Any
 from chat_server import MODEL, ChatServer
 from remembering import ToyEmbedder, open_toy
 
-from ralph.chat.model import Model
-from ralph.chat.openai_model import openai_model
-from ralph.chat.prices import Price
-from ralph.chat.served import Access
-from ralph.chat.workers import Workers, WorkerStatus
+from ralph.chat.model import ChatModel, ModelAccess, Price
+from ralph.chat.providers import openai_model
+from ralph.chat.worker import WorkerStatus
+from ralph.chat.workers import Workers
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.records import Record
 from ralph.records.conversation import SUMMARY, Conversation, Exchange, Summary, said_from
@@ -65,9 +64,9 @@ def opener(root: Path, embedder: ToyEmbedder | None = None, **settings: Any) -> 
     return lambda: open_toy(root, toy, **settings)
 
 
-def model(server: ChatServer, *, price: Price | None = PRICE) -> Model:
+def model(server: ChatServer, *, price: Price | None = PRICE) -> ChatModel:
     """The model of a loopback server; a busy one is asked again without a pause."""
-    access = Access(role="summary", sleep=lambda pause_s: None)
+    access = ModelAccess(role="summary", sleep=lambda pause_s: None)
     return openai_model(MODEL, url=server.url, access=access, price=price)
 
 

@@ -13,8 +13,7 @@ from embedding_server import EmbeddingServer, running
 from journaling import run_child
 
 from ralph.errors import EmbedderOff
-from ralph.wire import Deadline, Reply, Wire, _retry_after_s
-from ralph.wire.exchange import _proxy
+from ralph.wire import Deadline, Reply, Wire, _proxy, _retry_after_s
 
 LONG = 60.0
 SHORT = 0.3
@@ -118,7 +117,7 @@ def test_nobody_at_the_port_is_told_with_its_url_and_what_to_do() -> None:
         ("reset", "The box broke off the connection"),
         ("no_http", "The box does not answer in HTTP (BadStatusLine)"),
         ("huge", "The box answers with more than 32 MB"),
-        ("redirect", "The box sends us elsewhere (307)"),
+        ("redirect", "The box redirects us (307)"),
     ],
 )
 def test_nonsense_is_told_in_one_line(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qdrant import open_served
-from qdrant_server import KEY, Asked, QdrantServer, running
+from qdrant_server import KEY, Asked, QdrantServer
 from remembering import ToyEmbedder, made, open_toy, shown, summaries, topical
 
 from ralph.config import Settings
@@ -31,12 +31,6 @@ from ralph.memory.status import verify_index
 from tests.index.test_index_stores import MANIFEST, X, blob, plain, record, row
 
 QUESTION = "login form validation"
-
-
-@pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    with running() as started:
-        yield started
 
 
 @pytest.fixture

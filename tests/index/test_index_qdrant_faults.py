@@ -31,12 +31,6 @@ ASKING = [one for one in FAULTS if one not in ("some", "unfinished")]
 
 
 @pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
 def served(project: Path, server: QdrantServer) -> Iterator[Ralph]:
     with open_served(project, server.url, qdrant_timeout_s=PATIENT_S) as opened:
         yield opened

@@ -20,8 +20,6 @@ from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
 from ralph.records import Record, Source, Tombstone
 
-pytest_plugins = ["postgres_fixtures"]
-
 
 class Ground:
     """One journal, opened as often as a test wants, and everything that is stored of it."""
@@ -41,7 +39,13 @@ class Ground:
         return len(batch.records) + len(batch.tombstones)
 
 
-@pytest.fixture(params=["files", "postgres", "spooled"])
+@pytest.fixture(
+    params=[
+        "files",
+        pytest.param("postgres", marks=pytest.mark.slow),
+        pytest.param("spooled", marks=pytest.mark.slow),
+    ]
+)
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
     if request.param == "files":
         file = tmp_path / "memory" / "auth.jsonl"

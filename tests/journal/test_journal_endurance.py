@@ -11,12 +11,15 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from journaling import child, hear, note, tell
 from postgres import ENDURANCE_S, own_server
 
 from ralph.journal.fold import Fold
 from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
+
+pytestmark = pytest.mark.slow
 
 EACH = 8
 MACHINES = 2
@@ -87,6 +90,7 @@ READ = """
 """
 
 
+@pytest.mark.timeout(120 + 5 * ENDURANCE_S)
 def test_nothing_is_lost_doubled_or_out_of_order_through_a_restart_of_the_server(
     tmp_path: Path,
 ) -> None:

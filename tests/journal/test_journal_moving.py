@@ -18,8 +18,6 @@ from ralph.journal.line import write_record
 from ralph.journal.moving import move
 from ralph.records import Record, Tombstone
 
-pytest_plugins = ["postgres_fixtures"]
-
 
 @pytest.fixture
 def files(tmp_path: Path) -> JournalFolder:

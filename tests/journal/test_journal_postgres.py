@@ -23,8 +23,6 @@ from ralph.journal.migrating import Migration, bring_up, migrations
 from ralph.journal.postgres import Position, PostgresJournal
 from ralph.records import Record, Source, Tombstone
 
-pytest_plugins = ["postgres_fixtures"]
-
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
 
 

@@ -22,8 +22,6 @@ from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
 from ralph.records import Record, Tombstone
 
-pytest_plugins = ["postgres_fixtures"]
-
 _T = TypeVar("_T")
 runs = st.sampled_from(["r1", "r2", "r3"])
 texts = st.sampled_from(["it works", "it does not"])

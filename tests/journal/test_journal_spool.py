@@ -26,8 +26,6 @@ from ralph.journal.postgres import PostgresJournal, Tried
 from ralph.journal.spooled import SpooledJournal, SpooledJournals
 from ralph.records import Record
 
-pytest_plugins = ["postgres_fixtures"]
-
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
 
 
@@ -559,6 +557,7 @@ def test_a_writer_killed_at_any_moment_of_an_outage_loses_nothing_it_acknowledge
 # -- a real outage, and the way back to files
 
 
+@pytest.mark.slow
 def test_a_loop_goes_on_through_a_stop_of_the_server_and_everything_is_there_afterwards(
     tmp_path: Path,
 ) -> None:

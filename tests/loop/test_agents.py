@@ -39,13 +39,6 @@ SERVERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "run"
-    place.mkdir()
-    return place
-
-
 def ran(command: list[str], folder: Path, *, prompt: bytes = b"", **given: str) -> Ended:
     """The command run to its end."""
     with AgentProcess(

@@ -82,13 +82,6 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "run"
-    place.mkdir()
-    return place
-
-
 def family(kinds: str, ending: str) -> list[str]:
     return [sys.executable, "-S", "-c", textwrap.dedent(FAMILY), kinds, ending]
 

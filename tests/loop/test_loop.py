@@ -20,11 +20,6 @@ from ralph.plan.values import Comment, Task
 DO_NOTHING = "/bin/true"
 
 
-@pytest.fixture
-def loop(tmp_path: Path) -> Loop:
-    return Loop(planned(tmp_path / "project"))
-
-
 def commented(text: str) -> dict[str, Any]:
     return {
         "edit": ".ralph/db/tasks.yaml",

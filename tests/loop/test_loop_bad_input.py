@@ -10,11 +10,6 @@ from looping import FEATURES, TASKS, Loop, planned, shell
 from ralph.errors import BadInput, BadPlan, NotFound
 
 
-@pytest.fixture
-def loop(tmp_path: Path) -> Loop:
-    return Loop(planned(tmp_path / "project"))
-
-
 def refused(loop: Loop, tmp_path: Path, error: type[BadInput] = BadInput, **options: str) -> str:
     """What the run is refused with; its agent must not have been started."""
     agent = shell(tmp_path, "touch ../started")

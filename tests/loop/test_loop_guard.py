@@ -23,11 +23,6 @@ PROSE = ("The session lives in a cookie", "No third-party identity providers.")
 LEARNINGS = ("The cookie must be set", "Hashes are compared", "The test database")
 
 
-@pytest.fixture
-def loop(tmp_path: Path) -> Loop:
-    return Loop(planned(tmp_path / "project"))
-
-
 def features(loop: Loop) -> str:
     return (loop.root / DB / "features.yaml").read_text(encoding="utf-8")
 

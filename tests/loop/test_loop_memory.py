@@ -28,11 +28,6 @@ place.mkdir(exist_ok=True)
 """
 
 
-@pytest.fixture
-def loop(tmp_path: Path) -> Loop:
-    return Loop(planned(tmp_path / "project"))
-
-
 def prompts(loop: Loop) -> list[str]:
     """What the agents were told, in order."""
     folder = loop.root.parent / "prompts"

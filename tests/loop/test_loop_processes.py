@@ -56,11 +56,6 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def loop(tmp_path: Path) -> Loop:
-    return Loop(planned(tmp_path / "project"))
-
-
 def events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
     """What a `ralph run --json` tells, as it tells it."""
     assert process.stdout is not None

@@ -25,11 +25,6 @@ BROWSER = {"browser": {"command": "browse", "args": ["-x"], "env": {"KEY": "s3cr
 
 
 @pytest.fixture
-def loop(tmp_path: Path) -> Loop:
-    return Loop(planned(tmp_path / "project"))
-
-
-@pytest.fixture
 def without_index(loop: Loop, home: Path) -> Loop:
     """A loop whose memory is off."""
     block_index(loop, home)

@@ -53,14 +53,6 @@ def guide(project: Path) -> Path:
     return write(project / "docs" / "deploy.md", GUIDE.format(filler=FILLER))
 
 
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
 def write(file: Path, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")

@@ -21,11 +21,6 @@ RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
 
 
 @pytest.fixture
-def kept(home: Path) -> Kept:
-    return Kept(home)
-
-
-@pytest.fixture
 def sessions(tmp_path: Path) -> Path:
     """Where the client keeps its sessions."""
     folder = tmp_path / "sessions"

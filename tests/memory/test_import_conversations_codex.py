@@ -241,11 +241,6 @@ def test_patches_tell_the_files_they_change() -> None:
     ]
 
 
-@pytest.fixture
-def kept(home: Path) -> Kept:
-    return Kept(home)
-
-
 def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: Path) -> None:
     day = tmp_path / "sessions" / "2026" / "11" / "15"
     first = read(SESSION)[0]

@@ -29,11 +29,6 @@ from ralph.records.iteration import ErrorSeen, FileTouched
 HERE = "general"
 
 
-@pytest.fixture
-def kept(home: Path) -> Kept:
-    return Kept(home)
-
-
 def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> Imported:
     data = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
     return import_conversations(kept.shelf, HERE, data, name=name)

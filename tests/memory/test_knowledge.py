@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,6 @@ WHOLE = {
     "subject": "Repair the migration",
 }
 TOKEN = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hJ3kL6"
-
-
-@pytest.fixture
-def knowledge(project: Path) -> Iterator[Knowledge]:
-    with opened(project) as open_knowledge:
-        yield open_knowledge
 
 
 # -- what an entry must have

@@ -4,7 +4,6 @@ that held best first, and contradicting ones side by side."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -44,12 +43,6 @@ from ralph.records.knowledge import (
 
 CRANE = "The harbour crane stops when the wind sensor is wet"
 QUESTION = "the harbour crane stops because the wind sensor is wet"
-
-
-@pytest.fixture
-def knowledge(project: Path) -> Iterator[Knowledge]:
-    with opened(project) as open_knowledge:
-        yield open_knowledge
 
 
 def publish(knowledge: Knowledge, *plain: dict[str, Any]) -> list[str]:

@@ -15,8 +15,6 @@ from ralph.journal.moving import move
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Exchange
 
-pytest_plugins = ["postgres_fixtures"]
-
 
 @pytest.fixture
 def opened(project: Path, toy: ToyEmbedder) -> Callable[[str | None], Ralph]:
@@ -65,6 +63,7 @@ def test_a_project_moves_to_a_database_and_back_with_the_same_answers(
         assert found(files, "step of the login form") == after
 
 
+@pytest.mark.slow
 def test_an_outage_stops_neither_remembering_nor_finding(
     opened: Callable[[str | None], Ralph],
 ) -> None:

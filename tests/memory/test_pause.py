@@ -36,14 +36,6 @@ LATER = "Write the migration of the orders table"
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
 def session(project: Path, tmp_path: Path) -> Session:
     """A session that is held now, as its transcript's times say."""
     begun = datetime.now(UTC) - timedelta(minutes=5)

@@ -26,8 +26,6 @@ from hostile import ASKED, DISCIPLINES, FEATURES, ROUNDS, SEED, TASKS, Dialogue,
 from hostile_cases import COMMANDS, HOOKS, SERVERS, Step, chance_of, run_step
 from places import FIXTURES
 
-pytest_plugins = ["hostile_fixtures"]
-
 _INPUTS = 15
 # A fresh home after so many inputs: what was kept of them must not slow down the next ones.
 _UNTIL_RESET = 15

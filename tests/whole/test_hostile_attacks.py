@@ -18,8 +18,6 @@ if sys.platform == "win32":
 from hostile import ASKED, CLAIM, Ground, write_transcript
 from hostile_cases import COMMANDS, run_hooks, run_step
 
-pytest_plugins = ["hostile_fixtures"]
-
 _KEY = "ghp_" + "0123456789abcdefABCDEF" + "0123456789abcd"
 _RUN = {
     "run": "x",

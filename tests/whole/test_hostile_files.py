@@ -15,8 +15,6 @@ if sys.platform == "win32":
 from hostile import SSH, THESIS, Ground
 from hostile_cases import SERVERS, run_server
 
-pytest_plugins = ["hostile_fixtures"]
-
 
 def _plan(ground: Ground, *paths: str) -> None:
     feature = {

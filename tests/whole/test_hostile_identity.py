@@ -16,8 +16,6 @@ if sys.platform == "win32":
 from hostile import ASKED, JOURNAL, LESSON, PLAN, TALK, Ground, git, write_transcript
 from hostile_cases import COMMANDS, run_hooks, run_server, run_step
 
-pytest_plugins = ["hostile_fixtures"]
-
 
 def _copied_id(ground: Ground) -> None:
     shutil.copy(ground.own / ".ralph/db/metadata.yaml", ground.shipped / "db/metadata.yaml")

@@ -30,8 +30,6 @@ from hostile_cases import (
     ship,
 )
 
-pytest_plugins = ["hostile_fixtures"]
-
 _WORST = ("link-to-file", "link-to-folder", "link-to-own", "dangling-link", "pipe", "file")
 # What each place is read by, so that it must be refused there.
 READERS = {

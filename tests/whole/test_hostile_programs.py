@@ -19,8 +19,6 @@ if sys.platform == "win32":
 from hostile import PATIENCE_S, Ground, hook_input
 from hostile_cases import HOOKS
 
-pytest_plugins = ["hostile_fixtures"]
-
 _VENV = str(Path(sys.executable).parent)
 # Nothing is imported that a module of the clone could stand for.
 _PWNED = "import posix\nposix.close(posix.open(posix.environ[b'HOME'] + b'/PWNED', 65, 0o644))\n"

@@ -17,8 +17,6 @@ from embedding_server import running
 from hostile import ENVIRON, Ground
 from hostile_cases import run_hooks
 
-pytest_plugins = ["hostile_fixtures"]
-
 # A clone's wish, and what would come of it.
 WISHES: dict[str, Any] = {
     "agent": "touch ../PWNED",

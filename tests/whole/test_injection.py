@@ -23,7 +23,7 @@ from attacking import (
     steering,
 )
 
-from ralph.chat.summary_text import prompt_for
+from ralph.chat.summaries import summary_prompt
 from ralph.plan.shown import prompt_lines
 from ralph.plan.values import Comment, ContextFile, Discipline, Feature, Task, View
 from ralph.prompt.brief import braindump_prompt, brief_text
@@ -281,8 +281,10 @@ TEXTS: dict[str, Made] = {
     "related conversations": lambda text: related_text(related(text), budget_tokens=100_000),
     "chat system": lambda text: chat_system(today="2026-11-16", project=text, memory=True),
     "past exchanges": _said,
-    "summary of an exchange": lambda text: prompt_for("exchange", text, [exchange(text)]),
-    "summary of a conversation": lambda text: prompt_for("conversation", text, [exchange(text)]),
+    "summary of an exchange": lambda text: summary_prompt("exchange", text, [exchange(text)]),
+    "summary of a conversation": lambda text: summary_prompt(
+        "conversation", text, [exchange(text)]
+    ),
 }
 
 

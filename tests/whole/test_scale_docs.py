@@ -176,6 +176,7 @@ def test_the_bytes_of_a_point_add_up_to_what_is_told() -> None:
 # -- what the guide tells to do
 
 
+@pytest.mark.slow
 def test_a_backup_is_restored_as_the_guide_says_and_the_index_goes_on(
     project: Path, tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_backup_is_restored_as_the_guide_says_and_the_index_goes_on(
         assert len(toy.embedded) - embedded <= 2
 
 
+@pytest.mark.slow
 def test_a_role_with_the_grants_of_the_guide_can_do_everything(project: Path) -> None:
     grants = [block for block in blocks("sql") if "GRANT" in block]
     with own_server() as server:

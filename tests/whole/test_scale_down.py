@@ -17,37 +17,23 @@ from commanding import LOGIN, Line, process
 from hooking import Session, log
 from knowing import lesson
 from looping import DONE, Loop, planned, scripted
-from postgres import PASSWORD, Server, own_server
-from qdrant_server import QdrantServer, running
+from postgres import PASSWORD, Server
+from qdrant_server import QdrantServer
 from remembering import made, summaries, topical
 from scaling import everything, journals_of, opened
 
-from ralph.chat.echo import EchoModel
+from ralph.chat.model import EchoModel
 from ralph.doors.cli.opening import _records
 from ralph.errors import IndexOff, JournalDown
 from ralph.journal.link import RETRY_AFTER_S
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.transfer import waiting_records
 
-pytest_plugins = ["postgres_fixtures"]
 # A slow machine is no failure.
 UNHURRIED = {
     f"RALPH_HOOK_{event}_S": "30" for event in ("SESSION_START", "USER_PROMPT_SUBMIT", "STOP")
 }
 LOGGED = "memory: the journal's server is not reached"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A PostgreSQL that may be stopped and started."""
-    with own_server() as started:
-        yield started
-
-
-@pytest.fixture
-def qdrant() -> Iterator[QdrantServer]:
-    with running() as started:
-        yield started
 
 
 class Deaf:

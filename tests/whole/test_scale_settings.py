@@ -20,16 +20,7 @@ from ralph.loop.environment import agent_environment
 from ralph.memory.ralph import open_ralph
 from ralph.text.redact import redact
 
-pytest_plugins = ["postgres_fixtures"]
 URL = "postgresql://ralph:tr0ub4dor@db.example:5432/ralph"
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
 
 
 def test_what_is_secret_is_only_shown_as_set(ralph: Line, home: Path) -> None:
@@ -136,6 +127,7 @@ def test_our_own_servers_beside_an_agent_are_told(
     assert KEY not in everything
 
 
+@pytest.mark.slow
 def test_no_file_and_no_line_of_a_run_holds_the_password_or_the_key(
     ralph: Line, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,8 +19,6 @@ from ralph.index.qdrant.index import QdrantIndex
 from ralph.journal.spooled import SpooledJournals
 from ralph.memory.project import Project
 
-pytest_plugins = ["postgres_fixtures"]
-
 
 @pytest.fixture
 def servers(database: str) -> Iterator[dict[str, Any]]:

@@ -4,39 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commanding import LOGIN, Line
 from knowing import lesson
-from postgres import Server, own_server
-from qdrant_server import QdrantServer, running
+from postgres import Server
+from qdrant_server import QdrantServer
 from remembering import files_holding, made, summaries, topical
 from scaling import opened
-
-pytest_plugins = ["postgres_fixtures"]
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A PostgreSQL that may be stopped and started."""
-    with own_server() as started:
-        yield started
-
-
-@pytest.fixture
-def qdrant() -> Iterator[QdrantServer]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -1,48 +1,183 @@
-"""The chat: a question, what memory holds on it, the model's answer, and the exchange kept.
+"""The chat: a question, what memory finds for it, the model's answer, and the saved exchange.
 
-Memory is optional here: where it fails, one line says so and the answer goes on.
+Memory is optional here: where it fails, one line says so and the answer still comes.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import date
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ralph.chat.model import Model, Said, ToolCall, ToolSpec, Turn
-from ralph.chat.session import Answer, Session
-from ralph.chat.tools import TOOLS, Used, use
+from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, ToolCall, ToolSpec
+from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.config import Settings
 from ralph.errors import BadInput, ModelOff, RalphError
 from ralph.memory.conversation_history import Related
+from ralph.memory.conversations import Conversations
 from ralph.memory.pausing import in_force
 from ralph.memory.ralph import Ralph
 from ralph.prompt.recalled import chat_system, related_text
 from ralph.records import now
-from ralph.records.conversation import Message, Status
+from ralph.records.conversation import (
+    Conversation,
+    Exchange,
+    Message,
+    Status,
+    conversation_id,
+    exchange_id,
+)
 from ralph.text.marks import strip_marked
+from ralph.text.redact import redact
+from ralph.text.summary import title_of
+from ralph.text.words import estimate_tokens
 
+if TYPE_CHECKING:
+    from ralph.chat.worker_commands import WorkerCommands
+
+SOURCE = "chat"
+_BROKEN_OFF = "[the answer was broken off here]"
 _LAST_LOOK = "That was the last look into memory for this question: answer now."
-_SHORTEST_QUESTION = 3
+_HISTORY_TOKENS = 16_000
+_SECTION_TOKENS = 2_000
+_TOOL_ROUNDS = 8
+_CATCH_UP_S = 0.3
+_MIN_QUESTION_CHARS = 3
 # A long prompt says what it wants at its beginning or at its end.
 _QUESTION_CHARS = 1200
 _STEP_CHARS = 2000
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a chat sends and does for one answer."""
-
-    history_tokens: int = 16_000
-    section_tokens: int = 2_000
-    tool_rounds: int = 8
-    catch_up_s: float = 0.3
+# -- the conversation of this chat
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one prompt; `exchange` is None where it was not kept."""
+class ChatAnswer(msgspec.Struct):
+    """An answer as far as it has come: its texts, steps, tokens and cost."""
+
+    texts: list[str] = []
+    steps: list[Message] = []
+    tools: list[str] = []
+    tokens_used: int | None = None
+    cost_usd: float | None = None
+    model: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All texts in their order."""
+        return "\n\n".join(text.strip() for text in self.texts if text.strip())
+
+    def add(self, answer: ModelAnswer) -> None:
+        """Take in a complete answer of the model; counts that it did not report add nothing."""
+        self.texts[-1] = answer.text
+        self.model = answer.model
+        tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
+        if tokens:
+            self.tokens_used = (self.tokens_used or 0) + sum(tokens)
+        if answer.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + answer.cost_usd
+
+
+class _ChatRound(msgspec.Struct, frozen=True):
+    user: str
+    assistant: str
+    status: Status
+    saved: bool
+
+
+class ChatSession:
+    """One conversation. It starts in the journal with its first exchange."""
+
+    def __init__(
+        self, memory: Conversations, *, wanted: str | None = None, title: str = ""
+    ) -> None:
+        """`wanted` is a conversation to continue, by its id or a prefix of it."""
+        self._rounds: list[_ChatRound] = []
+        self.title = title
+        self.last_exchange: str | None = None
+        self._conversation: Conversation | None = None
+        if wanted is None:
+            self.id = conversation_id(SOURCE, uuid.uuid4().hex)
+            return
+        self._conversation = memory.conversation(wanted)
+        self.id = self._conversation.id
+        self.title = title or self._conversation.title
+        if self.title != self._conversation.title:
+            memory.rename(self.id, title)
+        for exchange in memory.exchanges(self.id):
+            self.add(exchange.user, exchange.assistant, exchange.status, saved=True)
+            self.last_exchange = exchange.id
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of it is in the journal."""
+        return self._conversation is not None
+
+    def save(
+        self,
+        memory: Conversations,
+        *,
+        user: str,
+        answer: ChatAnswer,
+        status: Status,
+        started: str,
+    ) -> str:
+        """Save an exchange (with the first also the conversation) and return its id."""
+        if self._conversation is None:
+            # Redacted first: nobody would recognize the half of a secret that a title cuts in two.
+            self.title = self.title or title_of(redact(user))
+        conversation = self._conversation or Conversation(
+            id=self.id, title=self.title, source=SOURCE, created=started
+        )
+        exchange = Exchange(
+            id=exchange_id(self.id, uuid.uuid4().hex),
+            conversation=self.id,
+            user=user,
+            assistant=answer.text,
+            status=status,
+            started=started,
+            completed=now(),
+            tokens_used=answer.tokens_used,
+            cost_usd=answer.cost_usd,
+            model=answer.model,
+            messages=tuple(answer.steps),
+        )
+        [saved] = memory.add(conversation, [exchange])
+        self._conversation = conversation
+        self.last_exchange = saved.id
+        return saved.id
+
+    def add(self, user: str, assistant: str, status: Status, *, saved: bool) -> None:
+        """Remember a round, so that the model sees it with the next question."""
+        self._rounds.append(_ChatRound(user, assistant, status, saved))
+
+    def turns(self, *, budget_tokens: int, paused: bool) -> tuple[list[ChatTurn], int]:
+        """The newest rounds that fit, as the model sees them, and how many do not fit.
+
+        Unsaved rounds are shown only while memory is paused: later, a saved answer could repeat
+        them.
+        """
+        shown: list[ChatTurn] = []
+        rounds = [r for r in self._rounds if (r.saved or paused) and r.assistant.strip()]
+        for each in reversed(rounds):
+            text = each.assistant
+            if each.status != "complete":
+                text = f"{text.rstrip()}\n\n{_BROKEN_OFF}"
+            budget_tokens -= estimate_tokens(each.user) + estimate_tokens(text)
+            if budget_tokens < 0:
+                break
+            shown += [ChatTurn("assistant", text), ChatTurn("user", each.user)]
+        return shown[::-1], len(rounds) - len(shown) // 2
+
+
+# -- the chat
+
+
+class ExchangeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one prompt; `exchange` is None when it was not saved."""
 
     conversation: str
     exchange: str | None
@@ -57,8 +192,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """When memory was last asked before an answer, and what it found."""
+class LastRetrieval(msgspec.Struct, frozen=True):
+    """When memory was last searched before an answer, and how much it found."""
 
     at: float
     conversations: int
@@ -66,26 +201,26 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class Screen(Protocol):
-    """What a chat shows to a person or a program, and what it asks them."""
+    """Shows a chat to a person or a program, and asks them."""
 
     def piece(self, text: str) -> None:
-        """A piece of the answer as it comes."""
+        """A piece of the answer as it arrives."""
         ...
 
     def recalled(self, found: Related) -> None:
-        """What memory found on the question."""
+        """What memory found for the question."""
         ...
 
     def tool(self, call: ToolCall, failed: bool) -> None:
         """A tool that the model used."""
         ...
 
-    def done(self, done: Done) -> None:
+    def done(self, done: ExchangeResult) -> None:
         """The end of an answer."""
         ...
 
     def lines(self, lines: Sequence[str]) -> None:
-        """What a command answers."""
+        """The output of a command."""
         ...
 
     def note(self, text: str) -> None:
@@ -93,27 +228,7 @@ class Screen(Protocol):
         ...
 
     def confirm(self, question: str) -> str:
-        """What the person types to a question."""
-        ...
-
-
-class Controls(Protocol):
-    """The workers behind a chat, and the commands that steer them."""
-
-    def signal(self) -> None:
-        """There is something new for the workers."""
-        ...
-
-    def summarizer(self, words: Sequence[str]) -> Sequence[str]:
-        """What `/summarizer` answers."""
-        ...
-
-    def embeddings(self, words: Sequence[str], confirm: Callable[[str], str]) -> Sequence[str]:
-        """What `/embeddings` answers."""
-        ...
-
-    def rag(self, words: Sequence[str], looked: Looked | None) -> Sequence[str]:
-        """What `/rag` answers."""
+        """Ask a question and return what the person types."""
         ...
 
 
@@ -123,14 +238,14 @@ class Chat:
     def __init__(
         self,
         open_memory: Callable[[], Ralph],
-        model: Model,
+        model: ChatModel,
         screen: Screen,
         *,
         conversation: str | None = None,
         title: str = "",
         everywhere: bool = False,
         rag: bool = True,
-        limits: Limits | None = None,
+        history_tokens: int = _HISTORY_TOKENS,
     ) -> None:
         self._open_memory = open_memory
         self.memory = open_memory()
@@ -138,12 +253,12 @@ class Chat:
         self.screen = screen
         self.everywhere = everywhere
         self.rag = rag
-        self.limits = limits or Limits()
-        self.looked: Looked | None = None
+        self.last_retrieval: LastRetrieval | None = None
         self.over = False
-        self.controls: Controls | None = None
-        self._told: set[str] = set()
-        self.session = Session(self.memory.conversations, wanted=conversation, title=title)
+        self.workers: WorkerCommands | None = None
+        self._history_tokens = history_tokens
+        self._notes: set[str] = set()
+        self.session = ChatSession(self.memory.conversations, wanted=conversation, title=title)
 
     @property
     def settings(self) -> Settings:
@@ -152,178 +267,161 @@ class Chat:
 
     @property
     def remembers(self) -> bool:
-        """Whether memory is asked before an answer."""
+        """Whether memory is searched before an answer."""
         return self.rag and self.settings.rag_enabled and not self.paused
 
     @property
     def paused(self) -> bool:
-        """Whether nothing may be kept or told now, here or because a person said so elsewhere."""
+        """Whether memory is paused: in this chat, in the project, or everywhere."""
         place = self.memory.place
         try:
             return in_force(place.home, place.project.id, self.session.id) is not None
         except BadInput as error:
-            self._once(str(error))
+            self._note_once(str(error))
             return True
 
-    def current(self) -> str | None:
-        """The conversation under way, which workers leave alone."""
-        return self.session.id
-
     def reopen(self) -> None:
-        """Open memory anew, with the settings as they are now."""
+        """Open memory again, with the settings as they are now."""
         fresh = self._open_memory()
         self.memory.close()
         self.memory = fresh
 
-    def close(self) -> None:
-        """Let go of files; nothing is lost without it."""
-        self.memory.close()
-
-    # -- one exchange
-
-    def ask(self, prompt: str, *, private: bool = False) -> Done:
-        """Answer a prompt and keep the exchange, however it ended; a private one leaves no
-        trace."""
-        # A terminal may hand over bytes that are no text.
+    def ask(self, prompt: str, *, private: bool = False) -> ExchangeResult:
+        """Answer a prompt and save the exchange, however it ended; a private one is not saved."""
+        # A terminal may pass on bytes that are not text.
         prompt = prompt.encode("utf-8", "replace").decode("utf-8")
         started, paused = now(), self.paused
-        answer = Answer()
+        answer = ChatAnswer()
         found = Related()
         status: Status = "complete"
         error = ""
         try:
-            found = self._recalled(prompt)
-            self._speak(prompt, found, answer, paused=paused)
+            found = self._recall(prompt)
+            self._answer(prompt, found, answer, paused=paused)
         except KeyboardInterrupt:
             status = "interrupted"
         except ModelOff as off:
             status, error = "failed", str(off)
             if answer.texts and len(off.partial) > len(answer.texts[-1]):
                 answer.texts[-1] = off.partial
-        kept = None
+        saved = None
         if not private:
-            # A pause may have begun while the model spoke.
+            # A pause may have begun while the model was answering.
             if not paused and not self.paused:
-                kept = self._kept(prompt, answer, status, started)
-            self.session.went(
-                user=prompt, assistant=answer.text, status=status, kept=kept is not None
-            )
-        done = Done(
+                saved = self._save(prompt, answer, status, started)
+            self.session.add(prompt, answer.text, status, saved=saved is not None)
+        done = ExchangeResult(
             conversation=self.session.id,
-            exchange=kept,
+            exchange=saved,
             user=prompt,
             assistant=answer.text,
             status=status,
             model=answer.model,
             tokens_used=answer.tokens_used,
             cost_usd=answer.cost_usd,
-            related=tuple(one.conversation.id for one in found.conversations),
+            related=tuple(related.conversation.id for related in found.conversations),
             tools=tuple(answer.tools),
             error=error,
         )
         self.screen.done(done)
         return done
 
-    def _speak(self, prompt: str, found: Related, answer: Answer, *, paused: bool) -> None:
-        """Let the model answer, and use the tools that it asks for, a bounded number of times."""
+    def _answer(self, prompt: str, found: Related, answer: ChatAnswer, *, paused: bool) -> None:
+        """Let the model answer, and run the tools that it asks for, a limited number of times."""
         tools: Sequence[ToolSpec] = TOOLS if self.remembers and self.model.takes_tools else ()
         turns = self._turns(prompt, found, tools=bool(tools), paused=paused)
-        for left in reversed(range(self.limits.tool_rounds + 1)):
-            said = self._said(turns, tools, answer)
-            if not said.calls:
+
+        def on_text(piece: str) -> None:
+            answer.texts[-1] += piece
+            self.screen.piece(piece)
+
+        for left in reversed(range(_TOOL_ROUNDS + 1)):
+            answer.texts.append("")
+            answer.model = answer.model or self.model.name
+            reply = self.model.answer(
+                turns, tools=tools, on_text=on_text, timeout_s=self.settings.chat_timeout_s
+            )
+            answer.add(reply)
+            if reply.stop == "length":
+                self.screen.note("the answer was cut off at its limit; raise chat_max_tokens")
+            if not reply.calls:
                 return
-            turns.append(said.turn())
-            if said.text.strip():
-                answer.steps.append(Message("assistant", said.text))
-            for call in said.calls:
-                used = self._use(call, answer)
-                text = used.text if left > 1 else f"{used.text}\n\n{_LAST_LOOK}"
-                turns.append(Turn("tool", text, call_id=call.id, failed=used.failed))
+            turns.append(reply.turn())
+            if reply.text.strip():
+                answer.steps.append(Message("assistant", reply.text))
+            for call in reply.calls:
+                result = self._run_tool(call, answer)
+                text = result.text if left > 1 else f"{result.text}\n\n{_LAST_LOOK}"
+                turns.append(ChatTurn("tool", text, call_id=call.id, failed=result.failed))
         raise ModelOff(
-            f"the model only asks for tools, {self.limits.tool_rounds} times already",
+            f"the model only asks for tools, {_TOOL_ROUNDS} times already",
             where=self.model.name,
-            todo="Ask more narrowly.",
+            todo="Ask a narrower question.",
             fault="prompt",
         )
 
-    def _said(self, turns: list[Turn], tools: Sequence[ToolSpec], answer: Answer) -> Said:
-        answer.texts.append("")
-
-        def hear(piece: str) -> None:
-            answer.hear(piece)
-            self.screen.piece(piece)
-
-        answer.model = answer.model or self.model.name
-        said = self.model.answer(
-            turns, tools=tools, on_text=hear, timeout_s=self.settings.chat_timeout_s
-        )
-        answer.texts[-1] = said.text
-        answer.model = said.model
-        answer.count(said.tokens_in, said.tokens_out, cost_usd=said.cost_usd)
-        if said.stop == "length":
-            self.screen.note("the answer reached its limit; chat_max_tokens raises it")
-        return said
-
-    def _use(self, call: ToolCall, answer: Answer) -> Used:
-        used = use(
-            call,
-            self.memory.conversations,
-            current=self.session.id,
-            everywhere=self.everywhere,
-        )
+    def _run_tool(self, call: ToolCall, answer: ChatAnswer) -> ToolResult:
+        memory = self.memory.conversations
+        result = run_tool(call, memory, current=self.session.id, everywhere=self.everywhere)
+        arguments = strip_marked(call.unread) or msgspec.json.encode(call.arguments).decode()
+        # Only ids are saved of what was found: what is forgotten later is then forgotten here too.
+        found = f"told of {', '.join(result.ids)}"
+        outcome = result.text if result.failed or not result.ids else found
+        step = f"{arguments}\n{outcome}"[:_STEP_CHARS]
         answer.tools.append(call.name)
-        answer.steps.append(_step(call, used))
-        self.screen.tool(call, used.failed)
-        return used
+        answer.steps.append(Message("tool", step, tool=call.name, failed=result.failed))
+        self.screen.tool(call, result.failed)
+        return result
 
-    def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[Turn]:
-        history, left_out = self.session.turns(
-            budget_tokens=self.limits.history_tokens, paused=paused
-        )
+    def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[ChatTurn]:
+        history, left_out = self.session.turns(budget_tokens=self._history_tokens, paused=paused)
         if left_out:
-            self._once(
-                "this conversation is long: the model is no longer shown its oldest exchanges"
+            self._note_once(
+                "this conversation is long: the model no longer sees its oldest exchanges"
             )
-        section = related_text(found, budget_tokens=self.limits.section_tokens, tools=tools)
+        section = related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
         system = chat_system(
             today=date.today().isoformat(),
             project=self.memory.project.root.name if self.memory.project.exists else "",
             memory=self.remembers,
         )
-        asked = f"{prompt}\n\n{section}" if section else prompt
-        return [Turn("system", system), *history, Turn("user", asked)]
+        question = f"{prompt}\n\n{section}" if section else prompt
+        return [ChatTurn("system", system), *history, ChatTurn("user", question)]
 
     # -- memory, which is optional
 
-    def _recalled(self, prompt: str) -> Related:
-        """What memory holds on the prompt. This is the one place where its failures are only
-        told, and the answer goes on."""
+    def _recall(self, prompt: str) -> Related:
+        """Search memory for the prompt. This is the one place where its errors become notes."""
         question = prompt.strip()
-        if not self.remembers or len(question) < _SHORTEST_QUESTION:
+        if not self.remembers or len(question) < _MIN_QUESTION_CHARS:
             return Related()
+        if len(question) > _QUESTION_CHARS:
+            half = _QUESTION_CHARS // 2
+            question = f"{question[:half]}\n{question[-half:]}"
         try:
-            found = self._related(_shortened(question))
+            found = self._related(question)
         except (RalphError, OSError) as error:
-            self._once(f"answered without memory: {error}")
+            self._note_once(f"answered without memory: {error}")
             return Related()
         for note in found.notes:
-            self._once(note)
-        self.looked = Looked(time.monotonic(), len(found.conversations), found.exchanges)
-        if found.conversations:
+            self._note_once(note)
+        count = len(found.conversations)
+        self.last_retrieval = LastRetrieval(time.monotonic(), count, found.exchanges)
+        if count:
             self.screen.recalled(found)
         return found
 
     def _related(self, question: str) -> Related:
         memory = self.memory.conversations
-        # Catching up is bounded: what is left over is for the workers, or for the next question.
-        synced = memory.sync(budget_s=self.limits.catch_up_s) if memory.exist else None
+        # Catching up is limited: the rest is for the workers, or for the next question.
+        synced = memory.sync(budget_s=_CATCH_UP_S) if memory.exist else None
         if synced is not None and synced.written and not (synced.complete or synced.embedder_off):
-            raise BadInput("memory has much to catch up with; ask again soon")
+            raise BadInput("memory is still indexing; ask again soon")
         return memory.related(question, exclude=self.session.id, everywhere=self.everywhere)
 
-    def _kept(self, prompt: str, answer: Answer, status: Status, started: str) -> str | None:
+    def _save(self, prompt: str, answer: ChatAnswer, status: Status, started: str) -> str | None:
         try:
-            identity = self.session.keep(
+            identity = self.session.save(
                 self.memory.conversations,
                 user=prompt,
                 answer=answer,
@@ -331,28 +429,13 @@ class Chat:
                 started=started,
             )
         except (RalphError, OSError) as error:
-            self.screen.note(f"this exchange is not kept: {error}")
+            self.screen.note(f"this exchange is not saved: {error}")
             return None
-        if self.controls is not None:
-            self.controls.signal()
+        if self.workers is not None:
+            self.workers.signal()
         return identity
 
-    def _once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+    def _note_once(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.add(text)
             self.screen.note(text)
-
-
-def _step(call: ToolCall, used: Used) -> Message:
-    """A use of a tool as it is kept: what was asked, and what was told of by its ids alone, so
-    that what is forgotten later is forgotten here too."""
-    asked = strip_marked(call.unread) or msgspec.json.encode(call.arguments).decode()
-    told = used.text if used.failed or not used.ids else f"told of {', '.join(used.ids)}"
-    return Message("tool", f"{asked}\n{told}"[:_STEP_CHARS], tool=call.name, failed=used.failed)
-
-
-def _shortened(question: str) -> str:
-    if len(question) <= _QUESTION_CHARS:
-        return question
-    half = _QUESTION_CHARS // 2
-    return f"{question[:half]}\n{question[-half:]}"

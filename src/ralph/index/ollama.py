@@ -74,7 +74,7 @@ class Ollama:
             raise self.off("cannot embed batches", "Update Ollama to 0.3 or newer.")
         if reply.status != 200:
             error = self.off(
-                f"refused to embed ({reply.told()})",
+                f"refused to embed ({reply.describe()})",
                 f"If {self._model} is no embedding model: ralph config ollama_model NAME",
             )
             raise Refused(error) if reply.status in UNWANTED else error
@@ -90,7 +90,7 @@ class Ollama:
     def _listed(self, path: str, deadline: Deadline) -> dict[str, _Model]:
         reply = self._wire.call("GET", path, deadline=deadline)
         if reply.status != 200:
-            raise self.off(f"does not list its models ({reply.told()})")
+            raise self.off(f"does not list its models ({reply.describe()})")
         return self._models(reply)
 
     def _models(self, reply: Reply) -> dict[str, _Model]:

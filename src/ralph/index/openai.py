@@ -102,7 +102,7 @@ class OpenAI:
         return self._wire.off(what, todo)
 
     def _refused(self, reply: Reply) -> EmbedderOff:
-        said = reply.told(*filter(None, [self._key]))
+        said = reply.describe(*filter(None, [self._key]))
         if reply.status in (401, 403):
             return self.off(f"does not accept the key ({said})", "Check RALPH_OPENAI_API_KEY.")
         if reply.status == 404:

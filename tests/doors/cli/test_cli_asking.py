@@ -13,20 +13,6 @@ from ralph.doors.cli import run
 HIT = ["id", "kind", "score", "relevance", "when", "why", "record"]
 
 
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No embedder: faster, and enough where nothing is searched."""
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-
-
 def test_search_prints_the_published_shape(ralph: Line) -> None:
     ids = ralph.record("auth", LOGIN, COOKIE)
 

@@ -12,14 +12,6 @@ from ralph.records.conversation import Summary
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
 def said(project: Path) -> dict[str, str]:
     """A project in which two conversations were held; their ids and those of the exchanges."""
     with open_ralph(project) as opened:

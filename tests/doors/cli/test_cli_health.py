@@ -19,21 +19,6 @@ from ralph import disk
 from ralph.config import KEYS
 from ralph.memory.ralph import open_ralph
 
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No embedder: faster, and enough where no vector matters."""
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-
-
 # -- init
 
 

@@ -13,16 +13,9 @@ import pytest
 from commanding import COOKIE, LOGIN, Line, Ran
 from remembering import files_holding
 
+pytestmark = pytest.mark.usefixtures("words")
+
 GIT = "Git history keeps what was committed before."
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
 
 
 def journal(project: Path, feature: str = "auth") -> Path:

@@ -49,14 +49,6 @@ GUIDE = {
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
 def elsewhere(ralph: Line, tmp_path: Path) -> Path:
     """Another project, in another folder."""
     ralph.well("init", tmp_path / "other")

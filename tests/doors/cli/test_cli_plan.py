@@ -15,14 +15,7 @@ from ralph.doors.cli.tree import ralph as tree
 from ralph.errors import IndexOff
 from ralph.memory.feature import FeatureMemory
 
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
+pytestmark = pytest.mark.usefixtures("words")
 
 
 FEATURES = "features: [{name: auth, description: Sign-in for customers.}]\n"

@@ -13,18 +13,14 @@ NO_REDIS = "Don't use Redis for sessions."
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-    monkeypatch.chdir(project)
+def ralph(words: None, ralph: Line, project: Path) -> Line:
     (project / ".ralph/db/features.yaml").write_text(
         "features: [{name: auth}, {name: billing}]\n", encoding="utf-8"
     )
     (project / ".ralph/db/tasks.yaml").write_text(
         "tasks: [{id: 1, feature: auth, title: Build the form}]\n", encoding="utf-8"
     )
-    return Line(capsys, monkeypatch)
+    return ralph
 
 
 def add(ralph: Line, text: str, *flags: str) -> Any:

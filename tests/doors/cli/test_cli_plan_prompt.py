@@ -20,14 +20,10 @@ TASKS = "tasks: [{id: 1, feature: auth, title: Build the login form}]\n"
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-    monkeypatch.chdir(project)
+def ralph(words: None, ralph: Line, project: Path) -> Line:
     (project / ".ralph/db/features.yaml").write_text(FEATURES, encoding="utf-8")
     (project / ".ralph/db/tasks.yaml").write_text(TASKS, encoding="utf-8")
-    return Line(capsys, monkeypatch)
+    return ralph
 
 
 # -- prompt

@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 from commanding import COOKIE, LOGIN, Line
 
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
+pytestmark = pytest.mark.usefixtures("words")
 
 
 def test_what_was_written_is_told_as_json(ralph: Line) -> None:

@@ -15,6 +15,8 @@ from commanding import Line
 from places import FIXTURES
 from remembering import files_holding
 
+pytestmark = pytest.mark.usefixtures("words")
+
 STREAM = FIXTURES / "claude_code" / "success.jsonl"
 TRANSCRIPT = FIXTURES / "claude_code" / "transcript_success.jsonl"
 EXPECTED = (
@@ -38,15 +40,6 @@ CODEX = [
 
 def lines(*events: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(event).encode() + b"\n" for event in events)
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.setenv("RALPH_EMBEDDER", "none")
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
 
 
 def test_a_stream_becomes_one_iteration_with_its_source(ralph: Line) -> None:

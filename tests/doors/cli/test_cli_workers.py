@@ -16,14 +16,6 @@ from ralph.memory.ralph import open_ralph
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
 def server() -> Iterator[ChatServer]:
     with running() as started:
         yield started
@@ -34,7 +26,7 @@ def by_llm(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
     monkeypatch.setenv("RALPH_SUMMARY_MODEL", "ollama:small-model")
     monkeypatch.setenv("RALPH_SUMMARY_BASE_URL", server.url)
     # A server that is busy is asked again as long as there is time.
-    monkeypatch.setenv("RALPH_SUMMARY_TIMEOUT_S", "0.4")
+    monkeypatch.setenv("RALPH_CHAT_TIMEOUT_S", "0.4")
     return server
 
 
@@ -74,19 +66,18 @@ def test_once_with_everything_off_says_so(ralph: Line, project: Path) -> None:
     ralph.well("summarizer", "off")
     ralph.well("embeddings", "off")
     ran = ralph.well("workers", "run", "--once")
-    assert ran.out == "All workers are off. `ralph summarizer on` switches them on.\n"
+    assert ran.out == "All workers are off. To switch them on: `ralph summarizer on`\n"
 
 
 def test_what_was_given_up_is_listed_and_retried(
-    ralph: Line, project: Path, by_llm: ChatServer, monkeypatch: pytest.MonkeyPatch
+    ralph: Line, project: Path, by_llm: ChatServer
 ) -> None:
-    monkeypatch.setenv("RALPH_EMBEDDING_MAX_RETRIES", "0")
     fill(project, [1])
     by_llm.say("", GOOD)
-    assert ralph("workers", "run", "--once").code == 1
+    Workers(opener(project), max_retries=0).run_once()
     told = ralph.well("workers", "status")
     assert "Given up: 1 item." in told.out
-    assert "conversation c000000000000000, tried 1 times" in told.out
+    assert "conversation c000000000000000, tried 1 time" in told.out
     [given_up] = ralph.well("workers", "status", "--json").json["given_up"]
     assert (given_up["worker"], given_up["item"]) == ("conversation", f"c{0:015x}")
 
@@ -117,12 +108,12 @@ def test_summarizer_shows_what_there_is_to_do(ralph: Line, project: Path) -> Non
     fill(project, [2])
     assert ralph.well("summarizer").out == (
         "Conversation Summarizer: STOPPED\n"
-        "  To do: 1 conversations\n"
-        "  Note: on, and no process runs it: `ralph workers run` or `ralph chat` does\n"
+        "  To do: 1 conversation\n"
+        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
         "\n"
         "Exchange Summarizer: STOPPED\n"
         "  To do: 2 exchanges\n"
-        "  Note: on, and no process runs it: `ralph workers run` or `ralph chat` does\n"
+        "  Note: on, but not running. Start it with `ralph workers run` or `ralph chat`\n"
         "\n"
         "Embedding Pipeline: STOPPED (see ralph embeddings for details)\n"
     )
@@ -139,14 +130,14 @@ def test_switches_are_kept_for_whoever_runs_the_workers(
     assert {one.of for one in written(project)} == {"conversation"}
     assert ralph.well("summarizer", "exchange").out == (
         "Exchange Summarizer: STOPPED\n"
-        "  To do: 1 exchanges\n"
+        "  To do: 1 exchange\n"
         "  Note: off. To switch it on: ralph summarizer exchange on\n"
     )
     assert ralph.well("summarizer", "on").out == (
         "Conversation Summarizer: ON\n"
         "Exchange Summarizer: ON\n"
         "Embedding Pipeline: ON\n"
-        "It works while `ralph chat` or `ralph workers run` is open.\n"
+        "It runs while `ralph chat` or `ralph workers run` is open.\n"
     )
     assert all(stored(home).values())
 
@@ -159,7 +150,7 @@ def test_rebuild_without_a_typed_yes_changes_nothing(
     ralph.well("workers", "run", "--once")
     before = ralph.well("embeddings").out
     ran = ralph.well("embeddings", "rebuild", stdin=typed)
-    assert ran.out == "That was not yes: nothing was deleted.\n"
+    assert ran.out == "The answer was not yes: nothing was deleted.\n"
     assert "  - Delete 5 existing embeddings\n" in ran.err
     assert "Type 'yes' to confirm: " in ran.err
     assert ralph.well("embeddings").out == before
@@ -196,10 +187,10 @@ def test_rag_is_steered(ralph: Line, home: Path) -> None:
     ("words", "complaint"),
     [
         (["rag", "set", "rag_min_similarity", "2"], "it goes from 0 to 1"),
-        (["rag", "set", "colour", "red"], "there is no setting 'colour' of retrieval"),
-        (["rag", "perhaps"], "Write: ralph rag [on|off|config|set KEY VALUE]"),
-        (["summarizer", "message"], "Write: ralph summarizer [conversation|exchange] [on|off]"),
-        (["embeddings", "rebuild", "all"], "Write: ralph embeddings [on|off|rebuild"),
+        (["rag", "set", "colour", "red"], "there is no retrieval setting 'colour'"),
+        (["rag", "perhaps"], "Usage: ralph rag [on|off|config|set KEY VALUE]"),
+        (["summarizer", "message"], "Usage: ralph summarizer [conversation|exchange] [on|off]"),
+        (["embeddings", "rebuild", "all"], "Usage: ralph embeddings [on|off|rebuild"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(

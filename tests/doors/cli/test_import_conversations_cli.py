@@ -23,14 +23,6 @@ PATIENCE_S = 60
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
 def sessions(project: Path, tmp_path: Path) -> Path:
     """Sessions of this project and of another."""
     folder = tmp_path / "sessions"

@@ -34,14 +34,6 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
 def enter(monkeypatch: pytest.MonkeyPatch, project: Path) -> Enter:
     """Enters the environment of an agent that works on task 1 of `auth`."""
 

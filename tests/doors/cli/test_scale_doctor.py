@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from commanding import LOGIN, Line
-from postgres import PASSWORD, Server, own_server
+from postgres import PASSWORD, Server
 from qdrant_client import models
 from qdrant_server import KEY, QdrantServer, running
 from remembering import topical
@@ -21,21 +21,10 @@ from ralph.journal.migrating import migrations
 from ralph.memory.ralph import open_ralph
 from ralph.memory.store import conversation_journals, on_server
 
-pytest_plugins = ["postgres_fixtures"]
-
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with own_server() as started:
-        yield started
+def server(own_postgres: Server) -> Server:
+    return own_postgres
 
 
 @pytest.fixture

@@ -18,16 +18,6 @@ from scaling import everything, filled, opened
 from ralph.memory.ralph import open_ralph
 from ralph.memory.transfer import waiting_records
 
-pytest_plugins = ["postgres_fixtures"]
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
-
 
 @pytest.fixture
 def full(project: Path) -> Path:

@@ -26,16 +26,13 @@ EVENTS = list(wanted_hooks(Call(NAMED)))
 
 
 @pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
+def ralph(ralph: Line, monkeypatch: pytest.MonkeyPatch) -> Line:
     """The command line in the project, with nothing on the PATH but the system's programs."""
-    monkeypatch.chdir(project)
     if sys.platform != "win32":
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(name, raising=False)
-    return Line(capsys, monkeypatch)
+    return ralph
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from commanding import COOKIE, LOGIN
-from looping import planned
 from mcp.shared.exceptions import MCPError
 from remembering import marker
 from serving import Served, served
@@ -30,11 +29,6 @@ READS = [
     "get_memory",
 ]
 DEEP = [{"message": "E " + "deep " * 150, "error_type": "test"}] * 3
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return planned(tmp_path / "project")
 
 
 @pytest.fixture

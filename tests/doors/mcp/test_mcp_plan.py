@@ -20,11 +20,6 @@ from ralph.text.words import estimate_tokens
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return planned(tmp_path / "project")
-
-
-@pytest.fixture
 def plan(root: Path) -> Plan:
     return Plan(root)
 

@@ -32,11 +32,6 @@ SECRET = {
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return planned(tmp_path / "project")
-
-
-@pytest.fixture
 def ids(root: Path) -> dict[str, str]:
     """A record of the own feature and one of another."""
     with open_ralph(root) as ralph:

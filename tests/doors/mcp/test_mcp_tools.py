@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looping import planned
 from serving import served
 
 READS = [
@@ -30,11 +29,6 @@ MODES = {
     ("--focus",): READS + WRITES + TALK,
 }
 MOST_CHARS = 2048
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return planned(tmp_path / "project")
 
 
 @pytest.mark.parametrize("words", MODES)

@@ -57,6 +57,13 @@ def the_project(*, anyones: bool = False) -> Project:
     return need_project(start_folder(), home=home_folder(), anyones=anyones)
 
 
+def conversations_folder() -> Path:
+    """Where to look for conversations; a project that was named must be one."""
+    if project_given() or os.environ.get("RALPH_PROJECT"):
+        return the_project().root
+    return start_folder()
+
+
 @contextlib.contextmanager
 def opened(*, patience_s: float = 0.5) -> Iterator[Ralph]:
     """The project's memories; a long catching-up shows a bar, each warning becomes a line."""
@@ -83,7 +90,7 @@ def opened_anywhere() -> Iterator[Ralph]:
         with opened() as ralph:
             yield ralph
         return
-    from ralph.chat.opening import open_memory
+    from ralph.chat import open_memory
 
     with warnings_told(), open_memory(start_folder(), waits=True) as ralph:
         yield ralph

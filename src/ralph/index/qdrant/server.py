@@ -214,7 +214,7 @@ class Server:
 
     def _refusal(self, status: int, content: bytes) -> Exception:
         reply = Reply(status, {}, _plain(content))
-        told = reply.told(self._key) if self._key else reply.told()
+        told = reply.describe(self._key) if self._key else reply.describe()
         if status == 404:
             return Gone(f"Qdrant does not have it ({told})")
         if status == 409 or (status == 400 and b"already exists" in content):

@@ -1,4 +1,4 @@
-"""`ralph chat`: a conversation with a model that remembers the earlier ones."""
+"""`ralph chat`: chat with a model that remembers earlier conversations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.opening import as_json, start_folder, the_project, warnings_told
+from ralph.doors.cli.opening import as_json, conversations_folder, warnings_told
 from ralph.doors.cli.page import Page, count, excerpt, is_terminal, note, to_json
-from ralph.doors.cli.tree import Command, project_given
+from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.chat.loop import Chat, Done, Screen
-    from ralph.chat.model import Model, ToolCall
+    from ralph.chat.loop import Chat, ExchangeResult, Screen
+    from ralph.chat.model import ToolCall
     from ralph.memory.conversation_history import Related
     from ralph.memory.ralph import Ralph
 
@@ -27,11 +27,11 @@ _PROMPT = "> "
 
 
 @click.command(cls=Command)
-@click.option("--model", metavar="NAME", help="The model, as chat_model names it.")
-@click.option("--conversation", metavar="ID", help="Go on with this conversation.")
-@click.option("--title", default="", help="What the conversation is called; else its first prompt.")
-@click.option("--echo", is_flag=True, help="No model: answer with what memory found.")
-@click.option("--no-rag", is_flag=True, help="Do not recall anything.")
+@click.option("--model", metavar="NAME", help="Model to use (default: the setting chat_model).")
+@click.option("--conversation", metavar="ID", help="Continue this conversation.")
+@click.option("--title", default="", help="Title (default: made from the first prompt).")
+@click.option("--echo", is_flag=True, help="Answer with what memory finds; needs no model.")
+@click.option("--no-rag", is_flag=True, help="Recall nothing.")
 @click.option("--everywhere", is_flag=True, help="Recall from all projects.")
 @as_json
 def chat(
@@ -43,32 +43,40 @@ def chat(
     everywhere: bool,
     as_json: bool,
 ) -> None:
-    """Talk with a model that remembers past conversations.
+    """Chat with a model that remembers past conversations.
 
-    Before every answer it is told what was said earlier on the question. Each exchange is kept.
-    /help lists what can be typed besides prompts. Input that is no terminal is read as one prompt
-    a line; --json then prints one JSON object for each.
+    Before each answer, the model gets what earlier conversations say about the question. Each
+    exchange is saved. Type /help for commands. Piped input is read as one prompt per line; with
+    --json each prompt prints one JSON object.
+
+    \b
+    Examples:
+      ralph chat --model ollama:llama3.2
+      echo "How did we fix the timeout?" | ralph chat --echo
     """
-    from ralph.chat.choose import choose_model, how_to_configure
-    from ralph.chat.echo import EchoModel
+    from ralph.chat import open_memory, settings_at
     from ralph.chat.loop import Chat
-    from ralph.chat.opening import open_memory, settings_of
+    from ralph.chat.model import ChatModel, EchoModel, choose_model, how_to_configure
 
     if echo and model is not None:
         raise click.UsageError("--echo needs no --model; leave one of the two out.")
-    start = _start()
+    start = conversations_folder()
     given: dict[str, Any] = {} if model is None else {"chat_model": model}
-    speaker: Model | None = EchoModel() if echo else choose_model(settings_of(start, **given))
-    if speaker is None:
+    chosen: ChatModel | None = EchoModel() if echo else choose_model(settings_at(start, **given))
+    if chosen is None:
         click.echo(how_to_configure(), err=True)
         raise click.exceptions.Exit(1)
     by_hand = not as_json and is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    read = _typed() if by_hand else _piped()
-    screen: Screen = _Json(read) if as_json else _Terminal(read) if by_hand else _Plain(read)
+    read = _typed_lines() if by_hand else _piped_lines()
+    screen: Screen = PlainScreen(read)
+    if as_json:
+        screen = JsonScreen(read)
+    elif by_hand:
+        screen = TerminalScreen(read)
     with warnings_told():
         talk = Chat(
             lambda: open_memory(start, **given),
-            speaker,
+            chosen,
             screen,
             conversation=conversation,
             title=title,
@@ -77,26 +85,19 @@ def chat(
         )
         try:
             with _workers(talk, start, given):
-                code = _hold(talk, read, by_hand=by_hand)
+                code = _run(talk, read, by_hand=by_hand)
         finally:
-            talk.close()
+            talk.memory.close()
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _start() -> Path:
-    """Where the chat is held; a project that was named must be one."""
-    if project_given() or os.environ.get("RALPH_PROJECT"):
-        return the_project().root
-    return start_folder()
-
-
 @contextlib.contextmanager
 def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
-    """The workers at work behind the chat; it is held without them where they cannot be had."""
-    from ralph.chat.choose import choose_summariser
-    from ralph.chat.commands import Commands
-    from ralph.chat.opening import open_memory
+    """Run the workers behind the chat; if they cannot start, the chat goes on without them."""
+    from ralph.chat import open_memory
+    from ralph.chat.model import choose_summarizer
+    from ralph.chat.worker_commands import WorkerCommands
     from ralph.chat.workers import Workers
     from ralph.errors import RalphError
     from ralph.memory.conversation_stream import prune_if_due
@@ -108,24 +109,27 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
         try:
             with open_waiting() as ralph:
                 prune_if_due(ralph.conversations)
-            summariser = choose_summariser(talk.settings)
-            workers = Workers(open_waiting, current=talk.current, summariser=summariser)
+            workers = Workers(
+                open_waiting,
+                current=lambda: talk.session.id,
+                summarizer=choose_summarizer(talk.settings),
+            )
             stack.enter_context(workers)
-            talk.controls = Commands(workers, open_waiting)
+            talk.workers = WorkerCommands(workers, open_waiting)
         except (RalphError, OSError) as error:
-            talk.screen.note(f"nothing is summarised or indexed in the background: {error}")
+            talk.screen.note(f"nothing is summarized or indexed in the background: {error}")
         yield
 
 
-def _hold(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> int:
-    """The conversation until its end; gives the exit code."""
-    from ralph.chat.slash import obey
+def _run(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> int:
+    """Run the conversation until its end; returns the exit code."""
+    from ralph.chat.commands import run_command
     from ralph.errors import RalphError
 
     if by_hand:
         _greet(talk)
     if talk.paused:
-        talk.screen.note("memory is paused: nothing is kept or recalled (ralph resume)")
+        talk.screen.note("memory is paused: nothing is saved or recalled (ralph resume)")
     failed = False
     while not talk.over:
         try:
@@ -138,14 +142,14 @@ def _hold(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> in
             continue
         try:
             if line.startswith("/"):
-                obey(talk, line)
+                run_command(talk, line)
                 continue
             done = talk.ask(line.strip())
         except RalphError as error:
             talk.screen.note(str(error))
             failed = True
             continue
-        except KeyboardInterrupt:  # an answer under way takes care of itself
+        except KeyboardInterrupt:  # an answer handles its own
             if not by_hand:
                 return _INTERRUPTED
             talk.screen.note("interrupted")
@@ -154,41 +158,42 @@ def _hold(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> in
         if done.status == "interrupted" and not by_hand:
             return _INTERRUPTED
     if by_hand:
-        _part(talk)
+        _say_goodbye(talk)
         return 0
     return 1 if failed else 0
 
 
 def _greet(talk: Chat) -> None:
     page = Page()
-    held = len(talk.memory.conversations.list(everywhere=talk.everywhere))
-    recall = f"{count(held, 'conversation')} remembered" if talk.remembers else "recalls nothing"
+    conversations = len(talk.memory.conversations.list(everywhere=talk.everywhere))
+    recall = "recalls nothing"
+    if talk.remembers:
+        recall = f"{count(conversations, 'conversation')} remembered"
     page.line(("ralph chat", "bold"), (f"  {talk.model.name}  {recall}  /help, /quit", "dim"))
     if talk.session.begun:
-        page.line((f"going on with: {talk.session.title or talk.session.id}", "dim"))
+        page.line((f"continuing: {talk.session.title or talk.session.id}", "dim"))
 
 
-def _part(talk: Chat) -> None:
+def _say_goodbye(talk: Chat) -> None:
     page = Page()
     page.line()
     if talk.session.begun:
-        page.line(
-            (f"Kept: {excerpt(talk.session.title, 80) or '(no title)'}", "dim"),
-            (f"  ralph chat --conversation {talk.session.id[:SHORT_ID]} goes on", "dim"),
-        )
+        title = excerpt(talk.session.title, 80) or "(no title)"
+        page.line((f"Saved: {title}", "dim"))
+        page.line((f"To continue: ralph chat --conversation {talk.session.id[:SHORT_ID]}", "dim"))
 
 
 # -- what is typed
 
 
-def _typed() -> Callable[[str], str | None]:
+def _typed_lines() -> Callable[[str], str | None]:
     """Lines from a person, with an editor where there is one. No line is written to a file."""
-    from ralph.chat.slash import COMMANDS
+    from ralph.chat.commands import COMMANDS
 
     marks = ("", "")
     if sys.platform != "win32" and _editor([f"/{name}" for name in COMMANDS]):
-        colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        marks = ("\001\033[1;36m\002", "\001\033[0m\002") if colour else marks
+        color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        marks = ("\001\033[1;36m\002", "\001\033[0m\002") if color else marks
 
     def read(prompt: str) -> str | None:
         try:
@@ -202,15 +207,15 @@ def _typed() -> Callable[[str], str | None]:
 if sys.platform != "win32":
 
     def _editor(words: Sequence[str]) -> bool:
-        """Let these words be completed, if this Python has an editor of lines."""
+        """Complete these words, if this Python has a line editor."""
         try:
             import readline
         except ImportError:
             return False
 
         def complete(text: str, state: int) -> str | None:
-            fitting = [word for word in words if word.startswith(text)] if text else []
-            return fitting[state] if state < len(fitting) else None
+            matches = [word for word in words if word.startswith(text)] if text else []
+            return matches[state] if state < len(matches) else None
 
         readline.set_completer_delims(" ")
         readline.set_completer(complete)
@@ -218,7 +223,7 @@ if sys.platform != "win32":
         return True
 
 
-def _piped() -> Callable[[str], str | None]:
+def _piped_lines() -> Callable[[str], str | None]:
     """Lines from a file, a pipe or a program."""
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
@@ -234,7 +239,7 @@ def _piped() -> Callable[[str], str | None]:
 # -- what is shown
 
 
-class _Plain:
+class PlainScreen:
     """Answers on stdout, everything else on stderr."""
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
@@ -243,7 +248,7 @@ class _Plain:
         self._at_start = True
 
     def piece(self, text: str) -> None:
-        """A piece of the answer, without anything that a terminal would obey."""
+        """Write a piece of the answer, without control characters."""
         clean = "".join(c if c.isprintable() or c in "\n\t" else "" for c in text)
         sys.stdout.write(clean)
         sys.stdout.flush()
@@ -251,32 +256,32 @@ class _Plain:
             self._at_start = clean.endswith("\n")
 
     def recalled(self, found: Related) -> None:
-        """Nothing: a program reads this."""
+        """Shown only on a terminal."""
 
     def tool(self, call: ToolCall, failed: bool) -> None:
-        """Nothing but the end of the line before it."""
+        """End the line; the tool itself is not shown."""
         self._fresh_line()
 
-    def done(self, done: Done) -> None:
-        """The end of an answer, and why it ended if not well."""
+    def done(self, done: ExchangeResult) -> None:
+        """End the answer, with the reason if it failed."""
         self._fresh_line()
         if done.error:
             note(done.error)
         elif done.status == "interrupted":
-            note("interrupted; what was said is kept" if done.exchange else "interrupted")
+            note("interrupted; the partial answer is saved" if done.exchange else "interrupted")
 
     def lines(self, lines: Sequence[str]) -> None:
-        """What a command answers."""
+        """Show the output of a command."""
         for line in lines:
             self._page.line(line.strip(), indent=len(line) - len(line.lstrip()))
 
     def note(self, text: str) -> None:
-        """One line on stderr."""
+        """Show one line on stderr."""
         self._fresh_line()
         note(text)
 
     def confirm(self, question: str) -> str:
-        """The next line."""
+        """Ask a question and read the next line."""
         sys.stdout.write(question if question.endswith(" ") else f"{question} ")
         sys.stdout.flush()
         return self._read("") or ""
@@ -288,66 +293,66 @@ class _Plain:
         self._at_start = True
 
 
-class _Terminal(_Plain):
-    """The same with what memory found and what it cost, in pale."""
+class TerminalScreen(PlainScreen):
+    """The same with what memory found and what the answer cost, dimmed."""
 
     def recalled(self, found: Related) -> None:
-        """The titles of what the model is told of."""
-        told = "; ".join(
-            f"{excerpt(one.conversation.title, 60) or '(no title)'} "
-            f"({one.conversation.id[:SHORT_ID]}, {one.similarity:.2f})"
-            for one in found.conversations
+        """Show the titles that the model gets."""
+        titles = "; ".join(
+            f"{excerpt(related.conversation.title, 60) or '(no title)'} "
+            f"({related.conversation.id[:SHORT_ID]}, {related.similarity:.2f})"
+            for related in found.conversations
         )
-        self._page.line((f"memory: {told}", "dim"))
+        self._page.line((f"memory: {titles}", "dim"))
         if found.line:
             self._page.line((found.line, "dim"))
 
     def tool(self, call: ToolCall, failed: bool) -> None:
-        """Which tool was used on what."""
+        """Show which tool was used with which arguments."""
         self._fresh_line()
-        given = ", ".join(str(value) for value in call.arguments.values())
-        ended = " failed" if failed else ""
-        self._page.line((f"{call.name}({excerpt(given, 80)}){ended}", "dim"))
+        arguments = ", ".join(str(value) for value in call.arguments.values())
+        ending = " failed" if failed else ""
+        self._page.line((f"{call.name}({excerpt(arguments, 80)}){ending}", "dim"))
 
-    def done(self, done: Done) -> None:
-        """The end of an answer and what it took."""
+    def done(self, done: ExchangeResult) -> None:
+        """End the answer, with its tokens and cost."""
         super().done(done)
         parts = [] if done.tokens_used is None else [f"{done.tokens_used} tokens"]
         if done.cost_usd:
             parts.append(f"${done.cost_usd:.4f}")
         if done.exchange is None:
-            parts.append("not kept")
+            parts.append("not saved")
         if parts:
             self._page.line((", ".join(parts), "dim"))
 
     def confirm(self, question: str) -> str:
-        """What is typed; the editor knows prompts of one line only."""
+        """Ask; the line editor can only show one line as its prompt."""
         *before, last = question.split("\n")
         self.lines(before)
         return self._read(last if last.endswith(" ") else f"{last} ") or ""
 
 
-class _Json(_Plain):
-    """One JSON object a line for each prompt; notes on stderr."""
+class JsonScreen(PlainScreen):
+    """One JSON object per line for each prompt; notes on stderr."""
 
     def piece(self, text: str) -> None:
-        """Nothing: the answer comes whole."""
+        """Nothing: the answer is printed whole."""
 
     def tool(self, call: ToolCall, failed: bool) -> None:
-        """Nothing: the object names the tools."""
+        """Nothing: the object has the tools."""
 
-    def done(self, done: Done) -> None:
-        """The exchange."""
+    def done(self, done: ExchangeResult) -> None:
+        """Print the exchange."""
         import msgspec
 
         self._object(msgspec.to_builtins(done))
 
     def lines(self, lines: Sequence[str]) -> None:
-        """What a command answers."""
+        """Show the output of a command."""
         self._object({"lines": list(lines)})
 
     def confirm(self, question: str) -> str:
-        """The next line; the question goes to stderr."""
+        """Ask on stderr and read the next line."""
         note(question)
         return self._read("") or ""
 

@@ -197,7 +197,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
 @as_json
 def retry(as_json: bool) -> None:
     """Let the workers try again what they gave up."""
-    from ralph.chat.opening import open_memory
+    from ralph.chat import open_memory
     from ralph.chat.workers import Workers
 
     with opened_anywhere():

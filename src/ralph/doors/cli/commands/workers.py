@@ -1,23 +1,22 @@
-"""`ralph workers`, `summarizer`, `embeddings`, `rag`: what works behind conversations."""
+"""`ralph workers`, `summarizer`, `embeddings`, `rag`: the workers behind conversations."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, start_folder, the_project, warnings_told
+from ralph.doors.cli.opening import as_json, conversations_folder, warnings_told
 from ralph.doors.cli.page import Page, count, note, print_json, to_json
-from ralph.doors.cli.tree import Command, Group, project_given
+from ralph.doors.cli.tree import Command, Group
 
 if TYPE_CHECKING:
-    from ralph.chat.commands import Commands
-    from ralph.chat.workers import GivenUp, Workers, WorkerStatus
+    from ralph.chat.worker import WorkerStatus
+    from ralph.chat.worker_commands import WorkerCommands
+    from ralph.chat.workers import GivenUp, Workers
 
 _INTERRUPTED = 130
 _LOOK_S = 0.5
@@ -26,52 +25,50 @@ _LISTED = 20
 
 @click.group(cls=Group)
 def workers() -> None:
-    """Run the workers that summarise and index conversations, or look at them.
+    """Run the workers that summarize and index conversations, or show their status.
 
-    They run within `ralph chat` too; whichever process comes first works, the others wait.
+    They also run within `ralph chat`. One process at a time works; the others wait.
     """
 
 
 @workers.command("run")
-@click.option("--once", is_flag=True, help="Do what there is to do, and end.")
+@click.option("--once", is_flag=True, help="Do the work that is pending, then exit.")
 @as_json
 def run(once: bool, as_json: bool) -> int:
     """Run the workers that are switched on, until Ctrl-C.
 
-    With --once it does what there is to do now and ends: with 1 if something is left, which the
-    next run tries again.
+    With --once, do the pending work and exit: with status 1 if something is left for the next run.
+
+    \b
+    Examples:
+      ralph workers run
+      ralph workers run --once --json
     """
-    from ralph.chat.workers import ELSEWHERE
+    from ralph.chat import open_memory
+    from ralph.chat.worker import ELSEWHERE
     from ralph.doors.cli.commands.run import stop_on_signals
-
-    with _steered() as (crew, _), stop_on_signals() as stop:
-        _pruned()
-        if once:
-            told = crew.run_once(stop=stop)
-            _show(told, [], as_json=as_json)
-            if stop.is_set():
-                return _INTERRUPTED
-            mine = [one for one in told if not one.note.startswith(ELSEWHERE)]
-            return 1 if any(one.total > one.completed for one in mine) else 0
-        told_before: dict[str, WorkerStatus] = {}
-        with crew:
-            while not stop.is_set():
-                _follow(crew, told_before, as_json=as_json)
-                stop.wait(_LOOK_S)
-    return 0  # to be told to stop is how it ends
-
-
-def _pruned() -> None:
-    """What is too old to be kept goes first, once a day."""
-    from ralph.chat.opening import open_memory
     from ralph.memory.conversation_stream import prune_if_due
 
-    with open_memory(_start(), waits=True) as ralph:
-        prune_if_due(ralph.conversations)
+    with _worker_commands() as (crew, _), stop_on_signals() as stop:
+        with open_memory(conversations_folder(), waits=True) as ralph:
+            prune_if_due(ralph.conversations)
+        if once:
+            statuses = crew.run_once(stop=stop)
+            _show(statuses, [], as_json=as_json)
+            if stop.is_set():
+                return _INTERRUPTED
+            mine = [status for status in statuses if not status.note.startswith(ELSEWHERE)]
+            return 1 if any(status.total > status.completed for status in mine) else 0
+        printed: dict[str, WorkerStatus] = {}
+        with crew:
+            while not stop.is_set():
+                _follow(crew, printed, as_json=as_json)
+                stop.wait(_LOOK_S)
+    return 0  # a signal is the normal way to end it
 
 
-def _follow(crew: Workers, before: dict[str, WorkerStatus], *, as_json: bool) -> None:
-    """Start and stop as the settings say now, and print what has changed."""
+def _follow(crew: Workers, printed: dict[str, WorkerStatus], *, as_json: bool) -> None:
+    """Start and stop workers as the settings say now, and print what has changed."""
     import msgspec
 
     from ralph.errors import RalphError
@@ -80,75 +77,71 @@ def _follow(crew: Workers, before: dict[str, WorkerStatus], *, as_json: bool) ->
         crew.follow()
     except RalphError as error:
         note(str(error))
-    for one in crew.statuses():
-        told = msgspec.structs.replace(one, current="", next_retry_s=None, total=0)
-        if before.get(one.name) == told:
+    for status in crew.statuses():
+        shown = msgspec.structs.replace(status, current="", next_retry_s=None, total=0)
+        if printed.get(status.name) == shown:
             continue
-        before[one.name] = told
+        printed[status.name] = shown
         if as_json:
-            sys.stdout.write(to_json(msgspec.to_builtins(one)) + "\n")
+            sys.stdout.write(to_json(msgspec.to_builtins(status)) + "\n")
         else:
-            Page().line(_line(one))
+            Page().line(_line(status))
         sys.stdout.flush()
 
 
-def _line(one: WorkerStatus) -> str:
-    parts = [f"{one.name}: {one.state} {one.completed:,}/{one.total:,}"]
-    if one.failed:
-        parts.append(f"failed {one.failed:,}")
-    if one.retrying:
-        parts.append(f"retrying {one.retrying:,}")
-    if one.spend_usd:
-        parts.append(f"${one.spend_usd:.4f}")
-    if one.note:
-        parts.append(one.note)
+def _line(status: WorkerStatus) -> str:
+    parts = [f"{status.name}: {status.state} {status.completed:,}/{status.total:,}"]
+    if status.failed:
+        parts.append(f"failed {status.failed:,}")
+    if status.retrying:
+        parts.append(f"retrying {status.retrying:,}")
+    if status.spend_usd:
+        parts.append(f"${status.spend_usd:.4f}")
+    if status.note:
+        parts.append(status.note)
     return "  ".join(parts)
 
 
-@workers.command()
+@workers.command("status")
 @as_json
-def status(as_json: bool) -> None:
-    """Tell how each worker stands, whichever process it runs in, and what was given up."""
-    with _steered() as (crew, _):
+def show_status(as_json: bool) -> None:
+    """Show the status of each worker, in whichever process it runs, and what was given up."""
+    with _worker_commands() as (crew, _):
         _show(crew.statuses(), crew.given_up(), as_json=as_json)
 
 
-def _show(told: list[WorkerStatus], given_up: list[GivenUp], *, as_json: bool) -> None:
+def _show(statuses: list[WorkerStatus], given_up: list[GivenUp], *, as_json: bool) -> None:
     import msgspec
 
     if as_json:
-        plain = {"workers": msgspec.to_builtins(told), "given_up": msgspec.to_builtins(given_up)}
-        print_json(plain)
+        print_json(msgspec.to_builtins({"workers": statuses, "given_up": given_up}))
         return
     page = Page()
-    if not told:
-        page.line("All workers are off. `ralph summarizer on` switches them on.")
+    if not statuses:
+        page.line("All workers are off. To switch them on: `ralph summarizer on`")
         return
-    heads = ("worker", "state", "done", "to do", "failed", "retrying", "given up", "spend", "note")
     page.table(
-        heads,
+        ("worker", "state", "done", "to do", "failed", "retrying", "given up", "spend", "note"),
         [
             (
-                one.name,
-                one.state,
-                f"{one.completed:,}",
-                f"{one.total - one.completed:,}",
-                f"{one.failed:,}",
-                f"{one.retrying:,}",
-                f"{one.given_up:,}",
-                f"${one.spend_usd:.2f}",
-                one.note,
+                status.name,
+                status.state,
+                f"{status.completed:,}",
+                f"{status.total - status.completed:,}",
+                f"{status.failed:,}",
+                f"{status.retrying:,}",
+                f"{status.given_up:,}",
+                f"${status.spend_usd:.2f}",
+                status.note,
             )
-            for one in told
+            for status in statuses
         ],
     )
     if given_up:
         page.line()
-        page.line(
-            f"Given up: {count(len(given_up), 'item')}. ralph conversations retry tries again."
-        )
-        for one in given_up[:_LISTED]:
-            page.line(str(one), indent=2)
+        page.line(f"Given up: {count(len(given_up), 'item')}. Try again: ralph conversations retry")
+        for item in given_up[:_LISTED]:
+            page.line(str(item), indent=2)
         if len(given_up) > _LISTED:
             page.line(f"and {len(given_up) - _LISTED} more", indent=2)
 
@@ -157,11 +150,11 @@ def _show(told: list[WorkerStatus], given_up: list[GivenUp], *, as_json: bool) -
 @click.argument("words", nargs=-1, metavar="[conversation|exchange] [on|off]")
 @as_json
 def summarizer(words: tuple[str, ...], as_json: bool) -> None:
-    """Look at the workers that summarise, or switch them on or off.
+    """Show the workers that summarize, or switch them on or off.
 
-    `summarizer on` switches the embedding pipeline on as well.
+    `summarizer on` also switches on the embedding pipeline.
     """
-    with _steered() as (crew, commands):
+    with _worker_commands() as (crew, commands):
         _answer(crew, commands.summarizer(words), as_json=as_json)
 
 
@@ -169,11 +162,11 @@ def summarizer(words: tuple[str, ...], as_json: bool) -> None:
 @click.argument("words", nargs=-1, metavar="[on|off|rebuild [conversations|exchanges]]")
 @as_json
 def embeddings(words: tuple[str, ...], as_json: bool) -> None:
-    """Look at the worker that indexes, switch it on or off, or make all embeddings anew.
+    """Show the worker that indexes, switch it on or off, or recreate all embeddings.
 
-    `rebuild` says what it deletes and costs, and asks for a typed yes.
+    `rebuild` shows what it deletes and costs, and asks for a typed yes.
     """
-    with _steered() as (crew, commands):
+    with _worker_commands() as (crew, commands):
         _answer(crew, commands.embeddings(words, _confirm), as_json=as_json)
 
 
@@ -181,8 +174,8 @@ def embeddings(words: tuple[str, ...], as_json: bool) -> None:
 @click.argument("words", nargs=-1, metavar="[on|off|config|set KEY VALUE]")
 @as_json
 def rag(words: tuple[str, ...], as_json: bool) -> None:
-    """Look at what is recalled before an answer, switch it on or off, or change it."""
-    with _steered() as (_, commands):
+    """Show what is recalled before an answer, switch it on or off, or change it."""
+    with _worker_commands() as (_, commands):
         lines = commands.rag(words)
         if as_json:
             print_json({"lines": lines, "settings": commands.rag_settings()})
@@ -206,7 +199,7 @@ def _print(lines: list[str]) -> None:
 
 
 def _confirm(question: str) -> str:
-    """What is typed to the question; nothing where nobody is there."""
+    """Ask on stderr and read a line; it is empty when nobody is there."""
     sys.stdout.flush()
     sys.stderr.write(question)
     sys.stderr.flush()
@@ -217,25 +210,18 @@ def _confirm(question: str) -> str:
 
 
 @contextmanager
-def _steered() -> Iterator[tuple[Workers, Commands]]:
-    """The workers of the project around this folder, or of what belongs to none."""
-    from ralph.chat.commands import Commands
-    from ralph.chat.opening import open_memory
+def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
+    """The workers of the project around this folder, or of the conversations outside projects."""
+    from ralph.chat import open_memory
+    from ralph.chat.worker_commands import WorkerCommands
     from ralph.chat.workers import Workers
     from ralph.memory.ralph import Ralph
 
-    start = _start()
+    start = conversations_folder()
 
     def opened() -> Ralph:
         return open_memory(start, waits=True)
 
     with warnings_told():
         crew = Workers(opened)
-        yield crew, Commands(crew, opened, said="ralph ", here=False)
-
-
-def _start() -> Path:
-    """Where to look for conversations; a project that was named must be one."""
-    if project_given() or os.environ.get("RALPH_PROJECT"):
-        return the_project().root
-    return start_folder()
+        yield crew, WorkerCommands(crew, opened, prefix="ralph ", in_chat=False)

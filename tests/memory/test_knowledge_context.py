@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,12 +66,6 @@ def pattern(entry: Entry, successes: int = 1) -> Pattern:
         published="2026-11-15T12:00:00Z",
         record=entry,
     )
-
-
-@pytest.fixture
-def knowledge(project: Path) -> Iterator[Knowledge]:
-    with opened(project) as open_knowledge:
-        yield open_knowledge
 
 
 # -- to the letter

@@ -1,0 +1,342 @@
+"""The embedding pipeline: it brings the index up to the journal, batch by batch.
+
+Also here: what the index has of conversations, how far it lags behind, and how to clear it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ralph import disk
+from ralph.chat.worker import Worker, WorkerJob, stream_of
+from ralph.config import Settings
+from ralph.errors import EmbedderOff, IndexOff, MemoryOff
+from ralph.memory.conversations import Conversations
+from ralph.records import Record
+from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+# The name of the worker, and the key of its failure when the embedder itself fails.
+EMBEDDING = "embedding"
+_BATCH = 100
+# Stands between a question and its answer in a text to embed.
+_ASIDE = "\x1e"
+_BUSY = "another process is building the index"
+_SEARCHABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
+_INDEX_LOCK = "index.lock"  # the index's own lock, beside its file
+# USD per million tokens at OpenAI; the other embedders run on the user's own machines.
+_PRICES = {
+    "text-embedding-3-small": 0.02,
+    "text-embedding-3-large": 0.13,
+    "text-embedding-ada-002": 0.10,
+}
+_OPENAI = "https://api.openai.com/"
+_CHARS_PER_TOKEN = 4
+
+
+# -- what the index has
+
+
+class EmbeddingCounts(msgspec.Struct, frozen=True):
+    """How many records of each kind have an embedding, and how many wait for one."""
+
+    conversations: int = 0
+    summaries: int = 0
+    exchanges: int = 0
+    documents: int = 0
+    waiting: int = 0
+
+    @property
+    def total(self) -> int:
+        """All that have one."""
+        return self.conversations + self.summaries + self.exchanges + self.documents
+
+
+class IndexLag(msgspec.Struct, frozen=True):
+    """How many records the index lacks, or has without a vector.
+
+    `embedded` passages have a vector in this `generation` of the collection.
+    """
+
+    count: int
+    current: bool
+    generation: int = 0
+    embedded: int = 0
+
+    def done_since(self, before: IndexLag) -> int:
+        """How many embeddings were made since: all, if the collection was rebuilt."""
+        same = self.generation == before.generation
+        return max(0, self.embedded - (before.embedded if same else 0))
+
+
+def index_lag(memory: Conversations) -> IndexLag:
+    """How far the index is behind the journal."""
+    index, target = memory.shelf.index, stream_of(memory).target()
+
+    def missing(position: str | None, known: frozenset[str]) -> int:
+        batch = target.journal.read(position)
+        ids = {x.record.id for x in batch.records if x.record.kind in _SEARCHABLE}
+        return len(ids - known - {tombstone.id for tombstone in batch.tombstones})
+
+    def look() -> IndexLag:
+        with index.store.reading() as view:
+            live = view.live(target.name)
+            if live is None or live.manifest != target.manifest():
+                return IndexLag(missing(None, frozenset()), current=False)
+            _, passages, waiting = view.counts(live)
+            embedded = passages - waiting if live.manifest.dims else 0
+            if target.journal.unchanged(live.position) and not live.sweeping:
+                return IndexLag(waiting, not waiting, live.id, embedded)
+            known = frozenset(name for name, _ in view.known(live))
+        count = waiting + missing(live.position, known)
+        return IndexLag(count, current=False, generation=live.id, embedded=embedded)
+
+    return index.healed(look)
+
+
+def count_embeddings(memory: Conversations) -> EmbeddingCounts:
+    """What the index has of these conversations, by kind."""
+    if not memory.exist:
+        return EmbeddingCounts()
+    embedded = memory.shelf.index.healed(lambda: _embedded_ids(memory))
+    counts = dict.fromkeys(("conversations", "summaries", "exchanges", "documents", "waiting"), 0)
+    for record in stream_of(memory).history.records.values():
+        if kind := embedding_kind(record):
+            counts[kind if record.id in embedded else "waiting"] += 1
+    if memory.shelf.embedder is None:
+        counts["waiting"] = 0
+    return EmbeddingCounts(**counts)
+
+
+def embedding_kind(record: Record) -> str | None:
+    """What an embedding of this record counts as; None when it has none."""
+    if record.kind == SUMMARY:
+        return "conversations" if said_from(record).of == "conversation" else "summaries"
+    return {EXCHANGE: "exchanges", DOCUMENT: "documents"}.get(record.kind)
+
+
+def _embedded_ids(memory: Conversations) -> set[str]:
+    with memory.shelf.index.store.reading() as view:
+        live = view.live(stream_of(memory).target().name)
+        if live is None or not live.manifest.dims:
+            return set()
+        known = {name for name, _ in view.known(live)}
+        rows = [row for row, _ in view.waiting(live, view.counts(live)[1])]
+        return known - {record.id for _, record in view.records(live, rows).values()}
+
+
+def waiting_ids(memory: Conversations, limit: int) -> list[str]:
+    """The first records that wait for a vector."""
+
+    def look() -> list[str]:
+        with memory.shelf.index.store.reading() as view:
+            live = view.live(stream_of(memory).target().name)
+            if live is None:
+                return []
+            rows = [row for row, _ in view.waiting(live, limit)]
+            return [record.id for _, record in view.records(live, rows).values()]
+
+    return memory.shelf.index.healed(look)
+
+
+def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
+    """Take these records, or all, out of the index; the pipeline brings them back."""
+    index, name = memory.shelf.index, stream_of(memory).target().name
+    if ids is None:
+        index.drop(name)
+        return
+    try:
+        timeout_s = memory.shelf.settings.index_lock_timeout_s
+        with disk.locked(index.path.with_name(_INDEX_LOCK), timeout_s=timeout_s):
+            live, _ = index.store.generations(name)
+            if live is not None and ids:
+                # From no position the journal is read again; what is still in the index stays.
+                index.store.write(
+                    live, [], forget=set(ids), seen=[], position="", restart=False, done=False
+                )
+    except disk.Busy:
+        raise IndexOff(
+            _BUSY, where=str(index.path), todo="Try again when it has finished."
+        ) from None
+
+
+def price_per_char(settings: Settings) -> float | None:
+    """About what a character costs in USD: None if unknown, 0 for a local embedder."""
+    if settings.embedder != "openai":
+        return 0.0
+    price = _PRICES.get(settings.openai_model)
+    if price is None or not settings.openai_base_url.startswith(_OPENAI):
+        return None
+    return price / 1_000_000 / _CHARS_PER_TOKEN
+
+
+# -- the pipeline
+
+
+class BatchEmbedder:
+    """The embedder as the pipeline uses it: in batches, counted, and stoppable.
+
+    With `careful`, a text that fails alone while others work gets a zero vector, is found by words
+    alone, and is noted in `refused`: it must not hold up everything after it.
+    """
+
+    batch = _BATCH
+
+    def __init__(
+        self, inner: Any, *, stopping: Callable[[], bool], on_batch: Callable[[int], None]
+    ) -> None:
+        self._inner = inner
+        self._stopping = stopping
+        self._on_batch = on_batch
+        self.careful = False
+        self.chars = 0
+        self.refused: dict[str, str] = {}
+        self._whole: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """The text in parts; with `careful`, their whole is remembered."""
+        parts: Sequence[str] = self._inner.pieces(text)
+        if self.careful:
+            self._whole.update(dict.fromkeys(parts, text))
+        return parts
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
+        """Embed a whole batch, or raise EmbedderOff."""
+        if self._stopping():
+            raise EmbedderOff("the pipeline is stopping")
+        self._on_batch(len(texts))
+        vectors: Vectors
+        vectors = self._bisect(texts) if self.careful else self._inner.embed_passages(texts)
+        self.chars += sum(map(len, texts))
+        return vectors
+
+    def _bisect(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        try:
+            vectors: Vectors = self._inner.embed_passages(texts)
+        except EmbedderOff as error:
+            self._inner.check()  # raises if it is the embedder after all, and not a text
+            if len(texts) > 1:
+                half = len(texts) // 2
+                return np.concatenate((self._bisect(texts[:half]), self._bisect(texts[half:])))
+            self.refused[self._whole.get(texts[0], texts[0])] = str(error)
+            return np.zeros((1, self._inner.dims), dtype=np.float32)
+        return vectors
+
+
+class EmbeddingPipeline(WorkerJob):
+    """Brings one stream's index up to its journal; what fails is tried again later."""
+
+    name = "embedding"
+    poll_s = 5.0
+    _batches: BatchEmbedder | None = None
+    _stop = threading.Event()
+    _worker: Worker | None = None
+
+    def on_open(self, memory: Conversations) -> None:
+        """Put the batches between the index and the embedder."""
+
+        def on_batch(count: int) -> None:
+            if self._worker is not None:
+                self._worker.set(current=f"batch of {count}")
+
+        self._batches = None
+        if memory.shelf.embedder is not None:
+            self._batches = BatchEmbedder(
+                memory.shelf.embedder, stopping=lambda: self._stop.is_set(), on_batch=on_batch
+            )
+            memory.shelf.embedder = self._batches
+
+    def pending(self, memory: Conversations) -> int:
+        """How many records the index lacks."""
+        return index_lag(memory).count
+
+    def work(self, worker: Worker, stop: threading.Event) -> None:
+        """Embed what the journal has and the index lacks."""
+        self._worker, self._stop = worker, stop
+        memory = self.memory()
+        if not memory.exist:
+            worker.set(total=worker.look().completed, note="")
+            return
+        before = index_lag(memory)
+        worker.set(total=worker.look().completed + before.count, note="")
+        if self._batches is None:
+            worker.set(note="the setting embedder is none: everything is found by words alone")
+        failing = self._drop_stale(memory, before)
+        if before.current or self._retries.rests(failing):
+            return
+        worker.set(state="running")
+        problem = self._sync(memory, failing.attempts if failing else 0)
+        after = index_lag(memory)
+        chars = self._batches.chars if self._batches else 0
+        cost_usd = (price_per_char(memory.shelf.settings) or 0.0) * chars
+        worker.done(after.done_since(before), cost_usd)
+        worker.set(total=worker.look().completed + after.count)
+        self._give_up_refused(memory, worker)
+        if stop.is_set():
+            return
+        if problem is None:
+            self._retries.drop([EMBEDDING])
+            return
+        worker.set(note=problem)
+        if problem != _BUSY:  # else another process does it
+            failed = self._retries.failed(
+                EMBEDDING, EMBEDDING, EMBEDDING, problem, count=after.count
+            )
+            if failed.given_up:
+                worker.set(failed=worker.look().failed + after.count)
+
+    def _drop_stale(self, memory: Conversations, lag: IndexLag) -> Any:
+        """Drop failures that no longer matter; returns the embedder's own failure, if any."""
+        entries = self._retries.entries(EMBEDDING)
+        failing = entries.pop(EMBEDDING, None)
+        if entries:  # of records that may be forgotten by now
+            self._retries.drop(entries.keys() - stream_of(memory).history.records.keys())
+        # If it was given up, new records are a reason to try again.
+        more = failing is not None and failing.given_up and lag.count > failing.count
+        if lag.current or more:
+            self._retries.drop([EMBEDDING])
+            return None
+        return failing
+
+    def _sync(self, memory: Conversations, attempts: int) -> str | None:
+        """Bring the index up to date; returns the problem, if any."""
+        try:
+            if self._batches is not None:
+                self._batches.careful = 0 < attempts >= self._retries.max_retries
+                self._batches.chars = 0
+                if attempts:
+                    self._batches.check()  # otherwise a server that failed is left alone a while
+            synced = memory.sync()
+        except MemoryOff as error:
+            return str(error)
+        return synced.embedder_off or (None if synced.complete else _BUSY)
+
+    def _give_up_refused(self, memory: Conversations, worker: Worker) -> None:
+        """Note which records have a text that the embedder fails on."""
+        if self._batches is None or not self._batches.refused:
+            return
+        stream, refused = stream_of(memory), self._batches.refused
+        cut = stream.target().cut
+        for record in stream.history.records.values():
+            texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
+            for text in texts & refused.keys():
+                attempts = self._retries.max_retries + 1
+                self._retries.failed(
+                    EMBEDDING, record.id, record.id, refused[text], attempts=attempts
+                )
+                worker.set(failed=worker.look().failed + 1)
+        refused.clear()

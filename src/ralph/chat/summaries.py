@@ -1,0 +1,399 @@
+"""Summaries of conversations and exchanges: which are pending, and who writes them.
+
+A summary has an id that follows from what it covers. So it is written once, whichever process was
+killed and whichever continues. Without a model, a summary is an extract of its own sentences.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
+from ralph.chat.worker import Retries, Worker, WorkerJob, WorkerName, stream_of
+from ralph.config import Settings
+from ralph.errors import BadRecord, ModelOff
+from ralph.memory.conversation_history import History
+from ralph.memory.conversations import Conversations
+from ralph.memory.ralph import Ralph
+from ralph.prompt.build import render
+from ralph.records.conversation import (
+    EXTRACTIVE,
+    Exchange,
+    Summarised,
+    Summary,
+    exchange_from,
+    summary_id,
+)
+from ralph.text.marks import mark
+from ralph.text.redact import redact
+from ralph.text.sanitize import sanitize
+from ralph.text.summary import conversation_gist, exchange_gist, sentences, shorten
+
+# A conversation gets a new summary when it has grown by so many exchanges, or by this share.
+_GROWN = 3
+_GROWN_SHARE = 0.25
+# Extracts are cheap: so many are saved with one flush.
+_EXTRACTS_AT_ONCE = 500
+# How long to wait for a model whose server is away.
+_MAX_REST_S = 32.0
+
+# How long a summary may be, in sentences and in characters.
+_SENTENCES: dict[Summarised, int] = {"conversation": 3, "exchange": 2}
+_CHARS: dict[Summarised, int] = {"conversation": 900, "exchange": 600}
+# An answer that is so many times too long is not a summary.
+_TOO_LONG = 4
+
+# How much the model is shown.
+_PROMPT_CHARS = 16_000
+_EXCHANGE_CHARS = 1_500
+_TITLE_CHARS = 200
+_FIRST, _LAST = 8, 24
+
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"^\s*```[\w-]*\s*$", re.MULTILINE)
+_BULLET = re.compile(r"^\s*(?:[-*\u2022]|\d{1,2}[.)]|#{1,6})\s+", re.MULTILINE)
+_BOLD = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", re.DOTALL)
+_PREAMBLE = re.compile(
+    r"\A(?:(?:sure|certainly|of course|okay|ok|absolutely)\b[,.!]?\s*)?"
+    r"(?:(?:here(?:'s|\u2019s| is| are)|below is|this is|the following is)\b[^.:\n]{0,80}:\s*"
+    r"|(?:in summary|summary|tl;dr)(?: of (?:the|this) \w+)?\s*:\s*)?",
+    re.IGNORECASE,
+)
+_FAREWELL = re.compile(
+    r"(?i)(?:please )?(?:let me know|feel free|would you like|do you want me|i hope this|is there)"
+)
+_REFUSAL = re.compile(
+    r"(?i)\A(?:i'?m sorry|i am sorry|sorry,|i can(?:no|')t |i am unable|i'm unable|as an ai\b"
+    r"|there is no (?:exchange|conversation)|(?:please )?provide )"
+)
+_MARKUP = re.compile(r"(?i)\A\s*(?:[{\[]|<(?:!doctype|html|\?xml|\|))")
+_MIN_LETTERS = 12
+
+
+# -- the text of a summary
+
+
+def summary_prompt(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
+    """The prompt for a summary: of one exchange, or of a conversation's beginning and end."""
+    if of == "exchange":
+        half = _PROMPT_CHARS // 2
+        user, assistant = _quote(exchanges[0].user, half), _quote(exchanges[0].assistant, half)
+        return render("summary_exchange", exchange=mark(f"User: {user}\n\nAssistant: {assistant}"))
+    chosen = list(enumerate(exchanges, start=1))
+    left_out = len(chosen) - _FIRST - _LAST
+    if left_out > 0:
+        chosen = chosen[:_FIRST] + chosen[-_LAST:]
+    each = min(_EXCHANGE_CHARS, _PROMPT_CHARS // max(1, len(chosen)))
+    parts = [f"Title: {_quote(title, _TITLE_CHARS)}\nExchanges: {len(exchanges)}"]
+    for number, exchange in chosen:
+        if left_out > 0 and number == len(exchanges) - _LAST + 1:
+            parts.append(f"[{left_out} exchanges left out]")
+        user = _quote(exchange.user, each // 3)
+        assistant = _quote(exchange.assistant, each - each // 3)
+        parts.append(f"{number}. User: {user}\n   Assistant: {assistant}")
+    return render("summary_conversation", conversation=mark("\n\n".join(parts)))
+
+
+def _quote(text: str, max_chars: int) -> str:
+    """The text as data: its beginning and its end, without anything that instructs the model."""
+    if len(text) > max_chars:
+        head = max_chars * 2 // 3
+        text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
+    return sanitize(text)
+
+
+def extract_summary(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
+    """A summary out of their own sentences; empty when there are none."""
+    if of == "exchange":
+        user, assistant = exchanges[0].user, exchanges[0].assistant
+        text = exchange_gist(user, assistant) or user or assistant
+    else:
+        text = conversation_gist([(x.user, x.assistant) for x in exchanges], title) or title
+    return shorten(" ".join(text.split()), _CHARS[of])
+
+
+def read_summary(answer: ModelAnswer, of: Summarised) -> str:
+    """The answer as one short paragraph; raises ModelOff when it is not a summary."""
+    text = _paragraph(answer.text)
+    kept = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
+    summary = shorten(" ".join(kept), _CHARS[of])
+    problem = _problem(answer, summary)
+    if not problem and len(text) > _TOO_LONG * _CHARS[of]:
+        problem = f"it has {len(text):,} characters"
+    if problem:
+        raise ModelOff(f"not a summary: {problem}", where=answer.model, fault="prompt")
+    return sanitize(redact(summary))
+
+
+def _paragraph(text: str) -> str:
+    plain = _FENCE.sub("", _THOUGHT.sub("", text))
+    plain = _BOLD.sub(r"\2", _BULLET.sub("", plain)).strip()
+    plain = " ".join(_PREAMBLE.sub("", plain, count=1).split())
+    if len(plain) > 1 and plain[0] in "\"'\u201c" and plain[-1] in "\"'\u201d":
+        plain = plain[1:-1].strip()
+    return plain
+
+
+def _problem(answer: ModelAnswer, summary: str) -> str:
+    """Why this is not a summary; empty when it may be one."""
+    if answer.calls or answer.stop == "tools":
+        return "the model wants a tool instead"
+    if answer.stop == "refused":
+        return "the model refuses"
+    if answer.stop == "length":
+        return "it is longer than the model may answer"
+    if not summary:
+        return "it is empty"
+    if _MARKUP.match(answer.text):
+        return "it is markup or JSON"
+    letters = sum(char.isalpha() for char in summary)
+    few = letters < _MIN_LETTERS or letters < len(summary) / 2
+    if _REFUSAL.match(summary) or few or "\ufffd" in summary:
+        return f"it says {shorten(summary, 60)!r}"
+    words = summary.lower().split()
+    if len(words) > 20 and len(set(words)) < len(words) / 4:
+        return "it repeats itself"
+    return ""
+
+
+# -- the worker
+
+
+class PendingSummary(msgspec.Struct, frozen=True):
+    """A summary that is missing: of what, and how many exchanges it will cover."""
+
+    of: Summarised
+    target: str
+    covers: int
+    at: str
+
+    @property
+    def key(self) -> str:
+        """The id that the summary will have."""
+        return summary_id(self.target, self.covers)
+
+    def material(self, history: History) -> tuple[str, list[Exchange]]:
+        """The title and the exchanges in their order; those that cannot be read are left out."""
+        if self.of == "exchange":
+            title, records = "", [history.records[self.target]]
+        else:
+            title = history.conversations[self.target].conversation.title
+            records = history.exchanges_of([self.target])
+        exchanges: list[Exchange] = []
+        for record in records:
+            with suppress(BadRecord):  # `verify` reports it
+                exchanges.append(exchange_from(record))
+        return title, sorted(exchanges, key=lambda x: x.started or x.completed or "")
+
+    def summary(self, text: str, *, by: str) -> Summary:
+        """The summary with this text."""
+        return Summary(of=self.of, target=self.target, text=text, by=by, covers=self.covers)
+
+
+class _ExchangeStatus(msgspec.Struct, frozen=True):
+    """As much of an exchange as shows whether it is complete, whatever its type."""
+
+    status: object = "complete"
+
+
+class Summarizer(WorkerJob):
+    """Writes the summaries of conversations, or those of exchanges, newest first."""
+
+    poll_s = 30.0
+
+    def __init__(
+        self,
+        of: WorkerName,
+        open_memory: Callable[[], Ralph],
+        retries: Retries,
+        *,
+        clock: Callable[[], float],
+        current: Callable[[], str | None],
+        model: ChatModel | None,
+        spent_usd: Callable[[], float],
+        on_saved: Callable[[], None],
+    ) -> None:
+        """`spent_usd` is what the summaries of this process have cost so far."""
+        super().__init__(open_memory, retries)
+        self.name = of
+        self._of: Summarised = "conversation" if of == "conversation" else "exchange"
+        self._clock = clock
+        self._current = current
+        self._given_model = model
+        self._spent_usd = spent_usd
+        self._on_saved = on_saved
+        self._chosen: tuple[Settings, ChatModel | None] | None = None
+        self._skipped: set[str] = set()
+        self._rest_until = 0.0
+
+    @property
+    def next_at(self) -> float | None:
+        """When something that failed may be tried again."""
+        return self._rest_until if self._resting() else super().next_at
+
+    def hurry(self) -> None:
+        """Stop resting because of a failure."""
+        self._rest_until = 0.0
+
+    def _resting(self) -> bool:
+        return self._rest_until > self._clock()
+
+    def pending(self, memory: Conversations) -> int:
+        """How many summaries are missing."""
+        return len(self._pending(memory))
+
+    def _pending(self, memory: Conversations) -> list[PendingSummary]:
+        """The summaries that are missing or outdated, newest first."""
+        history, current = stream_of(memory).history, self._current()
+        found: list[PendingSummary] = []
+        if self._of == "conversation":
+            for name, each in history.conversations.items():
+                summary = history.summaries.get(name)
+                covered = summary.covers if summary else 0
+                grown = each.exchanges - covered
+                if grown > 0 and grown >= min(_GROWN, covered * _GROWN_SHARE) and name != current:
+                    found.append(PendingSummary("conversation", name, each.exchanges, each.last))
+        else:
+            for conversation, exchanges in history.of.items():
+                for name in exchanges if conversation != current else ():
+                    if name not in history.summaries and name not in self._skipped:
+                        record = history.records[name]
+                        read = msgspec.json.decode(record.body, type=_ExchangeStatus)
+                        if read.status == "complete":
+                            found.append(PendingSummary("exchange", name, 1, record.at))
+                        else:
+                            self._skipped.add(name)
+        # A summary that was forgotten stays forgotten, and empty texts have none.
+        done = memory.met([each.key for each in found]) | self._skipped
+        found = [each for each in found if each.key not in done]
+        return sorted(found, key=lambda each: each.at, reverse=True)
+
+    def work(self, worker: Worker, stop: threading.Event) -> None:
+        """Write every summary that is pending and may be tried now."""
+        first = True
+        while not stop.is_set():
+            memory = self.memory()
+            settings = memory.shelf.settings
+            pending = self._pending(memory)
+            worker.set(total=worker.look().completed + len(pending))
+            model = self._model(settings)
+            worker.set(note=_note(model))
+            failed = self._retries.entries(self._of)
+            if first:
+                self._drop_stale(pending)
+                first = False
+            ready = [each for each in pending if not self._retries.rests(failed.get(each.key))]
+            if not ready or (model is not None and self._must_rest(settings, model, worker)):
+                return
+            worker.set(state="running", current=f"{self._of}_id={ready[0].target}")
+            if model is None:
+                self._extract(memory, ready[:_EXTRACTS_AT_ONCE], worker)
+            elif not self._ask(model, memory, ready[0], worker):
+                return
+
+    def _extract(
+        self, memory: Conversations, ready: Sequence[PendingSummary], worker: Worker
+    ) -> None:
+        history = stream_of(memory).history
+        made: list[tuple[Summary, str]] = []
+        for each in ready:
+            title, exchanges = each.material(history)
+            if exchanges and (text := extract_summary(each.of, title, exchanges)):
+                made.append((each.summary(text, by=EXTRACTIVE), each.key))
+            else:
+                self._skipped.add(each.key)
+        self._save(memory, made, worker)
+
+    def _must_rest(self, settings: Settings, model: ChatModel, worker: Worker) -> bool:
+        """Whether the model must not be asked now; the note says why."""
+        cap_usd, spent_usd = settings.summary_spend_cap_usd, self._spent_usd()
+        if spent_usd >= cap_usd and model.costs != "free":
+            worker.set(
+                note=f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session. "
+                "To continue: ralph config --user summary_spend_cap_usd USD"
+            )
+            return True
+        return self._resting()
+
+    def _ask(
+        self, model: ChatModel, memory: Conversations, item: PendingSummary, worker: Worker
+    ) -> bool:
+        """Let the model write one summary and save it; returns whether to ask for another."""
+        title, exchanges = item.material(stream_of(memory).history)
+        if not exchanges:
+            self._skipped.add(item.key)
+            return True
+        prompt, cost_usd = summary_prompt(item.of, title, exchanges), 0.0
+        try:
+            timeout_s = memory.shelf.settings.chat_timeout_s
+            answer = model.answer([ChatTurn("user", prompt)], timeout_s=timeout_s)
+            cost_usd = answer.cost_usd or 0.0
+            text = read_summary(answer, item.of)
+        except ModelOff as error:
+            worker.done(0, cost_usd)
+            return self._failed(item, error, worker)
+        tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
+        summary = msgspec.structs.replace(
+            item.summary(text, by=model.name),
+            tokens_used=sum(tokens) if tokens else None,
+            cost_usd=answer.cost_usd,
+        )
+        history = stream_of(memory).history
+        self._rest_until = 0.0
+        worker.done(0, cost_usd)
+        # It may have been forgotten while the model was writing.
+        exists = item.target in history.conversations or item.target in history.records
+        self._save(memory, [(summary, item.key)] if exists else [], worker)
+        return True
+
+    def _save(
+        self, memory: Conversations, made: Sequence[tuple[Summary, str]], worker: Worker
+    ) -> None:
+        memory.say_all(made)
+        self._retries.drop([key for _, key in made])
+        worker.done(len(made))
+        if made:
+            self._on_saved()
+
+    def _failed(self, item: PendingSummary, error: ModelOff, worker: Worker) -> bool:
+        """Count a failure; returns whether another item may work now."""
+        if error.fault == "setting":
+            # Not the item's fault: everything waits until a person has fixed it.
+            self._rest_until = self._clock() + self.poll_s
+            worker.set(note=str(error))
+            return False
+        failed = self._retries.failed(self._of, item.key, item.target, str(error))
+        if failed.given_up:
+            worker.set(failed=worker.look().failed + 1)
+        if error.fault == "prompt":
+            return True
+        # The next item would fail too.
+        self._rest_until = failed.at if not failed.given_up else self._clock() + _MAX_REST_S
+        worker.set(note=str(error))
+        return False
+
+    def _drop_stale(self, pending: Sequence[PendingSummary]) -> None:
+        """Drop failures of what is no longer pending."""
+        wanted, current = {each.key for each in pending}, self._current()
+        entries = self._retries.entries(self._of)
+        self._retries.drop([k for k, e in entries.items() if k not in wanted and e.item != current])
+
+    def _model(self, settings: Settings) -> ChatModel | None:
+        if self._given_model is not None:
+            return self._given_model
+        if self._chosen is None or self._chosen[0] is not settings:
+            self._chosen = settings, choose_summarizer(settings)
+            self._rest_until = 0.0  # the problem may be fixed
+        return self._chosen[1]
+
+
+def _note(model: ChatModel | None) -> str:
+    if model is None:
+        return "summaries are extractive: no LLM is set (summary_model)"
+    unknown = f"; {model.costs}" if model.costs.startswith("price unknown") else ""
+    return f"summaries by {model.name}{unknown}"

@@ -1,0 +1,389 @@
+"""The commands about workers and retrieval, the same in the chat and on the command line.
+
+Each answers in lines. A switch is saved to the user's settings, so it stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ralph.chat.embeddings import (
+    EmbeddingCounts,
+    clear_embeddings,
+    count_embeddings,
+    embedding_kind,
+    price_per_char,
+)
+from ralph.chat.loop import LastRetrieval
+from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus, stream_of
+from ralph.chat.workers import Workers, setting_of
+from ralph.config import USER_FILE, Settings, store
+from ralph.errors import BadInput, BadSetting, MemoryOff
+from ralph.memory.conversations import Conversations
+from ralph.memory.ralph import Ralph
+from ralph.records import Record
+
+RAG_KEYS = (
+    "rag_enabled",
+    "rag_conversation_limit",
+    "rag_exchange_limit_per_conversation",
+    "rag_min_similarity",
+    "rag_recency_half_life_days",
+)
+_TITLES: dict[WorkerName, str] = {
+    "conversation": "Conversation Summarizer",
+    "exchange": "Exchange Summarizer",
+    "embedding": "Embedding Pipeline",
+}
+_KINDS = {
+    "conversations": "Conversation summaries",
+    "summaries": "Exchange summaries",
+    "exchanges": "Exchanges",
+    "documents": "Sections of documents",
+}
+# What a rebuild is called, and the kinds of embeddings it deletes.
+_PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "": ("ALL", tuple(_KINDS)),
+    "conversations": ("all conversation", ("conversations",)),
+    "exchanges": ("all exchange", ("summaries", "exchanges")),
+}
+
+
+class WorkerCommands:
+    """Answers commands about one project's workers, in lines."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        open_memory: Callable[[], Ralph],
+        *,
+        prefix: str = "/",
+        in_chat: bool = True,
+    ) -> None:
+        """`prefix` goes before a command's name; `in_chat`: the workers run in this process."""
+        self._workers = workers
+        self._open = open_memory
+        self._prefix = prefix
+        self._in_chat = in_chat
+
+    def signal(self) -> None:
+        """There is something new for the workers."""
+        self._workers.signal()
+
+    # -- summaries
+
+    def summarizer(self, words: Sequence[str]) -> list[str]:
+        """`summarizer [conversation|exchange] [on|off]`"""
+        names: list[WorkerName] = ["conversation", "exchange"]
+        rest = list(words)
+        alone = [name for name in names if rest[:1] == [name]]
+        if alone:
+            names, rest = alone, rest[1:]
+        match rest:
+            case []:
+                statuses = {status.name: status for status in self._workers.statuses()}
+                if alone:
+                    return self._summarizer_lines(statuses[names[0]], alone=True)
+                lines = [
+                    line for name in names for line in (*self._summarizer_lines(statuses[name]), "")
+                ]
+                pipeline = statuses["embedding"].state.upper()
+                more = f"see {self._prefix}embeddings for details"
+                return [*lines, f"Embedding Pipeline: {pipeline} ({more})"]
+            case ["on"]:
+                # Summaries are found by their embeddings, so both together need the pipeline.
+                return self._switch(names if alone else WORKER_NAMES, on=True)
+            case ["off"]:
+                return self._switch(names, on=False)
+        raise self._usage("summarizer [conversation|exchange] [on|off]")
+
+    def _summarizer_lines(self, status: WorkerStatus, *, alone: bool = False) -> list[str]:
+        items = f"{status.name}s"
+        left = status.total - status.completed
+        lines = [f"{_TITLES[status.name]}: {status.state.upper()}"]
+        if status.state == "running":
+            lines.append(f"  Progress: {status.completed:,}/{status.total:,} {items}")
+        elif status.state == "idle":
+            lines.append(f"  Total processed this session: {status.completed:,}")
+        if status.state != "stopped":
+            lines.append(f"  Completed: {status.completed:,}, Failed: {status.failed:,}")
+        if left and status.state != "running":
+            lines.append(f"  To do: {_count(left, status.name)}")
+        if status.current and status.state == "running":
+            lines.append(f"  Current: {status.current}")
+        if status.state != "stopped":
+            lines.append(f"  Spend: ${status.spend_usd:.2f}")
+        lines += [*self._note_lines(status), *_failure_lines(status)]
+        if alone and status.state == "idle" and not (left or status.retrying or status.given_up):
+            lines += ["", f"All {items} are summarized. Worker is idle."]
+        return lines
+
+    def _note_lines(self, status: WorkerStatus) -> list[str]:
+        note = status.note
+        if not note and status.state == "stopped":
+            if getattr(self._settings(), setting_of(status.name)):
+                note = "on, but not running. Start it with `ralph workers run` or `ralph chat`"
+            else:
+                name = "embeddings" if status.name == "embedding" else f"summarizer {status.name}"
+                note = f"off. To switch it on: {self._prefix}{name} on"
+        return [f"  Note: {note}"] if note else []
+
+    # -- embeddings
+
+    def embeddings(self, words: Sequence[str], confirm: Callable[[str], str]) -> list[str]:
+        """`embeddings [on|off|rebuild [conversations|exchanges]]`; `confirm` asks a person."""
+        match list(words):
+            case []:
+                return self._embeddings()
+            case ["on" | "off" as state]:
+                return self._switch(["embedding"], on=state == "on")
+            case ["rebuild"]:
+                return self._rebuild("", confirm)
+            case ["rebuild", ("conversations" | "exchanges") as part]:
+                return self._rebuild(part, confirm)
+        raise self._usage("embeddings [on|off|rebuild [conversations|exchanges]]")
+
+    def _embeddings(self) -> list[str]:
+        status = self._pipeline()
+        with self._open() as ralph:
+            counts = count_embeddings(ralph.conversations)
+            free = price_per_char(ralph.config.settings) == 0.0
+            enabled = ralph.config.settings.embedding_pipeline_enabled
+        running, stopped = status.state == "running", status.state == "stopped"
+        lines = [f"Embedding Pipeline: {status.state.upper()}"]
+        if running:
+            lines += ["  State: Processing batch"]
+            lines += [f"  Progress: {status.completed:,}/{status.total:,} embeddings"]
+        if not stopped:
+            lines += [f"  Completed: {status.completed:,}, Failed: {status.failed:,}"]
+        if running and status.current:
+            lines += [f"  Current batch: {status.current.removeprefix('batch of ')} items"]
+        lines += [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
+        if not stopped:
+            lines += [f"  Spend: ${status.spend_usd:.2f}{'' if free else ' (estimated)'}"]
+        lines += self._note_lines(status)
+        warnings = _failure_lines(status)
+        if counts.waiting and stopped:
+            items = f"{_count(counts.waiting, 'item')} {'is' if counts.waiting == 1 else 'are'}"
+            state = "not running" if enabled else "OFF"
+            warnings += [f"Warning: {items} awaiting embeddings (pipeline is {state})"]
+        return [*lines, "", *warnings] if warnings else lines
+
+    def _rebuild(self, part: str, confirm: Callable[[str], str]) -> list[str]:
+        with self._open() as ralph:
+            memory = ralph.conversations
+            if memory.shelf.embedder is None:
+                raise MemoryOff(
+                    "there are no embeddings: the setting embedder is none",
+                    todo="Run: ralph config embedder static",
+                )
+            memory.shelf.embedder.check()  # nothing is deleted that cannot be made again
+            records = stream_of(memory).history.records.values()
+            chosen = [record for record in records if embedding_kind(record) in _PARTS[part][1]]
+            if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
+                return ["The answer was not yes: nothing was deleted."]
+            clear_embeddings(memory, [record.id for record in chosen] if part else None)
+        self._workers.retry_embeddings()
+        if self._pipeline().state != "stopped":
+            lines = [
+                "Embeddings cleared. Pipeline will recreate them.",
+                f"Processing: 0/{len(chosen):,} completed...",
+            ]
+        elif self._in_chat:
+            lines = [
+                "Embeddings cleared. The pipeline is off: "
+                f"`{self._prefix}embeddings on` or the next search recreates them."
+            ]
+        else:
+            [status] = self._workers.run_once(["embedding"])
+            lines = ["Embeddings cleared."]
+            lines += [f"Recreated: {status.completed:,}/{len(chosen):,} completed."]
+            lines += _failure_lines(status)
+        return ["", *lines]
+
+    def _pipeline(self) -> WorkerStatus:
+        return next(s for s in self._workers.statuses() if s.name == "embedding")
+
+    # -- retrieval
+
+    def rag(self, words: Sequence[str], last: LastRetrieval | None = None) -> list[str]:
+        """`rag [on|off|config|set KEY VALUE]`; `last` is the last retrieval of this chat."""
+        match list(words):
+            case []:
+                return self._rag(last)
+            case ["on" | "off" as state]:
+                warnings = self._store("rag_enabled", state == "on")
+                off = "DISABLED: nothing is recalled before an answer"
+                return [f"RAG Status: {'ENABLED' if state == 'on' else off}", *warnings]
+            case ["config"]:
+                return [
+                    "RAG Configuration:",
+                    *(f"  {key}: {_show(key, v)}" for key, v in self.rag_settings().items()),
+                    "",
+                    f"To update: {self._prefix}rag set <key> <value>",
+                    f"Example: {self._prefix}rag set rag_conversation_limit 5",
+                ]
+            case ["set", key, value]:
+                return self._rag_set(key, value)
+        raise self._usage("rag [on|off|config|set KEY VALUE]")
+
+    def _rag(self, last: LastRetrieval | None) -> list[str]:
+        with self._open() as ralph:
+            counts, settings = count_embeddings(ralph.conversations), ralph.config.settings
+        lines = [
+            f"RAG Status: {'ENABLED' if settings.rag_enabled else 'DISABLED'}",
+            "",
+            "Embeddings:",
+            *(f"{line} embedded" for line in _by_kind(counts, "  - ")),
+            f"  - Total vectors: {counts.total:,}",
+            "",
+            "Configuration:",
+            f"  - Conversation retrieval limit: {settings.rag_conversation_limit}",
+            f"  - Exchange limit per conversation: {settings.rag_exchange_limit_per_conversation}",
+            f"  - Minimum similarity threshold: {settings.rag_min_similarity:.2f}",
+        ]
+        if settings.rag_recency_half_life_days:
+            lines.append(f"  - Recency half-life: {settings.rag_recency_half_life_days:g} days")
+        if last is not None:
+            ago = _duration(max(0.0, time.monotonic() - last.at))
+            found = f"{_count(last.conversations, 'conversation')}, "
+            found += _count(last.exchanges, "exchange")
+            lines += ["", f"Last retrieval: {ago} ago ({found})"]
+        elif self._in_chat:
+            lines += ["", "Last retrieval: none yet in this session"]
+        return lines
+
+    def rag_settings(self) -> dict[str, Any]:
+        """The settings of retrieval, by their names."""
+        settings = self._settings()
+        return {key: getattr(settings, key) for key in RAG_KEYS}
+
+    def _rag_set(self, key: str, value: str) -> list[str]:
+        name = key if key.startswith("rag_") else f"rag_{key}"
+        if name not in RAG_KEYS:
+            raise BadSetting(
+                f"there is no retrieval setting {key!r}", todo=f"Use {', '.join(RAG_KEYS)}."
+            )
+        warnings = self._store(name, value)
+        now = getattr(self._settings(), name)
+        return [f"Updated: {name} = {_show(name, now)}", _effect(name, now), *warnings]
+
+    # -- settings
+
+    def _switch(self, names: Sequence[WorkerName], *, on: bool) -> list[str]:
+        lines: list[str] = []
+        for name in names:
+            warnings = self._store(setting_of(name), on)
+            if self._in_chat and on:
+                self._workers.start(name)
+            elif self._in_chat:
+                self._workers.stop(name)
+            lines += [f"{_TITLES[name]}: {'ON' if on else 'OFF'}", *warnings]
+        running = any(status.state != "stopped" for status in self._workers.statuses())
+        if on and not self._in_chat and not running:
+            lines.append("It runs while `ralph chat` or `ralph workers run` is open.")
+        return lines
+
+    def _store(self, key: str, value: Any) -> list[str]:
+        """Save a setting to the user's file; warns when another place overrides it."""
+        with self._open() as ralph:
+            file = ralph.place.home / USER_FILE
+        store(file, key, str(value).lower() if isinstance(value, bool) else value)
+        with self._open() as ralph:
+            origin = next(each for each in ralph.config.origins if each.key == key)
+        if origin.origin == str(file):
+            return []
+        return [f"Warning: {origin.origin} overrides it: {key} is {_show(key, origin.value)} here"]
+
+    def _settings(self) -> Settings:
+        with self._open() as ralph:
+            return ralph.config.settings
+
+    def _usage(self, form: str) -> BadInput:
+        return BadInput("unknown arguments", todo=f"Usage: {self._prefix}{form}")
+
+
+def _failure_lines(status: WorkerStatus) -> list[str]:
+    lines: list[str] = []
+    if status.retrying:
+        wait = _duration(status.next_retry_s or 0.0)
+        items = _count(status.retrying, "item")
+        lines.append(f"Warning: retry queue: {items} (next retry in {wait})")
+    if status.given_up:
+        lines.append(
+            f"Warning: given up: {_count(status.given_up, 'item')}. "
+            "List them: `ralph workers status`. Try again: `ralph conversations retry`"
+        )
+    return lines
+
+
+def _by_kind(counts: EmbeddingCounts, indent: str) -> list[str]:
+    """A line for each kind; exchanges and documents only if there are any."""
+    found = {kind: getattr(counts, kind) for kind in _KINDS}
+    always = ("conversations", "summaries")
+    return [f"{indent}{_KINDS[k]}: {n:,}" for k, n in found.items() if n or k in always]
+
+
+def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]) -> str:
+    """What a rebuild deletes, makes and costs, and how to agree to it."""
+    what, kinds = _PARTS[part]
+    counts = count_embeddings(memory)
+    existing = sum(getattr(counts, kind) for kind in kinds)
+    wanted = [embedding_kind(record) for record in chosen]
+    made = [
+        f"{wanted.count(k):,} {_KINDS[k].lower()}" for k in kinds if k in wanted or k != "documents"
+    ]
+    settings = memory.shelf.settings
+    price = price_per_char(settings)
+    if price == 0.0:
+        cost = f"nothing (the embedder {settings.embedder} is free)"
+    elif price is None:
+        cost = f"an unknown amount ({settings.openai_model} at {settings.openai_base_url})"
+    else:
+        cut = stream_of(memory).target().cut
+        chars = sum(len(passage.embed) for record in chosen for passage in cut(record))
+        cost = f"approximately ${chars * price:.2f} (OpenAI API)"
+    return "\n".join(
+        [
+            f"WARNING: This will delete and recreate {what} embeddings.",
+            "This operation will:",
+            f"  - Delete {existing:,} existing embeddings",
+            *(f"  - Re-embed {items}" for items in made),
+            f"  - Cost {cost}",
+            "",
+            "Type 'yes' to confirm: ",
+        ]
+    )
+
+
+def _effect(key: str, value: Any) -> str:
+    """What a setting of retrieval does from now on."""
+    match key:
+        case "rag_conversation_limit":
+            return f"RAG will now retrieve up to {_count(value, 'related conversation')} per query."
+        case "rag_exchange_limit_per_conversation":
+            return f"RAG will now show up to {_count(value, 'exchange')} of each conversation."
+        case "rag_min_similarity":
+            return f"RAG will now retrieve what is at least {value:.2f} similar."
+        case "rag_recency_half_life_days" if value:
+            return f"RAG will now count what is {value:g} days old half as much."
+        case "rag_recency_half_life_days":
+            return "RAG will no longer prefer what is new."
+    return f"RAG is {'enabled' if value else 'disabled'} now."
+
+
+def _show(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.2f}" if key == "rag_min_similarity" else f"{value:g}"
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count:,} {word if count == 1 else word + 's'}"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return _count(whole, "second") if whole < 120 else _count(whole // 60, "minute")
