@@ -167,12 +167,12 @@ def checkpoint(place: BenchProject) -> None:
 
 
 PATHS: dict[str, Callable[[BenchProject], None]] = {
-    "record a stream-json": record,
+    "record": record,
     "search": search,
-    "one iteration of the loop": iteration,
-    "hook UserPromptSubmit": hook,
-    "MCP search_feature_memory": mcp,
-    "knowledge checkpoint": checkpoint,
+    "iteration": iteration,
+    "hook": hook,
+    "mcp": mcp,
+    "checkpoint": checkpoint,
 }
 
 
@@ -189,12 +189,17 @@ def crossed(what: str) -> CrossedPath:
 
 def main(args: Sequence[str]) -> int:
     """Count every path, and print a table or JSON with every name."""
-    options = parser("paths", __doc__).parse_args(args)
-    found = [crossed(what) for what in PATHS]
+    parse = parser("paths", __doc__)
+    parse.add_argument("--only", choices=PATHS, help="one path instead of all")
+    options = parse.parse_args(args)
+    found = [crossed(what) for what in PATHS if options.only in (None, what)]
     if options.json:
         return print_json("paths", paths=msgspec.to_builtins(found))
-    counts = [(one.what, str(len(one.files)), str(len(one.functions))) for one in found]
-    return print_lines(aligned([("path", "files", "functions"), *counts]))
+    counts = [
+        (one.what, str(len(one.files)), str(len(one.functions)), PATHS[one.what].__doc__ or "")
+        for one in found
+    ]
+    return print_lines(aligned([("path", "files", "functions", ""), *counts]))
 
 
 def _question() -> str:
