@@ -12,7 +12,7 @@ FILES = {
     "record": (58, "capture/detect.py"),
     "search": (41, "recall/search.py"),
     "iteration": (99, "loop/iteration.py"),
-    "hook": (42, "doors/hooks/prompt.py"),
+    "hook": (42, "doors/hooks/context.py"),
     "mcp": (43, "recall/search.py"),
     "checkpoint": (50, "memory/checkpoints.py"),
 }
