@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": set(),
     "trust": {"disk"},
     "programs": set(),
+    "current_run": set(),
     "config": {"disk", "trust"},
     "capture": {*VALUES, "text"},
     "journal": {"records", "disk"},
@@ -42,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "disk",
         "trust",
         "programs",
+        "current_run",
     },
     "prompt": {"records", "text", "recall", "plan"},
     "clients": {*VALUES, "text", "programs"},
@@ -57,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "disk",
         "trust",
         "programs",
+        "current_run",
     },
     "chat": {
         *VALUES,
@@ -70,6 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "loop",
         "trust",
         "programs",
+        "current_run",
     },
 }
 MAY_IMPORT["doors"] = set(MAY_IMPORT)  # everything, but no door imports another

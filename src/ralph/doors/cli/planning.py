@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.current_run import current_run
 from ralph.doors.cli.opening import the_project
 from ralph.doors.cli.page import Page, print_json
 from ralph.errors import BadInput
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from ralph.plan.model import Kind

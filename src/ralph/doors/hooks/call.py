@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
+from ralph.current_run import current_run
 from ralph.doors.hooks.files import fault, note
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions

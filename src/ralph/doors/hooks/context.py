@@ -13,15 +13,10 @@ from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
 from ralph.loop.environment import agent_environment, own_command
-from ralph.loop.iteration import repeated_errors
 from ralph.memory.conversation_history import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import later_success
 from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
-from ralph.memory.sessions import brief
-from ralph.plan.model import PlanView
-from ralph.plan.store import Plan
-from ralph.prompt.brief import brief_text
 from ralph.prompt.recalled import recalled_text
 from ralph.recall import Hit
 from ralph.records.conversation import Exchange, conversation_id
@@ -30,6 +25,7 @@ from ralph.records.iteration import Iteration
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import Call
     from ralph.memory.ralph import Ralph
+    from ralph.plan.model import PlanView
 
 
 _LIMITS = {"stop-failure": "hook_stop_s"}
@@ -95,6 +91,9 @@ def _warnings_noted(call: Call) -> Iterator[None]:
 
 def plan_view(call: Call) -> PlanView:
     """Features and tasks; files that cannot be read are a line in the log, and there are none."""
+    from ralph.plan.model import PlanView
+    from ralph.plan.store import Plan
+
     try:
         state = Path(state_folder(call.root, call.home))
         return Plan(Path(call.root), state=state).read("features", "tasks")
@@ -111,6 +110,10 @@ _OUTCOMES = 5
 
 def text_now(call: Call, ralph: Ralph) -> str:
     """What matters in the project now, or nothing where nothing was planned or done yet."""
+    from ralph.loop.iteration import repeated_errors
+    from ralph.memory.sessions import brief
+    from ralph.prompt.brief import brief_text
+
     settings = ralph.config.settings
     if not settings.hook_inject:
         return ""

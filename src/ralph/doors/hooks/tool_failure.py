@@ -19,8 +19,8 @@ from ralph.memory.lessons import Solved, solved
 from ralph.prompt.recalled import before_text
 
 if TYPE_CHECKING:
+    from ralph.current_run import CurrentRun
     from ralph.doors.hooks.call import Call
-    from ralph.programs import CurrentRun
     from ralph.records.iteration import ErrorSeen
 
 

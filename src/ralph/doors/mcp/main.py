@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ralph.current_run import CurrentRun
     from ralph.doors.mcp.context import Options
-    from ralph.programs import CurrentRun
 
 FAILED = 1
 USAGE = 2
@@ -29,9 +29,9 @@ RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
 def run(argv: list[str]) -> int:
     """Serve until the client leaves; 1 when there is no project, 2 when the words are wrong."""
     forget_environment(os.environ)
+    from ralph.current_run import current_run
     from ralph.doors.mcp.context import read_options
     from ralph.errors import BadInput, RalphError
-    from ralph.programs import current_run
 
     try:
         options = read_options(argv)

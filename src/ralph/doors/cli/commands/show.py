@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ralph.current_run import current_run
 from ralph.doors.cli.answers import SHORT_ID, error_text, hit_json, show_card, whereabouts
 from ralph.doors.cli.commands.knowledge_cards import (
     entry_hit,
@@ -18,7 +19,6 @@ from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.planning import show_entry
 from ralph.doors.cli.tree import Command
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
