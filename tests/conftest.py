@@ -7,18 +7,20 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from commanding import Line
 from hypothesis import settings as hypothesis_settings
 from postgres import GIVEN_URL, Server, own_server, with_database
-from qdrant_server import QdrantServer
-from qdrant_server import running as running_qdrant
 from remembering import ToyEmbedder, made, open_toy
 
 from ralph.kinds.iteration import Iteration
 from ralph.memories.project import Project
 from ralph.memories.ralph import Ralph
+
+if TYPE_CHECKING:
+    from qdrant_server import QdrantServer
 
 # Machines differ in speed; a slow one is no failure. Failing examples are printed, not kept. What
 # lands is judged by the same examples every time; everybody else's runs go on looking.
@@ -144,5 +146,7 @@ def database(postgres: str) -> Iterator[str]:
 @pytest.fixture
 def qdrant() -> Iterator[QdrantServer]:
     """A server that speaks Qdrant's interface."""
-    with running_qdrant() as started:
+    from qdrant_server import running  # its client takes seconds to load
+
+    with running() as started:
         yield started
