@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,10 +30,12 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("ralph")
 
-# A shell's background job ignores Ctrl-C, and so would every process that a test starts and stops.
+# A background job ignores Ctrl-C and one under nohup a hang-up, and so would every process that a
+# test starts in order to stop it: what is ignored is inherited, and what is handled is not.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
+if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Fixtures that start a real client or a real database: what uses them takes long.
 _CLIENTS = {"codex", "world"}
