@@ -117,13 +117,7 @@ class ChatSession:
         return self._conversation is not None
 
     def save(
-        self,
-        memory: Conversations,
-        *,
-        user: str,
-        answer: ChatAnswer,
-        status: Status,
-        started: str,
+        self, memory: Conversations, *, user: str, answer: ChatAnswer, status: Status, started: str
     ) -> str:
         """Save an exchange (with the first also the conversation) and return its id."""
         if self._conversation is None:

@@ -27,6 +27,7 @@ from ralph.chat.worker import (
     WorkerName,
     WorkerStatus,
 )
+from ralph.kinds.conversation import Summarised
 from ralph.memories.ralph import Ralph
 
 # How long to wait at the end for a worker that waits for a model.
@@ -71,35 +72,29 @@ class Workers:
     ) -> None:
         """`current` names the conversation of this chat, which is left alone."""
         self._open = open_memory
-        self._clock = clock
         self._grace_s = grace_s
         self._listener: JournalListener | None = None
         with open_memory() as ralph:
-            folder, stream = ralph.place.home / "cache" / "workers", ralph.project.id
+            file = ralph.place.home / "cache" / "workers" / f"{ralph.project.id}.json"
             self._settings = SettingsWatch(ralph)
             self._on_server = bool(ralph.config.settings.journal_url)
-        self._retries = Retries(folder / f"{stream}.json", clock=clock, max_retries=max_retries)
+        self._retries = Retries(file, clock=clock, max_retries=max_retries)
 
-        def make(job: Summarizer | EmbeddingPipeline) -> Worker:
-            return Worker(job, folder / f"{stream}-{job.name}.lock", clock, poll_s)
-
-        def summaries(name: WorkerName) -> Worker:
-            return make(
-                Summarizer(
-                    name,
-                    open_memory,
-                    self._retries,
-                    clock=clock,
-                    current=current,
-                    model=summarizer,
-                    spent_usd=lambda: sum(w.look().spend_usd for w in self._summarizers),
-                    on_saved=lambda: self._workers["embedding"].signal(),
-                )
+        def summaries(of: Summarised) -> Worker:
+            return Summarizer(
+                of,
+                open_memory,
+                self._retries,
+                poll_s=poll_s,
+                current=current,
+                model=summarizer,
+                spent_usd=lambda: sum(w.look().spend_usd for w in workers[:2]),
+                on_saved=lambda: self._workers["embedding"].signal(),
             )
 
-        self._summarizers = [summaries("conversation"), summaries("exchange")]
-        pipeline = make(EmbeddingPipeline(open_memory, self._retries))
-        self._workers = {worker.name: worker for worker in [*self._summarizers, pipeline]}
+        workers = [summaries("conversation"), summaries("exchange")]
+        workers.append(EmbeddingPipeline("embedding", open_memory, self._retries, poll_s=poll_s))
+        self._workers = {worker.name: worker for worker in workers}
 
     def __enter__(self) -> Self:
         self.start()
@@ -179,7 +174,7 @@ class Workers:
             with self._open() as ralph:
                 memory = ralph.conversations
                 for status in stopped if memory.exist else ():
-                    total = status.completed + self._workers[status.name].job.pending(memory)
+                    total = status.completed + self._workers[status.name].pending(memory)
                     found[status.name] = msgspec.structs.replace(status, total=total)
         return [self._with_retries(status) for status in found.values()]
 
@@ -190,7 +185,7 @@ class Workers:
         return msgspec.structs.replace(
             status,
             retrying=sum(item.count for item in waiting),
-            next_retry_s=None if next_at is None else max(0.0, next_at - self._clock()),
+            next_retry_s=None if next_at is None else max(0.0, next_at - self._retries.clock()),
             given_up=sum(item.count for item in items if item.given_up),
         )
 
@@ -223,6 +218,6 @@ class Workers:
             with self._open() as ralph:
                 clear_embeddings(ralph.conversations, ids)
         for worker in self._workers.values():
-            worker.job.hurry()
+            worker.hurry()
         self.signal()
         return sum(item.count for item in failed)
