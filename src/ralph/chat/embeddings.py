@@ -107,7 +107,7 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     """What the index has of these conversations, by kind."""
     if not memory.exist:
         return EmbeddingCounts()
-    embedded = memory.shelf.index.healed(lambda: _embedded_ids(memory))
+    embedded = _embedded_ids(memory)
     counts = dict.fromkeys(("conversations", "summaries", "exchanges", "documents", "waiting"), 0)
     for record in stream_of(memory).history.records.values():
         if kind := embedding_kind(record):
@@ -115,6 +115,13 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     if memory.shelf.embedder is None:
         counts["waiting"] = 0
     return EmbeddingCounts(**counts)
+
+
+def waiting_ids(memory: Conversations) -> list[str]:
+    """The records that wait for a vector."""
+    embedded = _embedded_ids(memory)
+    records = stream_of(memory).history.records.values()
+    return [r.id for r in records if embedding_kind(r) and r.id not in embedded]
 
 
 def embedding_kind(record: Record) -> str | None:
@@ -125,25 +132,14 @@ def embedding_kind(record: Record) -> str | None:
 
 
 def _embedded_ids(memory: Conversations) -> set[str]:
-    with memory.shelf.index.store.reading() as view:
-        live = view.live(stream_of(memory).target().name)
-        if live is None or not live.manifest.dims:
-            return set()
-        known = {name for name, _ in view.known(live)}
-        rows = [row for row, _ in view.waiting(live, view.counts(live)[1])]
-        return known - {record.id for _, record in view.records(live, rows).values()}
-
-
-def waiting_ids(memory: Conversations, limit: int) -> list[str]:
-    """The first records that wait for a vector."""
-
-    def look() -> list[str]:
+    def look() -> set[str]:
         with memory.shelf.index.store.reading() as view:
             live = view.live(stream_of(memory).target().name)
-            if live is None:
-                return []
-            rows = [row for row, _ in view.waiting(live, limit)]
-            return [record.id for _, record in view.records(live, rows).values()]
+            if live is None or not live.manifest.dims:
+                return set()
+            known = {name for name, _ in view.known(live)}
+            rows = [row for row, _ in view.waiting(live, view.counts(live)[1])]
+            return known - {record.id for _, record in view.records(live, rows).values()}
 
     return memory.shelf.index.healed(look)
 

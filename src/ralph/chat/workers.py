@@ -32,7 +32,6 @@ from ralph.memories.ralph import Ralph
 
 # How long to wait at the end for a worker that waits for a model.
 _GRACE_S = 3.0
-_LISTED = 1000
 
 
 class GivenUp(msgspec.Struct, frozen=True):
@@ -199,7 +198,7 @@ class Workers:
                 items = [failed.item]
                 if key == EMBEDDING:  # the embedder failed, for every passage that waits
                     with self._open() as ralph:
-                        items = waiting_ids(ralph.conversations, _LISTED)
+                        items = waiting_ids(ralph.conversations)
                 worker = next(name for name in WORKER_NAMES if name == failed.worker)
                 found += [GivenUp(worker, item, failed.attempts, failed.error) for item in items]
         return found
