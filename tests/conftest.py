@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from commanding import Line
 from hypothesis import settings as hypothesis_settings
+from postgres import GIVEN_URL, Server, own_server, with_database
+from qdrant_server import QdrantServer
+from qdrant_server import running as running_qdrant
 from remembering import ToyEmbedder, made, open_toy
 
-from ralph.kinds.iteration import Iteration
-from ralph.memories.project import Project
-from ralph.memories.ralph import Ralph
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph
+from ralph.records.iteration import Iteration
 
 # Machines differ in speed; a slow one is no failure. Failing examples are printed, not kept. What
 # lands is judged by the same examples every time; everybody else's runs go on looking.
@@ -20,6 +26,26 @@ hypothesis_settings.register_profile(
     "ralph", deadline=None, database=None, derandomize=bool(os.environ.get("CI"))
 )
 hypothesis_settings.load_profile("ralph")
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and stops.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Fixtures that start a real client or a real database: what uses them takes long.
+_CLIENTS = {"codex", "world"}
+_DATABASES = {"own_postgres", "postgres"}
+_CLIENT_TIMEOUT_S = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever starts such a program need not say that it is slow."""
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        if names & (_CLIENTS | _DATABASES):
+            item.add_marker(pytest.mark.slow)
+        if names & _CLIENTS:
+            item.add_marker(pytest.mark.timeout(_CLIENT_TIMEOUT_S))
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +93,56 @@ def memory(project: Path, toy: ToyEmbedder) -> Iterator[Ralph]:
 def iteration() -> Callable[..., Iteration]:
     """Makes an iteration from a summary and any other fields."""
     return made
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory without an embedder: it starts faster, and answers by words alone."""
+    monkeypatch.setenv("RALPH_EMBEDDER", "none")
+
+
+@pytest.fixture
+def ralph(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
+) -> Line:
+    """The command line in the project."""
+    monkeypatch.chdir(project)
+    return Line(capsys, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL that all tests of this process share."""
+    if GIVEN_URL:
+        yield GIVEN_URL
+        return
+    with own_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Server]:
+    """A PostgreSQL that may be stopped and started again."""
+    with own_server() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[str]:
+    """The address of an empty database that nobody else uses."""
+    import psycopg
+
+    name = f"ralph_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+        try:
+            yield with_database(postgres, name)
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture
+def qdrant() -> Iterator[QdrantServer]:
+    """A server that speaks Qdrant's interface."""
+    with running_qdrant() as started:
+        yield started

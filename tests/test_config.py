@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from places import DOCS
 
 from ralph import disk, open_ralph
 from ralph.config import KEYS, RULES, Config, Settings, clear, home_folder, load, store
@@ -288,5 +289,5 @@ def test_the_page_of_settings_tells_them_as_they_are() -> None:
         return f"| `{key}` | {default} | {numbers} | {rule.level}{'; free: ' * bool(free)}{free} |"
 
     made = "\n".join(map(row, KEYS))
-    page = Path(__file__).parent.parent / "docs" / "settings.md"
+    page = DOCS / "settings.md"
     assert made in page.read_text(encoding="utf-8"), f"docs/settings.md must have:\n{made}"

@@ -208,14 +208,10 @@ def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
 # Modules that open, list or delete files without `ralph.disk`, and whose files those are. None of
 # them is given a path in a project's `.ralph`.
 OTHER_FILES = {
-    "agents.asking": "the run's own folder in Ralph's home",
-    "agents.keeper": "/proc",
-    "agents.known": "the agent's program",
-    "agents.process": "the run's own folder in Ralph's home",
-    "agents.scripted": "a stand-in for an agent: it works in a project like one",
-    "agents.serving": "the run's own folder in Ralph's home",
     "chat.claude_process": "a folder in Ralph's home",
     "chat.worker": "Ralph's home",
+    "clients.__init__": "the agent's program",
+    "clients.start_server": "the run's own folder in Ralph's home",
     "doors.cli.checks": "Ralph's home",
     "doors.cli.checks_clients": "Ralph's home",
     "doors.cli.client_files": "settings of the clients",
@@ -228,9 +224,8 @@ OTHER_FILES = {
     "doors.cli.commands.transfer": "the file that a person names",
     "doors.cli.main": "/dev/null",
     "doors.cli.opening": "the file that a person names",
-    "doors.hooks.log": "Ralph's home",
-    "doors.hooks.own_files": "Ralph's home",
-    "doors.hooks.reading": "the client's transcript",
+    "doors.hooks.files": "Ralph's home",
+    "doors.hooks.session_end": "the client's transcript",
     "doors.hooks.sessions": "Ralph's home",
     "doors.mcp.main": "the folder that a person names",
     "doors.mcp.resources": "files of the project that the plan names",
@@ -248,25 +243,23 @@ OTHER_FILES = {
     "journal.link": "Ralph's home",
     "journal.migrating": "the package",
     "journal.spool": "Ralph's home",
-    "loop.braindump": "Ralph's home",
-    "loop.gather": "files of the project that the plan names",
-    "loop.iteration": "Ralph's home",
-    "loop.output": "Ralph's home",
+    "loop.agent": "the run's own folder in Ralph's home; Ralph's home",
+    "loop.braindump": "the run's own folder in Ralph's home; Ralph's home",
+    "loop.iteration": "files of the project that the plan names; Ralph's home",
+    "loop.keeper": "/proc",
+    "loop.scripted": "a stand-in for an agent: it works in a project like one",
     "loop.work": "Ralph's home",
-    "memories.daily": "Ralph's home",
-    "memories.documents": "the files that a person names",
-    "memories.forgetting": "Ralph's home",
-    "memories.journals": "Ralph's home",
-    "memories.moving": "Ralph's home",
-    "memories.pausing": "Ralph's home",
-    "memories.project": "looks for `.ralph` and `.git` on the way up",
-    "memories.technology": "the names of the project's own files",
-    "memories.transcript_clients": "the clients' transcripts",
-    "memories.transcript_marks": "Ralph's home",
-    "memories.transcripts": "the clients' transcripts",
-    "programs": "programs on the PATH",
+    "memory.conversations": "the files that a person names",
+    "memory.forgetting": "Ralph's home",
+    "memory.importing": "the clients' transcripts",
+    "memory.lessons": "the names of the project's own files",
+    "memory.pausing": "Ralph's home",
+    "memory.project": "looks for `.ralph` and `.git` on the way up",
+    "memory.store": "Ralph's home",
+    "memory.transfer": "Ralph's home",
     "plan.context_files": "files of the project that the plan names",
-    "prompt.template": "the package",
+    "programs": "programs on the PATH",
+    "prompt.build": "the package",
 }
 RAW = set(
     """
@@ -295,7 +288,7 @@ def raw_calls(module: Path) -> list[str]:
 def test_files_in_a_project_are_reached_through_disk_alone() -> None:
     for module in sorted(SOURCE.rglob("*.py")):
         name = ".".join(module.relative_to(SOURCE).with_suffix("").parts)
-        if name == "disk" or name.startswith("bench."):
+        if name == "disk":
             continue
         found = raw_calls(module)
         assert not found or name in OTHER_FILES, f"{name} opens files without disk: {found}"

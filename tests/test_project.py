@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from places import ROOT
 
 from ralph import __version__
-
-ROOT = Path(__file__).parent.parent
 
 # Written in pieces, so that this file does not hold what it forbids.
 MACHINE_PATH = re.compile(

@@ -15,23 +15,22 @@ import pytest
 RALPH = Path(__file__).parent.parent / "src" / "ralph"
 
 # Each room, and the rooms it may import beside itself and `errors`, which is open to all.
-VALUES = {"record", "kinds"}
+VALUES = {"records"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "disk": set(),
-    "record": set(),
-    "kinds": {"record", "text"},
+    "records": {"text"},
     "text": set(),
     "trust": {"disk"},
     "programs": set(),
     "config": {"disk", "trust"},
     "capture": {*VALUES, "text"},
-    "journal": {"record", "disk"},
+    "journal": {"records", "disk"},
     "wire": set(),
     "index": {*VALUES, "text", "journal", "disk", "wire", "programs"},
     "recall": {*VALUES, "text", "index"},
     "plan": {*VALUES, "text", "disk"},
-    "memories": {
+    "memory": {
         *VALUES,
         "text",
         "config",
@@ -44,17 +43,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         "trust",
         "programs",
     },
-    "prompt": {"kinds", "text", "recall", "plan"},
-    "agents": {"memories", "prompt", "plan", "capture", "disk", "programs"},
+    "prompt": {"records", "text", "recall", "plan"},
+    "clients": {*VALUES, "text", "programs"},
     "loop": {
         *VALUES,
         "text",
         "config",
-        "memories",
+        "memory",
         "prompt",
         "plan",
         "capture",
-        "agents",
+        "clients",
         "disk",
         "trust",
         "programs",
@@ -65,23 +64,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         "disk",
         "config",
         "wire",
-        "memories",
+        "memory",
         "prompt",
-        "agents",
+        "clients",
+        "loop",
         "trust",
         "programs",
-    },
-    "bench": {
-        *VALUES,
-        "text",
-        "disk",
-        "journal",
-        "index",
-        "recall",
-        "memories",
-        "plan",
-        "agents",
-        "loop",
     },
 }
 MAY_IMPORT["doors"] = set(MAY_IMPORT)  # everything, but no door imports another
@@ -104,7 +92,7 @@ def modules(package: Path) -> list[Path]:
 
 
 def dotted(package: Path, module: Path) -> tuple[str, ...]:
-    """`src/ralph/index/__init__.py` is ("index",), `src/ralph/record.py` is ("record",)."""
+    """`src/ralph/index/__init__.py` is ("index",), `src/ralph/records.py` is ("record",)."""
     parts = module.relative_to(package).with_suffix("").parts
     return parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts
 
@@ -169,6 +157,12 @@ def test_every_import_keeps_to_the_table() -> None:
     assert breaches(RALPH) == []
 
 
+def test_the_package_does_not_need_the_benchmarks() -> None:
+    for module in modules(RALPH):
+        found = [name for _, name in imports(RALPH, module) if name.partition(".")[0] == "bench"]
+        assert not found, f"{module} imports {found}, which is not in the wheel"
+
+
 def test_the_table_has_no_circle() -> None:
     TopologicalSorter({room: may - {room} for room, may in MAY_IMPORT.items()}).prepare()
 
@@ -201,7 +195,7 @@ def test_importing_ralph_loads_nothing_heavy() -> None:
 
 def test_programs_are_looked_up_in_one_place_and_python_never_loads_the_current_folder() -> None:
     # What a shell would find is asked where an agent is told what to type.
-    by_hand = {"agents/environment.py"}
+    by_hand = {"loop/environment.py"}
     found = {
         f"{module.relative_to(RALPH).as_posix()}: {line.strip()}"
         for module in modules(RALPH)
@@ -218,14 +212,14 @@ def test_programs_are_looked_up_in_one_place_and_python_never_loads_the_current_
 @pytest.mark.parametrize(
     ("module", "source", "complaint"),
     [
-        ("record.py", "import ralph.journal", "record may not import journal"),
-        ("record.py", "from ralph import journal", "record may not import journal"),
-        ("record.py", "from .journal.line import Line", "record may not import journal"),
+        ("trust.py", "import ralph.journal", "trust may not import journal"),
+        ("trust.py", "from ralph import journal", "trust may not import journal"),
+        ("trust.py", "from .journal.line import Line", "trust may not import journal"),
         ("text/tokens.py", "from .. import disk", "text may not import disk"),
         ("text/__init__.py", "from ..disk import lock", "text may not import disk"),
-        ("recall/fuse.py", "def f():\n    from ralph.memories import x", "recall may not import"),
+        ("recall/ranking.py", "def f():\n    from ralph.memory import x", "recall may not import"),
         (
-            "recall/fuse.py",
+            "recall/ranking.py",
             "if TYPE_CHECKING:\n    import ralph.plan",
             "recall may not import plan",
         ),
@@ -255,14 +249,14 @@ def test_a_breach_is_seen(tmp_path: Path, module: str, source: str, complaint: s
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("record.py", "from ralph.errors import BadRecord"),
-        ("record.py", "import json, numpy"),
+        ("trust.py", "from ralph.errors import BadRecord"),
+        ("trust.py", "import json, numpy"),
         ("text/tokens.py", "from . import stem"),
-        ("text/tokens.py", "from ralph.text.stem import stem"),
+        ("text/tokens.py", "from ralph.text.tokens import stem"),
         ("index/manifest.py", "from ralph import __version__"),
-        ("__init__.py", "import ralph.memories"),
+        ("__init__.py", "import ralph.memory"),
         ("__main__.py", "def main():\n    from ralph.doors.cli import cli"),
-        ("doors/cli/run.py", "from ralph.doors.cli.render import table\nimport ralph.bench"),
+        ("doors/cli/run.py", "from ralph.doors.cli.render import table\nimport ralph.loop"),
         ("doors/cli/run.py", "from .render import table"),
     ],
 )

@@ -15,8 +15,7 @@ from commanding import Line, Terminal, process
 
 from ralph.config import KEYS, RULES, Settings, load, within
 from ralph.errors import BadSetting
-from ralph.memories.project import Project
-from ralph.memories.wishes import untrusted, wishes_of
+from ralph.memory.project import Project, untrusted, wishes_of
 from ralph.trust import Wish, revoke, trusted, trusted_folders
 
 EVERYTHING = {
@@ -31,14 +30,6 @@ EVERYTHING = {
     "openai_model": "of-the-clone",
     "chat_max_tokens": 9,
 }
-
-
-@pytest.fixture
-def ralph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Path
-) -> Line:
-    monkeypatch.chdir(project)
-    return Line(capsys, monkeypatch)
 
 
 def clone_says(project: Path, **settings: Any) -> Path:

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ralph.errors import RalphError as RalphError
-    from ralph.kinds.iteration import Decision as Decision
-    from ralph.kinds.iteration import ErrorSeen as ErrorSeen
-    from ralph.kinds.iteration import FileTouched as FileTouched
-    from ralph.kinds.iteration import Iteration as Iteration
-    from ralph.memories import Ralph as Ralph
-    from ralph.memories import open_ralph as open_ralph
+    from ralph.memory.ralph import Ralph as Ralph
+    from ralph.memory.ralph import open_ralph as open_ralph
+    from ralph.records.iteration import Decision as Decision
+    from ralph.records.iteration import ErrorSeen as ErrorSeen
+    from ralph.records.iteration import FileTouched as FileTouched
+    from ralph.records.iteration import Iteration as Iteration
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "RalphError": "ralph.errors",
-    "Decision": "ralph.kinds.iteration",
-    "ErrorSeen": "ralph.kinds.iteration",
-    "FileTouched": "ralph.kinds.iteration",
-    "Iteration": "ralph.kinds.iteration",
-    "Ralph": "ralph.memories",
-    "open_ralph": "ralph.memories",
+    "Decision": "ralph.records.iteration",
+    "ErrorSeen": "ralph.records.iteration",
+    "FileTouched": "ralph.records.iteration",
+    "Iteration": "ralph.records.iteration",
+    "Ralph": "ralph.memory",
+    "open_ralph": "ralph.memory",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -10,15 +10,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from ralph.kinds.iteration import (
-    Decision,
-    ErrorSeen,
-    FileTouched,
-    Iteration,
-    ModelTier,
-    Outcome,
-)
-from ralph.record import Complaint
+from ralph.records import Complaint
+from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration, ModelTier, Outcome
 
 Dialect = Literal["stream-json", "transcript", "codex"]
 

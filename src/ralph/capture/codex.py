@@ -23,7 +23,7 @@ from ralph.capture.lines import (
 )
 from ralph.capture.retries import ELSEWHERE
 from ralph.capture.shell import LEFT
-from ralph.kinds.iteration import ErrorSeen, FileAction
+from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
 _CHANGES: dict[str, FileAction] = {"add": "created", "update": "modified", "delete": "deleted"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.kinds.iteration import Decision
+from ralph.records.iteration import Decision
 
 LONGEST = 300
 _READ = 64_000

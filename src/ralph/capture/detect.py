@@ -11,7 +11,7 @@ from ralph.capture.lines import BOM, Unreadable, objects
 from ralph.capture.stream_json import StreamJson
 from ralph.capture.transcript import Transcript
 from ralph.errors import BadInput
-from ralph.record import Complaint
+from ralph.records import Complaint
 
 EXPECTED = (
     "Give it the output of `claude -p --output-format stream-json --verbose`, of "

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Literal, NamedTuple
 
-from ralph.kinds.iteration import ErrorType
+from ralph.records.iteration import ErrorType
 
 # Where the place stands when the line itself does not name it.
 Look = Literal[

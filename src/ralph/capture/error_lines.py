@@ -17,7 +17,7 @@ from ralph.capture.ecosystems import (
     Wording,
     any_of,
 )
-from ralph.kinds.iteration import ErrorSeen, ErrorType
+from ralph.records.iteration import ErrorSeen, ErrorType
 
 # From a path as printed to the path in the project, or None outside it.
 Resolve = Callable[[str], str | None]

@@ -19,7 +19,7 @@ from ralph.capture.messages import PLACEHOLDER
 from ralph.capture.session_lines import Line, called, lines_of, queued, sort_of, typed
 from ralph.capture.steps import LONGEST_FINAL, Steps, kept
 from ralph.capture.transcript import Transcript
-from ralph.kinds.conversation import Message, Status
+from ralph.records.conversation import Message, Status
 from ralph.text.redact import redact
 
 LONGEST_USER = LONGEST_FINAL

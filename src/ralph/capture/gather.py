@@ -21,7 +21,7 @@ from ralph.capture.error_lines import errors_in, errors_said
 from ralph.capture.lines import Reading, clip
 from ralph.capture.retries import Call, Went, how_it_went, shell_call
 from ralph.capture.shell import file_effects, merely_asked, origin
-from ralph.kinds.iteration import Decision, ErrorSeen, FileAction, FileTouched
+from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.text.marks import marked, strip_marked
 from ralph.text.redact import redact
 from ralph.text.signature import signature

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ralph.record import Complaint
+from ralph.records import Complaint
 from ralph.text.redact import redact
 
 Part = TypeVar("Part")

@@ -13,7 +13,7 @@ from ralph.capture.lines import content_text, items, mapping, text_of
 from ralph.capture.retries import ELSEWHERE, file_call, file_text
 from ralph.capture.shell import LEFT
 from ralph.capture.steps import Steps
-from ralph.kinds.iteration import ErrorSeen, ErrorType, FileAction
+from ralph.records.iteration import ErrorSeen, ErrorType, FileAction
 
 MOST_OPEN = 5000
 _SYNTHETIC = "<synthetic>"

@@ -18,7 +18,7 @@ from ralph.capture.lines import (
     objects,
     text_of,
 )
-from ralph.kinds.iteration import FileAction
+from ralph.records.iteration import FileAction
 
 _READ = 64_000
 _LONGEST_COMMAND = 20_000

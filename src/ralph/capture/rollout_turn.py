@@ -12,8 +12,8 @@ from ralph.capture.lines import clip, text_of
 from ralph.capture.retries import ELSEWHERE
 from ralph.capture.rollout_lines import Back, Call, SessionHead, changes_of, failure, told_in
 from ralph.capture.steps import Steps, kept
-from ralph.kinds.conversation import Status
-from ralph.kinds.iteration import ErrorSeen
+from ralph.records.conversation import Status
+from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
 _MOST_OPEN = 1000

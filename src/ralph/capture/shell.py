@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from ralph.kinds.iteration import FileAction
+from ralph.records.iteration import FileAction
 
 _LONGEST = 20_000
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?(?:\n\s*\2\s*(?=\n|\Z|\))|\Z)", re.S)

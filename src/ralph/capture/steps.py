@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ralph.capture.lines import clip
-from ralph.kinds.conversation import Message, Role
+from ralph.records.conversation import Message, Role
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
 

@@ -29,7 +29,7 @@ from ralph.capture.lines import (
     unraw,
 )
 from ralph.capture.messages import Messages
-from ralph.kinds.iteration import ErrorSeen
+from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
 _RESET = re.compile(r"limit reached\|(\d{10,13})\b")

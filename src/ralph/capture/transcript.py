@@ -28,7 +28,7 @@ from ralph.capture.lines import (
 from ralph.capture.messages import Messages
 from ralph.capture.session_lines import Line, injected, lines_of, sort_of
 from ralph.capture.steps import Steps
-from ralph.kinds.iteration import ErrorSeen
+from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
 _FAILED: frozenset[TerminalReason] = frozenset({"api_error", "rate_limited", "refused"})

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import Settings, home_folder, load
-from ralph.memories.conversations import GENERAL, Conversations
-from ralph.memories.place import Place
-from ralph.memories.project import Project, find_project
-from ralph.memories.ralph import Ralph, open_ralph
+from ralph.memory.conversation_journal import GENERAL
+from ralph.memory.conversations import Conversations
+from ralph.memory.project import Project, find_project
+from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.store import Place
 
 # A person who waits for an answer should not wait for another process that is indexing.
 _LOCK_S = 0.1

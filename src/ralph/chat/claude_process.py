@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from ralph.agents.environment import agent_environment
-from ralph.agents.known import found_command
-from ralph.agents.process import AgentProcess, Ended
 from ralph.chat.model import ChatTurn, ModelAnswer, ModelFault, OnText, ToolSpec, check_turns
 from ralph.chat.providers import AnswerStream, AnthropicUsage
+from ralph.clients import found_command
 from ralph.errors import BadInput, ModelOff
+from ralph.loop.agent import AgentProcess, Ended
+from ralph.loop.environment import agent_environment
 from ralph.text.redact import redact
 
 _SYSTEM = "You are the assistant in the conversation that you are given. Answer its last message."

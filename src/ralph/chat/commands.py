@@ -11,9 +11,9 @@ import msgspec
 from ralph.chat.loop import Chat
 from ralph.chat.worker_commands import WorkerCommands
 from ralph.errors import BadInput, NotFound
-from ralph.memories import pausing
-from ralph.memories.details import details
-from ralph.text.gist import shorten
+from ralph.memory import pausing
+from ralph.memory.conversations import details
+from ralph.text.summary import shorten
 
 _SHORT_ID = 8
 _EXCERPT_CHARS = 200

@@ -15,9 +15,9 @@ from ralph import disk
 from ralph.chat.worker import Worker, stream_of
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, IndexOff, MemoryOff
-from ralph.kinds.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
-from ralph.memories.conversations import Conversations
-from ralph.record import Record
+from ralph.memory.conversations import Conversations
+from ralph.records import Record
+from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,13 @@ from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, ToolCall, ToolSpe
 from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.config import Settings
 from ralph.errors import BadInput, ModelOff, RalphError
-from ralph.kinds.conversation import (
+from ralph.memory.conversation_history import Related
+from ralph.memory.conversations import Conversations
+from ralph.memory.pausing import in_force
+from ralph.memory.ralph import Ralph
+from ralph.prompt.recalled import chat_system, related_text
+from ralph.records import now
+from ralph.records.conversation import (
     Conversation,
     Exchange,
     Message,
@@ -25,16 +31,10 @@ from ralph.kinds.conversation import (
     conversation_id,
     exchange_id,
 )
-from ralph.memories.conversations import Conversations
-from ralph.memories.pausing import in_force
-from ralph.memories.ralph import Ralph
-from ralph.memories.related import Related
-from ralph.prompt.related import chat_system, related_text
-from ralph.record import now
-from ralph.text.estimate import estimate_tokens
-from ralph.text.gist import title_of
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
+from ralph.text.summary import title_of
+from ralph.text.words import estimate_tokens
 
 if TYPE_CHECKING:
     from ralph.chat.worker_commands import WorkerCommands

@@ -17,7 +17,11 @@ from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
 from ralph.chat.worker import Retries, Worker, stream_of
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
-from ralph.kinds.conversation import (
+from ralph.memory.conversation_history import History
+from ralph.memory.conversations import Conversations
+from ralph.memory.ralph import Ralph
+from ralph.prompt.build import render
+from ralph.records.conversation import (
     EXTRACTIVE,
     Exchange,
     Summarised,
@@ -25,15 +29,10 @@ from ralph.kinds.conversation import (
     exchange_from,
     summary_id,
 )
-from ralph.memories.conversations import Conversations
-from ralph.memories.history import History
-from ralph.memories.ralph import Ralph
-from ralph.prompt.template import render
-from ralph.text.gist import conversation_gist, exchange_gist, shorten
 from ralph.text.marks import mark
 from ralph.text.redact import redact
-from ralph.text.sanitise import sanitise
-from ralph.text.sentences import sentences
+from ralph.text.sanitize import sanitize
+from ralph.text.summary import conversation_gist, exchange_gist, sentences, shorten
 
 # A conversation gets a new summary when it has grown by so many exchanges, or by this share.
 _GROWN = 3
@@ -105,7 +104,7 @@ def _quote(text: str, max_chars: int) -> str:
     if len(text) > max_chars:
         head = max_chars * 2 // 3
         text = f"{text[:head]} [...] {text[-(max_chars - head) :]}"
-    return sanitise(text)
+    return sanitize(text)
 
 
 def extract_summary(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
@@ -128,7 +127,7 @@ def read_summary(answer: ModelAnswer, of: Summarised) -> str:
         problem = f"it has {len(text):,} characters"
     if problem:
         raise ModelOff(f"not a summary: {problem}", where=answer.model, fault="prompt")
-    return sanitise(redact(summary))
+    return sanitize(redact(summary))
 
 
 def _paragraph(text: str) -> str:

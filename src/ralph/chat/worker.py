@@ -18,9 +18,9 @@ import msgspec
 from ralph import disk
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
-from ralph.memories.conversations import Conversations
-from ralph.memories.ralph import Ralph
-from ralph.memories.series import Series
+from ralph.memory.conversation_stream import Series
+from ralph.memory.conversations import Conversations
+from ralph.memory.ralph import Ralph
 from ralph.trust import FILE as TRUST_FILE
 
 WorkerName = Literal["conversation", "exchange", "embedding"]

@@ -21,9 +21,9 @@ from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus, stream_of
 from ralph.chat.workers import Workers, setting_of
 from ralph.config import USER_FILE, Settings, store
 from ralph.errors import BadInput, BadSetting, MemoryOff
-from ralph.memories.conversations import Conversations
-from ralph.memories.ralph import Ralph
-from ralph.record import Record
+from ralph.memory.conversations import Conversations
+from ralph.memory.ralph import Ralph
+from ralph.records import Record
 
 RAG_KEYS = (
     "rag_enabled",

@@ -27,8 +27,8 @@ from ralph.chat.worker import (
     WorkerName,
     WorkerStatus,
 )
-from ralph.kinds.conversation import Summarised
-from ralph.memories.ralph import Ralph
+from ralph.memory.ralph import Ralph
+from ralph.records.conversation import Summarised
 
 # How long to wait at the end for a worker that waits for a model.
 _GRACE_S = 3.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ralph.record import Record
+from ralph.records import Record
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,7 @@ from ralph.errors import IndexOff
 from ralph.index.embedded import Index
 from ralph.index.tables import Collection, Corrupt
 from ralph.index.view import AnyIndex
-from ralph.record import Record, Source
+from ralph.records import Record, Source
 
 if TYPE_CHECKING:
     from ralph.index.qdrant.index import QdrantIndex

@@ -12,7 +12,7 @@ import msgspec
 from ralph.index.facets import Only, wanted_tokens
 from ralph.index.matrix import Matrix
 from ralph.index.tables import COLUMNS, Collection, Corrupt, collection_of
-from ralph.record import Record, Source
+from ralph.records import Record, Source
 
 if TYPE_CHECKING:
     import numpy as np

@@ -23,7 +23,7 @@ from ralph.index import ASIDE, ASIDE_WEIGHT, Cut, Embedder, Manifest, Passage
 from ralph.index.tables import Collection, Row
 from ralph.index.view import Store, View
 from ralph.journal import Batch, Followed
-from ralph.record import Record
+from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
 
 if TYPE_CHECKING:

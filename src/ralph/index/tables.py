@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ralph.index import Manifest, Passage
-from ralph.record import Record
+from ralph.records import Record
 
 META = """
 CREATE TABLE IF NOT EXISTS collection (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ralph.index import Manifest
 from ralph.index.facets import Only
 from ralph.index.tables import Collection, Row
-from ralph.record import Record
+from ralph.records import Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from ralph.record import Complaint, Located, Record, Tombstone
+from ralph.records import Complaint, Located, Record, Tombstone
 
 # A record that waits for its number: called under the journal's lock with the next one.
 Draft = Callable[[int], Record]

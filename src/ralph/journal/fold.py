@@ -6,7 +6,7 @@ import itertools
 
 from ralph.errors import JournalDown
 from ralph.journal import Journal, Waiting
-from ralph.record import Complaint, Located
+from ralph.records import Complaint, Located
 
 # Where the first record of an id stands; others of that id stand under their digests.
 _FIRST = ""

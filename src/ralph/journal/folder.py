@@ -12,7 +12,7 @@ from ralph import disk
 from ralph.errors import BadInput
 from ralph.journal.jsonl import LOCK_TIMEOUT_S, JsonlJournal
 from ralph.journal.line import Unreadable, read_line
-from ralph.record import Record
+from ralph.records import Record
 
 _SUFFIX = ".jsonl"
 _MAX_NAME_CHARS = 100

@@ -27,7 +27,7 @@ from ralph.journal.position import (
     tail_hash,
 )
 from ralph.journal.scan import BUFFER_BYTES, judge, scan
-from ralph.record import Complaint, Located, Record, Tombstone, now
+from ralph.records import Complaint, Located, Record, Tombstone, now
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 # Half a million records. A clone can ship a file that is larger and packs to nothing.

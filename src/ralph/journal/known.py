@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ralph.errors import JournalError, RecordForgotten
 from ralph.journal import Appended, Draft
 from ralph.journal.line import write_record
-from ralph.record import Record, Tombstone
+from ralph.records import Record, Tombstone
 
 
 class Known:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.record import Record, Source, Tombstone
+from ralph.records import Record, Source, Tombstone
 
 VERSION = 1
 FORGOTTEN = "forgotten"

@@ -10,7 +10,7 @@ from ralph.errors import BadInput, JournalError
 from ralph.journal import Journal, Journals
 from ralph.journal.line import write_record
 from ralph.journal.position import short_hash
-from ralph.record import Complaint, Record, Tombstone
+from ralph.records import Complaint, Record, Tombstone
 
 _PORTION = 500
 _TRIES = 3

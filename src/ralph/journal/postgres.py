@@ -25,7 +25,7 @@ from ralph.journal.position import short_hash
 from ralph.journal.rows import COLUMNS, check_fits, is_text, put, settled, steps
 from ralph.journal.scan import judge
 from ralph.journal.talk import Row, Talk
-from ralph.record import Complaint, Located, Record, Tombstone, now
+from ralph.records import Complaint, Located, Record, Tombstone, now
 
 CHANNEL = "ralph_journal"
 _PAGE_ROWS = 1000

@@ -12,7 +12,7 @@ from ralph.journal.known import Known, prepared
 from ralph.journal.line import FORGOTTEN, VERSION, newer
 from ralph.journal.scan import Step
 from ralph.journal.talk import Row, Talk
-from ralph.record import Record, Source, Tombstone
+from ralph.records import Record, Source, Tombstone
 
 COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
 # An index of the database takes no longer key.

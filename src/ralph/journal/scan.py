@@ -9,7 +9,7 @@ from typing import BinaryIO
 import msgspec
 
 from ralph.journal.line import BOM, Unreadable, read_line
-from ralph.record import Complaint, Record, Tombstone
+from ralph.records import Complaint, Record, Tombstone
 
 BUFFER_BYTES = 1024 * 1024
 

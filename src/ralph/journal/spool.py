@@ -15,7 +15,7 @@ from ralph.errors import JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, Journal
 from ralph.journal.folder import JournalFolder, file_name
 from ralph.journal.known import Numbers
-from ralph.record import Located, Record, now
+from ralph.records import Located, Record, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"

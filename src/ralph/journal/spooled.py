@@ -15,7 +15,7 @@ from ralph.journal.folder import file_name
 from ralph.journal.postgres import PostgresJournal, Tried
 from ralph.journal.rows import check_fits
 from ralph.journal.spool import Spool, known_names, spool_folder, waiting_names
-from ralph.record import Complaint, Located, Record, Tombstone
+from ralph.records import Complaint, Located, Record, Tombstone
 
 # How long a writer waits for another one that is handing over; then it goes behind it.
 _DELIVERY_PATIENCE_S = 1.0

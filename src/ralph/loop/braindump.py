@@ -7,34 +7,250 @@ changes until somebody accepts what came out. It belongs to no feature and is no
 from __future__ import annotations
 
 import contextlib
+import difflib
+import json
+import os
 import shutil
+import subprocess
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any, cast
 
 import msgspec
 
 from ralph import disk
-from ralph.agents.environment import agent_environment, own_command
-from ralph.agents.known import takes_servers
-from ralph.agents.process import Ended
 from ralph.capture import Captured
-from ralph.errors import BadInput, LoopBusy, NotFound, RalphError
-from ralph.loop.config_files import PLAN, planning_servers
-from ralph.loop.driver import Driver
-from ralph.loop.events import Listener
-from ralph.loop.gather import prompt_limits
-from ralph.loop.proposal import Proposal, errors, refuse_errors
+from ralph.clients import takes_servers
+from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
+from ralph.loop.agent import Driver, Ended
+from ralph.loop.environment import Listener, agent_environment, own_command
+from ralph.loop.iteration import prompt_limits
+from ralph.loop.servers import PLAN, planning_servers
 from ralph.loop.work import Work
-from ralph.memories.project import Project
-from ralph.memories.ralph import Ralph
-from ralph.plan.entities import KINDS
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph
+from ralph.plan.check import check
+from ralph.plan.document import Data, Document
+from ralph.plan.entities import KINDS, ONE, Kind, entities
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.store import Plan
-from ralph.prompt.budget import Prompt
-from ralph.prompt.planning import braindump_prompt
-from ralph.record import now
-from ralph.text.estimate import estimate_tokens
+from ralph.plan.merge import bring, list_change
+from ralph.plan.splice import rendered, same
+from ralph.plan.store import Plan, copied
+from ralph.plan.tasks import next_id
+from ralph.plan.values import Feature, Problem, TaskId
+from ralph.prompt.brief import braindump_prompt
+from ralph.prompt.build import Prompt
+from ralph.records import now
+from ralph.text.words import estimate_tokens
+
+# -- A plan that an agent proposes: shown as a diff, and accepted into the plan as it is by then.
+
+
+# Fields that two sides may add to without being in each other's way.
+_GROWING = ("comments", "learnings", "context_files")
+_STAMPS = ("updated",)
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """The names and ids of one kind that a proposal adds, changes or takes out."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """The plan's files as they were and as the agent wants them; None: there is no such file."""
+
+    source: str
+    at: str
+    before: dict[Kind, bytes | None]
+    after: dict[Kind, bytes | None]
+
+    def changes(self) -> dict[Kind, Changes]:
+        """What would be different, by kind."""
+        return {kind: _changes(kind, *self.data(kind)) for kind in KINDS}
+
+    def data(self, kind: Kind) -> tuple[Data, Data]:
+        """What the file said, and what it would say."""
+        before, after = self.before.get(kind), self.after.get(kind)
+        return _parsed(kind, before), _parsed(kind, after)
+
+    def thin(self) -> list[str]:
+        """New features whose description says too little to work from."""
+        _, now = self.data("features")
+        entries = _by_key("features", now)
+        features = [
+            Feature(name=name, description=str(entries[name].get("description") or ""))
+            for name in self.changes()["features"].added
+        ]
+        return [feature.name for feature in features if feature.is_thin()]
+
+    def diff(self) -> list[str]:
+        """The files line by line, in the form of `diff -u`."""
+        lines: list[str] = []
+        for kind in KINDS:
+            name = f".ralph/db/{kind}.yaml"
+            lines += difflib.unified_diff(
+                _lines(self.before.get(kind)),
+                _lines(self.after.get(kind)),
+                fromfile=name,
+                tofile=f"{name} (proposed)",
+                lineterm="",
+            )
+        return lines
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """What became of a proposal: tasks that got another id, and what `plan check` says now."""
+
+    renumbered: dict[str, TaskId]
+    problems: list[Problem]
+
+
+def accept(plan: Plan, proposal: Proposal) -> Accepted:
+    """Bring the proposal into the plan as it is now, whole or not at all."""
+    known = {problem.what for problem in check(plan)}
+    with plan.editing(f"braindump of {proposal.source}", *KINDS) as data:
+        merged, renumbered = _merged(data, proposal)
+        _refuse_unsound(plan, merged, known)
+        data.update(merged)
+    return Accepted(renumbered, [one for one in check(plan) if one.what not in known])
+
+
+def errors(plan: Plan) -> list[Problem]:
+    """What is wrong with a plan, warnings left out."""
+    return [problem for problem in check(plan) if problem.severity == "error"]
+
+
+def _merged(
+    data: dict[Kind, Data], proposal: Proposal
+) -> tuple[dict[Kind, Data], dict[str, TaskId]]:
+    merged: dict[Kind, Data] = {}
+    conflicts: list[str] = []
+    renumbered: dict[str, TaskId] = {}
+    for kind in KINDS:
+        was, now = proposal.data(kind)
+        if kind == "tasks":
+            now, renumbered = _renumbered(was, now, data[kind])
+        careful = _Careful(kind, data[kind])
+        careful.look_for_vanished(was, now)
+        merged[kind] = bring(kind, was, now, data[kind], careful)
+        conflicts += careful.conflicts
+    if conflicts:
+        raise BadInput(
+            f"the plan has changed since this was proposed: {', '.join(conflicts[:10])}",
+            where=".ralph/db",
+            todo="Nothing was changed. Run `ralph plan braindump FILE` again for the plan of now.",
+        )
+    return merged, renumbered
+
+
+class _Careful:
+    """Lets a change through where nobody else has touched the same thing since."""
+
+    def __init__(self, kind: Kind, current: Data) -> None:
+        self._kind = kind
+        self._current = _by_key(kind, current)
+        self.conflicts: list[str] = []
+
+    def look_for_vanished(self, was: Data, now: Data) -> None:
+        """A change to something that is gone by now has nowhere to go."""
+        before, after = _by_key(self._kind, was), _by_key(self._kind, now)
+        for key in before.keys() & after.keys() - self._current.keys():
+            if not same(before[key], after[key]):
+                self._conflict(key)
+
+    def added(self, key: str, entry: Data) -> Data | None:
+        return entry
+
+    def gone(self, key: str, entry: Data) -> bool:
+        if not same(self._current.get(key), entry):
+            self._conflict(key)
+        return True
+
+    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
+        if same(kept, was) or same(kept, now) or field in _STAMPS:
+            return now
+        if field in _GROWING and all(isinstance(x, list | None) for x in (was, now, kept)):
+            return list_change(was or [], now or [], kept or [])
+        self._conflict(key)
+        return kept
+
+    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
+        return now if same(kept, was) else kept
+
+    def _conflict(self, key: str) -> None:
+        named = f"{ONE[self._kind]} {key}"
+        if named not in self.conflicts:
+            self.conflicts.append(named)
+
+
+def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, TaskId]]:
+    """The proposal with other ids for its new tasks where somebody has taken theirs since."""
+    known, taken = _by_key("tasks", was), _by_key("tasks", current)
+    new = [key for key in _by_key("tasks", now) if key not in known and key in taken]
+    if not new or not isinstance(now.get("tasks"), list):
+        return now, {}
+    free = max(next_id(now), next_id(current))
+    ids: dict[str, TaskId] = {key: free + i for i, key in enumerate(new)}
+    result: Data = copied(now)
+    for entry in result["tasks"]:
+        if not isinstance(entry, dict):
+            continue
+        entry["id"] = ids.get(str(entry.get("id")), entry.get("id"))
+        if isinstance(waits := entry.get("blocked_by"), list):
+            entry["blocked_by"] = [ids.get(str(one), one) for one in waits]
+    return result, ids
+
+
+def _refuse_unsound(plan: Plan, merged: dict[Kind, Data], known: set[str]) -> None:
+    """What comes out must be a plan: it is written elsewhere and checked first."""
+    with tempfile.TemporaryDirectory(prefix="ralph-plan-") as folder:
+        trial = Plan(Path(folder), state=Path(folder))
+        disk.make_folder(trial.folder)
+        for kind in KINDS:
+            text = rendered(plan.document(kind), merged[kind]).text
+            disk.write(trial.path(kind), text.encode())
+        refuse_errors([one for one in errors(trial) if one.what not in known])
+
+
+def refuse_errors(found: Sequence[Problem]) -> None:
+    """Raise what is wrong with a proposed plan, if anything is."""
+    if found:
+        told = "; ".join(problem.what for problem in found[:5])
+        raise BadPlan(
+            f"the proposed plan is not sound: {told}",
+            todo="Nothing was changed. Run the braindump again, or say more in the requirements.",
+        )
+
+
+def _changes(kind: Kind, was: Data, now: Data) -> Changes:
+    before, after = _by_key(kind, was), _by_key(kind, now)
+    return Changes(
+        added=tuple(key for key in after if key not in before),
+        changed=tuple(k for k in after if k in before and not same(before[k], after[k])),
+        removed=tuple(key for key in before if key not in after),
+    )
+
+
+def _by_key(kind: Kind, data: Data) -> dict[str, Data]:
+    found: dict[str, Data] = {}
+    for entity in entities(data, kind):
+        if entity.key is not None and isinstance(entity.value, dict):
+            found.setdefault(entity.key, entity.value)
+    return found
+
+
+def _parsed(kind: Kind, raw: bytes | None) -> Data:
+    return Document.read(raw or b"", name=f".ralph/db/{kind}.yaml").data
+
+
+def _lines(raw: bytes | None) -> list[str]:
+    return (raw or b"").decode("utf-8", "replace").splitlines()
+
 
 _FOLDER = "braindump"
 _LOCK = "lock"
@@ -229,3 +445,95 @@ def _said(captured: Captured) -> str:
 def _keep(home: Path, proposal: Proposal) -> None:
     disk.replace(home / _PROPOSAL, msgspec.msgpack.encode(proposal))
     disk.replace(home / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
+
+
+# -- A plain MCP client over stdio: what the scripted agent calls tools with.
+
+
+_PROTOCOL = "2025-11-25"
+_END_S = 10.0
+
+
+class Gone(Exception):
+    """The server does not answer any more, or never did."""
+
+
+class Asked:
+    """One server of a config file, as a process of ours."""
+
+    def __init__(self, entry: dict[str, Any]) -> None:
+        self._number = 0
+        try:
+            self._process = subprocess.Popen(
+                [entry["command"], *entry.get("args", ())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **entry.get("env", {})},
+            )
+        except OSError as error:
+            raise Gone(str(error)) from None
+        client = {"name": "scripted", "version": "1"}
+        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client}
+        try:
+            self._ask("initialize", hello)
+            self._send({"method": "notifications/initialized"})
+        except Gone:
+            self.close()
+            raise
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """The text a tool answers with, and whether it is an error."""
+        try:
+            answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
+        except Gone as gone:
+            return str(gone), True
+        if "error" in answer:
+            return str(answer["error"].get("message", answer["error"])), True
+        result = answer["result"]
+        texts = [part["text"] for part in result.get("content", ()) if part["type"] == "text"]
+        return "\n".join(texts), bool(result.get("isError"))
+
+    def close(self) -> None:
+        """End the server as clients do: by leaving."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stdout.close()
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        return cast(IO[bytes], self._process.stdin)
+
+    @property
+    def _stdout(self) -> IO[bytes]:
+        return cast(IO[bytes], self._process.stdout)
+
+    def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._number += 1
+        self._send({"id": self._number, "method": method, "params": params})
+        for line in self._stdout:
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == self._number and "method" not in answer:
+                return answer
+        raise Gone("Connection closed")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+        try:
+            self._stdin.write(line)
+            self._stdin.flush()
+        except OSError:
+            raise Gone("Connection closed") from None
+
+
+def entries(config: str | None) -> dict[str, dict[str, Any]]:
+    """The servers of a config file by name; none without a file."""
+    if not config:
+        return {}
+    plain = json.loads(Path(config).read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = plain["mcpServers"]
+    return found

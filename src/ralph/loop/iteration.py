@@ -2,34 +2,246 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
 
-from ralph.agents.process import Ended
 from ralph.capture import Captured
-from ralph.errors import BadInput, NotFound
-from ralph.kinds.iteration import Iteration, Outcome
-from ralph.loop.config_files import loop_servers
-from ralph.loop.driver import Driver, Start
-from ralph.loop.events import Event, Listener, Name
-from ralph.loop.gather import History, gather, gather_review, prompt_limits
+from ralph.clients import takes_servers
+from ralph.config import Settings
+from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.loop.agent import Driver, Ended, Output, Start
+from ralph.loop.environment import Event, Listener, Name, agent_environment, own_command
 from ralph.loop.orchestrate import Orchestrator
-from ralph.loop.outcome import judge
-from ralph.loop.output import Output
+from ralph.loop.servers import loop_servers, own_server
 from ralph.loop.work import Runs, Work, plan_hash
-from ralph.memories.ralph import Ralph
-from ralph.plan.context_files import drop_vanished, enrich
+from ralph.memory.ralph import Ralph
+from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.extract import extract
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import learn
+from ralph.plan.shown import prompt_lines, provenance
 from ralph.plan.store import Plan
-from ralph.plan.values import Task
-from ralph.prompt.budget import Prompt
-from ralph.prompt.build import CONTEXT, review_prompt, task_prompt
-from ralph.prompt.facts import Facts
-from ralph.record import now
+from ralph.plan.values import Feature, Task, View
+from ralph.prompt.build import (
+    CONTEXT,
+    Facts,
+    KnowledgeFile,
+    Limits,
+    Prompt,
+    RepeatedError,
+    ReviewFacts,
+    review_prompt,
+    task_prompt,
+)
+from ralph.records import Record, now
+from ralph.records.iteration import KIND, Iteration, Outcome, from_record
+from ralph.text.redact import redact
+from ralph.text.sanitize import sanitize_line
+from ralph.text.signature import signature
+
+# -- Gathering what a prompt is made from: the plan, the files, the memory.
+
+
+_LARGEST_FILE_BYTES = 1_000_000
+_REPEATED_FROM = 2
+# What nobody met for so many iterations does not keep coming back.
+_LOOK_BACK = 300
+_signature = functools.lru_cache(maxsize=10_000)(signature)
+
+
+def prompt_limits(settings: Settings) -> Limits:
+    """The budgets of a prompt, from the settings."""
+    return Limits(
+        prompt=settings.prompt_tokens,
+        knowledge_file=settings.knowledge_file_tokens,
+        knowledge_excerpt=settings.knowledge_excerpt_tokens,
+        knowledge_all=settings.knowledge_all_tokens,
+    )
+
+
+def gather(
+    ralph: Ralph,
+    plan: Plan,
+    task: Task,
+    *,
+    memory_on: bool,
+    agent: str | None = None,
+    history: History | None = None,
+) -> Facts:
+    """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
+
+    The prompt names MCP tools to the agents that take them, by default the one in the settings.
+    """
+    view = plan.load()
+    # A task may name a feature that nobody described yet.
+    feature = feature_view(view, task.feature) or Feature(name=task.feature)
+    feature, vanished = without_vanished(plan, feature)
+    told = (history or History(ralph)).of(task.feature)
+    settings = ralph.config.settings
+    agent = agent or settings.agent
+    return Facts(
+        feature=feature,
+        task=task,
+        current_state=view.current_state(task.feature),
+        discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
+        learnings=tuple(
+            prompt_lines(
+                feature.learnings,
+                current_iteration=last_number(told) + 1,
+                task_id=task.id,
+                limits=plan.limits,
+            )
+        ),
+        attempts=tuple(_attempts(told, task, settings.attempts_in_prompt)),
+        repeated=tuple(repeated_errors(told, settings.warnings_in_prompt)),
+        knowledge=tuple(_knowledge(plan.project, feature)),
+        vanished=tuple(vanished),
+        memory_on=memory_on,
+        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
+    )
+
+
+def gather_review(
+    facts: Facts, told: Sequence[Iteration], settings: Settings, *, everything: bool
+) -> ReviewFacts:
+    """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
+    wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
+    return ReviewFacts(
+        learnings=tuple(
+            f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted
+        ),
+        all_learnings=everything,
+        flags=tuple(stale_prose(facts.feature, last_number(told), settings)),
+    )
+
+
+def stale_prose(feature: Feature, iteration: int, settings: Settings) -> list[str]:
+    """Why the feature's prose may no longer be true."""
+    verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
+    flags: list[str] = []
+    if iteration - verified >= settings.prose_stale_iterations:
+        when = f"since iteration {verified}" if verified else "yet"
+        flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
+    changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
+    if len(changed) > settings.prose_stale_files:
+        flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
+    return flags
+
+
+class History:
+    """The iterations of one feature after another, each record read once."""
+
+    def __init__(self, ralph: Ralph) -> None:
+        self._ralph = ralph
+        self._feature: str | None = None
+        self._known: list[Record] = []
+        self._told: list[Iteration] = []
+
+    def of(self, feature: str) -> Sequence[Iteration]:
+        """The feature's iterations as of now, oldest first."""
+        records = self._ralph.feature(feature).records()
+        if feature != self._feature or records[: len(self._known)] != self._known:
+            self._feature, self._known, self._told = feature, [], []
+        if len(records) > len(self._known):
+            new = [told for one in records[len(self._known) :] if (told := _readable(one))]
+            self._known = records
+            self._told = sorted([*self._told, *new], key=_order)
+        return self._told
+
+    def touching(self, feature: str, paths: Collection[str]) -> list[Iteration]:
+        """The iterations that touched one of these files, with no other files in them."""
+        wanted = set(paths)
+        return [
+            msgspec.structs.replace(one, files_touched=files)
+            for one in (self.of(feature) if wanted else ())
+            if (files := tuple(file for file in one.files_touched if file.path in wanted))
+        ]
+
+
+def _order(iteration: Iteration) -> tuple[int, str]:
+    return iteration.iteration_number or 0, iteration.timestamp or ""
+
+
+def _readable(record: Record) -> Iteration | None:
+    """The iteration in a record; what cannot be read is left to `journal verify`."""
+    try:
+        return from_record(record) if record.kind == KIND else None
+    except BadRecord:
+        return None
+
+
+def last_number(told: Sequence[Iteration]) -> int:
+    """The number of the newest iteration, 0 before the first."""
+    return max((one.iteration_number or 0 for one in told), default=0)
+
+
+def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError]:
+    """Errors met in two or more iterations, whatever their numbers and paths were."""
+    seen: dict[str, set[int]] = {}
+    newest: dict[str, str] = {}
+    for iteration in told[-_LOOK_BACK:]:
+        for error in iteration.errors:
+            name = _signature(error.message)
+            seen.setdefault(name, set()).add(iteration.iteration_number or 0)
+            newest[name] = error.message
+    often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
+    often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
+    return [RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
+
+
+def _attempts(told: Sequence[Iteration], task: Task, count: int) -> list[Iteration]:
+    return [one for one in told if str(one.task_id) == str(task.id)][-count:]
+
+
+def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
+    found: list[KnowledgeFile] = []
+    for path in feature.knowledge_paths:
+        file = project_file(project, path)
+        if file is not None:
+            with file.open("rb") as opened:
+                text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
+            # The plan names it, not a person: what it holds goes to the agent's provider.
+            found.append(KnowledgeFile(path, redact(text)))
+    return found
+
+
+def feature_view(view: View, name: str) -> Feature | None:
+    """The feature of this name, if the plan has it."""
+    return next((feature for feature in view.features if feature.name == name), None)
+
+
+# -- What an iteration came to, by comparing its task before and after.
+
+
+# Not done, but no longer as it was: begun, or said to be impossible or needless for now.
+_MOVED = ("in_progress", "blocked", "skipped")
+
+
+def judge(
+    before: Task | None, after: Task | None, *, timed_out: bool, rate_limited: bool
+) -> Outcome:
+    """Done is success; begun or commented on is partial; unchanged is failure.
+
+    A task that got done counts as done even when the clock ran out right after.
+    """
+    if before is None or after is None:
+        return "timeout" if timed_out else "rate_limited" if rate_limited else "unknown"
+    if after.status == "done" and before.status != "done":
+        return "success"
+    if timed_out:
+        return "timeout"
+    if rate_limited:
+        return "rate_limited"
+    if after.status in _MOVED and after.status != before.status:
+        return "partial"
+    if any(comment not in before.comments for comment in after.comments):
+        return "partial"
+    return "failure"
+
 
 # Beyond the agent's own grace, what its keeper may need to end everyone.
 _ENDING_S = 30.0

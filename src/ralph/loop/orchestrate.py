@@ -9,19 +9,19 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ralph.errors import BadInput, NotFound, RalphError
-from ralph.kinds.iteration import FAILED, Iteration
-from ralph.kinds.knowledge import CheckpointKind, FailureSolution
-from ralph.memories.knowledge_retention import prune_if_due
-from ralph.memories.lessons import lessons
-from ralph.memories.portable import portable
-from ralph.memories.ralph import Ralph
-from ralph.memories.technology import technology_of
+from ralph.memory.checkpoints import prune_if_due
+from ralph.memory.lessons import lessons, portable, technology_of
+from ralph.memory.ralph import Ralph
 from ralph.plan.store import Plan
 from ralph.plan.values import Task
-from ralph.prompt.facts import Facts
+from ralph.prompt.build import Facts
+from ralph.records.iteration import FAILED, Iteration
+from ralph.records.knowledge import CheckpointKind, FailureSolution
 
 if TYPE_CHECKING:
-    from ralph.memories.knowledge import Captured, Checkpointed, Context
+    from ralph.memory.checkpoints import Checkpointed
+    from ralph.memory.knowledge import Context
+    from ralph.memory.knowledge_journal import Captured
 
 T = TypeVar("T")
 _ERRORS_ASKED = 3

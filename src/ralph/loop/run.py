@@ -2,27 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from ralph import disk
 from ralph.capture import Captured
 from ralph.errors import BadInput, NotFound
-from ralph.kinds.iteration import Iteration
-from ralph.loop.claims import Claims
-from ralph.loop.events import Listener
-from ralph.loop.gather import last_number
-from ralph.loop.iteration import Iterating, Told
-from ralph.memories.ralph import Ralph
-from ralph.memories.status import status
+from ralph.loop.environment import Listener
+from ralph.loop.iteration import Iterating, Told, last_number
+from ralph.memory.ralph import Ralph
+from ralph.memory.status import status
 from ralph.plan.store import Plan
 from ralph.plan.tasks import cycles, ready
 from ralph.plan.values import Task
-from ralph.record import utc
+from ralph.records import utc
+from ralph.records.iteration import Iteration
+
+# -- Which loop works on which feature: a lock a feature, given back by the system if we die.
+
+
+class Claims:
+    """The one feature this loop works on; two loops never hold the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: contextlib.ExitStack | None = None
+        self.feature: str | None = None
+
+    def take(self, feature: str) -> bool:
+        """Hold this feature and let the one before go; False when another loop has it."""
+        if self.feature == feature:
+            return True
+        disk.make_folder(self._folder)
+        stack = contextlib.ExitStack()
+        try:
+            stack.enter_context(disk.locked(self._lock(feature), timeout_s=0.0))
+        except disk.Busy:
+            return False
+        self.release()
+        self._held, self.feature = stack, feature
+        return True
+
+    def release(self) -> None:
+        """Let the feature go."""
+        if self._held is not None:
+            self._held.close()
+            self._held, self.feature = None, None
+
+    def _lock(self, feature: str) -> Path:
+        name = hashlib.sha256(feature.encode()).hexdigest()[:16]
+        return self._folder / f"feature-{name}.lock"
+
 
 StopReason = Literal[
     "no_ready_task", "max_iterations", "stagnation", "budget", "interrupted", "taken"

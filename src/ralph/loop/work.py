@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 
 from ralph import disk
-from ralph.agents.process import LOCK, Ended
 from ralph.errors import BadPlan, LoopBusy
-from ralph.kinds.iteration import ModelTier
+from ralph.loop.agent import LOCK, Ended
 from ralph.plan.guard import Snapshot
 from ralph.plan.store import Plan
 from ralph.plan.values import Task
+from ralph.records.iteration import ModelTier
 
 _FILE = "run.json"
 _SNAPSHOT = "snapshot.bin"

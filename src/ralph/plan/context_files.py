@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.kinds.iteration import Iteration
 from ralph.plan import patch as p
 from ralph.plan.document import Data
 from ralph.plan.store import Plan
 from ralph.plan.values import ContextFile, Feature, Limits
+from ralph.records.iteration import Iteration
 
 # fmt: off
 _NOISE_FILES = frozenset("""

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from ralph.kinds.iteration import Decision, ErrorSeen, Iteration, cut
+from ralph.records.iteration import Decision, ErrorSeen, Iteration, cut
 from ralph.text.similar import gist
 
 MOST = 3

@@ -6,9 +6,9 @@ import re
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from ralph.kinds.iteration import cut
 from ralph.plan.document import Data, Document, Path
 from ralph.plan.values import Limits, Problem
+from ralph.records.iteration import cut
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 

@@ -28,7 +28,6 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.kinds.learning import Learning, read_learning
 from ralph.plan import patch as p
 from ralph.plan.checklist import ListedTask, read_checklist, slug
 from ralph.plan.document import Data, Document
@@ -39,6 +38,7 @@ from ralph.plan.learnings import append
 from ralph.plan.store import Plan
 from ralph.plan.tasks import next_id, patch_task
 from ralph.plan.values import TaskId
+from ralph.records.learning import Learning, read_learning
 
 
 class Imported(msgspec.Struct, frozen=True):

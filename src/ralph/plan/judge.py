@@ -14,8 +14,6 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.kinds.iteration import cut
-from ralph.kinds.learning import read_learning, to_plain
 from ralph.plan.document import Data
 from ralph.plan.entities import Kind
 from ralph.plan.fields import clean_path
@@ -23,8 +21,10 @@ from ralph.plan.learnings import FULL, was_removed
 from ralph.plan.merge import as_list
 from ralph.plan.splice import identity, same
 from ralph.plan.values import PRIORITIES, STATUS_ALIASES, STATUSES, Limits
+from ralph.records.iteration import cut
+from ralph.records.learning import read_learning, to_plain
 from ralph.text.redact import redact
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitize import sanitize
 from ralph.text.similar import compare, gist
 
 _PROSE = ("description", "architecture", "boundaries")
@@ -247,7 +247,7 @@ class Judge(Losses):
         except BadInput as error:
             self.notes[key, "learnings"] = f"dropped what is no learning ({error.what})"
             return []
-        text = cut(sanitise(redact(given.text)), self._limits.learning)
+        text = cut(sanitize(redact(given.text)), self._limits.learning)
         learning = msgspec.structs.replace(
             given, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
         )
@@ -273,7 +273,7 @@ class Judge(Losses):
             if not isinstance(plain, str) or not plain.strip() or said(item) in texts:
                 continue
             if not any(_cut_short(plain, text) for text in texts):
-                clean = cut(sanitise(redact(plain)).strip(), self._limits.comment)
+                clean = cut(sanitize(redact(plain)).strip(), self._limits.comment)
                 result.append({**item, "text": clean} if isinstance(item, dict) else clean)
         return result or None
 

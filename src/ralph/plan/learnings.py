@@ -8,17 +8,16 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.errors import BadInput, LearningsFull, NotFound
-from ralph.kinds.iteration import cut
-from ralph.kinds.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.plan.document import Data, Document
 from ralph.plan.entities import path_of
 from ralph.plan.extract import Draft
 from ralph.plan.shown import age, is_auto
 from ralph.plan.store import Plan
 from ralph.plan.values import Limits, TaskId
-from ralph.text.lookalikes import folded
+from ralph.records.iteration import cut
+from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitize import folded, sanitize
 from ralph.text.similar import compare, from_signature, gist
 
 FULL = "Learnings full - review needed"
@@ -283,11 +282,11 @@ def _merged(item: Any, learning: Learning) -> Data:
 
 
 def _clean(text: str, limits: Limits) -> str:
-    plain = cut(sanitise(redact(text)).strip(), limits.learning)
+    plain = cut(sanitize(redact(text)).strip(), limits.learning)
     if not plain:
         raise BadInput("a learning without text", todo="Say what was learned.")
     return plain
 
 
 def _reason(text: str, limits: Limits) -> str:
-    return cut(sanitise(redact(text)), limits.learning)
+    return cut(sanitize(redact(text)), limits.learning)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ralph.errors import BadInput
-from ralph.kinds.iteration import cut
 from ralph.plan.document import Data
 from ralph.plan.fields import clean_path
+from ralph.records.iteration import cut
 from ralph.text.redact import redact
-from ralph.text.sanitise import visible
+from ralph.text.sanitize import visible
 
 Patch = Mapping[str, Any]
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.kinds.learning import Learning, read_learning
 from ralph.plan.document import Document
 from ralph.plan.entities import KEY_OF, KINDS, ONE, Kind, entities
 from ralph.plan.fields import Fields
@@ -33,6 +32,7 @@ from ralph.plan.values import (
     TaskId,
     View,
 )
+from ralph.records.learning import Learning, read_learning
 
 
 def view(documents: Mapping[Kind, Document], limits: Limits) -> View:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ralph.kinds.iteration import cut
-from ralph.kinds.learning import TRUST, Learning
 from ralph.plan.values import DEFAULT_LIMITS, Limits, TaskId
-from ralph.text.sanitise import sanitised_line
+from ralph.records.iteration import cut
+from ralph.records.learning import TRUST, Learning
+from ralph.text.sanitize import sanitize_line
 from ralph.text.similar import compare, gist
 
 
@@ -63,10 +63,10 @@ def prompt_lines(
     lines: list[str] = []
     for learning in top(learnings, task_id=task_id, limits=limits):
         stale = "[STALE] " if is_stale(learning, current_iteration, limits) else ""
-        text = sanitised_line(learning.text)
+        text = sanitize_line(learning.text)
         line = f"- {stale}{text} {provenance(learning)}"
         for rival in against.get(learning.text, ()):
-            line += f" [conflicts with: {cut(sanitised_line(rival), 120)}]"
+            line += f" [conflicts with: {cut(sanitize_line(rival), 120)}]"
         lines.append(line)
     return lines
 
@@ -74,7 +74,7 @@ def prompt_lines(
 def provenance(learning: Learning) -> str:
     """Where a learning came from, as others may read it."""
     if isinstance(learning.task_id, str):
-        clean = sanitised_line(learning.task_id)
+        clean = sanitize_line(learning.task_id)
         learning = msgspec.structs.replace(learning, task_id=clean)
     return learning.provenance
 

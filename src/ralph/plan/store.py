@@ -15,7 +15,7 @@ from ralph.plan.read import view
 from ralph.plan.splice import rendered, same
 from ralph.plan.values import DEFAULT_LIMITS, Feature, Limits, Task, View
 from ralph.plan.writes import WriteLog, digest
-from ralph.record import now
+from ralph.records import now
 
 LOCK_TIMEOUT_S = 30.0
 

@@ -21,7 +21,7 @@ from ralph.plan.values import (
     TaskId,
     id_order,
 )
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitize import sanitize
 
 _FIELDS = (
     "feature",
@@ -254,7 +254,7 @@ def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId] |
 
 
 def _append_comment(entry: Data, comment: str, author: str | None, at: str, limits: Limits) -> None:
-    plain = p.text("comment", sanitise(comment), limits.comment)
+    plain = p.text("comment", sanitize(comment), limits.comment)
     if not plain:
         raise BadInput("an empty comment", todo="Say something, or leave it out.")
     comments = entry.get("comments")

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ralph.kinds.learning import Learning
+from ralph.records.learning import Learning
 
 VERSION = 1
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ralph.kinds.iteration import Iteration, cut
-from ralph.plan.values import Feature, Task
-from ralph.prompt.facts import RepeatedError
-from ralph.prompt.template import render
-from ralph.text.estimate import estimate_tokens
-from ralph.text.marks import mark
-from ralph.text.sanitise import plain_date, sanitised_line
+from ralph.plan.values import Feature, Task, View
+from ralph.prompt.build import Limits, Prompt, RepeatedError, Section, fit, name_of, render
+from ralph.records.iteration import Iteration, cut
+from ralph.text.marks import mark, mark_plan
+from ralph.text.sanitize import plain_date, sanitize, sanitize_line
+from ralph.text.words import estimate_tokens
 
 _NAME_CHARS = 200
 _PROSE_CHARS = 400
@@ -84,7 +83,7 @@ def fitted(parts: Sequence[Part], *, budget_tokens: int, max_chars: int) -> str:
 
 def one_line(text: str, max_chars: int = _ERROR_CHARS) -> str:
     """Recalled text on one line, with every attempt to instruct broken (F20)."""
-    return cut(sanitised_line(text), max_chars)
+    return cut(sanitize_line(text), max_chars)
 
 
 def day(timestamp: str | None) -> str:
@@ -126,3 +125,64 @@ def _outcome(one: Iteration) -> str:
         solved = f"; solved by: {one_line(error.resolution)}" if error.resolution else ""
         text += f" [error: {one_line(error.message)}{solved}]"
     return text
+
+
+# -- The prompt of a planning run: how a plan is made, what it has, and the requirements.
+
+
+_TASKS_SHOWN = 200
+
+
+def braindump_prompt(
+    requirements: str, view: View, limits: Limits, *, server: str | None, ralph: str = "ralph"
+) -> Prompt:
+    """The prompt that turns requirements into features and tasks, through tools or commands."""
+    if server:
+        how = render("braindump_tools", server=server)
+    else:
+        how = render("braindump_commands", ralph=ralph)
+    text = render(
+        "braindump",
+        how=how.strip(),
+        disciplines=_disciplines(view),
+        plan=_so_far(view),
+        requirements=mark_plan(sanitize(requirements)),
+    )
+    return fit([Section("braindump", text)], budget_tokens=limits.prompt + limits.requirements)
+
+
+def _disciplines(view: View) -> str:
+    names = ", ".join(name_of(one.name) for one in view.disciplines)
+    if not names:
+        return "The plan has no disciplines: leave `discipline` out."
+    return (
+        f"A discipline says how work of one kind is done; give a task the one that fits: {names}."
+    )
+
+
+def _so_far(view: View) -> str:
+    """Features and tasks by name; what they say in full the agent asks for."""
+    if not view.features and not view.tasks:
+        return "(empty)"
+    names = dict.fromkeys([*(f.name for f in view.features), *(t.feature for t in view.tasks)])
+    lines: list[str] = []
+    left = _TASKS_SHOWN
+    for name in names:
+        lines.append(f"- {name_of(name)}: {_first_line(view, name)}")
+        tasks = [task for task in view.tasks if task.feature == name]
+        lines += [
+            f"  - task {name_of(str(task.id))} ({task.status}): {name_of(task.title)}"
+            for task in tasks[:left]
+        ]
+        if len(tasks) > left:
+            lines.append(f"  - and {len(tasks) - left} more tasks")
+        left = max(0, left - len(tasks))
+    return mark("\n".join(lines))
+
+
+def _first_line(view: View, name: str) -> str:
+    for feature in view.features:
+        if feature.name == name:
+            said = name_of(feature.display_name or feature.description or "")
+            return said[:120] or "(not described yet)"
+    return "(not described yet)"

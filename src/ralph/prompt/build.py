@@ -2,17 +2,151 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Sequence
+from importlib.resources import files
 from shlex import quote
 
-from ralph.kinds.iteration import Iteration, cut
+import msgspec
+
 from ralph.plan.values import Comment, Discipline, Feature, Task
-from ralph.prompt.budget import Prompt, Section, fit
-from ralph.prompt.facts import Facts, KnowledgeFile, Limits, RepeatedError, ReviewFacts
-from ralph.prompt.template import render
-from ralph.text.estimate import estimate_tokens, first_tokens
+from ralph.records.iteration import Iteration, cut
 from ralph.text.marks import mark, mark_plan
-from ralph.text.sanitise import plain_date, sanitise, sanitised_line
+from ralph.text.sanitize import plain_date, sanitize, sanitize_line
+from ralph.text.words import estimate_tokens, first_tokens
+
+# -- Everything a prompt is made from, gathered by whoever may read files and ask memories.
+
+
+class KnowledgeFile(msgspec.Struct, frozen=True):
+    """A file behind `knowledge_paths`, as it was found."""
+
+    path: str
+    text: str
+
+
+class RepeatedError(msgspec.Struct, frozen=True):
+    """An error that earlier iterations met, and in how many of them."""
+
+    message: str
+    iterations: int
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The budget of a prompt, in tokens."""
+
+    prompt: int = 12000
+    requirements: int = 40000
+    knowledge_file: int = 2000
+    knowledge_excerpt: int = 500
+    knowledge_all: int = 4000
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known when a prompt for one task is built. `vanished`: a note for each lost file.
+
+    `server` is the MCP server whose tools the agent has; without one it is told commands.
+    `context` is what helped in other projects, a block that goes into the prompt as it is.
+    """
+
+    feature: Feature
+    task: Task
+    current_state: str
+    discipline: Discipline | None = None
+    learnings: tuple[str, ...] = ()
+    attempts: tuple[Iteration, ...] = ()
+    repeated: tuple[RepeatedError, ...] = ()
+    knowledge: tuple[KnowledgeFile, ...] = ()
+    vanished: tuple[str, ...] = ()
+    context: str = ""
+    memory_on: bool = True
+    server: str | None = None
+    ralph: str = "ralph"
+
+
+class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reviewer is given besides the feature."""
+
+    learnings: tuple[str, ...]
+    all_learnings: bool
+    flags: tuple[str, ...] = ()
+
+
+# -- Templates are text files with strict variables: none may be missing, none unused.
+
+
+_VARIABLE = re.compile(r"\{\{ *([a-z_]+) *\}\}")
+
+
+def render(template: str, /, **values: str) -> str:
+    """The template's text with its variables filled in."""
+    text = _text(template)
+    wanted = set(_VARIABLE.findall(text))
+    if wanted != values.keys():
+        missing, unused = sorted(wanted - values.keys()), sorted(values.keys() - wanted)
+        raise KeyError(f"template {template}: missing {missing}, unused {unused}")
+    return _VARIABLE.sub(lambda found: values[found[1]], text).strip() + "\n"
+
+
+@functools.cache
+def _text(name: str) -> str:
+    return (files("ralph.prompt") / "templates" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+# -- Fitting sections into a budget: what must be there stays, the rest goes by what it is worth.
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A part of the prompt. `worth` 0 must be there; of the others the smallest number stays."""
+
+    name: str
+    text: str
+    worth: int = 0
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What became of a section: its tokens, and why it is not there if it is not."""
+
+    name: str
+    tokens: int
+    left_out: str | None = None
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """The text to send, and how its budget was spent."""
+
+    text: str
+    tokens: int
+    budget_tokens: int
+    sections: tuple[Placed, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether the section found room."""
+        return any(one.name == name and one.left_out is None for one in self.sections)
+
+
+def fit(sections: Sequence[Section], *, budget_tokens: int) -> Prompt:
+    """The sections in their order; those that do not fit are left out, the least worth first."""
+    filled = [section for section in sections if section.text.strip()]
+    tokens = {section.name: estimate_tokens(section.text) for section in filled}
+    spent = sum(tokens[section.name] for section in filled if section.worth == 0)
+    kept = {section.name for section in filled if section.worth == 0}
+    for section in sorted(filled, key=lambda one: one.worth):
+        if section.worth and spent + tokens[section.name] <= budget_tokens:
+            spent += tokens[section.name]
+            kept.add(section.name)
+    text = "\n".join(section.text.strip() + "\n" for section in filled if section.name in kept)
+    placed = tuple(
+        Placed(
+            section.name,
+            tokens[section.name],
+            None if section.name in kept else f"over the budget of {budget_tokens} tokens",
+        )
+        for section in filled
+    )
+    return Prompt(text, estimate_tokens(text), budget_tokens, placed)
+
 
 # The section of other projects' knowledge.
 CONTEXT = "context"
@@ -52,7 +186,7 @@ def task_prompt(facts: Facts, limits: Limits) -> Prompt:
 def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
     """The prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
-    flags = "\n".join(f"- {sanitised_line(flag)}" for flag in review.flags)
+    flags = "\n".join(f"- {sanitize_line(flag)}" for flag in review.flags)
     by_tools = {"name": name_of(facts.feature.name), "server": facts.server or ""}
     by_commands = {"name": quote(name_of(facts.feature.name)), "ralph": facts.ralph}
     text = render(
@@ -77,9 +211,9 @@ def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
 def _discipline(discipline: Discipline | None) -> str:
     if discipline is None:
         return ""
-    rules = [sanitise(discipline.system_prompt or "")]
-    rules += [f"- {sanitised_line(rule)}" for rule in discipline.conventions]
-    rules += [f"- skill: {sanitised_line(skill)}" for skill in discipline.skills]
+    rules = [sanitize(discipline.system_prompt or "")]
+    rules += [f"- {sanitize_line(rule)}" for rule in discipline.conventions]
+    rules += [f"- skill: {sanitize_line(skill)}" for skill in discipline.skills]
     return render(
         "discipline",
         name=name_of(discipline.display_name or discipline.name),
@@ -96,9 +230,9 @@ def _feature(facts: Facts) -> str:
         description=_prose(feature.description),
         architecture=_prose(feature.architecture),
         boundaries=_prose(feature.boundaries),
-        dependencies="\n".join(f"- {sanitised_line(one)}" for one in feature.dependencies)
+        dependencies="\n".join(f"- {sanitize_line(one)}" for one in feature.dependencies)
         or "(none)",
-        current_state=sanitised_line(facts.current_state),
+        current_state=sanitize_line(facts.current_state),
     )
     return render(
         "feature",
@@ -110,12 +244,12 @@ def _feature(facts: Facts) -> str:
 
 def name_of(text: str) -> str:
     """A name as it may stand outside of marks: short, on one line, and no order."""
-    return cut(sanitised_line(text), _TITLE_CHARS)
+    return cut(sanitize_line(text), _TITLE_CHARS)
 
 
 def _prose(text: str | None) -> str:
     """What somebody wrote, every line indented: no line of it looks like a heading of ours."""
-    lines = sanitise(text or _NOTHING).splitlines()
+    lines = sanitize(text or _NOTHING).splitlines()
     return "\n".join(f"  {line}" if line.strip() else "" for line in lines)
 
 
@@ -130,7 +264,7 @@ def _report(facts: Facts) -> str:
 def _task(task: Task) -> str:
     asked = _prose(task.description) if task.description else ""
     if task.acceptance_criteria:
-        criteria = "\n".join(f"- {sanitised_line(one)}" for one in task.acceptance_criteria)
+        criteria = "\n".join(f"- {sanitize_line(one)}" for one in task.acceptance_criteria)
         asked += f"\n\nIt is done when:\n{criteria}"
     comments = "\n".join(f"- {_comment(one)}" for one in task.comments[-_COMMENTS:])
     return render(
@@ -189,7 +323,7 @@ def _attempt(one: Iteration) -> str:
 
 def _harmless(text: str, max_chars: int) -> str:
     """Recalled text on one line, with every attempt to instruct broken (F20)."""
-    return cut(sanitised_line(text), max_chars)
+    return cut(sanitize_line(text), max_chars)
 
 
 def _learnings(learnings: Sequence[str]) -> str:
@@ -199,8 +333,8 @@ def _learnings(learnings: Sequence[str]) -> str:
 
 
 def _files(feature: Feature, vanished: Sequence[str]) -> str:
-    lines = [f"- {sanitised_line(one.path)}" for one in feature.context_files]
-    lines += map(sanitised_line, vanished)
+    lines = [f"- {sanitize_line(one.path)}" for one in feature.context_files]
+    lines += map(sanitize_line, vanished)
     return render("files", files=mark("\n".join(lines))) if lines else ""
 
 
@@ -212,13 +346,13 @@ def _knowledge(files: Sequence[KnowledgeFile], limits: Limits) -> str:
     sized = list(zip(files, sizes, strict=True))
     text = "\n\n".join(_knowledge_file(file, tokens, limits) for file, tokens in sized)
     if estimate_tokens(text) > limits.knowledge_all:
-        names = [f"- {sanitised_line(file.path)} ({tokens} tokens)" for file, tokens in sized]
+        names = [f"- {sanitize_line(file.path)} ({tokens} tokens)" for file, tokens in sized]
         text = "Too long to show here; open those you need:\n" + "\n".join(names)
     return render("knowledge", files=mark(text))
 
 
 def _knowledge_file(file: KnowledgeFile, tokens: int, limits: Limits) -> str:
-    path = sanitised_line(file.path)
+    path = sanitize_line(file.path)
     if tokens <= limits.knowledge_file:
         return f"## {path}\n{_prose(file.text.strip())}"
     beginning = first_tokens(file.text, limits.knowledge_excerpt)

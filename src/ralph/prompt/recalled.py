@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from ralph.kinds.conversation import Exchange
-from ralph.kinds.iteration import ErrorSeen, Iteration
 from ralph.prompt.brief import Part, day, fitted, one_line, outcome
-from ralph.prompt.template import render
+from ralph.prompt.build import render
 from ralph.recall import Hit
-from ralph.text.estimate import estimate_tokens
+from ralph.records.conversation import Conversation, Document, Exchange
+from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.text.marks import mark
-from ralph.text.sanitise import plain_id
+from ralph.text.sanitize import plain_date, plain_id, sanitize_line
+from ralph.text.words import estimate_tokens, first_tokens
 
 _TITLE_CHARS = 120
 _TOLD_CHARS = 400
@@ -117,3 +118,265 @@ def _errors(errors: Sequence[ErrorSeen]) -> list[str]:
         if error.resolution:
             lines.append(f"  solved by: {one_line(error.resolution)}")
     return lines
+
+
+# -- The section "Related Past Conversations": what memory holds on a question, for a model.
+
+
+SIDE_CHARS = 200
+_RELATED_TITLE_CHARS = 200
+_SUMMARY_CHARS = 800
+_EXCHANGES = "#### Relevant Exchanges:"
+
+
+class _FoundExchange(Protocol):
+    @property
+    def exchange(self) -> Exchange: ...
+    @property
+    def similarity(self) -> float: ...
+
+
+class _FoundConversation(Protocol):
+    @property
+    def conversation(self) -> Conversation: ...
+    @property
+    def similarity(self) -> float: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def exchange_count(self) -> int: ...
+    @property
+    def exchanges(self) -> Sequence[_FoundExchange]: ...
+
+
+class Found(Protocol):
+    """What memory found on a question: conversations, and perhaps a line about the topic."""
+
+    @property
+    def conversations(self) -> Sequence[_FoundConversation]:
+        """The best first."""
+        ...
+
+    @property
+    def line(self) -> str | None:
+        """That the topic comes up again and again."""
+        ...
+
+
+def related_text(found: Found, *, budget_tokens: int, tools: bool = True) -> str:
+    """The section, fenced and within the budget; empty where nothing was found or fits.
+
+    `tools` says whether the model can ask for more with `fetch_conversation_details`.
+    """
+
+    def whole(body: str) -> str:
+        line = f"{sanitize_line(found.line)}\n\n" if found.line else ""
+        tool = render("related_tool") if tools else ""
+        return render("related", tool=tool, memory=mark(line + body))
+
+    body = _fitted(found, lambda body: estimate_tokens(whole(body)) <= budget_tokens)
+    return whole(body) if body else ""
+
+
+def chat_system(*, today: str, project: str, memory: bool) -> str:
+    """What a chat's model is told before everything else; of memory only where there is one."""
+    place = f" The conversation is held in the project {sanitize_line(project)}."
+    return render(
+        "chat_system",
+        today=today,
+        project=place if project else "",
+        memory=render("related_use") if memory else "",
+    )
+
+
+def _fitted(found: Found, fits: Callable[[str], bool]) -> str:
+    """As many as fit: conversations before exchanges, of both the most similar first."""
+    body = ""
+    for one in found.conversations:
+        longer = "\n\n".join(filter(None, (body, _conversation(one))))
+        if not fits(longer):
+            return body
+        body = longer
+    heading = _EXCHANGES
+    exchanges = [some for one in found.conversations for some in one.exchanges]
+    for some in sorted(exchanges, key=lambda one: -one.similarity):
+        longer = "\n\n".join(filter(None, (body, heading, _related_exchange(some))))
+        if not fits(longer):
+            break
+        body, heading = longer, ""
+    return body
+
+
+def _conversation(one: _FoundConversation) -> str:
+    held = one.conversation
+    title = _cut(held.title, _RELATED_TITLE_CHARS).replace('"', "'") or "(no title)"
+    day = plain_date(held.created) or "unknown"
+    return "\n".join(
+        [
+            f'### Conversation: "{title}" '
+            f"(ID: {plain_id(held.id)}, Date: {day}, Similarity: {one.similarity:.2f})",
+            f"Summary: {_cut(one.summary, _SUMMARY_CHARS) or '(none yet)'}",
+            f"Exchanges: {one.exchange_count}",
+        ]
+    )
+
+
+def _related_exchange(one: _FoundExchange) -> str:
+    said = one.exchange
+    return "\n".join(
+        [
+            f"**Exchange ID: {plain_id(said.id)}** "
+            f"(Conversation: {plain_id(said.conversation)}, Similarity: {one.similarity:.2f})",
+            f"- User: {_cut(said.user, SIDE_CHARS)}",
+            f"- Assistant: {_cut(said.assistant, SIDE_CHARS)}",
+        ]
+    )
+
+
+def _cut(text: str, max_chars: int) -> str:
+    """One line with every attempt to instruct broken, cut as the section's readers know it."""
+    plain = sanitize_line(text)
+    return plain if len(plain) <= max_chars else f"{plain[:max_chars]}..."
+
+
+# -- Past exchanges as lines for a model: found by a search, or told in short or whole.
+
+
+_WHOLE_CHARS = 100_000
+_STEP_CHARS = 2000
+_NOTE_CHARS = 300
+_CUT = " [...]"
+
+
+def harmless(text: str, max_chars: int = _NOTE_CHARS) -> str:
+    """Recalled text on one line, with every attempt to instruct broken (F20)."""
+    plain = sanitize_line(text)
+    return plain if len(plain) <= max_chars else plain[: max_chars - len(_CUT)].rstrip() + _CUT
+
+
+def hit_lines(
+    hit: Hit, *, side_chars: int, errors: int, files: int, about: Sequence[str] = (), summary: str
+) -> list[str]:
+    """An exchange that a search found; `about` tells of its conversation."""
+    one: Exchange = hit.record
+    parts = [f"[{plain_id(hit.id)}] {harmless(hit.when)}"]
+    parts += [f"conversation {plain_id(one.conversation)}", _sureness(hit)]
+    if one.status != "complete":
+        parts.append(one.status)
+    parts += about
+    lines = [" | ".join(part for part in parts if part)]
+    if hit.why:
+        lines.append(f"  why it matched: {harmless(hit.why, 160)}")
+    if summary:
+        lines.append(f"  summary: {harmless(summary, side_chars)}")
+    lines.append(f"  asked: {harmless(one.user, side_chars)}")
+    lines.append(f"  answered: {harmless(one.assistant, side_chars)}")
+    lines += _error_lines(one.errors[:errors], side_chars)
+    if one.files_touched and files:
+        names = ", ".join(harmless(file.path) for file in one.files_touched[:files])
+        lines.append(f"  files: {names}")
+    return lines
+
+
+def document_lines(hit: Hit, *, chars: int) -> list[str]:
+    """A section of a document of the user's own that a search found, and where it stands."""
+    one: Document = hit.record
+    place = f"document {harmless(one.path)}:{one.line}"
+    heading = f'"{harmless(one.heading, 120)}"' if one.heading else ""
+    parts = [f"[{plain_id(hit.id)}] {place}", _sureness(hit), heading]
+    why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
+    return [" | ".join(filter(None, parts)), *why, f"  says: {harmless(one.text, chars)}"]
+
+
+def about(title: str, tags: Sequence[str]) -> list[str]:
+    """What a conversation is called and which words it has."""
+    told = [f'"{harmless(title, 80)}"'] if title else []
+    return [*told, f"tags: {_tags(tags)}"] if tags else told
+
+
+def details_lines(
+    conversation: Conversation,
+    exchanges: Sequence[Exchange],
+    *,
+    whole: bool,
+    alone: bool,
+    side_tokens: int,
+    summaries: Mapping[str, str],
+    tags: Sequence[str],
+) -> list[str]:
+    """A conversation and its exchanges, or the one that stands `alone`: in short, or `whole` with
+    what was done in between."""
+    title = harmless(conversation.title) or "(no title)"
+    held = f"{len(exchanges)} exchange{'' if len(exchanges) == 1 else 's'}"
+    lines = [
+        f"conversation {plain_id(conversation.id)} | {title} | "
+        f"{plain_date(conversation.created)} | "
+        f"{harmless(conversation.source)} | {held}"
+    ]
+    if tags:
+        lines.append(f"  tags: {_tags(tags)}")
+    if summary := summaries.get(conversation.id):
+        lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
+    for one in exchanges:
+        lines.append("")
+        lines += _exchange_lines(
+            one, whole=whole or alone, side_tokens=side_tokens, summary=summaries.get(one.id, "")
+        )
+        if whole:
+            lines += _steps(one)
+    return lines
+
+
+def _exchange_lines(one: Exchange, *, whole: bool, side_tokens: int, summary: str) -> list[str]:
+    chars = _WHOLE_CHARS if whole else SIDE_CHARS
+    status = "" if one.status == "complete" else f" | {one.status}"
+    lines = [f"exchange {plain_id(one.id)} | {plain_date(one.completed, 16)}{status}"]
+    if summary:
+        lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
+    for name, side in (("asked", one.user), ("answered", one.assistant)):
+        lines.append(f"  {name}: {beginning(harmless(side, chars), side_tokens)}")
+    lines += _error_lines(one.errors if whole else one.errors[:2], chars)
+    if one.files_touched and whole:
+        told = ", ".join(f"{harmless(file.path)} ({file.action})" for file in one.files_touched)
+        lines.append(f"  files: {told}")
+    return lines
+
+
+def _steps(one: Exchange) -> list[str]:
+    lines = []
+    for step in one.messages:
+        who = f"tool {harmless(step.tool)}" if step.role == "tool" else step.role
+        failed = ", failed" if step.failed else ""
+        lines.append(f"  - {who}{failed}: {harmless(step.content, _STEP_CHARS)}")
+    return lines
+
+
+def _error_lines(errors: Sequence[ErrorSeen], max_chars: int) -> list[str]:
+    lines = []
+    for error in errors:
+        kind = "" if error.error_type == "unknown" else f" ({error.error_type})"
+        place = harmless(error.file_path or "")
+        if place and error.line is not None:
+            place += f":{error.line}"
+        at = f" at {place}" if place else ""
+        lines.append(f"  error{kind}{at}: {harmless(error.message, max_chars)}")
+        if error.resolution:
+            lines.append(f"    solved by: {harmless(error.resolution, max_chars)}")
+    return lines
+
+
+def beginning(text: str, tokens: int) -> str:
+    """So many tokens of a text, and a mark where it was cut."""
+    first = first_tokens(text, tokens)
+    return first if first == text else first.rstrip() + _CUT
+
+
+def _sureness(hit: Hit) -> str:
+    if hit.score is None:
+        return ""
+    words = {"relevant": "relevant", "possibly": "possibly relevant"}
+    return f"{words.get(hit.relevance or '', 'doubtful')}, score {hit.score:.2f}"
+
+
+def _tags(tags: Sequence[str]) -> str:
+    return ", ".join(harmless(tag, 40) for tag in tags)

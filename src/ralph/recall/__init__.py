@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ralph.record import Record
+from ralph.records import Record
 
 Relevance = Literal["relevant", "possibly"]
 

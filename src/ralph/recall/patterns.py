@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
-from ralph.kinds.knowledge import (
+from ralph.recall import Relevance
+from ralph.recall.sameness import Told
+from ralph.records.knowledge import (
     Entry,
     EntryType,
     FailureSolution,
@@ -18,8 +20,7 @@ from ralph.kinds.knowledge import (
     GateRejection,
     Quality,
 )
-from ralph.recall import Relevance
-from ralph.recall.sameness import Told
+from ralph.text.sanitize import sanitize
 
 # A human's word counts a little more than what a machine saw succeed.
 _QUALITY: dict[Quality, float] = {"high": 1.0, "highest": 1.05}
@@ -148,7 +149,7 @@ def _best_of_alternatives_first(
     return order
 
 
-def told(entry: Entry) -> Told:
+def knowledge_text(entry: Entry) -> Told:
     """The problem and the solution of an entry."""
     match entry:
         case FailureSolution():
@@ -179,10 +180,62 @@ def described(entry: Entry) -> str:
     """The problem as a reader is told it."""
     match entry:
         case FailureSolution():
-            return told(entry).problem
+            return knowledge_text(entry).problem
         case GateRejection():
             about = f" of {entry.subject}" if entry.subject else ""
             return f"The {entry.gate_type} gate{about} was rejected: {entry.human_feedback}"
         case GateApproval():
             about = f" of {entry.subject}" if entry.subject else ""
             return f"The {entry.gate_type} gate{about} had to be passed"
+
+
+# -- The block an orchestrator puts into an agent's prompt: what helped elsewhere, exactly
+# delimited.
+#
+# Text of other projects is data: it is made harmless, and cannot end the block early.
+
+
+OPENING = "[ORCHESTRATOR CONTEXT: Historical Knowledge]"
+CLOSING = "[END CONTEXT]"
+_INTRODUCTION = "Similar situations have been resolved these ways:"
+_RECOMMENDATION = (
+    "Recommendation: Try patterns in order. Pattern 1 is most likely based on historical data."
+)
+_MOST_COMMON, _MODERATE = 5, 3
+_PROBLEM_CHARS, _SOLUTION_CHARS, _WHEN_CHARS = 600, 1200, 300
+_SENTENCE_ENDS = (".", ",", ";", ":", "!", "?", "...")
+
+
+def context_block(patterns: Sequence[Pattern]) -> str:
+    """The patterns for an agent to read; nothing when there are none."""
+    if not patterns:
+        return ""
+    parts = [OPENING, _INTRODUCTION]
+    for place, one in enumerate(patterns, 1):
+        parts.append(
+            f"Pattern {place} ({label(one.success_count)} - {_successes(one.success_count)}):\n"
+            f"- Problem: {_line(one.problem, _PROBLEM_CHARS)}\n"
+            f"- Solution: {_line(one.solution, _SOLUTION_CHARS)}\n"
+            f"- When to try: {_line(one.when_to_try, _WHEN_CHARS)}"
+        )
+    return "\n\n".join([*parts, _RECOMMENDATION, CLOSING])
+
+
+def label(successes: int) -> str:
+    """How common a pattern is, in words."""
+    if successes >= _MOST_COMMON:
+        return "Most Common"
+    return "Moderate" if successes >= _MODERATE else "Less Common"
+
+
+def _successes(count: int) -> str:
+    return "1 success" if count == 1 else f"{count} successes"
+
+
+def _line(text: str, max_chars: int) -> str:
+    one = ""
+    for part in sanitize(text).splitlines():
+        if plain := " ".join(part.split()):
+            gap = "" if not one else " " if one.endswith(_SENTENCE_ENDS) else "; "
+            one += gap + plain
+    return one if len(one) <= max_chars else f"{one[: max_chars - 4].rstrip()} ..."

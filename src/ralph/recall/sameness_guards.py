@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from ralph.recall.sameness_read import Case, Number, Reading
 from ralph.recall.sameness_words import LIGHT, OPPOSITES, RIVALS
-from ralph.text.stem import stem
+from ralph.text.tokens import stem
 
 # Texts of which this much is common, in words, are one text with something exchanged.
 TWINS = 0.7

@@ -9,8 +9,7 @@ import msgspec
 
 from ralph.recall.sameness_fold import folded, worth_reading
 from ralph.recall.sameness_words import LIGHT, MEANING
-from ralph.text.stem import stem
-from ralph.text.tokens import STOP_WORDS, tokens
+from ralph.text.tokens import STOP_WORDS, stem, tokens
 
 # How many content words a denial reaches.
 _REACH = 4

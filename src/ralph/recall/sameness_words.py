@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.text.stem import stem
+from ralph.text.tokens import stem
 
 # A line of words that people use for one another when they tell what went wrong or what they did.
 _SYNONYMS = """

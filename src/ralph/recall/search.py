@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.index.facets import Only
+from ralph.index import Cut
+from ralph.index.facets import Only, fits
 from ralph.index.tables import Collection
 from ralph.index.view import View
 from ralph.recall import Found, Parts, Relevance
-from ralph.recall.calibration import FLOOR, RELEVANT, Evidence, score, weigh, why
-from ralph.recall.fuse import Fused, fuse, meaning_share
-from ralph.recall.words import Fields, weigh_words, words_of
-from ralph.record import Record
-from ralph.text.tokens import query_tokens
+from ralph.recall.ranking import Fields, Fused, fuse, meaning_share, weigh_words, words_of
+from ralph.recall.score import FLOOR, RELEVANT, Evidence, score, weigh, why
+from ralph.records import Record
+from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
+
 
 _CANDIDATES = 100
 # How many fused rows are weighed for each hit wanted: some fall under the floor, and a record
@@ -238,3 +240,47 @@ def _ranks(values: dict[int, float]) -> dict[int, int]:
     for rank, value in enumerate(order, 1):
         first.setdefault(value, rank)
     return {place: first[value] for place, value in values.items()}
+
+
+# -- Search without an index: by words, straight over records. Slower, and always there.
+
+
+def search_plainly(
+    records: Iterable[tuple[str, Record]], cut: Cut, question: Question
+) -> list[Found]:
+    """The records (each with its stream) whose words answer best, none under the floor."""
+    asked = query_tokens(question.text)
+    wanted = frozenset(asked)
+    held: list[tuple[str, Record, frozenset[str]]] = []
+    frequencies: Counter[str] = Counter()
+    for stream, record in records:
+        for passage in cut(record):
+            if not fits(passage.facets, question.only):
+                continue
+            words = frozenset(tokens(f"{passage.title}\n{passage.text}\n{passage.places}"))
+            held.append((stream, record, words))
+            frequencies.update(words & wanted)
+    found: list[Found] = []
+    for stream, record, words in held:
+        if not words & wanted:
+            continue
+        evidence = weigh(asked, words, frequencies=frequencies, count=len(held))
+        value = round(score(evidence), 4)
+        if value >= question.min_score:
+            parts = Parts(
+                words=round(evidence.coverage, 4),
+                words_rank=None,
+                matched=evidence.matched,
+                asked=evidence.asked,
+                coverage=round(evidence.coverage, 4),
+                meaning=None,
+                meaning_rank=None,
+                mixed=value,
+                score=value,
+            )
+            found.append(
+                Found(record, stream, value, relevance(value), why(evidence, question.text), parts)
+            )
+    found.sort(key=lambda hit: (-hit.score, hit.record.id))
+    best = {(hit.record.id, hit.record.digest): hit for hit in reversed(found)}
+    return sorted(best.values(), key=lambda hit: (-hit.score, hit.record.id))[: question.limit]

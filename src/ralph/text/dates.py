@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 
-from ralph.text.patterns import compiled
+from ralph.text.words import compiled
 
 Days = tuple[date, date]
 

@@ -9,8 +9,8 @@ and a text that changes with every call can neither be kept nor recognised later
 
 from __future__ import annotations
 
-from ralph.text.patterns import compiled
-from ralph.text.sanitise import break_marks
+from ralph.text.sanitize import break_marks
+from ralph.text.words import compiled
 
 OPEN = "<ralph-memory>"
 CLOSE = "</ralph-memory>"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ralph.errors import BadInput
-from ralph.text.patterns import compiled
-from ralph.text.sentences import sentence_ends
+from ralph.text.summary import sentence_ends
+from ralph.text.words import compiled
 
 BETWEEN_HEADINGS = " > "
 # Sections shorter than this share of the limit are joined with their neighbour.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ralph.text.stem import stem
+from ralph.text.tokens import stem
 
 THRESHOLD = 0.7
 _REACH = 3

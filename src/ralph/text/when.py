@@ -26,7 +26,7 @@ from ralph.text.asking import (
     looks_back,
 )
 from ralph.text.dates import KINDS, MONTHS, WEEKDAYS, Days, days_of, kind_of, names_a_year
-from ralph.text.patterns import compiled
+from ralph.text.words import compiled
 
 # A longer text is no question but a prompt with things pasted into it.
 LONGEST_QUESTION = 500

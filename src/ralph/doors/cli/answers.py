@@ -10,9 +10,9 @@ from ralph.doors.cli.page import Page, Span, excerpt
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph.kinds.conversation import Document, Exchange
-    from ralph.kinds.iteration import ErrorSeen, Iteration
     from ralph.recall import Answer, Hit, Parts
+    from ralph.records.conversation import Document, Exchange
+    from ralph.records.iteration import ErrorSeen, Iteration
 
 SHORT_ID = 8
 _EXCERPT_CHARS = 240
@@ -56,7 +56,7 @@ def located(answer: Answer, root: Path) -> Answer:
         return answer
     import msgspec
 
-    from ralph.memories.documents import line_of
+    from ralph.memory.conversations import line_of
     from ralph.recall import Answer
 
     def now(hit: Hit) -> Hit:

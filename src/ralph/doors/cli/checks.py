@@ -17,8 +17,8 @@ from ralph.errors import EmbedderOff, RalphError
 
 if TYPE_CHECKING:
     from ralph.config import Settings
-    from ralph.memories.project import Project
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.project import Project
+    from ralph.memory.ralph import Ralph
 
 State = Literal["ok", "warning", "problem"]
 _OLDEST_PYTHON = (3, 11)
@@ -94,7 +94,7 @@ def settings(folder: Path, project: Project | None) -> Check:
 
 def trust(folder: Path, project: Project) -> Check:
     """The project asks for nothing that its person has not seen."""
-    from ralph.memories.wishes import untrusted, wishes_of
+    from ralph.memory.project import untrusted, wishes_of
 
     asked = wishes_of(project, home=folder)
     if not asked:
@@ -107,7 +107,7 @@ def trust(folder: Path, project: Project) -> Check:
 
 def pause(folder: Path, project: Project | None) -> Check:
     """What is said is kept."""
-    from ralph.memories.pausing import in_force
+    from ralph.memory.pausing import in_force
 
     held = in_force(folder, project.id if project else "")
     if held is None:
@@ -165,7 +165,7 @@ def cache(ralph: Ralph) -> Check:
 
 def index(ralph: Ralph) -> Check:
     """The index is what the journal says it should be."""
-    from ralph.memories.checking import verify_index
+    from ralph.memory.status import verify_index
 
     found = verify_index(ralph)
     if found.ok:

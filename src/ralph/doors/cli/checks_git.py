@@ -9,7 +9,7 @@ from ralph.doors.cli.checks import Check
 from ralph.programs import find_program
 
 if TYPE_CHECKING:
-    from ralph.memories.project import Project
+    from ralph.memory.project import Project
 
 _TIMEOUT_S = 10.0
 _ANY_JOURNAL = "any.jsonl"

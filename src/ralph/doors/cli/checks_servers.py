@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralph.index import Embedder
     from ralph.index.view import AnyIndex
     from ralph.journal.talk import Talk
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.ralph import Ralph
 
 POSTGRES, QDRANT, PARAMETERS = "postgres", "qdrant", "parameters"
 _OLDEST_POSTGRES = 13
@@ -39,8 +39,8 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
 def postgres(settings: Settings, home: Path) -> Check:
     """The server of the journals is reached, fit, and owed nothing."""
     from ralph.errors import JournalDown
-    from ralph.memories.journals import conversation_journals, on_server
-    from ralph.memories.moving import waiting_records
+    from ralph.memory.store import conversation_journals, on_server
+    from ralph.memory.transfer import waiting_records
 
     waiting = sum(waiting_records(home).values())
     wait = f"; waiting here for it: {count(waiting, 'record')}" if waiting else ""
@@ -115,7 +115,7 @@ def _judged(
 
 def spool(home: Path) -> Check | None:
     """Nothing waits for a server that is no longer set."""
-    from ralph.memories.moving import waiting_records
+    from ralph.memory.transfer import waiting_records
 
     waiting = waiting_records(home)
     if not waiting:

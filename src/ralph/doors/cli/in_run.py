@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
-from ralph.agents.run import current_run
 from ralph.errors import BadInput
+from ralph.programs import current_run
 
 if TYPE_CHECKING:
-    from ralph.agents.run import Run
+    from ralph.programs import CurrentRun
 
 
 class Call(NamedTuple):
@@ -90,12 +90,12 @@ def check(context: click.Context) -> None:
         _check_task(run.feature, str(context.params[call.task]))
 
 
-def _check_project(run: Run) -> None:
+def _check_project(run: CurrentRun) -> None:
     from pathlib import Path
 
     from ralph.config import home_folder
     from ralph.doors.cli.tree import project_given
-    from ralph.memories.project import find_project
+    from ralph.memory.project import find_project
 
     given = project_given()
     if given is None:

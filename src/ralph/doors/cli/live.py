@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-    from ralph.loop.events import Event, Listener
+    from ralph.loop.environment import Event, Listener
 
 _TITLE_CHARS = 60
 _SUMMARY_CHARS = 160

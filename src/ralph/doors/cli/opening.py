@@ -16,8 +16,8 @@ from ralph.doors.cli.page import note
 from ralph.doors.cli.tree import project_given
 
 if TYPE_CHECKING:
-    from ralph.memories.project import Project
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.project import Project
+    from ralph.memory.ralph import Ralph
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -25,7 +25,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _complete_feature(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     from ralph.config import home_folder, load
     from ralph.errors import RalphError
-    from ralph.memories.journals import feature_journals
+    from ralph.memory.store import feature_journals
 
     with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
         project, home = the_project(), home_folder()
@@ -52,7 +52,7 @@ def start_folder() -> Path:
 def the_project(*, anyones: bool = False) -> Project:
     """The project that was given or is around this folder; an error says how to make one."""
     from ralph.config import home_folder
-    from ralph.memories.project import need_project
+    from ralph.memory.project import need_project
 
     return need_project(start_folder(), home=home_folder(), anyones=anyones)
 
@@ -68,7 +68,7 @@ def conversations_folder() -> Path:
 def opened(*, patience_s: float = 0.5) -> Iterator[Ralph]:
     """The project's memories; a long catching-up shows a bar, each warning becomes a line."""
     from ralph.doors.cli.progress import Bar
-    from ralph.memories.ralph import open_ralph
+    from ralph.memory.ralph import open_ralph
 
     project = the_project()
     bar = Bar(lambda: _records(ralph), patience_s=patience_s)
@@ -83,7 +83,7 @@ def opened(*, patience_s: float = 0.5) -> Iterator[Ralph]:
 def opened_anywhere() -> Iterator[Ralph]:
     """As `opened`; where there is no project, the conversations that belong to none."""
     from ralph.config import home_folder
-    from ralph.memories.project import find_project
+    from ralph.memory.project import find_project
 
     named = project_given() or os.environ.get("RALPH_PROJECT")
     if named or find_project(start_folder(), home=home_folder()) is not None:
@@ -123,7 +123,7 @@ def shown_name(name: str) -> str:
 def _records(ralph: Ralph) -> int:
     """About how many records the features have; of a server's journals their highest numbers."""
     from ralph.errors import RalphError
-    from ralph.memories.journals import on_server
+    from ralph.memory.store import on_server
 
     journals = on_server(ralph.place.journals)
     if journals is None:

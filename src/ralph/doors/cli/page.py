@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from ralph.text.marks import CLOSE, OPEN
-from ralph.text.sanitise import CONTROL, HIDDEN, sanitise
+from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,7 @@ class FencedStream(CleanStream):
         if not self._is_open:
             self._is_open = True
             self.raw.write(f"{OPEN}\n")
-        super().write(sanitise(text))
+        super().write(sanitize(text))
         return len(text)
 
     def end(self) -> None:

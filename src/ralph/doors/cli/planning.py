@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.agents.run import current_run
 from ralph.doors.cli.opening import the_project
 from ralph.doors.cli.page import Page, print_json
 from ralph.errors import BadInput
+from ralph.programs import current_run
 
 if TYPE_CHECKING:
-    from ralph.kinds.learning import Learning
     from ralph.plan.entities import Kind
     from ralph.plan.store import Plan
+    from ralph.records.learning import Learning
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 

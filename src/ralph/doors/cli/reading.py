@@ -40,7 +40,7 @@ def first_lines(file: BinaryIO, *, name: str) -> tuple[list[bytes], bool]:
 
     Noise and events that nobody knows may stand in front of those that tell.
     """
-    from ralph.kinds.iteration import FIELDS
+    from ralph.records.iteration import FIELDS
 
     lines: list[bytes] = []
     for line in file:

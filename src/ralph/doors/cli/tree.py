@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.errors import RalphError
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -51,8 +53,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("transfer:export", "Write every record to a file."),
     "import": ("transfer:import_", "Bring in the records of an export."),
     "index": ("index:index", "Look after the index, which can always be made again."),
-    "bench": ("bench:bench", "Measure speed and quality."),
     "completion": ("completion:completion", "Print a script that completes ralph's words."),
+}
+# Words that are gone: help does not list them, and saying one tells where it went.
+GONE: dict[str, str] = {
+    "bench": "Run `scripts/bench NAME` from a clone of the repository.",
 }
 _PACKAGE = "ralph.doors.cli.commands"
 _PROJECT = f"{__name__}.project"
@@ -138,6 +143,8 @@ class Tree(Group):
         word = args[0]
         if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
+        if word in GONE:
+            raise RalphError(f"`ralph {word}` is no longer part of the package", todo=GONE[word])
         from difflib import get_close_matches
 
         near = get_close_matches(word, COMMANDS, n=1)

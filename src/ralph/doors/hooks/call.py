@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
-from ralph.agents.run import current_run
-from ralph.doors.hooks.log import fault, note
-from ralph.doors.hooks.watch import Watch
+from ralph.doors.hooks.files import fault, note
+from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
+
+
+# -- The clock of a hook: when its time is over the process ends, with 0, wherever it is.
+#
+# Ending there loses nothing: journals and index are written all or nothing, and a session that was
+# not captured is picked up by a later hook.
+
+
+class Watch:
+    """Ends the process when its time is over, unless it was called off before."""
+
+    def __init__(self, limit_s: float, on_end: Callable[[float], None]) -> None:
+        self._began = time.monotonic()
+        self._limit_s = limit_s
+        self._on_end = on_end
+        self._off = False
+        self._changed = _thread.allocate_lock()
+        self._changed.acquire()
+        # Not `threading`, which takes a millisecond to load. A thread and no signal: SQLite and
+        # locks wait in C, where a signal's handler would not run.
+        _thread.start_new_thread(self._wait, ())
+
+    def limit(self, limit_s: float) -> None:
+        """So many seconds in all, counted from the beginning."""
+        self._limit_s = limit_s
+        self._wake()
+
+    def left_s(self) -> float:
+        """How much time is left."""
+        return max(0.0, self._began + self._limit_s - time.monotonic())
+
+    def stop(self) -> None:
+        """Nothing is ended any more."""
+        self._off = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._changed.locked():
+            self._changed.release()
+
+    def _wait(self) -> None:
+        while not self._off and (left_s := self.left_s()):
+            self._changed.acquire(timeout=left_s)
+        if not self._off:
+            self._on_end(self._limit_s)
+            os._exit(0)
+
 
 EVENTS = {
     "session-start": "SessionStart",
@@ -167,22 +216,22 @@ def _served(call: Call) -> str:
     if run is None and call.event in _TELLING and _paused(call):
         return ""
     if call.event == "post-tool-use-failure" and (run is None or run.feature):
-        from ralph.doors.hooks.failing import answer as answer_failure
+        from ralph.doors.hooks.tool_failure import answer as answer_failure
 
         return answer_failure(call, run)
     if run is not None:
         return ""  # the loop prompts and records by itself
     if call.event == "session-start":
-        from ralph.doors.hooks.starting import answer as answer_start
+        from ralph.doors.hooks.session_start import answer as answer_start
 
         return answer_start(call)
     if call.event == "user-prompt-submit":
-        from ralph.doors.hooks.prompted import answer as answer_prompt
+        from ralph.doors.hooks.prompt import answer as answer_prompt
 
         return answer_prompt(call)
     if call.event in _OVER:  # noted before anything is loaded: this hook may be killed
         call.over_at = call.sessions.over(call.session, call.transcript, call.event)
-    from ralph.doors.hooks.ending import keep
+    from ralph.doors.hooks.session_end import keep
 
     keep(call)
     return ""
@@ -193,25 +242,25 @@ def _catch_up(call: Call) -> None:
     if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
         return  # at its start a session is told of it; the others do it with their own
     if due := call.sessions.due(call.session, waited_for=True):
-        from ralph.doors.hooks.ending import recover
+        from ralph.doors.hooks.session_end import recover
 
         recover(call, due)
 
 
 def _paused(call: Call) -> bool:
     """Whether memory is paused here; then only that the session goes on is noted."""
-    from ralph.memories.pausing import in_force
+    from ralph.memory.pausing import in_force
 
     def project() -> str:
         from pathlib import Path
 
-        from ralph.memories.project import Project
+        from ralph.memory.project import Project
 
         return Project(Path(call.root), Path(call.home)).id
 
     def conversation() -> str:
-        from ralph.kinds.conversation import conversation_id
-        from ralph.memories.runs import CLAUDE_CODE
+        from ralph.memory.conversation_history import CLAUDE_CODE
+        from ralph.records.conversation import conversation_id
 
         return conversation_id(CLAUDE_CODE, call.session)
 
@@ -335,7 +384,7 @@ def _is_safe(kept: str) -> bool:
         return False
     from pathlib import Path
 
-    from ralph.memories.project import Project
+    from ralph.memory.project import Project
 
     return Project(Path(kept).parent, Path(disk.home())).is_usable
 

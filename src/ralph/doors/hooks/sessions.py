@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ralph.doors.hooks import own_files
+from ralph.doors.hooks import files
 
 _MOST_ERRORS = 50
 _MOST_TOLD = 200
@@ -195,7 +195,7 @@ class Sessions:
         session.over_at = None if complete else over_at
         data = b"".join(_line({**line, "session": session.name}) for line in session.lines())
         self._make_folder()
-        own_files.shorten(self._file(session.name), data, session.size)
+        files.shorten(self._file(session.name), data, session.size)
 
     def end(self, name: str) -> None:
         """Everything of the session is in the journal."""
@@ -206,7 +206,7 @@ class Sessions:
         """What is noted of a session; a new one where nothing is."""
         session = Session(name)
         try:
-            data = own_files.read(self._file(name))
+            data = files.read(self._file(name))
         except FileNotFoundError:
             return session
         except OSError as error:
@@ -242,7 +242,7 @@ class Sessions:
                 age_s = time.time() - os.stat(entry.path).st_mtime
             except FileNotFoundError:
                 continue  # another hook was faster
-            if entry.name.endswith(own_files.DRAFT) and age_s > _ABANDONED_AFTER_S:
+            if entry.name.endswith(files.DRAFT) and age_s > _ABANDONED_AFTER_S:
                 os.unlink(entry.path)
             if not entry.name.endswith(".jsonl"):
                 continue
@@ -270,13 +270,13 @@ class Sessions:
         data = b"".join(_line({**line, "session": name}) for line in lines)
         try:
             self._make_folder()
-            own_files.append(self._file(name), data)
+            files.append(self._file(name), data)
         except OSError as error:
             self._on_fault(error, self._folder)
 
     def _make_folder(self) -> None:
-        own_files.folder(self._own_folder)
-        own_files.folder(self._folder)
+        files.folder(self._own_folder)
+        files.folder(self._folder)
 
     def _file(self, name: str) -> str:
         plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "" for c in name)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.text.estimate import estimate_tokens, first_tokens
+from ralph.prompt.recalled import beginning, harmless
 from ralph.text.marks import mark
-from ralph.text.sanitise import plain_date, plain_id, sanitised_line
+from ralph.text.sanitize import plain_date, plain_id
+from ralph.text.words import estimate_tokens
 
 if TYPE_CHECKING:
-    from ralph.kinds.iteration import ErrorSeen, FileTouched, Iteration
     from ralph.recall import Hit
+    from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
 
 SHORT_ID = 8
 FRAME = (
@@ -58,18 +59,6 @@ class Entry(msgspec.Struct, frozen=True):
 
     id: str
     text: Callable[[Detail], str]
-
-
-def harmless(text: str, max_chars: int = _NOTE_CHARS) -> str:
-    """Recalled text on one line, with every attempt to instruct broken (F20)."""
-    plain = sanitised_line(text)
-    return plain if len(plain) <= max_chars else plain[: max_chars - len(_CUT)].rstrip() + _CUT
-
-
-def beginning(text: str, tokens: int) -> str:
-    """So many tokens of a text, and a mark where it was cut."""
-    first = first_tokens(text, tokens)
-    return first if first == text else first.rstrip() + _CUT
 
 
 def fenced(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ralph.agents.run import Run
-    from ralph.doors.mcp.options import Options
+    from ralph.doors.mcp.context import Options
+    from ralph.programs import CurrentRun
 
 FAILED = 1
 USAGE = 2
@@ -29,9 +29,9 @@ RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
 def run(argv: list[str]) -> int:
     """Serve until the client leaves; 1 when there is no project, 2 when the words are wrong."""
     forget_environment(os.environ)
-    from ralph.agents.run import current_run
-    from ralph.doors.mcp.options import read_options
+    from ralph.doors.mcp.context import read_options
     from ralph.errors import BadInput, RalphError
+    from ralph.programs import current_run
 
     try:
         options = read_options(argv)
@@ -47,14 +47,14 @@ def run(argv: list[str]) -> int:
     try:
         if options.mode in ("feature", "planning"):
             from ralph.config import home_folder
-            from ralph.memories.project import need_project
+            from ralph.memory.project import need_project
 
             start = need_project(start, home=home_folder()).root
         elif options.mode == "conversations" and not start.is_dir():
             return _fail(f"there is no folder {start}", FAILED)
     except (RalphError, OSError) as error:
         return _fail(str(error), FAILED)
-    from ralph.doors.mcp.desk import Desk
+    from ralph.doors.mcp.context import Desk
     from ralph.doors.mcp.server import serve
 
     # Nothing is lost by an end at any moment: every write is atomic. Python's own way would wait
@@ -74,7 +74,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _is_for(options: Options, run: Run) -> bool:
+def _is_for(options: Options, run: CurrentRun) -> bool:
     """Whether the server is the one that this run was given, or no more than that."""
     if run.feature == "":
         own = options.mode == "planning"
@@ -100,7 +100,7 @@ def start_folder(given: str | None) -> Path:
 
 
 def _fail(message: str, code: int) -> int:
-    from ralph.text.sanitise import visible
+    from ralph.text.sanitize import visible
 
     sys.stderr.write(f"ralph: {' '.join(visible(message).split())}\n")
     return code

@@ -9,13 +9,13 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from ralph.doors.mcp.answers import harmless
 from ralph.errors import BadInput, NotFound
+from ralph.prompt.recalled import harmless
 from ralph.text.marks import mark
-from ralph.text.sanitise import sanitise
+from ralph.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.desk import Desk
+    from ralph.doors.mcp.context import Desk
 
 _SCHEME = "feature://"
 _FILES = "/files/"
@@ -69,7 +69,7 @@ def read(desk: Desk, uri: str) -> tuple[KnowledgeFile, str]:
     for one in listed(desk):
         if uri.startswith(_SCHEME) and (one.feature, one.path) == wanted:
             text = _text(one, desk.settings.mcp_resource_bytes)
-            return one, f"{_FRAME}\n{mark(sanitise(text))}\n"
+            return one, f"{_FRAME}\n{mark(sanitize(text))}\n"
     raise NotFound(
         f"there is no resource {uri!r} here",
         todo="resources/list names those there are: the knowledge files of the feature.",

@@ -12,7 +12,7 @@ import msgspec
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.desk import Desk
+    from ralph.doors.mcp.context import Desk
 
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ralph.doors.mcp import conversing, planning, recalling, reviewing, writing
-from ralph.doors.mcp.desk import Desk
+from ralph.doors.mcp import tools_memory, tools_plan, tools_record
+from ralph.doors.mcp.context import Desk
 from ralph.doors.mcp.tool import Tool
 
 
@@ -13,13 +13,13 @@ def tools_for(desk: Desk) -> Sequence[Tool]:
     """The tools of this server; in a folder that is no project, a person's own work gets none."""
     options = desk.options
     if options.mode == "planning":
-        return planning.TOOLS
+        return tools_plan.TOOLS
     if options.mode == "conversations":
-        return conversing.TOOLS
+        return tools_memory.CONVERSATION_TOOLS
     if options.mode == "focus":
         if desk.find_project() is None:
             return ()
-        return (*recalling.TOOLS, *writing.TOOLS, *conversing.TOOLS)
-    recall = recalling.TOOLS if options.memory else ()
-    review = reviewing.TOOLS if options.review else ()
-    return (*recall, *writing.TOOLS, *review)
+        return (*tools_memory.TOOLS, *tools_record.TOOLS, *tools_memory.CONVERSATION_TOOLS)
+    recall = tools_memory.TOOLS if options.memory else ()
+    review = tools_plan.REVIEW_TOOLS if options.review else ()
+    return (*recall, *tools_record.TOOLS, *review)

@@ -18,7 +18,7 @@ import msgspec
 from ralph.index import ASIDE_WEIGHT, Manifest, Passage
 from ralph.index.facets import facet_tokens
 from ralph.index.tables import Collection, Corrupt, Row
-from ralph.record import Record, Source
+from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
 # The vectors of a point: its pieces, its asides, and its words.

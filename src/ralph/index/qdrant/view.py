@@ -32,7 +32,7 @@ from ralph.index.qdrant.points import (
 from ralph.index.qdrant.scrolling import PAGE, scrolled
 from ralph.index.qdrant.server import Damaged, Gone, Server
 from ralph.index.tables import Collection, Corrupt
-from ralph.record import Record
+from ralph.records import Record
 
 if TYPE_CHECKING:
     from qdrant_client import models

@@ -16,9 +16,8 @@ from ralph.doors.cli.tree import Command
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
-    from ralph.loop.braindump import Planned
-    from ralph.loop.proposal import Accepted, Proposal
-    from ralph.memories.ralph import Ralph
+    from ralph.loop.braindump import Accepted, Planned, Proposal
+    from ralph.memory.ralph import Ralph
 
 _DECLINED = 1
 _SUMMARY_CHARS = 600
@@ -54,8 +53,8 @@ def braindump(
     What it proposes is shown as a diff and changes nothing until you accept it: at the question,
     with --yes, or later with --accept. - is stdin. It ends with 1 when you decline.
     """
+    from ralph.loop.braindump import accept as bring_in
     from ralph.loop.braindump import drop_proposal, kept_proposal
-    from ralph.loop.proposal import accept as bring_in
     from ralph.plan.store import Plan
 
     if accept == (file is not None) or (accept and (yes or agent or timeout_s)):

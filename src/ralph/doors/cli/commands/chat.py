@@ -19,8 +19,8 @@ from ralph.doors.cli.tree import Command
 if TYPE_CHECKING:
     from ralph.chat.loop import Chat, ExchangeResult, Screen
     from ralph.chat.model import ToolCall
-    from ralph.memories.ralph import Ralph
-    from ralph.memories.related import Related
+    from ralph.memory.conversation_history import Related
+    from ralph.memory.ralph import Ralph
 
 _INTERRUPTED = 130
 _PROMPT = "> "
@@ -100,7 +100,7 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
     from ralph.chat.worker_commands import WorkerCommands
     from ralph.chat.workers import Workers
     from ralph.errors import RalphError
-    from ralph.memories.retention import prune_if_due
+    from ralph.memory.conversation_stream import prune_if_due
 
     def open_waiting() -> Ralph:
         return open_memory(start, waits=True, **given)

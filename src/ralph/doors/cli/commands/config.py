@@ -48,7 +48,7 @@ def config(key: str | None, value: str | None, user: bool, unset: bool, as_json:
 def _show(key: str | None, *, as_json: bool) -> None:
     from ralph.config import KEYS
     from ralph.errors import BadSetting
-    from ralph.kinds.clean import clean
+    from ralph.records.clean import clean
 
     if key is not None and key not in KEYS:
         raise BadSetting(f"there is no setting {key!r}", todo="`ralph config` shows every setting.")
@@ -98,7 +98,7 @@ def _tell(key: str, stored: Any, file: Path, *, as_json: bool, text: str) -> Non
 
 def _loaded() -> Config:
     from ralph.config import home_folder, load
-    from ralph.memories.project import find_project, need_project
+    from ralph.memory.project import find_project, need_project
 
     home = home_folder()
     find = need_project if project_given() else find_project
@@ -109,7 +109,7 @@ def _loaded() -> Config:
 def _file(*, user: bool) -> Path:
     from ralph.config import USER_FILE, home_folder
     from ralph.errors import NotAProject
-    from ralph.memories.project import need_project
+    from ralph.memory.project import need_project
 
     if user:
         return home_folder() / USER_FILE

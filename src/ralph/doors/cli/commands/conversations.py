@@ -22,8 +22,8 @@ from ralph.doors.cli.page import Page, excerpt, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.kinds.conversation import Conversation, Document, Exchange
-    from ralph.memories.conversations import Conversations
+    from ralph.memory.conversations import Conversations
+    from ralph.records.conversation import Conversation, Document, Exchange
 
 
 @click.group(cls=Group)

@@ -13,8 +13,8 @@ from ralph.doors.cli.page import Page, count, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.memories.documents import Added
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.conversations import Added
+    from ralph.memory.ralph import Ralph
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
 _REFUSED_SHOWN = 20
@@ -84,7 +84,7 @@ def private(exchanges: tuple[str, ...], as_json: bool) -> None:
     The same as `ralph forget`: the iterations that they were go too, and no import brings them
     back. What the client itself keeps of the session is left alone.
     """
-    from ralph.memories import keeping
+    from ralph.memory import keeping
 
     with opened_anywhere() as ralph:
         memory = ralph.conversations
@@ -124,7 +124,7 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool, as_json: 
 def _add(ralph: Ralph, paths: tuple[Path, ...], *, as_json: bool) -> int:
     import msgspec
 
-    from ralph.memories.documents import add_documents
+    from ralph.memory.conversations import add_documents
 
     found = add_documents(ralph.conversations, paths, root=ralph.project.root)
     if as_json:
@@ -148,7 +148,7 @@ def _told(found: Added) -> str:
 
 
 def _remove(ralph: Ralph, paths: tuple[Path, ...], *, as_json: bool) -> None:
-    from ralph.memories.documents import remove_documents
+    from ralph.memory.conversations import remove_documents
 
     gone = remove_documents(ralph.conversations, paths, root=ralph.project.root)
     if as_json:
@@ -160,7 +160,7 @@ def _remove(ralph: Ralph, paths: tuple[Path, ...], *, as_json: bool) -> None:
 def _list(ralph: Ralph, *, as_json: bool) -> None:
     import msgspec
 
-    from ralph.memories.documents import list_documents
+    from ralph.memory.conversations import list_documents
 
     found = list_documents(ralph.conversations)
     if as_json:
@@ -181,10 +181,10 @@ def prune(dry_run: bool, as_json: bool) -> None:
     """Forget what was said longer ago than `conversations_keep_days`, in all projects."""
     import msgspec
 
-    from ralph.memories import retention
+    from ralph.memory import conversation_stream
 
     with opened_anywhere() as ralph:
-        found = retention.prune(ralph.conversations, dry_run=dry_run)
+        found = conversation_stream.prune(ralph.conversations, dry_run=dry_run)
     if as_json:
         print_json(msgspec.to_builtins(found) | {"dry_run": dry_run})
         return

@@ -27,11 +27,10 @@ from ralph.doors.cli.tree import Command, project_given
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ralph.memories.conversations import Conversations
-    from ralph.memories.many_conversations import Imported
-    from ralph.memories.project import Project
-    from ralph.memories.transcripts import Importer
-    from ralph.record import Complaint
+    from ralph.memory.conversations import Conversations, Imported
+    from ralph.memory.importing import Importer
+    from ralph.memory.project import Project
+    from ralph.records import Complaint
 
 _CLIENTS = ("claude-code", "codex")
 _COMPLAINTS_SHOWN = 20
@@ -58,8 +57,8 @@ def import_(
         return _import_sessions(source, folder, everything, follow, as_json)
     if folder is not None or everything or follow:
         raise click.UsageError("DIR, --all and --follow go with claude-code or codex only.")
-    from ralph.memories.conversation_transfer import import_conversations
-    from ralph.memories.retention import prune_if_due
+    from ralph.memory.conversation_stream import prune_if_due
+    from ralph.memory.importing_plain import import_conversations
 
     data = read_bytes(source)
     with _opened() as (memory, project, _):
@@ -89,8 +88,7 @@ def export(
     A FILE that ends in .jsonl gets one conversation a line; - is stdout. `import` reads both, here
     or elsewhere, and gives everything the same ids.
     """
-    from ralph.memories.conversation_transfer import export_conversations
-    from ralph.memories.plain_conversations import written
+    from ralph.memory.importing_plain import export_conversations, written
 
     with _opened() as (memory, project, _):
         streams = memory.shelf.journals.names() if everywhere else [_stream(project)]
@@ -112,8 +110,8 @@ def export(
 def _import_sessions(
     client: str, folder: str | None, everything: bool, follow: bool, as_json: bool
 ) -> int:
-    from ralph.memories.retention import prune_if_due
-    from ralph.memories.transcripts import Importer
+    from ralph.memory.conversation_stream import prune_if_due
+    from ralph.memory.importing import Importer
 
     with _opened() as (memory, project, home):
         bar = _Bytes(lambda: importer.total_bytes)
@@ -207,8 +205,8 @@ def _complain(complaints: list[Complaint]) -> None:
 def _opened() -> Iterator[tuple[Conversations, Project | None, Path]]:
     """The conversations of the project that was given or is around this folder, or of none."""
     from ralph.config import home_folder, load
-    from ralph.memories.conversations import Conversations
-    from ralph.memories.project import find_project
+    from ralph.memory.conversations import Conversations
+    from ralph.memory.project import find_project
 
     home = home_folder()
     named = project_given() or os.environ.get("RALPH_PROJECT")
@@ -229,7 +227,7 @@ def _opened() -> Iterator[tuple[Conversations, Project | None, Path]]:
 
 
 def _stream(project: Project | None) -> str:
-    from ralph.memories.conversation_journal import GENERAL
+    from ralph.memory.conversation_journal import GENERAL
 
     return project.id if project else GENERAL
 

@@ -52,7 +52,7 @@ class _Story:
         """A plan of two tasks; the first attempt fails, and the next ones know it."""
         script = _unpacked(self._project)
         os.chdir(self._project)
-        agent = f"{quote(sys.executable)} -P -m ralph.agents.scripted {quote(str(script))}"
+        agent = f"{quote(sys.executable)} -P -m ralph.loop.scripted {quote(str(script))}"
         asked = ("search", "why did accented titles fail?", "--feature", _FEATURE)
         try:
             self._say("A small project with two tasks; the second waits for the first.")
@@ -101,7 +101,7 @@ class _Ended(Exception):
 
 def _unpacked(project: Path) -> Path:
     """The project's files and the agent's script, as they come with the package."""
-    source = files("ralph.agents") / "scripts" / "demo.json"
+    source = files("ralph.loop") / "scripts" / "demo.json"
     text = source.read_text(encoding="utf-8")
     project.mkdir(parents=True)
     for name, content in json.loads(text)["files"].items():

@@ -137,7 +137,7 @@ def delete(name: str, as_json: bool) -> None:
 def _trust(changed: Discipline) -> None:
     """The servers that a person names themselves need no further yes."""
     from ralph.config import home_folder
-    from ralph.memories.wishes import trust_servers
+    from ralph.memory.project import trust_servers
 
     trust_servers(the_project(), changed, home=home_folder())
 

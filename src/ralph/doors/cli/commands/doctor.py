@@ -17,8 +17,8 @@ from ralph.doors.cli.tree import Command, project_given
 if TYPE_CHECKING:
     from ralph.config import Settings
     from ralph.doors.cli.checks import Check
-    from ralph.memories.project import Project
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.project import Project
+    from ralph.memory.ralph import Ralph
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
@@ -93,7 +93,7 @@ def _project_checks(project: Project, home: Path) -> list[Check]:
     from ralph.doors.cli import checks
     from ralph.doors.cli.checks_git import git
     from ralph.errors import BadSetting
-    from ralph.memories.ralph import open_ralph
+    from ralph.memory.ralph import open_ralph
 
     done = [
         checks.checked("project", lambda: checks.project_files(project)),
@@ -123,7 +123,7 @@ def _memory_checks(ralph: Ralph) -> list[Check]:
 
 
 def _project(home: Path) -> Project | None:
-    from ralph.memories.project import find_project
+    from ralph.memory.project import find_project
 
     return the_project() if project_given() else find_project(start_folder(), home=home)
 

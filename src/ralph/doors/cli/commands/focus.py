@@ -21,7 +21,7 @@ def focus(feature: str | None, task_id: str | None, clear: bool, as_json: bool) 
     What `ralph record` is given without --feature belongs there from now on. No plan needs to
     name the feature. Without arguments it tells what the focus is.
     """
-    from ralph.memories.focus import Focus, clear_focus, read_focus, set_focus
+    from ralph.memory.project import Focus, clear_focus, read_focus, set_focus
 
     if clear and feature is not None:
         raise click.UsageError("--clear goes alone: name a feature, or clear the focus.")

@@ -14,8 +14,8 @@ from ralph.doors.cli.page import Page, Span, count, excerpt, note, print_json
 from ralph.doors.cli.tree import Command, keep_project
 
 if TYPE_CHECKING:
-    from ralph.memories.keeping import Choice
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.keeping import Choice
+    from ralph.memory.ralph import Ralph
 
 _EVERYTHING = "\0everything"
 _SHOWN = 10
@@ -65,7 +65,7 @@ def forget(
     not published yet, and copies in notes and logs. What stays is listed. A forgotten record does
     not come back by a rebuild, an import or a merge.
     """
-    from ralph.memories import keeping
+    from ralph.memory import keeping
 
     for folder in project:
         if folder != _EVERYTHING:
@@ -149,7 +149,7 @@ def _taught(ralph: Ralph, choice: Choice) -> bool:
 
 def _learned(ralph: Ralph, record_id: str) -> list[Span]:
     from ralph.errors import BadRecord, NotFound
-    from ralph.kinds.knowledge import knowledge_from
+    from ralph.records.knowledge import knowledge_from
 
     try:
         return entry_line(record_id, knowledge_from(ralph.knowledge.get(record_id)))

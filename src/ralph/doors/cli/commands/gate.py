@@ -17,8 +17,8 @@ from ralph.doors.cli.planning import completing, the_plan
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.memories.gates import Waiting
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.gates import Waiting
+    from ralph.memory.ralph import Ralph
     from ralph.plan.values import Task
 
 _FEEDBACK_CHARS = 80
@@ -48,7 +48,7 @@ def reject(task: str, gate_type: str, feedback: str, as_json: bool, **only: str 
 
     The feedback becomes a comment on the task, and a task that was done is in progress again.
     """
-    from ralph.memories import gates
+    from ralph.memory import gates
 
     planned = _planned(task)
     with opened() as ralph:
@@ -82,7 +82,7 @@ def approve(
     It completes every rejection of this gate of the task that waits, or is an approval at the
     first attempt. What it teaches is staged until a checkpoint publishes it.
     """
-    from ralph.memories import gates
+    from ralph.memory import gates
 
     planned = _planned(task)
     with opened() as ralph:
@@ -104,7 +104,7 @@ def approve(
 @as_json
 def list_(as_json: bool) -> None:
     """List the rejections that wait for their approval."""
-    from ralph.memories import gates
+    from ralph.memory import gates
 
     with opened() as ralph:
         found = gates.gates(ralph)
@@ -145,7 +145,7 @@ def _name(task: str, planned: Task | None) -> str:
 
 def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> dict[str, Any]:
     """What the entry is of: as the line says, else as the plan and the project do."""
-    from ralph.memories.technology import technology_of
+    from ralph.memory.lessons import technology_of
 
     technology = only["technology"]
     if technology is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralph.doors.cli.client_files import Edit
     from ralph.doors.cli.client_setup import Agent
     from ralph.doors.cli.client_status import Part, Seen
-    from ralph.memories.project import Project
+    from ralph.memory.project import Project
 
 _HERE = ""  # what `--project` without a folder stands for
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
@@ -160,7 +160,7 @@ def _need_one_scope(user: bool, project: bool) -> None:
 
 def _project() -> Project | None:
     from ralph.config import home_folder
-    from ralph.memories.project import find_project
+    from ralph.memory.project import find_project
 
     return the_project() if project_given() else find_project(start_folder(), home=home_folder())
 

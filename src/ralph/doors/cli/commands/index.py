@@ -15,8 +15,8 @@ from ralph.doors.cli.tree import Group
 if TYPE_CHECKING:
     from ralph.index.sync import Target
     from ralph.index.view import AnyIndex
-    from ralph.memories.ralph import Ralph
-    from ralph.memories.shelf import Shelf, Stream
+    from ralph.memory.ralph import Ralph
+    from ralph.memory.store import Shelf, Stream
 
 
 @click.group(cls=Group)
@@ -93,7 +93,7 @@ def verify(as_json: bool) -> int:
     """Compare the index with the journal, record by record; nothing is changed."""
     import msgspec
 
-    from ralph.memories.checking import Checked, verify_index
+    from ralph.memory.status import Checked, verify_index
 
     with opened() as ralph:
         ralph.place.need_journals()  # else the index would be compared with itself

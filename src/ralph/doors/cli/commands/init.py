@@ -37,7 +37,7 @@ def init(folder: str | None, embedder: str | None, as_json: bool) -> None:
     """
     from ralph.config import home_folder, load, store
     from ralph.errors import BadInput
-    from ralph.memories.project import Project, find_project
+    from ralph.memory.project import Project, find_project
 
     root = Path(os.path.abspath(folder or start_folder()))  # noqa: PTH100 - links stay links
     home = home_folder()

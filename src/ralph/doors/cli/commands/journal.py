@@ -21,8 +21,8 @@ from ralph.doors.cli.tree import Group, project_given
 
 if TYPE_CHECKING:
     from ralph.config import Config, Settings
-    from ralph.memories.moving import MovedProject
-    from ralph.memories.project import Project
+    from ralph.memory.project import Project
+    from ralph.memory.transfer import MovedProject
 
 FILES, SERVER = "files", "server"
 
@@ -83,7 +83,7 @@ def move(
     Every record is compared afterwards. What it is copied from stays as it is. After an
     interruption it can be repeated. From a server to files, what other projects have there stays.
     """
-    from ralph.memories.moving import move_project, waiting_records
+    from ralph.memory.transfer import move_project, waiting_records
 
     if switch and dry_run:
         raise click.UsageError("--switch does not go with --dry-run.")
@@ -128,7 +128,7 @@ def deliver(as_json: bool) -> int:
 
     Every use does so by itself. Where no server is set any more, it goes to the files.
     """
-    from ralph.memories.moving import bring_home, deliver_all, waiting_records
+    from ralph.memory.transfer import bring_home, deliver_all, waiting_records
 
     settings, home = _anywhere()
     url = settings.journal_url
@@ -187,7 +187,7 @@ def _settings() -> tuple[Project, Config, Path]:
 def _anywhere() -> tuple[Settings, Path]:
     """The settings here: what waits for a server is of all projects."""
     from ralph.config import home_folder, load
-    from ralph.memories.project import find_project
+    from ralph.memory.project import find_project
 
     home = home_folder()
     project = the_project() if project_given() else find_project(start_folder(), home=home)

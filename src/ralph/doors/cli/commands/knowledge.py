@@ -25,8 +25,9 @@ from ralph.doors.cli.planning import completing, the_plan
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.memories.knowledge import Checkpointed, Knowledge
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.checkpoints import Checkpointed
+    from ralph.memory.knowledge import Knowledge
+    from ralph.memory.ralph import Ralph
     from ralph.plan.values import Task
     from ralph.recall.patterns import Pattern
 
@@ -313,7 +314,7 @@ def _told(task: Task) -> str:
 
 def _narrowed(ralph: Ralph, task: Task, only: dict[str, str | None]) -> dict[str, str | None]:
     """The filters as a run sets them, where the line does not say."""
-    from ralph.memories.technology import technology_of
+    from ralph.memory.lessons import technology_of
 
     technology = technology_of(ralph.project.root, ralph.config.settings)
     usual = dict(zip(FILTERS, (task.discipline, None, technology), strict=True))

@@ -13,8 +13,9 @@ from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
-    from ralph.kinds.knowledge import Entry
-    from ralph.memories.knowledge import Captured, Knowledge
+    from ralph.memory.knowledge import Knowledge
+    from ralph.memory.knowledge_journal import Captured
+    from ralph.records.knowledge import Entry
 
 _SHOWN = 10
 _TYPES = ("failure_solution", "gate_rejection", "gate_approval")
@@ -115,7 +116,7 @@ def _from_options(
 def _from_file(memory: Knowledge, file: str) -> list[Entry]:
     """The entries of a file; what is wrong with one is told with its line."""
     from ralph.doors.cli.reading import objects
-    from ralph.memories.knowledge_intake import prepared_entry
+    from ralph.memory.ledger import prepared_entry
 
     name = shown_name(file)
     try:

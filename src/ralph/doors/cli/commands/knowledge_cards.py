@@ -12,11 +12,12 @@ from ralph.doors.cli.page import Page, Span, count, excerpt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralph.kinds.knowledge import Entry
-    from ralph.memories.knowledge import Captured, Knowledge
+    from ralph.memory.knowledge import Knowledge
+    from ralph.memory.knowledge_journal import Captured
     from ralph.recall import Hit
     from ralph.recall.patterns import Pattern
-    from ralph.record import Record
+    from ralph.records import Record
+    from ralph.records.knowledge import Entry
 
 FILTERS = ("agent_type", "task_type", "technology")
 _EXCERPT_CHARS = 240
@@ -79,7 +80,7 @@ def pattern_table(page: Page, patterns: Sequence[Pattern]) -> None:
 
 def pattern_json(one: Pattern, told: Sequence[Record]) -> dict[str, Any]:
     """A pattern whole, with the entries that tell it."""
-    from ralph.kinds.knowledge import knowledge_from
+    from ralph.records.knowledge import knowledge_from
 
     records = [
         {"id": record.id, "at": record.at, **knowledge_from(record).to_json()} for record in told
@@ -89,7 +90,7 @@ def pattern_json(one: Pattern, told: Sequence[Record]) -> dict[str, Any]:
 
 def show_pattern(page: Page, one: Pattern, told: Sequence[Record]) -> None:
     """A pattern whole: what it says, how often it held, and who told it."""
-    from ralph.kinds.knowledge import knowledge_from
+    from ralph.records.knowledge import knowledge_from
 
     page.line((excerpt(one.problem, 120), "bold"))
     page.line((one.id, "cyan"))
@@ -141,9 +142,9 @@ def staged_table(page: Page, staged: Sequence[Captured]) -> None:
 
 def entry_hit(record: Record) -> Hit:
     """An entry as an answer, where nothing was asked."""
-    from ralph.kinds.knowledge import knowledge_from
-    from ralph.memories.series import when
+    from ralph.memory.conversation_stream import when
     from ralph.recall import Hit
+    from ralph.records.knowledge import knowledge_from
 
     return Hit(
         id=record.id,
@@ -158,7 +159,7 @@ def entry_hit(record: Record) -> Hit:
 
 def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None:
     """One card an entry, best first."""
-    from ralph.recall.patterns import described, told
+    from ralph.recall.patterns import described, knowledge_text
 
     for place, hit in enumerate(hits):
         if place:
@@ -166,7 +167,7 @@ def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> N
         entry: Entry = hit.record
         page.line(*_headline(hit.id, hit.score, hit.relevance, described(entry)))
         page.line(hit.when, " | ", " | ".join(_belongs(entry)), indent=2)
-        solution = excerpt(told(entry).solution, _EXCERPT_CHARS)
+        solution = excerpt(knowledge_text(entry).solution, _EXCERPT_CHARS)
         page.line(("solution ", "green"), solution, indent=2)
         if hit.why:
             page.line((f"why: {hit.why}", "dim"), indent=2)
@@ -199,8 +200,8 @@ def state_of(memory: Knowledge, identity: str) -> tuple[bool, str | None]:
 
 def _on_a_line(entry: Entry) -> str:
     """What an entry tells; of an approval what was approved, else one reads like the other."""
-    from ralph.kinds.knowledge import GateApproval
     from ralph.recall.patterns import described
+    from ralph.records.knowledge import GateApproval
 
     if isinstance(entry, GateApproval):
         about = f" of {entry.subject}" if entry.subject else ""

@@ -20,10 +20,10 @@ from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
-    from ralph.kinds.learning import Learning
     from ralph.plan.learnings import Added
     from ralph.plan.store import Plan
     from ralph.plan.values import TaskId
+    from ralph.records.learning import Learning
 
 _feature = plan_feature(required=True, help="Whose learning it is.")
 _ref = click.argument("ref", metavar="ID")

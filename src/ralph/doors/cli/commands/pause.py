@@ -13,8 +13,8 @@ from ralph.doors.cli.page import Page, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.memories.pausing import Pause
-    from ralph.memories.project import Project
+    from ralph.memory.pausing import Pause
+    from ralph.memory.project import Project
 
 _conversation = click.option(
     "--conversation",
@@ -37,7 +37,7 @@ def pause(conversation: str | None, everywhere: bool, as_json: bool) -> None:
     inject, and what is said meanwhile never comes in later, by an import neither. What was kept
     before stays and can be searched. `ralph run` goes on as ever.
     """
-    from ralph.memories import pausing
+    from ralph.memory import pausing
 
     home, project, one = _scope(conversation, everywhere)
     held = pausing.pause(home, project=project, conversation=one)
@@ -57,7 +57,7 @@ def pause(conversation: str | None, everywhere: bool, as_json: bool) -> None:
 @as_json
 def resume(conversation: str | None, everywhere: bool, as_json: bool) -> None:
     """Keep what is said again, after `ralph pause`."""
-    from ralph.memories import pausing
+    from ralph.memory import pausing
 
     home, project, one = _scope(conversation, everywhere)
     ended = pausing.resume(home, project=project, conversation=one)
@@ -89,10 +89,10 @@ def _named(home: Path, wanted: str) -> str:
     """The id of a conversation that is paused or kept, or of a session that is neither yet."""
     from ralph.config import load
     from ralph.errors import NotFound
-    from ralph.kinds.conversation import conversation_id
-    from ralph.memories.conversations import Conversations
-    from ralph.memories.pausing import read_pauses
-    from ralph.memories.runs import CLAUDE_CODE
+    from ralph.memory.conversation_history import CLAUDE_CODE
+    from ralph.memory.conversations import Conversations
+    from ralph.memory.pausing import read_pauses
+    from ralph.records.conversation import conversation_id
 
     session = conversation_id(CLAUDE_CODE, wanted)
     held = {one.conversation for one in read_pauses(home) if one.holds_now and one.conversation}

@@ -14,9 +14,8 @@ from ralph.doors.cli.tree import Command
 from ralph.errors import RalphError
 
 if TYPE_CHECKING:
-    from ralph.memories.ralph import Ralph
-    from ralph.prompt.budget import Prompt
-    from ralph.prompt.facts import Facts
+    from ralph.memory.ralph import Ralph
+    from ralph.prompt.build import Facts, Prompt
 
 
 @click.command(cls=Command)
@@ -30,8 +29,8 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     """
     import msgspec
 
-    from ralph.loop.gather import History, gather, gather_review, prompt_limits
-    from ralph.memories.status import status
+    from ralph.loop.iteration import History, gather, gather_review, prompt_limits
+    from ralph.memory.status import status
     from ralph.prompt.build import review_prompt, task_prompt
 
     plan = the_plan()

@@ -13,8 +13,8 @@ from ralph.doors.cli.page import Page, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.memories.feature import FeatureMemory
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.feature import FeatureMemory
+    from ralph.memory.ralph import Ralph
     from ralph.recall import Hit
 
 

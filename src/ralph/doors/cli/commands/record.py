@@ -23,9 +23,9 @@ from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
     from ralph.capture import Captured
-    from ralph.kinds.iteration import Iteration
-    from ralph.memories.feature import Remembered
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.feature import Remembered
+    from ralph.memory.ralph import Ralph
+    from ralph.records.iteration import Iteration
 
 _SUMMARY_CHARS = 160
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
@@ -56,8 +56,8 @@ def record(
     can be.
     """
     from ralph.doors.cli.reading import first_lines, objects
-    from ralph.kinds.iteration import read_iteration
-    from ralph.record import Source
+    from ralph.records import Source
+    from ralph.records.iteration import read_iteration
 
     name = shown_name(file)
     flags = {
@@ -100,7 +100,7 @@ def record(
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record with what the line and the focus say where it says nothing itself."""
     from ralph.doors.cli.reading import EXPECTED
-    from ralph.kinds.iteration import FIELDS
+    from ralph.records.iteration import FIELDS
 
     if plain.get("type") == "session_meta":
         raise BadRecord(
@@ -134,7 +134,7 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
 
 def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
     """The names of fields that were ignored, each once."""
-    from ralph.kinds.iteration import FIELDS, Decision, ErrorSeen, FileTouched
+    from ralph.records.iteration import FIELDS, Decision, ErrorSeen, FileTouched
 
     inner = {"errors": ErrorSeen, "decisions": Decision, "files_touched": FileTouched}
     names: dict[str, None] = {}
@@ -150,7 +150,7 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
 
 def _focused(flags: dict[str, Any]) -> dict[str, Any]:
     """The flags, with what the person works on now where the line does not say."""
-    from ralph.memories.focus import read_focus
+    from ralph.memory.project import read_focus
 
     focus = read_focus(the_project())
     if focus is None:
@@ -164,7 +164,7 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
     import msgspec
 
     from ralph.capture.detect import read
-    from ralph.record import Source
+    from ralph.records import Source
 
     flags = flags if flags["feature"] else _focused(flags)
     if not flags["feature"]:

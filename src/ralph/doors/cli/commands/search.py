@@ -13,7 +13,7 @@ from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.ralph import Ralph
     from ralph.recall import Answer
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.agents.run import current_run
 from ralph.doors.cli.answers import SHORT_ID, error_text, hit_json, show_card, whereabouts
 from ralph.doors.cli.commands.knowledge_cards import (
     entry_hit,
@@ -19,12 +18,13 @@ from ralph.doors.cli.opening import as_json, opened
 from ralph.doors.cli.page import Page, note, print_json
 from ralph.doors.cli.planning import show_entry
 from ralph.doors.cli.tree import Command
+from ralph.programs import current_run
 
 if TYPE_CHECKING:
-    from ralph.kinds.iteration import Iteration
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.ralph import Ralph
     from ralph.recall import Hit
-    from ralph.record import Located
+    from ralph.records import Located
+    from ralph.records.iteration import Iteration
 
 _SHORTEST_ID = 4
 
@@ -120,7 +120,7 @@ def _show_known(ralph: Ralph, wanted: str, *, as_json: bool) -> bool:
 
 
 def _show_gate(ralph: Ralph, wanted: str, *, as_json: bool) -> bool:
-    from ralph.memories.gates import gates
+    from ralph.memory.gates import gates
 
     found = [one for one in gates(ralph) if one.id.startswith(wanted.lower())]
     if len(found) != 1:

@@ -11,7 +11,7 @@ from ralph.doors.cli.page import Page, Span, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.memories.status import FeatureCount
+    from ralph.memory.status import FeatureCount
 
 
 @click.command(cls=Command)
@@ -20,8 +20,8 @@ def status(as_json: bool) -> None:
     """Tell whether memory serves, and what it holds."""
     import msgspec
 
-    from ralph.memories.pausing import in_force
-    from ralph.memories.status import status as look
+    from ralph.memory.pausing import in_force
+    from ralph.memory.status import status as look
 
     with opened() as ralph:
         found = look(ralph)

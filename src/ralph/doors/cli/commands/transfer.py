@@ -25,7 +25,7 @@ def export(file: str, feature: str | None, as_json: bool) -> None:
     One JSON object a line, tombstones too; - is stdout. Without --feature the knowledge that this
     project gave goes with them.
     """
-    from ralph.memories.keeping import export_lines
+    from ralph.memory.keeping import export_lines
 
     with opened() as ralph:
         lines = list(export_lines(ralph, feature=feature))
@@ -55,7 +55,7 @@ def import_(file: str, own: bool, as_json: bool) -> int:
     """
     import msgspec
 
-    from ralph.memories.keeping import import_lines
+    from ralph.memory.keeping import import_lines
 
     lines = io.BytesIO(read_bytes(file))
     with opened() as ralph:

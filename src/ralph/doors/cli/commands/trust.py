@@ -13,7 +13,7 @@ from ralph.doors.cli.page import Page, count, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.memories.project import Project
+    from ralph.memory.project import Project
     from ralph.trust import Wish
 
 TODO = "To see and allow it: ralph trust"
@@ -46,7 +46,7 @@ def trust(listing: bool, revoke: bool, yes: bool, as_json: bool) -> None:
 def tell_untrusted() -> None:
     """One line for what this project asks for and does not get."""
     from ralph.config import home_folder
-    from ralph.memories.wishes import untrusted
+    from ralph.memory.project import untrusted
 
     if waiting := untrusted(the_project(), home=home_folder()):
         asked = "; ".join(one.text for one in waiting)
@@ -56,7 +56,7 @@ def tell_untrusted() -> None:
 def _trust(*, yes: bool, as_json: bool) -> None:
     from ralph import trust as store
     from ralph.config import home_folder
-    from ralph.memories.wishes import untrusted, wishes_of
+    from ralph.memory.project import untrusted, wishes_of
 
     project, home = the_project(anyones=True), home_folder()
     asked = wishes_of(project, home=home)
@@ -126,7 +126,7 @@ def _list(*, as_json: bool) -> None:
 def _revoke(*, as_json: bool) -> None:
     from ralph import trust as store
     from ralph.config import home_folder
-    from ralph.memories.project import find_project
+    from ralph.memory.project import find_project
 
     home = home_folder()
     project = find_project(start_folder(), home=home, anyones=True)

@@ -48,7 +48,7 @@ def run(once: bool, as_json: bool) -> int:
     from ralph.chat import open_memory
     from ralph.chat.worker import ELSEWHERE
     from ralph.doors.cli.commands.run import stop_on_signals
-    from ralph.memories.retention import prune_if_due
+    from ralph.memory.conversation_stream import prune_if_due
 
     with _worker_commands() as (crew, _), stop_on_signals() as stop:
         with open_memory(conversations_folder(), waits=True) as ralph:
@@ -232,7 +232,7 @@ def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
     from ralph.chat import open_memory
     from ralph.chat.worker_commands import WorkerCommands
     from ralph.chat.workers import Workers
-    from ralph.memories.ralph import Ralph
+    from ralph.memory.ralph import Ralph
 
     start = conversations_folder()
 

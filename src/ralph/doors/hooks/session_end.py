@@ -1,0 +1,296 @@
+"""Stop, StopFailure, SessionEnd, PreCompact: what was said and done goes into memory.
+
+The transcript is read from where it was last captured. An exchange under way counts as over at
+Stop and StopFailure, whose input has the last message the transcript may still lack, and at
+SessionEnd as far as it got; PreCompact leaves it to those. One that begins behind where the
+transcript ended at that moment is another, which the client began while this hook was waiting.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ralph import disk
+from ralph.capture.exchanges import Exchanges, ExchangeSeen
+from ralph.doors.hooks import files
+from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of
+from ralph.doors.hooks.session_start import refresh
+from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
+from ralph.memory.pausing import unpaused
+from ralph.memory.sessions import keep_exchanges, keep_iteration, unkept, work_of
+from ralph.records import now
+from ralph.records.iteration import ErrorSeen
+from ralph.text.signature import signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralph.doors.hooks.call import Call
+    from ralph.doors.hooks.sessions import Session
+    from ralph.memory.ralph import Ralph
+
+
+# -- A session's transcript, read from where it was last captured.
+
+
+# How many lines are read between two looks at the clock.
+_LOOK_EVERY = 100
+
+
+class Reading:
+    """A transcript being read; `complete` once every whole line was."""
+
+    def __init__(self, file: Path, *, root: str, offset: int) -> None:
+        self._file = file
+        self.complete = False
+        self._last_end = self._start(offset)
+        self._exchanges = Exchanges(file=file.name, root=root, offset=self._last_end)
+
+    def _start(self, offset: int) -> int:
+        """Where to read on; from the beginning when the file is not the one that was read."""
+        with self._file.open("rb") as file:
+            if not 0 < offset <= file.seek(0, 2):
+                return 0
+            file.seek(offset - 1)
+            return offset if file.read(1) == b"\n" else 0
+
+    def finished(self, time_left: Callable[[], bool]) -> list[ExchangeSeen]:
+        """The exchanges that were followed by another one, as far as time allows."""
+        found: list[ExchangeSeen] = []
+        with self._file.open("rb") as file:
+            file.seek(self._last_end)
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break  # being written just now
+                if number % _LOOK_EVERY == 0 and not time_left():
+                    return found
+                found += self._exchanges.feed(line)
+                self._last_end = found[-1].ends_at if found else self._last_end
+        self.complete = True
+        return found
+
+    @property
+    def begins_at(self) -> int:
+        """Where the exchange under way begins, or what was not kept yet."""
+        rest = self.rest()
+        return rest.begins_at if rest is not None else self._last_end
+
+    @property
+    def ends_at(self) -> int:
+        """How far it was read; what may become an exchange yet is read again."""
+        return self._exchanges.ends_at
+
+    def rest(self) -> ExchangeSeen | None:
+        """The exchange under way."""
+        return next(iter(self._exchanges.rest()), None)
+
+    def ended(self, call: Call) -> ExchangeSeen:
+        """The exchange under way as over, with the last message though it may not be written."""
+        rest = self._exchanges.rest()[0]
+        text = call.text("last_assistant_message")
+        failed = call.event == "stop-failure"
+        lacks_end = rest.captured.terminal_reason == "unknown"
+        if failed:
+            text = text or call.text("error_details") or call.text("error") or "the request failed"
+            lacks_end = rest.status != "failed"
+        if lacks_end and text:
+            self._exchanges.feed(_line(call, text, failed=failed))
+            rest = self._exchanges.rest()[0]
+        return rest if failed else self.settled(rest)
+
+    def settled(self, rest: ExchangeSeen) -> ExchangeSeen:
+        """The exchange as complete: Stop said that it is over, whatever the transcript lacks."""
+        if rest.captured.terminal_reason != "unknown":
+            return rest
+        return msgspec.structs.replace(rest, status="complete")
+
+    @property
+    def title(self) -> str | None:
+        """What the session is called."""
+        return self._exchanges.title
+
+
+def _line(call: Call, text: str, *, failed: bool) -> bytes:
+    """The line that the client is about to write."""
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+    }
+    line: dict[str, Any] = {
+        "type": "assistant",
+        "sessionId": call.session,
+        "timestamp": now(),
+        "message": message,
+    }
+    if failed:
+        line |= {"isApiErrorMessage": True, "error": call.text("error")}
+    return json.dumps(line).encode() + b"\n"
+
+
+_LOCK = "lock"
+_OVER = ("stop", "stop-failure")
+# Shares of the time left: for whoever captures at the same time, for reading this session and those
+# that were left behind, and for the index.
+_FOR_LOCK, _FOR_READING, _FOR_OTHERS, _FOR_INDEX = 0.3, 0.6, 0.4, 0.5
+# The text for the next session is made now only if this much time is left.
+_ENOUGH_S = 0.4
+
+
+def keep(call: Call) -> None:
+    """Capture the session of this call, and then those that were left behind."""
+    settings = settings_of(call)
+    sessions = call.sessions
+    if not call.session:
+        call.note("the input names no session", "session_id")
+        return
+    if not settings.hook_capture:
+        sessions.end(call.session)
+        return
+    transcript = call.transcript or sessions.read(call.session).transcript
+    if not transcript:
+        call.note("the input names no transcript", "transcript_path")
+        return
+    with opened(call) as ralph:
+        lock_s = call.watch.left_s() * _FOR_LOCK
+        try:
+            fresh, under_way = _captured(call, ralph, call.session, transcript, lock_s=lock_s)
+        except disk.Busy:
+            call.note("another hook is capturing; this is left to a later one", call.own_folder)
+            return
+        if call.event == "session-end" and not under_way:
+            sessions.end(call.session)
+        _recovered(call, ralph, sessions.due(call.session))
+        if fresh:
+            _indexed(call, ralph)
+
+
+def recover(call: Call, due: Sequence[Session]) -> None:
+    """Capture sessions that a hook did not finish, or whose client called none at its end."""
+    if not settings_of(call).hook_capture:
+        for session in due:
+            call.sessions.end(session.name)
+        return
+    with opened(call) as ralph:
+        _recovered(call, ralph, due)
+
+
+def _recovered(call: Call, ralph: Ralph, due: Sequence[Session]) -> None:
+    for session in due:
+        call.sessions.trying(session.name)
+        try:
+            fresh, under_way = _captured(call, ralph, session.name, session.transcript)
+        except disk.Busy:
+            return  # another hook captures just now, and these too
+        except (JournalError, OSError) as error:
+            call.fault(error, session.transcript)
+            continue
+        if fresh and session.over_at is not None:
+            call.note("kept what an earlier hook had no time for", session.transcript)
+        if not under_way and session.name != call.session and session.abandoned():
+            call.sessions.end(session.name)
+
+
+def _captured(
+    call: Call, ralph: Ralph, name: str, transcript: str, *, lock_s: float = 0.0
+) -> tuple[bool, bool]:
+    """Keep what the session's transcript has beyond what was captured.
+
+    Tells whether that was any, and whether something is still to be captured. What cannot be read
+    within its share of the time is left to a later hook.
+    """
+    own = name == call.session
+    lock = Path(files.folder(call.own_folder)) / _LOCK
+    with disk.locked(lock, timeout_s=lock_s):
+        # Read only now: whoever had the lock before may have captured it.
+        session = call.sessions.read(name)
+        session.transcript = transcript
+        reading = Reading(Path(transcript), root=call.root, offset=session.offset)
+        left_s = call.watch.left_s() * (1 - (_FOR_READING if own else _FOR_OTHERS))
+        seen = reading.finished(lambda: call.watch.left_s() > left_s)
+        rest = reading.rest() if reading.complete else None
+        if rest is not None and (last := _ended(call, session, reading, rest)) is not None:
+            seen.append(last)
+        fresh = _kept(call, ralph, session, seen, reading.title)
+        if not reading.complete:
+            call.note("a long transcript is read on by a later hook", transcript)
+        under_way = not reading.complete or (rest is not None and not _is_last(rest, seen))
+        offset = reading.begins_at if under_way else reading.ends_at
+        # At Stop there was a prompt, though it may not be written yet.
+        under_way |= session.under_way and not seen and own and call.event in _OVER
+        if seen or reading.complete:
+            call.sessions.keep(session, offset, under_way=under_way, complete=reading.complete)
+    return fresh, under_way
+
+
+def _ended(
+    call: Call, session: Session, reading: Reading, rest: ExchangeSeen
+) -> ExchangeSeen | None:
+    """The last exchange of a transcript, if it is over."""
+    own = session.name == call.session
+    if not own and session.abandoned():
+        return _with_noted(rest, session)
+    over_at = call.over_at if own and session.over_at is None else session.over_at
+    if over_at is None or rest.begins_at >= over_at:
+        ended = rest.captured.terminal_reason != "unknown"
+        return rest if not own and ended and session.quiet() else None
+    if own and call.event in _OVER:
+        return reading.ended(call)
+    return reading.settled(rest) if session.over_by == "stop" else rest
+
+
+def _is_last(one: ExchangeSeen, seen: Sequence[ExchangeSeen]) -> bool:
+    return bool(seen) and seen[-1].key == one.key
+
+
+def _kept(
+    call: Call, ralph: Ralph, session: Session, seen: Sequence[ExchangeSeen], title: str | None
+) -> bool:
+    unknown = unkept(ralph, seen, session=session.name) if seen else []
+    new = unpaused(ralph, unknown, session=session.name)
+    if not new:
+        return False
+    # What was held in a pause may have given the session its title.
+    title = title if len(new) == len(unknown) and not session.offset else None
+    view, focus = plan_view(call), focus_of(call, ralph)
+    for one in new:
+        work = work_of(one, view, focus)
+        if work is None:
+            continue
+        try:
+            keep_iteration(ralph, one, work, session=session.name)
+        except JournalBusy:
+            raise  # it is free again later; nothing is noted as captured until then
+        except (JournalError, RecordForgotten) as error:
+            call.fault(error)  # what cannot be written here must not keep the conversation away
+    # Last: an exchange that is kept is settled, also for whoever comes after a hook was killed.
+    keep_exchanges(ralph, new, session=session.name, title=title)
+    return True
+
+
+def _indexed(call: Call, ralph: Ralph) -> None:
+    """Make what was kept findable, and the next session's beginning ready, if time is left."""
+    try:
+        ralph.conversations.sync(budget_s=call.watch.left_s() * _FOR_INDEX)
+    except MemoryOff as error:
+        call.fault(error)  # the journal has it; the next search catches up
+    if call.watch.left_s() > _ENOUGH_S:
+        refresh(call, ralph)
+
+
+def _with_noted(seen: ExchangeSeen, session: Session) -> ExchangeSeen:
+    """The exchange with the errors that were noted when they came up; the client died on them."""
+    captured = seen.captured
+    errors = list(captured.errors)
+    known = {signature(error.message) for error in errors}
+    for plain in session.errors:
+        message = plain.get("message", "")
+        if message and signature(message) not in known:
+            known.add(signature(message))
+            errors.append(ErrorSeen(message))
+    captured = msgspec.structs.replace(captured, errors=tuple(errors))
+    return msgspec.structs.replace(seen, captured=captured)

@@ -1,0 +1,353 @@
+"""Driving an agent: started with its servers, followed line by line, ended in time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ralph import disk
+from ralph.capture import Capture, Captured, Dialect, Live
+from ralph.capture.detect import Detecting, open_capture
+from ralph.clients import Call, agent_command, agent_variables, found_command
+from ralph.config import Settings
+from ralph.errors import BadInput
+from ralph.loop.environment import Event, Listener, Watched, agent_environment
+from ralph.loop.servers import Servers, write_mcp_config
+from ralph.records import now
+from ralph.records.iteration import ErrorSeen
+from ralph.text.redact import redact
+
+# -- One run of an agent's command: output to a file, a wall clock, and an end for everyone.
+
+
+if sys.platform == "win32":
+    from ralph.loop.windows import KeptAgent
+else:
+    from ralph.loop.posix import KeptAgent
+
+LOCK = "lock"
+_POLL_S = 0.05
+_STDERR_TAIL_BYTES = 4000
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How an agent's run ended."""
+
+    exit_code: int | None
+    timed_out: bool
+    interrupted: bool
+    duration_ms: int
+    stderr: str
+    left_behind: int
+
+
+class AgentProcess:
+    """An agent that runs now. Leaving the `with` block ends it, whatever happened."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        prompt: bytes,
+        folder: Path,
+        cwd: Path,
+        env: Mapping[str, str],
+        grace_s: float,
+    ) -> None:
+        """The folder keeps the run's files: prompt.txt, output.jsonl, stderr.txt, and a lock.
+
+        The lock is held until the agent and everything it started have ended.
+        """
+        self.output = folder / "output.jsonl"
+        self._stderr = folder / "stderr.txt"
+        self._program = command[0]
+        prompt_file = folder / "prompt.txt"
+        disk.write(prompt_file, prompt)
+        self._began = time.monotonic()
+        with (
+            prompt_file.open("rb") as stdin,
+            self.output.open("ab") as stdout,
+            self._stderr.open("ab") as stderr,
+            (folder / LOCK).open("ab") as lock,
+        ):
+            self._agent: Watched = KeptAgent(
+                command,
+                files=(stdin, stdout, stderr),
+                lock=lock,
+                cwd=cwd,
+                env=env,
+                grace_s=grace_s,
+            )
+
+    def wait(self, *, timeout_s: float, on_tick: Callable[[], bool]) -> Ended:
+        """Until the agent ends, its time is over, or `on_tick` (called often) says to stop."""
+        deadline = self._began + timeout_s
+        timed_out = interrupted = False
+        while not self._agent.ended(_POLL_S):
+            interrupted = not on_tick()
+            timed_out = not interrupted and time.monotonic() >= deadline
+            if interrupted or timed_out:
+                self._agent.end()
+                break
+        started = self._agent.started
+        if started.failed:
+            raise BadInput(
+                f"the agent's command {self._program!r} cannot be started: {started.failed}",
+                todo="Install it, or name another with --agent.",
+            )
+        return Ended(
+            exit_code=started.exit_code,
+            timed_out=timed_out,
+            interrupted=interrupted,
+            duration_ms=int((time.monotonic() - self._began) * 1000),
+            stderr=self._stderr_tail(),
+            left_behind=started.left_behind,
+        )
+
+    def _stderr_tail(self) -> str:
+        with self._stderr.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _STDERR_TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._agent.close()
+
+
+# -- Following an agent's output file while it grows, and once more when nobody writes to it.
+
+
+_DIALECTS: dict[str, Dialect] = {"claude": "stream-json", "codex": "codex"}
+_CHUNK_BYTES = 1024 * 1024
+# No agent's line is as long; what is longer is garbage that must not fill our memory.
+LONGEST_LINE_BYTES = 64 * 1024 * 1024
+_LAST_WORDS_BYTES = 2000
+
+
+class Output:
+    """What an agent has printed so far, captured line by line in bounded memory."""
+
+    def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
+        self._file = file
+        self._offset = 0
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+        dialect = _DIALECTS.get(agent)
+        # Other programs may print a call only when it is over, or not at all.
+        self._announces = dialect is not None
+        self._acted = (0, 0)
+        self.capture: Capture
+        if dialect is None:
+            self.capture = Detecting(file=file.name, root=root, injected=injected)
+        else:
+            self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
+        self._foreign: BadInput | None = None
+        self._last = b""
+
+    def follow(self) -> bool:
+        """Take in what is new; False when there was nothing."""
+        with self._file.open("rb") as opened:
+            opened.seek(self._offset)
+            data = opened.read(_CHUNK_BYTES)
+        if not data:
+            return False
+        self._offset += len(data)
+        first, *others = data.split(b"\n")
+        self._hold(first)
+        for line in others:
+            self._take(self._held())
+            self._hold(line)
+        return True
+
+    def idle(self) -> bool:
+        """Whether the agent has had no tool call under way since this was last asked."""
+        caught_up = not self.follow() and not self._rest_bytes
+        live, before = self.capture.live, self._acted
+        self._acted = (live.running, live.tool_uses)
+        quiet = self._announces and self._foreign is None and caught_up
+        return quiet and not live.running and self._acted == before
+
+    def finish(self, *, stderr: str, exit_code: int | None) -> Captured:
+        """Everything that was printed, as one value. Output nobody understands says at least how
+        the program ended."""
+        while self.follow():
+            pass
+        if self._rest_bytes:
+            self._take(self._held())
+        if self._foreign is None:
+            try:
+                captured = self.capture.finish()
+            except BadInput as error:
+                self._foreign = error
+            else:
+                return _with_last_words(captured, stderr, exit_code)
+        well = exit_code == 0
+        # What it said last tells more than that nobody understands it.
+        last = self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+        said = redact(_last_line(stderr) or last)
+        return Captured(
+            dialect="stream-json",
+            summary="" if well else _ending(exit_code, said),
+            errors=() if well else _errors(said),
+            is_error=not well,
+            terminal_reason="ok" if well else "error",
+        )
+
+    def _hold(self, part: bytes) -> None:
+        self._rest_bytes += len(part)
+        if self._rest_bytes <= LONGEST_LINE_BYTES:
+            self._rest.append(part)
+
+    def _held(self) -> bytes:
+        line = b"".join(self._rest)
+        self._rest, self._rest_bytes = [], 0
+        return line
+
+    def _take(self, line: bytes) -> None:
+        self._last = line if line.strip() else self._last
+        if self._foreign is None:
+            try:
+                self.capture.feed(line)
+            except BadInput as error:
+                self._foreign = error
+
+
+def _with_last_words(captured: Captured, stderr: str, exit_code: int | None) -> Captured:
+    """An agent that fails before it says anything says why on stderr, and only there."""
+    if exit_code in (0, None) or captured.summary or captured.errors:
+        return captured
+    said = redact(_last_line(stderr))
+    return msgspec.structs.replace(captured, summary=_ending(exit_code, said), errors=_errors(said))
+
+
+def _ending(exit_code: int | None, said: str) -> str:
+    return f"The agent {_how_it_ended(exit_code)}: {said or 'it said nothing'}"
+
+
+def _errors(said: str) -> tuple[ErrorSeen, ...]:
+    """Silence is no error that could come back and be warned of."""
+    return (ErrorSeen(said, "runtime"),) if said else ()
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2].strip()
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "was ended"
+    if exit_code < 0:
+        return f"was ended by signal {-exit_code}"
+    return f"ended with exit code {exit_code}"
+
+
+_OBSERVE_EVERY_S = 0.5
+# How much is read before the clock and the stop are looked at again: an agent may never pause.
+_CHUNKS_A_TICK = 16
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The command line and the environment of one run."""
+
+    command: list[str]
+    env: dict[str, str]
+
+
+class Driver:
+    """The means to run one agent in one project's folder: any number of times, one at a time."""
+
+    def __init__(
+        self,
+        agent: str,
+        settings: Settings,
+        *,
+        root: Path,
+        timeout_s: float,
+        listener: Listener,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.agent = agent
+        self._settings = settings
+        self._root = root
+        self._timeout_s = timeout_s
+        self._listener = listener
+        self._stopping = stopping
+
+    def check(self) -> None:
+        """Refuse an agent that is not there."""
+        found_command(agent_command(self.agent, Call()), self._environment(), root=self._root)
+
+    def prepare(
+        self, folder: Path, servers: Servers, *, model: str | None, given: dict[str, str]
+    ) -> Start:
+        """What to start; the servers' file goes into the run's folder."""
+        call = Call(
+            model=model,
+            mcp_config=write_mcp_config(folder, servers),
+            mcp_servers=servers.entries,
+        )
+        env = self._environment(given)
+        env |= agent_variables(self.agent, call, env)
+        return Start(found_command(agent_command(self.agent, call), env, root=self._root), env)
+
+    def run(
+        self, start: Start, folder: Path, prompt: str, *, observe: Callable[[bool], None]
+    ) -> tuple[Output, Ended]:
+        """One run to its end; `observe` is told often whether the agent was idle since."""
+        output = self.output(folder, prompt)
+        shown = Live()
+        observed = time.monotonic()
+
+        def catch_up() -> None:
+            for _ in range(_CHUNKS_A_TICK):
+                if not output.follow():
+                    break
+
+        def tick() -> bool:
+            nonlocal shown, observed
+            catch_up()
+            if time.monotonic() - observed >= _OBSERVE_EVERY_S:
+                observed = time.monotonic()
+                observe(output.idle())
+            if output.capture.live != shown:
+                shown = copy(output.capture.live)
+                self._listener(Event("doing", now(), msgspec.structs.asdict(shown)))
+            return not self._stopping()
+
+        with AgentProcess(
+            start.command,
+            prompt=prompt.encode(),
+            folder=folder,
+            cwd=self._root,
+            env=start.env,
+            grace_s=self._settings.agent_grace_s,
+        ) as process:
+            ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
+        catch_up()
+        observe(output.idle())
+        return output, ended
+
+    def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> Output:
+        """What a run printed into its folder; the run may be one that another process began."""
+        file = folder / "output.jsonl"
+        file.touch()
+        return Output(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+
+    def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
+        return agent_environment(also=self._settings.agent_env, given=given)

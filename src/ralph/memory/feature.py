@@ -1,0 +1,490 @@
+"""Feature memory: what the iterations on one feature left behind, searchable at once."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ralph.config import Settings
+from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.index import Passage
+from ralph.index.sync import Synced, Target
+from ralph.journal import Draft
+from ralph.journal.fold import Fold
+from ralph.journal.folder import check_name
+from ralph.memory.store import Place
+from ralph.recall import Answer, Found, Hit
+from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
+from ralph.records.clean import clean, clean_text
+from ralph.records.iteration import (
+    KIND,
+    Decision,
+    ErrorSeen,
+    FileAction,
+    FileTouched,
+    Iteration,
+    checked,
+    cut,
+    embedding_text,
+    from_record,
+    read_iteration,
+    relative_path,
+    strongest,
+    to_record,
+)
+from ralph.text.redact import redact
+
+# -- What an iteration goes through before it is kept: secrets out, limits on, paths relative.
+
+
+_SHORT_FIELD_CHARS = 300
+# One far number would leave none for those after it.
+_LAST_NUMBER = 1_000_000_000
+
+
+def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteration:
+    """The iteration as it may be written: nothing secret, nothing over its limit."""
+    number = iteration.iteration_number
+    if number is not None and not 1 <= number <= _LAST_NUMBER:
+        raise BadRecord(
+            f"iteration_number goes from 1 to {_LAST_NUMBER}, not {number}",
+            todo="Leave it out to get the next one.",
+        )
+    for field in ("tokens_used", "cost_usd", "duration_ms"):
+        amount = getattr(iteration, field)
+        if amount is not None and not 0 <= amount < math.inf:
+            raise BadRecord(
+                f"{field} {amount} is not an amount", todo="Leave it out if it is not known."
+            )
+    errors = list(dict.fromkeys(iteration.errors))  # the same error is kept once
+    ready = msgspec.structs.replace(
+        iteration,
+        task_id=_task_id(iteration.task_id),
+        task_title=_clean(iteration.task_title, _SHORT_FIELD_CHARS),
+        discipline=_clean(iteration.discipline, _SHORT_FIELD_CHARS),
+        summary=_clean(iteration.summary, settings.summary_max_chars),
+        errors=tuple(_error(e, settings, root) for e in errors[: settings.errors_max]),
+        decisions=tuple(
+            _decision(d, settings) for d in iteration.decisions[: settings.decisions_max]
+        ),
+        files_touched=_files(iteration.files_touched, root)[: settings.files_max],
+        model=_clean(iteration.model, _SHORT_FIELD_CHARS) if iteration.model else None,
+        session_id=_run(iteration.session_id) if iteration.session_id else None,
+    )
+    told = ready.task_title.strip() or ready.summary.strip()
+    if not (told or ready.errors or ready.decisions or ready.files_touched):
+        raise BadRecord(
+            "there is nothing in this iteration to remember",
+            todo="Give at least one of task_title, summary, errors, decisions, files_touched.",
+        )
+    return ready
+
+
+def clean_source(source: Source) -> Source:
+    """Where a record came from, without what must not be written."""
+    return Source(
+        run=_run(source.run) if source.run else None,
+        file=redact(_whole(source.file)) if source.file else None,
+        line=source.line,
+    )
+
+
+def _error(error: ErrorSeen, settings: Settings, root: str) -> ErrorSeen:
+    return msgspec.structs.replace(
+        error,
+        message=_clean(error.message, settings.error_max_chars),
+        resolution=(
+            _clean(error.resolution, settings.decision_max_chars) if error.resolution else None
+        ),
+        file_path=_path(error.file_path, root) if error.file_path else None,
+    )
+
+
+def _decision(decision: Decision, settings: Settings) -> Decision:
+    limit = settings.decision_max_chars
+    return Decision(
+        _clean(decision.description, limit),
+        _clean(decision.rationale, limit) if decision.rationale else None,
+    )
+
+
+def _path(path: str, root: str) -> str | None:
+    return relative_path(redact(_from_root(path, root)))
+
+
+def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
+    inside = tuple(FileTouched(_from_root(f.path, root), f.action) for f in files)
+    paths = "\n".join(file.path for file in inside)
+    if redact(paths) != paths:  # asking once is cheaper than for each
+        inside = tuple(FileTouched(redact(f.path), f.action) for f in inside)
+    return strongest(inside)
+
+
+def _from_root(path: str, root: str) -> str:
+    """Redacting comes after: the folders above a project may look like anything."""
+    base = root.replace("\\", "/").rstrip("/")
+    plain = _whole(path).replace("\\", "/")
+    return plain.removeprefix(f"{base}/") if base else plain
+
+
+def _run(run: str) -> str:
+    """The run's own name, or its hash: two runs must stay two whatever their names hold."""
+    if len(run) <= _SHORT_FIELD_CHARS and redact(_whole(run)) == run:
+        return run
+    return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
+def _task_id(task_id: int | str | None) -> int | str | None:
+    return _clean(task_id, _SHORT_FIELD_CHARS) if isinstance(task_id, str) else task_id
+
+
+def _clean(text: str, max_chars: int) -> str:
+    return cut(clean_text(_whole(text)), max_chars)
+
+
+def _whole(text: str) -> str:
+    # Half a surrogate pair cannot be written as UTF-8; it is damage, not content.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+# Named in the manifest: another way of cutting means a rebuild.
+_CUT_VERSION = "iteration-3"
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """An iteration as memory has it now, and whether it was new."""
+
+    id: str
+    kind: str
+    record: Iteration
+    fresh: bool
+
+
+class FileSeen(msgspec.Struct, frozen=True):
+    """A file the feature's iterations touched."""
+
+    path: str
+    actions: tuple[FileAction, ...]
+    count: int
+    last_iteration: int
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """A feature's memory in numbers."""
+
+    iterations: int
+    outcomes: dict[str, int]
+    success_rate: float | None
+    files: int
+    tokens_used: int
+    cost_usd: float
+    first: str | None
+    last: str | None
+
+
+class FeatureMemory:
+    """The memory of one feature of one project."""
+
+    foreign = False
+
+    def __init__(self, name: str, place: Place) -> None:
+        check_name(name)
+        self.name = name
+        self._place = place
+        self._journal = place.journals.journal(name)
+        self._fold = Fold(self._journal)
+
+    # -- writing
+
+    def remember(
+        self, iteration: Iteration | Mapping[str, Any], *, source: Source | None = None
+    ) -> Remembered:
+        """Keep one iteration; when this returns it is on disk, and as a rule findable."""
+        return self.remember_all([iteration], sources=[source])[0]
+
+    def remember_all(
+        self,
+        iterations: Sequence[Iteration | Mapping[str, Any]],
+        *,
+        sources: Sequence[Source | None] | None = None,
+    ) -> list[Remembered]:
+        """Keep many with one flush: all of them, or none and an error."""
+        given = sources or [None] * len(iterations)
+        pairs = list(zip(iterations, given, strict=True))
+        return self.keep([self.prepare(one, source) for one, source in pairs], given)
+
+    def keep(
+        self, ready: Sequence[Iteration], sources: Sequence[Source | None]
+    ) -> list[Remembered]:
+        """Keep what `prepare` gave, with one flush."""
+        self._place.ensure()
+        drafts = [self._draft(one, source) for one, source in zip(ready, sources, strict=True)]
+        appended = self._journal.append(drafts)
+        self._place.sync_soon(self.target())
+        return [Remembered(a.record.id, KIND, from_record(a.record), a.fresh) for a in appended]
+
+    def prepare(
+        self, iteration: Iteration | Mapping[str, Any], source: Source | None = None
+    ) -> Iteration:
+        """The iteration as it may be kept, or an error that names its place; writes nothing."""
+        try:
+            return self._prepared(iteration)
+        except BadRecord as error:
+            if source is None or source.file is None:
+                raise
+            where = source.file if source.line is None else f"{source.file}:{source.line}"
+            raise BadRecord(error.what, where=where, todo=error.todo) from None
+
+    def _prepared(self, iteration: Iteration | Mapping[str, Any]) -> Iteration:
+        one = checked(iteration) if isinstance(iteration, Iteration) else read_iteration(iteration)
+        if one.feature and one.feature != self.name:
+            raise BadRecord(
+                f"this iteration is of feature {one.feature!r}, not {self.name!r}",
+                todo="Remember it under its own feature.",
+            )
+        at = utc(one.timestamp) if one.timestamp else now()
+        named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
+        return prepared(named, self._place.settings, root=str(self._place.project.root))
+
+    def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
+        clean = clean_source(source) if source else None
+
+        def numbered(number: int) -> Record:
+            return to_record(
+                iteration, project_id=self._place.project.claimed_id, number=number, source=clean
+            )
+
+        if iteration.iteration_number is None:
+            return numbered
+        return numbered(iteration.iteration_number)
+
+    # -- asking
+
+    def search(
+        self, query: str, *, limit: int | None = None, min_score: float | None = None
+    ) -> Answer:
+        """The iterations that answer the question, best first, at most 20, above the floor."""
+        question = self._place.question(query, limit=limit, min_score=min_score)
+        return self._place.ask([self], question)
+
+    def recent(self, count: int | None = None) -> Answer:
+        """The newest iterations, newest first."""
+        wanted = self._place.settings.recent_count if count is None else count
+        if wanted < 1:
+            raise BadInput(f"count must be at least 1, not {wanted}")
+        return Answer(self._hits(self._newest_first()[:wanted]))
+
+    def failed_attempts(self, task_id: int | str | None = None) -> Answer:
+        """Iterations that failed or ran out of time, newest first, of one task or of all."""
+        failed = [
+            (located, iteration)
+            for located, iteration in self._newest_first()
+            if iteration.failed and (task_id is None or str(iteration.task_id) == str(task_id))
+        ]
+        return Answer(self._hits(failed))
+
+    def files(self) -> list[FileSeen]:
+        """Every file the iterations touched, the most touched first."""
+        counts: Counter[str] = Counter()
+        actions: dict[str, dict[FileAction, None]] = {}
+        last: dict[str, int] = {}
+        for located, iteration in self.iterations():
+            for file in iteration.files_touched:
+                counts[file.path] += 1
+                actions.setdefault(file.path, {})[file.action] = None
+                last[file.path] = max(last.get(file.path, 0), located.record.number)
+        order = sorted(counts, key=lambda path: (-counts[path], -last[path], path))
+        return [FileSeen(p, tuple(actions[p]), counts[p], last[p]) for p in order]
+
+    def get(self, record_id: str) -> Hit:
+        """One record whole, by its id or the beginning of it."""
+        found = self.find(record_id)
+        if not found:
+            raise NotFound(
+                f"feature {self.name!r} has no record {record_id}",
+                todo=f"`ralph recent --feature {self.name}` lists records with their ids.",
+            )
+        if len({hit.id for hit in found}) > 1:
+            raise BadInput(f"{record_id} is the beginning of {len(found)} ids; give more of it")
+        return found[-1]
+
+    def find(self, record_id: str) -> list[Hit]:
+        """Every record whose id begins so; the same id twice means two contents of it."""
+        matching = [
+            (located, iteration)
+            for located, iteration in self.iterations()
+            if located.record.id.startswith(record_id.lower())
+        ]
+        return self._hits(matching)
+
+    def stats(self) -> Stats:
+        """The feature's memory in numbers."""
+        told = [iteration for _, iteration in self.iterations()]
+        outcomes = Counter(iteration.outcome for iteration in told)
+        judged = len(told) - outcomes["unknown"]
+        times = sorted(iteration.timestamp for iteration in told if iteration.timestamp)
+        return Stats(
+            iterations=len(told),
+            outcomes=dict(sorted(outcomes.items())),
+            success_rate=round(outcomes["success"] / judged, 4) if judged else None,
+            files=len({file.path for iteration in told for file in iteration.files_touched}),
+            tokens_used=sum(iteration.tokens_used or 0 for iteration in told),
+            cost_usd=round(sum(iteration.cost_usd or 0.0 for iteration in told), 6),
+            first=times[0] if times else None,
+            last=times[-1] if times else None,
+        )
+
+    def iterations(self) -> list[tuple[Located, Iteration]]:
+        """Every living iteration in journal order; what cannot be read is left to `verify`."""
+        read: list[tuple[Located, Iteration]] = []
+        for located in self._fold.records():
+            iteration = _readable(located.record)
+            if iteration is not None:
+                read.append((located, iteration))
+        return read
+
+    # -- the index's side of it
+
+    def target(self) -> Target:
+        """What the index needs to know to follow this feature's journal."""
+        max_chars = self._place.settings.embedding_max_chars
+
+        def cut(record: Record) -> Sequence[Passage]:
+            return _passages(record, max_chars)
+
+        return Target(
+            name=self._place.collection_name(self.name),
+            stream=self.name,
+            journal=self._journal,
+            cut=cut,
+            cut_version=f"{_CUT_VERSION}-{max_chars}",
+            embedder=self._place.embedder,
+        )
+
+    def sync(self, *, afresh: bool = False) -> Synced:
+        """Bring the index up to the journal, or build it anew."""
+        return self._place.index.sync(self.target(), afresh=afresh, progress=self._place.progress)
+
+    def drop_index(self) -> None:
+        """Take the feature's collection out of the index; its journal stays (F14)."""
+        index = self._place.index
+        index.healed(lambda: index.store.drop(self.target().name))
+
+    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+        """What recall found, as an answer."""
+        return [
+            Hit(
+                id=one.record.id,
+                kind=one.record.kind,
+                score=one.score,
+                relevance=one.relevance,
+                when=_when(one.record.number, last_number),
+                why=one.why,
+                record=from_record(one.record),
+                parts=one.parts,
+            )
+            for one in found
+        ]
+
+    def records(self) -> list[Record]:
+        """Every living record, whatever its kind."""
+        return [located.record for located in self._fold.records()]
+
+    def adopt(self, records: Sequence[Record]) -> tuple[int, int, int]:
+        """Keep records made elsewhere as they are: how many were new, known, forgotten here."""
+        buried = self._journal.forgotten()
+        wanted = [record for record in records if record.id not in buried]
+        appended = self._journal.append(wanted)
+        self._place.sync_soon(self.target())
+        fresh = sum(one.fresh for one in appended)
+        return fresh, len(wanted) - fresh, len(records) - len(wanted)
+
+    def forget(
+        self,
+        ids: Collection[str],
+        *,
+        reason: str | None = None,
+        stones: Sequence[Tombstone] = (),
+    ) -> list[str]:
+        """Take these records out of journal and index for good, and say which were there."""
+        gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))
+        if gone:
+            self._place.erase_soon(self.target())
+        return gone
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of what was forgotten here."""
+        return self._journal.forgotten()
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+        count, complaints = self._journal.verify()
+        for located in self._fold.records():
+            try:
+                if located.record.kind == KIND:
+                    from_record(located.record)
+            except BadRecord as error:
+                complaints.append(Complaint(located.file, located.line, error.what))
+                count -= 1
+        return count, sorted(complaints, key=lambda complaint: complaint.line)
+
+    def _newest_first(self) -> list[tuple[Located, Iteration]]:
+        return sorted(
+            self.iterations(),
+            key=lambda pair: (pair[0].record.number, pair[0].record.at),
+            reverse=True,
+        )
+
+    def _hits(self, told: Sequence[tuple[Located, Iteration]]) -> list[Hit]:
+        last = max((located.record.number for located in self._fold.records()), default=0)
+        return [
+            Hit(
+                id=located.record.id,
+                kind=located.record.kind,
+                score=None,
+                relevance=None,
+                when=_when(located.record.number, last),
+                why=None,
+                record=iteration,
+            )
+            for located, iteration in told
+        ]
+
+
+def _readable(record: Record) -> Iteration | None:
+    if record.kind != KIND:
+        return None
+    try:
+        return from_record(record)
+    except BadRecord:
+        return None
+
+
+def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
+    iteration = _readable(record)
+    if iteration is None:
+        return ()
+    whole = embedding_text(iteration, max_chars=max_chars)
+    title = iteration.task_title
+    places = [file.path for file in iteration.files_touched]
+    places += [error.file_path for error in iteration.errors if error.file_path]
+    body = whole[len(title) :] if whole.startswith(title) else whole
+    facets: dict[str, tuple[str, ...]] = {
+        "type": (record.kind,),
+        "outcome": (iteration.outcome,),
+        "task_id": () if iteration.task_id is None else (str(iteration.task_id),),
+    }
+    named = "\n".join(dict.fromkeys(places))
+    return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]
+
+
+def _when(number: int, last: int) -> str:
+    ago = last - number
+    if ago <= 0:
+        return f"iteration {number}, the latest"
+    return f"iteration {number}, {ago} iteration{'s' if ago > 1 else ''} ago"

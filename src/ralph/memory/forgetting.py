@@ -1,0 +1,291 @@
+"""What forgetting reaches besides the records: titles and lessons made from them, copies in files.
+
+A record's words also stand in small files that hooks, imports and the plan keep for themselves.
+They are looked for there, and what holds them goes; what is a person's own to change is told.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from ralph import disk
+from ralph.records.iteration import TRUNCATED
+from ralph.text.tokens import tokens
+
+if TYPE_CHECKING:
+    from ralph.memory.ralph import Ralph
+    from ralph.records import Record
+
+
+# -- How far each session's file was brought in. Derived: what is lost is only read again.
+
+
+_VERSION = 1
+_BEGINNING = 256
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a file is kept, and how the file looked then.
+
+    `waits_s`: its last exchange was under way; it counts as over once the file was left alone for
+    so long.
+    """
+
+    size: int = 0
+    mtime_ns: int = 0
+    offset: int = 0
+    line: int = 0
+    crc: int = 0
+    title: str = ""
+    waits_s: float = 0.0
+
+
+class _Marks(msgspec.Struct):
+    version: int
+    files: dict[str, Mark]
+
+
+def read_marks(path: Path) -> dict[str, Mark]:
+    """The marks by file; none where they are missing, damaged or of another version."""
+    try:
+        marks = msgspec.json.decode(path.read_bytes(), type=_Marks)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return marks.files if marks.version == _VERSION else {}
+
+
+def write_marks(path: Path, files: dict[str, Mark]) -> None:
+    """Put the marks on disk, whole."""
+    disk.replace(path, msgspec.json.encode(_Marks(_VERSION, files)))
+
+
+def still_fits(mark: Mark, file: BinaryIO, size: int) -> bool:
+    """Whether the file still begins with what was read, and reading can go on at a line."""
+    if not 0 < mark.offset <= size or beginning(file, mark.offset) != mark.crc:
+        return False
+    file.seek(mark.offset - 1)
+    return file.read(1) == b"\n"
+
+
+def beginning(file: BinaryIO, offset: int) -> int:
+    """A number that tells the beginning of one file from another's."""
+    file.seek(0)
+    return zlib.crc32(file.read(min(offset, _BEGINNING)))
+
+
+# Shorter texts stand in too many places to tell anything.
+_TELLING_CHARS = 12
+# With more texts than this the small files go as a whole: they can all be made again.
+_MOST_TEXTS = 2000
+_LOCK_TIMEOUT_S = 5.0
+_LARGEST_COPY_BYTES = 64 * 1024 * 1024
+
+
+def texts_of(body: bytes) -> Iterator[str]:
+    """Every text in a record's body."""
+    try:
+        left: list[Any] = [msgspec.json.decode(body)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        yield body.decode("utf-8", "replace")
+        return
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+
+
+def tells_of(title: str, gone: Iterable[str], left: Iterable[str]) -> bool:
+    """Whether a title was made from what goes: it begins so, or has a word that only that has."""
+    gone = list(gone)
+    begins = _folded(title.removesuffix(TRUNCATED))
+    if begins and any(_folded(text).startswith(begins) for text in gone):
+        return True
+    own = {word for text in gone for word in tokens(text)}
+    others = {word for text in left for word in tokens(text)}
+    return not (own - others).isdisjoint(tokens(title))
+
+
+class Words:
+    """The words of what is forgotten, to be looked for elsewhere."""
+
+    def __init__(self, records: Iterable[Record], match: str = "") -> None:
+        self.match = _folded(match)
+        folded = {_folded(text) for one in records for text in texts_of(one.body)}
+        self._texts = {text for text in folded if len(text) >= _TELLING_CHARS}
+
+    def stand_in(self, text: str) -> bool:
+        """Whether a text holds what was matched, or repeats one of the texts or a part of it."""
+        plain = _folded(text.removesuffix(TRUNCATED))
+        if len(self._texts) > _MOST_TEXTS or (self.match and self.match in plain):
+            return True
+        long = len(plain) >= _TELLING_CHARS
+        return any(one in plain or (long and plain in one) for one in self._texts)
+
+    def match_in(self, data: bytes) -> bool:
+        """Whether a file's bytes hold the text that was matched; line breaks count as blanks."""
+        if not self.match:
+            return False
+        text = data.decode("utf-8", "replace")
+        return self.match in _folded(text) or any(map(self.match_on, text.splitlines()))
+
+    def match_on(self, line: str) -> bool:
+        """Whether a line holds it; what a plan keeps of a removed learning are stems."""
+        if self.match in _folded(line):
+            return True
+        stems = tokens(self.match)
+        return bool(stems) and "words:" in line and set(stems) <= set(line.split())
+
+
+def remove_copies(ralph: Ralph, words: Words) -> list[str]:
+    """Take the words out of everything that Ralph can make again; says of what kind that was."""
+    from ralph.plan.store import Plan  # only here: whoever lists conversations reads no YAML
+
+    home, cache = ralph.place.home, ralph.project.cache
+    plan = Plan(ralph.project.root, state=cache).cache
+    found = {
+        "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
+        "log lines": _logs(home / "cache", words),
+        "lines that could not be delivered": sum(
+            _without_lines(file, words.stand_in) for file in home.glob("spool/**/*.left-*")
+        ),
+        "titles of imported sessions": _import_marks(home / "cache" / "imports", words),
+        "notes of workers": _whole(home.glob("cache/workers/*.json"), _holding(words)),
+        "copies of the plan": _whole(
+            [*plan.glob("versions/*"), *plan.glob("rejected/*")], words.match_in
+        ),
+        "proposals of a plan": _whole(cache.glob("braindump/*"), words.match_in),
+    }
+    return [f"{count} {what}" for what, count in found.items() if count]
+
+
+def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
+    """Files of journals that moved to a server, and still hold these."""
+    if not ralph.config.settings.journal_url:
+        return []
+    wanted = [one.encode() for one in ids]
+    own = ralph.project.journals
+    files = [*(own / name for name in disk.names(own)), *ralph.place.home.glob("journal/*/*.jsonl")]
+    found = [file for file in files if any(one in _read(file) for one in wanted)]
+    return [f"{file}, from before the journal moved to a server" for file in sorted(found)]
+
+
+def left_to_the_person(ralph: Ralph, words: Words) -> list[str]:
+    """Where the text that was matched still stands, because it is somebody's own work."""
+    from ralph.plan.entities import KINDS
+    from ralph.plan.store import Plan
+
+    if not words.match:
+        return []
+    plan = Plan(ralph.project.root, state=ralph.project.cache)
+    left: list[str] = []
+    for kind in KINDS:
+        raw = plan.raw(kind) or b""
+        if words.match_in(raw):
+            lines = raw.decode("utf-8", "replace").splitlines()
+            at = [str(n) for n, line in enumerate(lines, 1) if words.match_on(line)]
+            place = ":".join([plan.shown(kind), *at[:1]])
+            left.append(f"{place}, your plan: edit it, or `ralph learning remove` a learning")
+    for folder in sorted(ralph.project.cache.glob("runs/*")):
+        if any(words.match_in(_read(file)) for file in folder.glob("*")):
+            left.append(f"{folder}, a run under way: `ralph run` finishes it, then forget again")
+    return left
+
+
+# -- the kinds of files
+
+
+def _hook_notes(folder: Path, words: Words) -> int:
+    """Errors noted in sessions under way, and the texts that sessions begin with."""
+    gone = 0
+    for own in sorted(folder.glob("*")):
+        # Made anew when a session begins; it tells in other words what is no longer there.
+        gone += _whole([own / "brief.json", *own.glob("sessions/*.tmp")], lambda data: True)
+        if not (notes := sorted(own.glob("sessions/*.jsonl"))):
+            continue
+        try:
+            with disk.locked(own / "lock", timeout_s=_LOCK_TIMEOUT_S):
+                for note in notes:
+                    gone += _without_lines(note, lambda line: _notes(line, words))
+        except disk.Busy:
+            gone += _whole(notes, _holding(words))
+    return gone
+
+
+def _notes(line: str, words: Words) -> bool:
+    """Whether a line of a note repeats the words: only an error's has any."""
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        return words.stand_in(line)
+    value = told.get("value") if isinstance(told, dict) and told.get("note") == "error" else None
+    texts = value.values() if isinstance(value, dict) else ()
+    return any(isinstance(text, str) and words.stand_in(text) for text in texts)
+
+
+def _logs(folder: Path, words: Words) -> int:
+    return sum(_without_lines(file, words.stand_in) for file in sorted(folder.rglob("hooks.log*")))
+
+
+def _import_marks(folder: Path, words: Words) -> int:
+    """A session's title is noted with how far its file was read."""
+    gone = 0
+    for file in sorted(folder.glob("*.json")):
+        with disk.locked(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+            marks = read_marks(file)
+            titled = [name for name, mark in marks.items() if mark.title]
+            telling = [name for name in titled if words.stand_in(marks[name].title)]
+            for name in telling:
+                marks[name] = msgspec.structs.replace(marks[name], title="")
+            if telling:
+                write_marks(file, marks)
+            gone += len(telling)
+    return gone
+
+
+def _whole(files: Iterable[Path], holds: Callable[[bytes], bool]) -> int:
+    """Delete the files that hold it; how many those were."""
+    gone = 0
+    for file in files:
+        if file.is_file() and not file.is_symlink() and holds(_read(file)):
+            disk.remove(file)
+            gone += 1
+    return gone
+
+
+def _without_lines(file: Path, repeats: Callable[[str], bool]) -> int:
+    """Rewrite a file of lines without those that repeat it; how many those were."""
+    if file.is_symlink() or not file.is_file():
+        return 0
+    lines = _read(file).splitlines(keepends=True)
+    kept = [line for line in lines if not repeats(line.decode("utf-8", "replace"))]
+    if len(kept) < len(lines):
+        disk.replace(file, b"".join(kept))
+    return len(lines) - len(kept)
+
+
+def _holding(words: Words) -> Callable[[bytes], bool]:
+    def holds(data: bytes) -> bool:
+        return any(words.stand_in(text) for text in texts_of(data))
+
+    return holds
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return disk.read(file, largest=_LARGEST_COPY_BYTES)
+    except OSError:
+        return b""
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()

@@ -1,0 +1,570 @@
+"""All sessions that clients left on this machine, brought in as conversations.
+
+Everything may be done again, and may be killed anywhere: an exchange has the id its prompt gives
+it, and how far a file was read is noted only once its exchanges are in the journal.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PureWindowsPath
+from typing import Any, BinaryIO, Protocol
+
+import msgspec
+
+from ralph import disk
+from ralph.capture.exchanges import Exchanges, ExchangeSeen
+from ralph.capture.lines import text_of
+from ralph.capture.rollout import Rollout
+from ralph.capture.rollout_lines import SessionHead, rollout_head
+from ralph.errors import JournalBusy, NotFound, UnsafeFile
+from ralph.memory.conversation_history import CLAUDE_CODE
+from ralph.memory.conversation_journal import GENERAL
+from ralph.memory.conversation_stream import Series
+from ralph.memory.conversations import Imported, Talk, keep_many
+from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, write_marks
+from ralph.memory.pausing import unpaused_talks
+from ralph.memory.project import Project, find_project
+from ralph.memory.store import Shelf
+from ralph.records import Complaint
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
+from ralph.records.iteration import cut
+from ralph.text.marks import strip_marked
+
+# -- The clients whose sessions can be brought in: where their files are, and how each is read.
+
+
+CODEX = "codex"
+# How far a file is searched for the folder its session was held in.
+_HEAD_LINES = 200
+_HEAD_BYTES = 4 * 1024 * 1024
+
+
+class Reader(Protocol):
+    """A session's file being read line by line."""
+
+    complaints: list[Complaint]
+
+    def feed(self, line: bytes) -> list[ExchangeSeen]:
+        """Take one line with its end; the exchanges it finished. Never raises."""
+        ...
+
+    def rest(self) -> list[ExchangeSeen]:
+        """The exchange under way, if any, as it stands."""
+        ...
+
+    @property
+    def ends_at(self) -> int:
+        """How far everything was read."""
+        ...
+
+    @property
+    def title(self) -> str | None:
+        """What the session is called."""
+        ...
+
+
+class From(msgspec.Struct, frozen=True):
+    """Where reading begins: which file, at which byte and line, and what is known of it."""
+
+    file: str
+    root: str | None
+    head: SessionHead
+    offset: int = 0
+    line: int = 0
+    title: str | None = None
+
+
+class Client(msgspec.Struct, frozen=True):
+    """One client: its name, its folder, its files, their heads and how they are read."""
+
+    name: str
+    folder: Callable[[Mapping[str, str]], Path]
+    files: Callable[[Path], Iterator[Path]]
+    head: Callable[[Path, BinaryIO], SessionHead | None]
+    reader: Callable[[From], Reader]
+
+
+class _Line(msgspec.Struct):
+    type: Any = None
+    cwd: Any = None
+    isSidechain: Any = None
+    agentId: Any = None
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def _claude_folder(environ: Mapping[str, str]) -> Path:
+    given = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(given) if given else Path.home() / ".claude") / "projects"
+
+
+def _claude_files(folder: Path) -> Iterator[Path]:
+    """Every session's file; those of sub-agents belong to their session."""
+    for file in _below(folder):
+        if not file.name.startswith("agent-") and "subagents" not in file.parts:
+            yield file
+
+
+def _claude_head(path: Path, file: BinaryIO) -> SessionHead | None:
+    """None where nothing in the file looks like a line of a session."""
+    found = False
+    for number, line in enumerate(file):
+        if number >= _HEAD_LINES or file.tell() > _HEAD_BYTES:
+            break
+        try:
+            told = _decode_line(line.removeprefix(b"\xef\xbb\xbf"))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        found = found or bool(text_of(told.type))
+        if text_of(told.type) in {"user", "assistant"} and text_of(told.cwd):
+            return SessionHead(path.stem, text_of(told.cwd), is_subagent=told.isSidechain is True)
+    return SessionHead(path.stem) if found else None
+
+
+def _claude_reader(start: From) -> Reader:
+    return Exchanges(
+        file=start.file,
+        root=start.root,
+        offset=start.offset,
+        line=start.line,
+        title=start.title,
+    )
+
+
+def _codex_folder(environ: Mapping[str, str]) -> Path:
+    given = environ.get("CODEX_HOME")
+    return (Path(given) if given else Path.home() / ".codex") / "sessions"
+
+
+def _codex_files(folder: Path) -> Iterator[Path]:
+    for file in _below(folder):
+        if file.name.startswith("rollout-"):
+            yield file
+
+
+def _codex_head(path: Path, file: BinaryIO) -> SessionHead | None:
+    head = rollout_head(file.readline())
+    if head is None or head.session:
+        return head
+    return msgspec.structs.replace(head, session=path.stem)
+
+
+def _codex_reader(start: From) -> Reader:
+    return Rollout(
+        file=start.file,
+        root=start.root,
+        offset=start.offset,
+        line=start.line,
+        title=start.title,
+        head=start.head,
+    )
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Every `.jsonl` file under a folder, in a steady order."""
+    for here, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(".jsonl"):
+                yield Path(here) / name
+
+
+CLIENTS = {
+    CLAUDE_CODE: Client(CLAUDE_CODE, _claude_folder, _claude_files, _claude_head, _claude_reader),
+    CODEX: Client(CODEX, _codex_folder, _codex_files, _codex_head, _codex_reader),
+}
+
+
+# -- What was seen in a session's file, as the conversations it is, and the project they belong to.
+
+
+_TITLE_CHARS = 80
+
+
+class Home(msgspec.Struct, frozen=True):
+    """Where a session belongs: the stream, the project's name and its root."""
+
+    stream: str
+    project: str = ""
+    root: str | None = None
+
+
+def conversations_of(
+    seen: Sequence[ExchangeSeen], *, source: str, session: str, title: str | None, where: Home
+) -> list[Talk]:
+    """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
+    by_session: dict[str, list[ExchangeSeen]] = {}
+    for one in seen:
+        if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
+            by_session.setdefault(one.session_id or session, []).append(one)
+    found: list[Talk] = []
+    for name, some in by_session.items():
+        conversation = Conversation(
+            id=conversation_id(source, name),
+            title=title or first_words(some[0]),
+            source=source,
+            project=where.project,
+            created=some[0].captured.started_at,
+        )
+        exchanges = [_exchange(conversation.id, one) for one in some]
+        found.append(Talk(conversation, exchanges))
+    return found
+
+
+def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
+    captured = seen.captured
+    return Exchange(
+        id=exchange_id(conversation, seen.key),
+        conversation=conversation,
+        user=seen.user,
+        assistant=seen.assistant,
+        status=seen.status,
+        started=captured.started_at,
+        completed=captured.ended_at,
+        tokens_used=captured.tokens_used,
+        model=captured.model,
+        errors=captured.errors,
+        files_touched=captured.files_touched,
+        messages=seen.messages,
+    )
+
+
+def first_words(seen: ExchangeSeen) -> str:
+    """How an exchange begins: a title where there is none."""
+    words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
+    return cut(" ".join(words), _TITLE_CHARS)
+
+
+def home_of(cwd: str, home: Path) -> Home:
+    """The project around a folder, or the folder itself; it need not be there any more."""
+    if not cwd or "\0" in cwd:
+        return Home(GENERAL)
+    path = Path(cwd)
+    if not path.is_absolute():  # another system's
+        return Home(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
+    try:
+        project = find_project(path, home=home)
+    except UnsafeFile:
+        project = None
+    if project is None:
+        return Home(Project(path, home).id, path.name, cwd)
+    return Home(project.id, project.root.name, str(project.root))
+
+
+# How long a file must be left alone before its last exchange counts as over: after the
+# assistant's last word, and without one.
+SETTLED_S = 10.0
+ABANDONED_S = 600.0
+# So much is read between two flushes of the journal.
+_BATCH_BYTES = 16 * 1024 * 1024
+
+
+class _Batch(msgspec.Struct):
+    """What was read and is not kept yet."""
+
+    talks: dict[str, list[Talk]] = {}
+    marks: dict[str, Mark] = {}
+    size: int = 0
+
+
+class _Tally(msgspec.Struct):
+    """What one pass came to so far."""
+
+    grown: set[str] = set()
+    exchanges: int = 0
+    known: int = 0
+    waiting: int = 0
+    files: int = 0
+    unchanged: int = 0
+    elsewhere: int = 0
+    unread: list[Complaint] = []
+    complaints: list[Complaint] = []
+
+    def imported(self) -> Imported:
+        return Imported(
+            conversations=len(self.grown),
+            exchanges=self.exchanges,
+            known=self.known,
+            waiting=self.waiting,
+            files=self.files,
+            unchanged=self.unchanged,
+            elsewhere=self.elsewhere,
+            unread=self.unread,
+            complaints=self.complaints,
+        )
+
+
+class Importer:
+    """The sessions of one client under a folder; `once` brings in what is new.
+
+    `within` leaves out what was held in other projects. `progress` is told how many bytes of
+    `total_bytes` were looked at.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        shelf: Shelf,
+        *,
+        home: Path,
+        folder: Path | None = None,
+        within: Project | None = None,
+        progress: Callable[[int], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client: Client = CLIENTS[client]
+        self._shelf = shelf
+        self._home = home
+        self.folder = folder or self._client.folder(os.environ)
+        self._within = within
+        self._progress = progress
+        self._clock = clock
+        self._marks_file = home / "cache" / "imports" / f"{client}.json"
+        self._marks: dict[str, Mark] = {}
+        self._series: dict[str, Series] = {}
+        self._homes: dict[str, Home] = {}
+        # Of other projects, or a sub-agent's: that does not change.
+        self._passed_over: set[Path] = set()
+        self._batch, self._tally = _Batch(), _Tally()
+        self.total_bytes = 0
+
+    def once(self) -> Imported:
+        """Bring in what is new since the last time."""
+        if not self.folder.exists():
+            raise NotFound(
+                f"there are no sessions of {self._client.name}",
+                where=str(self.folder),
+                todo="Name the folder that holds them.",
+            )
+        self._marks_file.parent.mkdir(parents=True, exist_ok=True)
+        lock = self._marks_file.with_suffix(".lock")
+        try:
+            with disk.locked(lock, timeout_s=self._shelf.settings.journal_lock_timeout_s):
+                self._look_at_all()
+        except disk.Busy:
+            raise JournalBusy(
+                f"another import of {self._client.name} is under way",
+                where=str(lock),
+                todo="Try again when it is done.",
+            ) from None
+        return self._tally.imported()
+
+    def _look_at_all(self) -> None:
+        self._batch, self._tally = _Batch(), _Tally()
+        self._marks = read_marks(self._marks_file)
+        sizes = dict(self._sizes())
+        self.total_bytes = sum(sizes.values())
+        done = 0
+        for path, size in sizes.items():
+            try:
+                self._look_at(path, done)
+            except OSError as error:
+                why = f"cannot be read ({error.strerror or error})"
+                self._tally.unread.append(Complaint(str(path), 1, why))
+            done += size
+            self._tell(done)
+            if self._batch.size >= _BATCH_BYTES:
+                self._keep()
+        self._keep()
+
+    def _sizes(self) -> Iterator[tuple[Path, int]]:
+        """The files to look at, each with its size."""
+        if self.folder.is_file():
+            yield self.folder, self.folder.stat().st_size
+            return
+        for path in self._client.files(self.folder):
+            if path in self._passed_over:
+                continue
+            try:
+                yield path, path.stat().st_size
+            except FileNotFoundError:
+                continue  # removed while we looked, or a link to nothing
+
+    def _look_at(self, path: Path, done: int) -> None:
+        mark = self._marks.get(str(path), Mark())
+        with path.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            quiet_s = abs(self._clock() - stat.st_mtime)
+            same = (mark.size, mark.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+            if not stat.st_size or (same and not 0 < mark.waits_s <= quiet_s):
+                self._tally.waiting += bool(same and mark.waits_s)
+                self._tally.unchanged += 1
+                return
+            head = self._client.head(path, file)
+            if head is None:
+                why = f"holds no session of {self._client.name}"
+                self._tally.unread.append(Complaint(str(path), 1, why))
+                return
+            where = None if head.is_subagent else self._home_of(head.cwd)
+            if where is None or (self._within is not None and where.stream != self._within.id):
+                self._passed_over.add(path)
+                self._tally.elsewhere += where is not None
+                return
+            if not still_fits(mark, file, stat.st_size):
+                mark = Mark()
+            self._tally.files += 1
+            self._read(_Reading(path, file, head, where, mark, quiet_s), stat, done)
+
+    def _read(self, one: _Reading, stat: os.stat_result, done: int) -> None:
+        reader = self._client.reader(one.start())
+        one.file.seek(one.at)
+        begun = one.at
+        for line in one.file:
+            if not line.endswith(b"\n") and one.quiet_s < ABANDONED_S:
+                one.waits_s = ABANDONED_S  # being written just now, or left so
+                break
+            one.at += len(line)
+            one.line += 1
+            one.take(reader.feed(line))
+            if one.seen and one.at - begun >= _BATCH_BYTES:
+                self._put(one, reader, stat)
+                self._keep()
+                begun = one.at
+                self._tell(done + one.at)
+        one.end(reader)
+        self._tally.waiting += bool(one.waits_s)
+        self._put(one, reader, stat)
+        self._batch.size += one.at - begun
+        self._tally.complaints += reader.complaints
+
+    def _put(self, one: _Reading, reader: Reader, stat: os.stat_result) -> None:
+        """Into the batch with what was seen, and with how far that goes."""
+        talks = conversations_of(
+            one.seen,
+            source=self._client.name,
+            session=one.head.session,
+            title=reader.title,
+            where=one.where,
+        )
+        self._batch.talks.setdefault(one.where.stream, []).extend(talks)
+        one.seen = []
+        # A file that was not read to its end must not look so to who comes after a crash.
+        self._batch.marks[str(one.path)] = Mark(
+            size=stat.st_size if one.is_done else 0,
+            mtime_ns=stat.st_mtime_ns if one.is_done else 0,
+            offset=one.ends_at,
+            line=one.line - _newlines(one.file, one.ends_at, one.at),
+            crc=beginning(one.file, one.ends_at),
+            title=reader.title or "",
+            waits_s=one.waits_s,
+        )
+        one.file.seek(one.at)
+
+    def _keep(self) -> None:
+        """Into the journals first, then into the notes."""
+        batch, self._batch = self._batch, _Batch()
+        for stream, talks in batch.talks.items():
+            free = unpaused_talks(self._home, stream, talks)
+            if free != talks:  # what was held in a pause may have given titles
+                batch.marks = {
+                    name: msgspec.structs.replace(mark, title="")
+                    for name, mark in batch.marks.items()
+                }
+            if free:
+                came = keep_many(self._stream(stream), free, self._shelf.settings)
+                self._tally.grown |= came.conversations
+                self._tally.exchanges += came.exchanges
+                self._tally.known += came.known
+        if batch.marks:
+            self._marks |= batch.marks
+            write_marks(self._marks_file, self._marks)
+
+    def _stream(self, name: str) -> Series:
+        if name not in self._series:
+            self._series[name] = Series(name, self._shelf)
+        return self._series[name]
+
+    def _home_of(self, cwd: str) -> Home:
+        if cwd not in self._homes:
+            self._homes[cwd] = home_of(cwd, self._home)
+        return self._homes[cwd]
+
+    def _tell(self, done: int) -> None:
+        if self._progress is not None:
+            self._progress(done)
+
+
+class _Reading:
+    """One file being read on: where it is, and what it gave that is not kept yet."""
+
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO,
+        head: SessionHead,
+        where: Home,
+        mark: Mark,
+        quiet_s: float,
+    ) -> None:
+        self.path, self.file, self.head, self.where = path, file, head, where
+        self.quiet_s = quiet_s
+        self.at = self.ends_at = mark.offset
+        self.line = mark.line
+        self._title = mark.title
+        self.seen: list[ExchangeSeen] = []
+        self.waits_s = 0.0
+        self.is_done = False
+
+    def start(self) -> From:
+        """Where its reader begins."""
+        return From(
+            str(self.path), self.where.root, self.head, self.at, self.line, self._title or None
+        )
+
+    def take(self, finished: list[ExchangeSeen]) -> None:
+        """Exchanges that are over."""
+        if finished:
+            self.seen += finished
+            self.ends_at = finished[-1].ends_at
+
+    def end(self, reader: Reader) -> None:
+        """The file ends here: whether its last exchange is over depends on how long it is quiet."""
+        self.is_done = True
+        self.ends_at = reader.ends_at
+        for last in reader.rest():
+            is_over = last.captured.terminal_reason != "unknown"
+            wait_s = SETTLED_S if is_over else ABANDONED_S
+            if self.quiet_s < wait_s:
+                self.ends_at, self.waits_s = last.begins_at, max(wait_s, self.waits_s)
+            else:
+                self.seen.append(last)
+
+
+def import_claude_code(
+    shelf: Shelf,
+    *,
+    home: Path,
+    folder: Path | None = None,
+    within: Project | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Imported:
+    """Bring in Claude Code's sessions, those of every project or of one."""
+    told = Importer(CLAUDE_CODE, shelf, home=home, folder=folder, within=within, progress=progress)
+    return told.once()
+
+
+def import_codex(
+    shelf: Shelf,
+    *,
+    home: Path,
+    folder: Path | None = None,
+    within: Project | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Imported:
+    """Bring in Codex's sessions, those of every project or of one."""
+    return Importer(CODEX, shelf, home=home, folder=folder, within=within, progress=progress).once()
+
+
+def _newlines(file: BinaryIO, start: int, end: int) -> int:
+    """How many lines end between two places of a file."""
+    file.seek(start)
+    found = 0
+    while start < end and (part := file.read(min(1 << 20, end - start))):
+        found += part.count(b"\n")
+        start += len(part)
+    return found

@@ -1,0 +1,245 @@
+"""Pauses: while one holds, nothing that is said is kept, and nothing of memory is told.
+
+A pause is kept after its end, too: what was held in it stays out when a transcript is read again.
+Hooks look here before every prompt, so nothing but the standard library's lightest is loaded until
+there is a pause.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from ralph.capture.exchanges import ExchangeSeen
+    from ralph.memory.conversations import Talk
+    from ralph.memory.project import Project
+    from ralph.memory.ralph import Ralph
+
+
+NAME = "paused.json"
+REASON = "held while memory was paused"
+_LOCK_TIMEOUT_S = 5.0
+_T = TypeVar("_T")
+
+
+class Pause(NamedTuple):
+    """From when to when nothing is kept: of a project, of a conversation, or of anything.
+
+    `where` is only for people to read.
+    """
+
+    since: str
+    until: str = ""
+    project: str = ""
+    conversation: str = ""
+    where: str = ""
+
+    @property
+    def holds_now(self) -> bool:
+        """Whether nobody ended it yet."""
+        return not self.until
+
+    def is_for(self, project: str, conversation: str) -> bool:
+        """Whether it is about this place."""
+        if self.conversation:
+            return self.conversation == conversation
+        return not self.project or self.project == project
+
+    def __str__(self) -> str:
+        what = f"of conversation {self.conversation[:8]}" if self.conversation else ""
+        what = what or ("in this project" if self.project else "everywhere")
+        return f"memory is paused {what} since {self.since[:16].replace('T', ' ')} UTC"
+
+
+def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
+    """Every pause there ever was; what cannot be read is an error: nothing may be kept then."""
+    file = f"{os.fspath(home)}{os.sep}{NAME}"
+    try:
+        fd = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return []
+    try:
+        plain = json.loads(os.read(fd, os.fstat(fd).st_size))
+        return [_pause(one) for one in plain["pauses"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        from ralph.errors import BadInput
+
+        raise BadInput(
+            f"what is paused cannot be read ({error}), so nothing is kept",
+            where=file,
+            todo="Mend or delete it.",
+        ) from None
+    finally:
+        os.close(fd)
+
+
+def _pause(plain: Any) -> Pause:
+    one = Pause(**plain)
+    if not all(isinstance(value, str) for value in one) or not one.since:
+        raise ValueError("a pause has texts alone, and a beginning")
+    return one
+
+
+def in_force(
+    home: str | os.PathLike[str],
+    project: Callable[[], str] | str = "",
+    conversation: Callable[[], str] | str = "",
+) -> Pause | None:
+    """The pause that holds now for this project and conversation; ids are asked for if needed."""
+    held = [one for one in read_pauses(home) if one.holds_now]
+    if not held:
+        return None
+    in_project = project if isinstance(project, str) else project()
+    of = conversation if isinstance(conversation, str) else conversation()
+    return next((one for one in held if one.is_for(in_project, of)), None)
+
+
+def pause(home: Path, *, project: Project | None = None, conversation: str = "") -> Pause:
+    """Begin a pause of a conversation, of a project, or of everything; one that holds goes on."""
+    from ralph.records import now
+
+    wanted = Pause(
+        now(),
+        project="" if project is None or conversation else project.id,
+        conversation=conversation,
+        where="" if project is None else str(project.root),
+    )
+
+    def begun(known: list[Pause]) -> tuple[list[Pause], Pause]:
+        for one in known:
+            if one.holds_now and _scope(one) == _scope(wanted):
+                return known, one
+        return [*known, wanted], wanted
+
+    return _changed(home, begun)
+
+
+def resume(home: Path, *, project: Project | None = None, conversation: str = "") -> Pause | None:
+    """End the pause of a conversation, of a project, or of everything; None if there was none."""
+    from ralph.records import now
+
+    at = now()
+    scope = ("" if project is None or conversation else project.id, conversation)
+
+    def ended(known: list[Pause]) -> tuple[list[Pause], Pause | None]:
+        over = [one for one in known if one.holds_now and _scope(one) == scope]
+        kept = [one._replace(until=at) if one in over else one for one in known]
+        return kept, over[0] if over else None
+
+    return _changed(home, ended)
+
+
+def _scope(one: Pause) -> tuple[str, str]:
+    return one.project, one.conversation
+
+
+def _changed(home: Path, change: Callable[[list[Pause]], tuple[list[Pause], _T]]) -> _T:
+    from ralph import disk
+    from ralph.errors import BadInput
+
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / NAME
+    try:
+        with disk.locked(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+            known = read_pauses(home)
+            pauses, result = change(known)
+            if pauses != known:
+                _write(file, pauses)
+    except disk.Busy:
+        raise BadInput(
+            "another process is changing what is paused", where=str(file), todo="Try again."
+        ) from None
+    return result
+
+
+def _write(file: Path, pauses: Sequence[Pause]) -> None:
+    from ralph import disk
+
+    plain = [{k: v for k, v in one._asdict().items() if v} for one in pauses]
+    data = json.dumps({"pauses": plain}, indent=2).encode() + b"\n"
+    draft = file.with_name(f".{file.name}.new")
+    draft.touch(mode=0o600)
+    draft.chmod(0o600)
+    disk.replace(draft, data)
+    draft.replace(file)
+    disk.flush_folder(file.parent)
+
+
+# -- what was held in a pause
+
+
+class Held:
+    """What the pauses keep out of one project's memory."""
+
+    def __init__(self, pauses: Iterable[Pause], project: str) -> None:
+        self._pauses = [one for one in pauses if one.conversation or one.project in ("", project)]
+        self._project = project
+
+    def covers(self, conversation: str, started: str | None, ended: str | None) -> bool:
+        """Whether something was said while a pause held; of unknown time, whether one holds now."""
+        about = [one for one in self._pauses if one.is_for(self._project, conversation)]
+        if not about:
+            return False
+        first, last = _moment(started or ended), _moment(ended or started)
+        if first is None or last is None:
+            return any(one.holds_now for one in about)
+        for one in about:
+            since, until = _moment(one.since), _moment(one.until)
+            if since is not None and last >= since and (until is None or first < until):
+                return True
+        return False
+
+
+def unpaused(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[ExchangeSeen]:
+    """What may be kept of what a client's transcript has; the rest can never be from now on."""
+    held = Held(read_pauses(ralph.place.home), ralph.project.id)
+    from ralph.memory.conversation_history import CLAUDE_CODE
+    from ralph.records.conversation import conversation_id, exchange_id
+
+    free: list[ExchangeSeen] = []
+    buried: list[str] = []
+    for one in seen:
+        conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
+        if held.covers(conversation, one.captured.started_at, one.captured.ended_at):
+            buried.append(exchange_id(conversation, one.key))
+        else:
+            free.append(one)
+    ralph.conversations.bury(buried, reason=REASON)
+    return free
+
+
+def unpaused_talks(home: Path, stream: str, talks: Sequence[Talk]) -> list[Talk]:
+    """What may be kept of conversations brought in from a client's files."""
+    pauses = read_pauses(home)
+    if not pauses:
+        return list(talks)
+    import msgspec
+
+    held = Held(pauses, stream)
+    free: list[Talk] = []
+    for talk in talks:
+        name = talk.conversation.id
+        some = [one for one in talk.exchanges if not held.covers(name, one.started, one.completed)]
+        if len(some) == len(talk.exchanges):
+            free.append(talk)
+        elif some:
+            # Its title may be what was said in the pause.
+            first = " ".join((some[0].user or some[0].assistant).split())
+            named = msgspec.structs.replace(talk.conversation, title=first[:80])
+            free.append(msgspec.structs.replace(talk, conversation=named, exchanges=some))
+    return free
+
+
+def _moment(at: str | None) -> float | None:
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(at or "")
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,285 @@
+"""RagStatus: whether memory serves, with what, and how far the index has come."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralph.errors import EmbedderOff, MemoryOff
+from ralph.index.sync import Target, is_current
+from ralph.index.tables import Collection, Corrupt
+from ralph.index.view import View
+
+if TYPE_CHECKING:
+    from ralph.memory.feature import FeatureMemory
+    from ralph.memory.ralph import Ralph
+    from ralph.memory.store import Shelf
+
+
+class Health(msgspec.Struct, frozen=True):
+    """One part of memory: ok, or why not and what to do."""
+
+    ok: bool
+    detail: str
+    todo: str | None = None
+
+
+_NONE = Health(False, "the setting embedder is none", "Run: ralph config embedder static")
+
+
+_REBUILD = "Run: ralph index rebuild"
+
+
+class FeatureCount(msgspec.Struct, frozen=True):
+    """How much of a feature's journal the index has."""
+
+    feature: str
+    journalled: int
+    indexed: int
+    waiting: int
+    current: bool
+
+
+class RagStatus(msgspec.Struct, frozen=True):
+    """Whether memory is available, and everything a person would ask next."""
+
+    available: bool
+    index: Health
+    embedder: Health
+    model: str | None
+    dimensions: int | None
+    memories: dict[str, dict[str, int]]
+    features: list[FeatureCount]
+    line: str
+
+
+def status(ralph: Ralph) -> RagStatus:
+    """Look, and change nothing but an empty index file that may be made."""
+    embedder = _embedder(ralph)
+    index, features = _index(ralph)
+    model = ralph.place.embedder.identity if ralph.place.embedder else None
+    dims = ralph.place.embedder.dims if ralph.place.embedder else None
+    total = {
+        "journalled": sum(one.journalled for one in features),
+        "indexed": sum(one.indexed for one in features),
+    }
+    return RagStatus(
+        available=index.ok,
+        index=index,
+        embedder=embedder,
+        model=model if embedder.ok else None,
+        dimensions=dims if embedder.ok else None,
+        memories={
+            "feature": total,
+            "conversation": _conversations(ralph),
+            "knowledge": _knowledge(ralph),
+        },
+        features=features,
+        line=_line(index, embedder),
+    )
+
+
+def _conversations(ralph: Ralph) -> dict[str, int]:
+    """What was said in this project: messages, summaries, labels, documents."""
+    memory = ralph.conversations
+    try:
+        journalled = memory.count()
+        indexed = _records(memory.shelf, memory.target().name) if journalled else 0
+    except (MemoryOff, Corrupt):
+        return {"journalled": 0, "indexed": 0}
+    return {"journalled": journalled, "indexed": indexed}
+
+
+def _knowledge(ralph: Ralph) -> dict[str, int]:
+    """What all projects gave; of each pattern only the first entries are indexed."""
+    memory = ralph.knowledge
+    try:
+        entries = sum(len(one.entries) for one in memory.ledger.accounts())
+        staged = sum(len(one.staged) for one in memory.ledger.accounts())
+        indexed = _records(memory.shelf, memory.stream.target().name) if entries else 0
+    except (MemoryOff, Corrupt):
+        return {"journalled": 0, "indexed": 0, "staged": 0}
+    return {"journalled": entries, "indexed": indexed, "staged": staged}
+
+
+def _records(shelf: Shelf, name: str) -> int:
+    with shelf.index.store.reading() as view:
+        live = view.live(name)
+        return view.counts(live)[0] if live else 0
+
+
+def _line(index: Health, embedder: Health) -> str:
+    if not index.ok:
+        return f"RAG: off ({index.detail}{'; ' + index.todo if index.todo else ''})"
+    if not embedder.ok:
+        return f"RAG: active by words alone ({embedder.detail}{_then(embedder)})"
+    return f"RAG: active ({index.detail}, {embedder.detail})"
+
+
+def _then(health: Health) -> str:
+    if not health.todo:
+        return ""
+    todo = health.todo.rstrip(".")
+    if health is not _NONE and todo.startswith("Run:"):
+        return f". {todo}"  # as Ollama's users know it: nomic-embed-text not found. Run: ...
+    return f"; {todo}" if todo.startswith("Run:") else f"; {todo[0].lower()}{todo[1:]}"
+
+
+def _embedder(ralph: Ralph) -> Health:
+    embedder = ralph.place.embedder
+    if embedder is None:
+        return _NONE
+    try:
+        embedder.check()
+    except EmbedderOff as error:
+        return Health(False, _told(error), error.todo)
+    return Health(True, f"{embedder.title} {embedder.dims}d")
+
+
+def _told(error: MemoryOff) -> str:
+    """What is wrong; of a server also which one, for that is what a person must look after."""
+    at_server = error.where is not None and "://" in error.where
+    return f"{error.what} at {error.where}" if at_server else error.what
+
+
+def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
+    index = ralph.place.index
+    trouble: Health | None = None
+    try:
+        index.check()
+    except MemoryOff as error:
+        trouble = Health(False, _told(error), error.todo)
+    except Corrupt as error:
+        trouble = Health(False, f"the index is damaged ({error})", _REBUILD)
+    features: list[FeatureCount] = []
+    for memory in ralph.features():
+        journalled = len(memory.records())
+        indexed = waiting = 0
+        current = False
+        if trouble is None:
+            try:
+                indexed, waiting, current = _counts(ralph, memory.target().name)
+                current = current and is_current(index.store, memory.target())
+            except MemoryOff as error:
+                trouble = Health(False, _told(error), error.todo)
+            except Corrupt as error:
+                trouble = Health(False, f"the index is damaged ({error})", _REBUILD)
+        features.append(FeatureCount(memory.name, journalled, indexed, waiting, current))
+    return trouble or Health(True, f"{index.store.title} ok"), features
+
+
+def _counts(ralph: Ralph, name: str) -> tuple[int, int, bool]:
+    with ralph.place.index.store.reading() as view:
+        live = view.live(name)
+        if live is None:
+            return 0, 0, False
+        records, _, waiting = view.counts(live)
+        return records, waiting, True
+
+
+# -- Is the index what the journal says it should be? Looks, and changes nothing.
+
+
+_FLOAT_BYTES = 4
+_CATCHES_UP = "The next search catches up by itself."
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong with the index; `mends` says that the next search puts it right."""
+
+    feature: str | None
+    what: str
+    todo: str
+    mends: bool = False
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """How many records are indexed as they should be, and everything that is wrong."""
+
+    ok: bool
+    records: int
+    faults: list[Fault]
+
+
+def verify_index(ralph: Ralph) -> Checked:
+    """The file as SQLite sees it, then every record, passage and vector against the journal."""
+    faults: list[Fault] = []
+    records = 0
+    try:
+        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in _file_faults(ralph)]
+        for memory in ralph.features():
+            found, good = _feature_faults(ralph, memory)
+            faults += found
+            records += good
+    except Corrupt as damage:
+        faults.append(Fault(None, f"the index is damaged ({damage})", _REBUILD))
+    except MemoryOff as error:
+        faults.append(Fault(None, error.what, error.todo or _REBUILD))
+    return Checked(not faults, records, faults)
+
+
+def _file_faults(ralph: Ralph) -> list[str]:
+    return ralph.place.index.store.check()
+
+
+def _feature_faults(ralph: Ralph, memory: FeatureMemory) -> tuple[list[Fault], int]:
+    target, store = memory.target(), ralph.place.index.store
+    living = {(record.id, record.digest): record for record in memory.records()}
+    if not living:
+        return [], 0
+    current = is_current(store, target)
+    with store.reading() as view:
+        live = view.live(target.name)
+        if live is None:
+            missing = f"none of its {len(living)} records is indexed"
+            return [Fault(memory.name, missing, _CATCHES_UP, mends=True)], 0
+        if live.manifest != target.manifest():
+            other = "it was built with another embedder, tokeniser or way of cutting"
+            return [Fault(memory.name, other, _CATCHES_UP, mends=True)], 0
+        indexed = view.known(live)
+        vectors = list(_vector_faults(view, live, target, memory)) if current else []
+    good = len(living.keys() & indexed.keys())
+    # A journal that has just grown or been merged explains what is missing or too much.
+    todo = _REBUILD if current else _CATCHES_UP
+    told = [f"record {key[0]} is not indexed" for key in living.keys() - indexed.keys()]
+    told += [
+        f"record {key[0]} is indexed, but not in the journal"
+        for key in indexed.keys() - living.keys()
+    ]
+    faults = [Fault(memory.name, what, todo, mends=not current) for what in sorted(told)]
+    return faults + [Fault(memory.name, what, _REBUILD) for what in vectors], good
+
+
+def _vector_faults(
+    view: View, live: Collection, target: Target, memory: FeatureMemory
+) -> Iterator[str]:
+    """Each text that must have a vector has one, of the right length and of real numbers."""
+    passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]
+    _, held, waiting = view.counts(live)
+    if held != len(passages):
+        yield f"{held} passages are indexed, {len(passages)} should be"
+    if target.embedder is None:
+        return
+    import numpy as np
+
+    vectors = view.vectors_by_hash(live)
+    length = live.manifest.dims * _FLOAT_BYTES
+    wanted = {
+        hashlib.sha256(passage.embed.encode()).digest()[:16]: record.id
+        for record, passage in passages
+        if passage.embed
+    }
+    if waiting:
+        yield f"{waiting} passages wait for the embedder"
+    for text_hash, record_id in wanted.items():
+        vector = vectors.get(text_hash)
+        if vector is None:
+            if not waiting:
+                yield f"record {record_id} has no vector"
+        elif not vector or len(vector) % length:  # a long text has a vector for each of its pieces
+            yield f"the vector of record {record_id} has {len(vector)} bytes instead of {length}"
+        elif not np.isfinite(np.frombuffer(vector, dtype=np.float32)).all():
+            yield f"the vector of record {record_id} holds what is no number"

@@ -1,0 +1,287 @@
+"""Iteration: what one run of an agent on one task left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from ralph.errors import BadRecord
+from ralph.records import Record, Source, now, utc
+from ralph.records.clean import clean
+
+KIND = "iteration"
+
+Outcome = Literal["success", "failure", "partial", "timeout", "rate_limited", "unknown"]
+ErrorType = Literal["runtime", "compile", "test", "lint", "permission", "logic", "unknown"]
+FileAction = Literal["read", "modified", "created", "deleted"]
+ModelTier = Literal["haiku", "opus"]
+
+FAILED: frozenset[Outcome] = frozenset({"failure", "timeout"})
+TRUNCATED = " [truncated]"
+# Ids must be the same on every machine for ever, so this namespace never changes.
+_NAMESPACE = uuid.UUID("6f1c2f0e-53f4-5a0b-9b1c-0d1f6f0c7a11")
+_STRENGTH: dict[FileAction, int] = {action: i for i, action in enumerate(get_args(FileAction))}
+
+
+class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error the agent met, with its place where it was stated, and how it was solved where the
+    same run shows it."""
+
+    message: str
+    error_type: ErrorType = "unknown"
+    file_path: str | None = None
+    line: int | None = None
+    resolution: str | None = None
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the agent chose, and why."""
+
+    description: str
+    rationale: str | None = None
+
+
+class FileTouched(msgspec.Struct, frozen=True):
+    """A project-relative path and the strongest thing that was done to it."""
+
+    path: str
+    action: FileAction
+
+
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The iteration as the journal keeps it: number, time and run stand in the envelope."""
+
+    feature: str
+    task_id: int | str | None = None
+    task_title: str = ""
+    discipline: str = ""
+    outcome: Outcome = "unknown"
+    summary: str = ""
+    errors: tuple[ErrorSeen, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    files_touched: tuple[FileTouched, ...] = ()
+    tokens_used: int | None = None
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+    model: str | None = None
+    model_tier: ModelTier | None = None
+
+
+class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
+    """One iteration of an agent on one task of one feature.
+
+    `iteration_number` and `timestamp` may be left out: the journal gives the number, the clock
+    the time. `session_id` is the agent's own name for the run.
+    """
+
+    feature: str = ""
+    iteration_number: int | None = None
+    timestamp: str | None = None
+    session_id: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether this attempt is one that `failures` lists."""
+        return self.outcome in FAILED
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its published name, the empty ones too."""
+        plain: dict[str, Any] = {
+            name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__
+        }
+        plain["errors"] = [
+            {
+                "message": e.message,
+                "error_type": e.error_type,
+                "file_path": e.file_path,
+                "line": e.line,
+                **({"resolution": e.resolution} if e.resolution else {}),
+            }
+            for e in self.errors
+        ]
+        plain["decisions"] = [
+            {"description": d.description, "rationale": d.rationale} for d in self.decisions
+        ]
+        return plain
+
+
+FIELDS: tuple[str, ...] = Iteration.__struct_fields__
+_HINT = f"The fields are {', '.join(FIELDS)}."
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "outcome": get_args(Outcome),
+    "error_type": get_args(ErrorType),
+    "action": get_args(FileAction),
+    "model_tier": get_args(ModelTier),
+}
+_BODY_FIELDS = _Body.__struct_fields__
+_encode = msgspec.json.Encoder().encode
+_decode_body = msgspec.json.Decoder(_Body).decode
+
+
+def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Iteration:
+    """An iteration from JSON-like data; a field that does not fit is named, with its place.
+
+    A field that is null is one that was left out.
+    """
+    if not isinstance(plain, Mapping):
+        raise BadRecord(
+            f"not an iteration: it is {type(plain).__name__}, not an object",
+            where=where,
+            todo=_HINT,
+        )
+    try:
+        return msgspec.convert(_said(plain), Iteration)
+    except msgspec.ValidationError as error:
+        raise _misfit(error, where) from None
+
+
+def checked(iteration: Iteration) -> Iteration:
+    """The same iteration, its fields looked at: Python itself lets any value into them."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(iteration), Iteration)
+    except (msgspec.ValidationError, TypeError) as error:  # the latter: a value JSON cannot tell
+        raise _misfit(error, None) from None
+
+
+def _said(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _said(one) for key, one in value.items() if one is not None}
+    return [_said(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _misfit(error: Exception, where: str | None) -> BadRecord:
+    _, _, field = str(error).rstrip("`").rpartition(".")
+    choices = _CHOICES.get(field) if "enum" in str(error) else None
+    todo = f"It is one of {', '.join(choices)}." if choices else _HINT
+    return BadRecord(f"not an iteration: {error}", where=where, todo=todo)
+
+
+def to_record(
+    iteration: Iteration, *, project_id: str, number: int, source: Source | None = None
+) -> Record:
+    """The iteration in its envelope, with the id that the same iteration always gets."""
+    at = utc(iteration.timestamp) if iteration.timestamp else now()
+    body = _body(clean(iteration))
+    run = iteration.session_id or (source.run if source else None)
+    return Record(
+        id=iteration_id(
+            project_id=project_id,
+            feature=iteration.feature,
+            number=number,
+            task_id=iteration.task_id,
+            run=run or at,
+        ),
+        kind=KIND,
+        number=number,
+        at=at,
+        body=body,
+        source=Source(
+            run=run, file=source.file if source else None, line=source.line if source else None
+        ),
+    )
+
+
+def iteration_id(
+    *, project_id: str, feature: str, number: int, task_id: int | str | None, run: str
+) -> str:
+    """UUIDv5 of what makes an iteration this one; JSON keeps the parts apart."""
+    try:
+        name = _encode(
+            [project_id, feature, number, None if task_id is None else str(task_id), run]
+        )
+    except UnicodeEncodeError as error:
+        raise BadRecord(f"not an iteration: {_half_character(error)}") from None
+    return str(uuid.uuid5(_NAMESPACE, name.decode()))
+
+
+def _body(iteration: Iteration) -> bytes:
+    cost = iteration.cost_usd
+    if cost is not None and not math.isfinite(cost):  # JSON would keep it as null
+        raise BadRecord(f"not an iteration: cost_usd {cost} is not an amount")
+    try:
+        return _encode(_Body(**{name: getattr(iteration, name) for name in _BODY_FIELDS}))
+    except UnicodeEncodeError as error:
+        raise BadRecord(f"not an iteration: {_half_character(error)}") from None
+
+
+def _half_character(error: UnicodeEncodeError) -> str:
+    found = error.object[error.start : error.end]
+    return f"its text holds half a character ({found!r}), which no file can keep"
+
+
+def from_record(record: Record) -> Iteration:
+    """The iteration inside a record."""
+    try:
+        body = _decode_body(record.body)
+        at = _moment(record.at)
+    except (BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecord(f"record {record.id} is not a readable iteration: {error}") from None
+    return Iteration(
+        iteration_number=record.number,
+        timestamp=at,
+        session_id=record.source.run,
+        **{name: getattr(body, name) for name in _BODY_FIELDS},
+    )
+
+
+def _moment(at: str) -> str:
+    # Ralph's own lines are in UTC already, and every question reads them all.
+    if at.endswith("Z"):
+        with contextlib.suppress(ValueError):  # told below
+            datetime.fromisoformat(at)
+            return at
+    return utc(at, field="at")
+
+
+def embedding_text(iteration: Iteration, *, max_chars: int) -> str:
+    """Title, summary, errors and decisions as one text, cut to the limit (F7)."""
+    parts = [iteration.task_title, iteration.summary]
+    for error in iteration.errors:
+        parts += [error.message, error.resolution or ""]
+    parts += [
+        f"{d.description}: {d.rationale}" if d.rationale else d.description
+        for d in iteration.decisions
+    ]
+    return "\n".join(part for part in parts if part)[:max_chars]
+
+
+def cut(text: str, max_chars: int) -> str:
+    """The text within the limit; what was cut says so."""
+    if len(text) <= max_chars:
+        return text
+    if max_chars <= len(TRUNCATED):
+        return text[:max_chars]
+    return text[: max_chars - len(TRUNCATED)].rstrip() + TRUNCATED
+
+
+def relative_path(path: str, root: str | None = None) -> str | None:
+    """The path as seen from the project's root with forward slashes, or None outside it (F9)."""
+    plain = path.replace("\\", "/")
+    base = root.replace("\\", "/").rstrip("/") if root else ""
+    if base and plain.startswith(base + "/"):
+        plain = plain[len(base) + 1 :]
+    pure = PurePosixPath(plain)
+    has_drive = str(pure)[1:2] == ":"
+    if "\0" in plain or has_drive or pure.is_absolute() or ".." in pure.parts:
+        return None
+    return str(pure) if pure.parts else None
+
+
+def strongest(files: tuple[FileTouched, ...], root: str | None = None) -> tuple[FileTouched, ...]:
+    """Each path inside the project once, with the strongest action, in first-seen order."""
+    kept: dict[str, FileAction] = {}
+    for file in files:
+        path = relative_path(file.path, root)
+        if path is None:
+            continue
+        before = kept.get(path)
+        if before is None or _STRENGTH[file.action] > _STRENGTH[before]:
+            kept[path] = file.action
+    return tuple(FileTouched(path, action) for path, action in kept.items())

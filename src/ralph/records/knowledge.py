@@ -1,0 +1,211 @@
+"""Knowledge: what one project paid for and another may have for free.
+
+Three kinds of entry, and what is said of them later: a checkpoint publishes, an outcome tells
+whether a pattern helped, a gate waits for the approval that follows its rejection.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar, Final, Literal
+
+import msgspec
+
+from ralph.errors import BadRecord
+from ralph.records import Record, Source, now, utc
+from ralph.records.clean import clean
+
+FAILURE_SOLUTION: Final = "failure_solution"
+GATE_REJECTION: Final = "gate_rejection"
+GATE_APPROVAL: Final = "gate_approval"
+CHECKPOINT = "checkpoint"
+OUTCOME = "outcome"
+GATE = "gate"
+
+EntryType = Literal["failure_solution", "gate_rejection", "gate_approval"]
+CheckpointKind = Literal["phase_complete", "project_complete", "cancelled", "manual"]
+Quality = Literal["high", "highest"]
+CHECKPOINT_KINDS: tuple[CheckpointKind, ...] = (
+    "phase_complete",
+    "project_complete",
+    "cancelled",
+    "manual",
+)
+
+# Ids must be the same on every machine for ever, so this namespace never changes.
+_NAMESPACE = uuid.UUID("5f6a1d0c-7a53-5a0e-9b1e-2f8f0d6c4e17")
+_ID_CHARS = 16
+
+
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What every entry says of where it comes from; a field it does not have fits any filter."""
+
+    project: str
+    agent_type: str = ""
+    task_type: str = ""
+    technology: str = ""
+    # What was worked on when it happened: a task's title.
+    subject: str = ""
+
+    entry_type: ClassVar[EntryType]
+    quality: ClassVar[Quality]
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its published name, the empty ones too."""
+        fields = {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
+        return {"entry_type": self.entry_type, **fields}
+
+
+class FailureSolution(_Entry, frozen=True, omit_defaults=True, kw_only=True):
+    """Something failed, and this solved it: seen to work, not hoped for."""
+
+    failure_description: str
+    solution_steps: str
+    error_message: str = ""
+    success_verified: bool = True
+
+    entry_type: ClassVar[EntryType] = FAILURE_SOLUTION
+    quality: ClassVar[Quality] = "high"
+
+
+class GateRejection(_Entry, frozen=True, omit_defaults=True, kw_only=True):
+    """A person rejected something, said why, and approved the revision."""
+
+    gate_type: str
+    human_feedback: str
+    revision_approach: str
+
+    entry_type: ClassVar[EntryType] = GATE_REJECTION
+    quality: ClassVar[Quality] = "highest"
+
+
+class GateApproval(_Entry, frozen=True, omit_defaults=True, kw_only=True):
+    """A person approved something at the first attempt."""
+
+    gate_type: str
+    approved_approach: str
+
+    entry_type: ClassVar[EntryType] = GATE_APPROVAL
+    quality: ClassVar[Quality] = "highest"
+
+
+class Covered(msgspec.Struct, frozen=True, array_like=True):
+    """An entry that a checkpoint publishes, and the pattern it belongs to from then on."""
+
+    entry: str
+    pattern: str
+
+
+class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """From its time on, these entries are published; what no checkpoint covers is staged."""
+
+    project: str
+    why: CheckpointKind
+    covers: tuple[Covered, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Whether a pattern that an agent was given helped; of one task only the last word counts."""
+
+    project: str
+    pattern: str
+    worked: bool
+    task: str = ""
+    note: str = ""
+
+
+class Gate(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A rejection that waits for the approval of its revision."""
+
+    project: str
+    task: str
+    gate_type: str
+    human_feedback: str
+    subject: str = ""
+    agent_type: str = ""
+    task_type: str = ""
+    technology: str = ""
+
+
+Entry = FailureSolution | GateRejection | GateApproval
+Said = Checkpoint | Outcome | Gate
+
+ENTRIES: dict[str, type[Entry]] = {
+    FAILURE_SOLUTION: FailureSolution,
+    GATE_REJECTION: GateRejection,
+    GATE_APPROVAL: GateApproval,
+}
+_SAID: dict[type, str] = {Checkpoint: CHECKPOINT, Outcome: OUTCOME, Gate: GATE}
+_encode = msgspec.json.Encoder().encode
+_READERS: dict[str, Any] = {
+    **{kind: msgspec.json.Decoder(entry).decode for kind, entry in ENTRIES.items()},
+    **{kind: msgspec.json.Decoder(said).decode for said, kind in _SAID.items()},
+}
+
+
+def entry_id(entry: Entry, *, again: int = 0) -> str:
+    """The id that an entry always gets: the same thing told twice by a project is one.
+
+    `again` counts how often it was kept, and expired, before.
+    """
+    fields = [str(getattr(entry, name)) for name in sorted(entry.__struct_fields__)]
+    return _short_id([entry.entry_type, *fields, *([str(again)] if again else [])])
+
+
+def pattern_id(entry: str) -> str:
+    """The id of the pattern that begins with this entry."""
+    return _short_id(["pattern", entry])
+
+
+def checkpoint_id(project: str, first: str) -> str:
+    """The id of the checkpoint that covers this entry: it is covered once."""
+    return _short_id([CHECKPOINT, project, first])
+
+
+def outcome_id(project: str, pattern: str, task: str, run: str) -> str:
+    """The id of what this run on this task says of a pattern: said once."""
+    return _short_id([OUTCOME, project, pattern, task, run])
+
+
+def _short_id(parts: list[str]) -> str:
+    name = _encode([part.encode(errors="replace").decode() for part in parts]).decode()
+    return uuid.uuid5(_NAMESPACE, name).hex[:_ID_CHARS]
+
+
+def entry_record(
+    entry: Entry, *, id: str, number: int, at: str | None = None, source: Source | None = None
+) -> Record:
+    """The entry in its envelope; it stands at the time it was captured."""
+    moment = utc(at, field="at") if at else now()
+    return Record(id, entry.entry_type, number, moment, _written(entry), clean(source or Source()))
+
+
+def said_record(said: Said, *, id: str, number: int, at: str | None = None) -> Record:
+    """What was said of entries or patterns, in its envelope."""
+    moment = utc(at, field="at") if at else now()
+    return Record(id, _SAID[type(said)], number, moment, _written(said))
+
+
+def is_known(kind: str) -> bool:
+    """Whether records of this kind are read here."""
+    return kind in _READERS
+
+
+def knowledge_from(record: Record) -> Any:
+    """What is inside a record: an entry, a Checkpoint, an Outcome or a Gate."""
+    try:
+        return _READERS[record.kind](record.body)
+    except KeyError:
+        raise BadRecord(f"record {record.id} is a {record.kind}, not knowledge") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecord(f"record {record.id} is not a readable {record.kind}: {error}") from None
+
+
+def _written(value: Entry | Said) -> bytes:
+    try:
+        return _encode(clean(value))
+    except UnicodeEncodeError as error:
+        raise BadRecord(
+            "its text holds half a character "
+            f"({error.object[error.start : error.end]!r}), which no file can keep"
+        ) from None

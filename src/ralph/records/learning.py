@@ -1,0 +1,116 @@
+"""Learning: one thing earlier iterations taught, with where it came from and how far to trust it.
+
+A learning is an observation. `reviewed` says that a reviewer looked at it, never that it is true:
+reviewers err too (F27).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from ralph.errors import BadInput
+from ralph.records.iteration import cut
+
+MAX_CHARS = 500
+
+LearningSource = Literal["auto", "agent", "human", "reviewed"]
+# Later is more trusted.
+TRUST: dict[str, int] = {source: i for i, source in enumerate(get_args(LearningSource))}
+# What earlier tools called the same things.
+_ALIASES = {"opus_reviewed": "reviewed"}
+
+
+class Learning(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What was learned, from where (F3), why it exists (F31) and for which task (F25).
+
+    `iteration` is where it was first seen, `last_seen` where the extractor saw it last;
+    `task_id` None means the whole feature. Keys that are not Ralph's are left alone in the file.
+    """
+
+    text: str
+    source: LearningSource = "agent"
+    iteration: int | None = None
+    created: str | None = None
+    hit_count: int = 1
+    reviewed: bool = False
+    reason: str | None = None
+    task_id: int | str | None = None
+    last_seen: int | None = None
+
+    @property
+    def id(self) -> str:
+        """A short name made from the text, the same wherever the text is the same."""
+        return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()[:8]
+
+    @property
+    def provenance(self) -> str:
+        """Where it came from, as a prompt shows it: `[auto, iteration 7, unverified]`."""
+        parts: list[str] = [self.source]
+        if self.iteration is not None:
+            parts.append(f"iteration {self.iteration}")
+        if self.task_id is not None:
+            parts.append(f"task {self.task_id}")
+        if self.hit_count > 1:
+            parts.append(f"seen {self.hit_count} times")
+        if not self.reviewed:
+            parts.append("unverified")
+        elif self.source != "reviewed":
+            parts.append("reviewed")
+        return f"[{', '.join(parts)}]"
+
+
+FIELDS: tuple[str, ...] = Learning.__struct_fields__
+_HINT = "Write a plain text, or a mapping with `text` and any of " + ", ".join(FIELDS[1:]) + "."
+
+
+def read_learning(
+    plain: object, *, where: str | None = None, max_chars: int = MAX_CHARS
+) -> Learning:
+    """A learning from YAML or JSON; a plain text is one too, anything odd is an error (F36)."""
+    if isinstance(plain, str):
+        return _filled(Learning(text=cut(plain.strip(), max_chars)), where)
+    if not isinstance(plain, Mapping):
+        raise BadInput(
+            f"a learning is a text or a mapping, not {_kind(plain)}", where=where, todo=_HINT
+        )
+    known: dict[str, Any] = {str(k): v for k, v in plain.items() if k in FIELDS and v is not None}
+    if "verified" in plain and "reviewed" not in known:
+        known["reviewed"] = plain["verified"]
+    if isinstance(source := known.get("source"), str):
+        known["source"] = _ALIASES.get(source, source)
+    try:
+        learning = msgspec.convert(known, Learning)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"not a learning: {error}", where=where, todo=_HINT) from None
+    if learning.hit_count < 1:
+        learning = msgspec.structs.replace(learning, hit_count=1)
+    return _filled(
+        msgspec.structs.replace(learning, text=cut(learning.text.strip(), max_chars)), where
+    )
+
+
+def to_plain(learning: Learning) -> dict[str, Any]:
+    """The learning as YAML and JSON keep it; what is unset is left out."""
+    plain: dict[str, Any] = {"text": learning.text, "source": learning.source}
+    for name in FIELDS[2:]:
+        value = getattr(learning, name)
+        if value is not None and value is not False:
+            plain[name] = value
+    return plain
+
+
+def _filled(learning: Learning, where: str | None) -> Learning:
+    if not learning.text:
+        raise BadInput("a learning without text", where=where, todo="Write its text or delete it.")
+    return learning
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "nothing"
+    names = {"list": "a list", "int": "a number", "float": "a number", "bool": "true or false"}
+    return names.get(type(value).__name__, type(value).__name__)

@@ -1,0 +1,69 @@
+"""The real Codex with no network but loopback, against a model that plays a script."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from clients import FEATURES, TASKS, client, ralph
+from codex import MAKEFILE, Codex
+from scripted_model import Call, Run, Step
+
+from ralph.plan.store import Plan
+
+if sys.platform == "win32":
+    pytest.skip("there are no network namespaces", allow_module_level=True)
+
+# Codex writes a server's name so.
+SEARCH = "mcp__feature_memory.search_feature_memory"
+UPDATE = "mcp__feature_memory.update_task"
+
+
+@pytest.fixture
+def root(codex: Codex) -> Path:
+    return codex.world.project(FEATURES, TASKS)
+
+
+def test_the_loop_drives_it_with_memory_and_records_what_it_did(codex: Codex, root: Path) -> None:
+    tried = Run(
+        steps=(
+            Step(text="I try.", calls=(Call("exec_command", {"cmd": "make export"}),)),
+            Step(text="The export cannot be made: make knows no such target."),
+        )
+    )
+    last = "Fixed it: there was no rule to make the target export, so I wrote one."
+    found = Run(
+        steps=(
+            Step(text="What is known?", calls=(Call(SEARCH, {"query": "make export target"}),)),
+            Step(text="I write the rule.", calls=(Call("apply_patch", MAKEFILE),)),
+            Step(calls=(Call(UPDATE, {"status": "done", "comment": "has a rule now"}),)),
+            Step(text=last),
+        )
+    )
+    ran = codex.world.loop(
+        root, "--agent", "codex", "--max-iterations", "3", prefix=codex.playing(tried, found)
+    )
+    assert ran.outcomes == ["failure", "success"]
+    first, second = ran.told["export"]
+    assert [error.message for error in first.errors] == ["No rule to make target 'export'.  Stop."]
+    assert second.errors == ()
+    assert [(file.path, file.action) for file in second.files_touched] == [("Makefile", "created")]
+    assert (second.summary, second.tokens_used) == (last, 480)
+    assert Plan(root).task(1).status == "done"
+    assert "No rule to make target 'export'" in codex.asked(1)[1].results[-1]
+
+
+def test_a_person_s_own_codex_searches_memory_once_ralph_is_installed_in_it(
+    codex: Codex, root: Path
+) -> None:
+    record = '{"outcome": "failure", "summary": "The csv module writes None as an empty cell."}'
+    file = codex.world.folder / "record.json"
+    file.write_text(record, encoding="utf-8")
+    codex.world.run(ralph("record", "--feature", "export", file), cwd=root)
+    codex.world.run(ralph("hooks", "install", "--user", "--agent", "codex"), cwd=root)
+    find = Call("mcp__ralph_memory.search_feature_memory", {"query": "csv None"})
+    script = Run(steps=(Step(calls=(find,)), Step(text="Seen.")))
+    words = ["exec", "--json", "--skip-git-repo-check", "What of the csv?"]
+    codex.world.run([*codex.playing(script), client("codex"), *words], cwd=root)
+    assert "writes None as an empty cell" in codex.asked(0)[1].results[-1]

@@ -1,0 +1,743 @@
+"""`ralph hooks`: set up in one call, shown as it is, and gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commanding import Line
+
+from ralph import __version__
+from ralph.doors.cli.client_call import NAMED, Call
+from ralph.doors.cli.client_settings import hooks_in, plugin_folder, wanted_hooks
+from ralph.doors.cli.codex_settings import with_block
+from ralph.memory.project import Project
+
+WHERE = Path("config.toml")
+EVENTS = list(wanted_hooks(Call(NAMED)))
+
+
+@pytest.fixture
+def ralph(ralph: Line, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """The command line in the project, with nothing on the PATH but the system's programs."""
+    if sys.platform != "win32":
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return ralph
+
+
+@pytest.fixture
+def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder at the front of the PATH, for programs that a test makes."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def program(file: Path, script: str) -> Path:
+    file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
+def this_ralph(folder: Path) -> Path:
+    return program(folder / "ralph", f'exec {shlex.quote(sys.executable)} -m ralph "$@"')
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
+
+
+# -- the command line
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {
+        file.relative_to(root).as_posix(): file.read_bytes()
+        for file in root.rglob("*")
+        if file.is_file() and ".ralph" not in file.relative_to(root).parts
+    }
+
+
+def test_a_project_is_set_up_once_and_cleaned_without_a_trace(ralph: Line, project: Path) -> None:
+    before = files(project)
+
+    ralph.well("hooks", "install")
+    installed = files(project)
+    again = ralph.well("hooks", "install", "--project")
+
+    assert sorted(installed) == [".claude/settings.json", ".mcp.json"]
+    assert list(json.loads(installed[".claude/settings.json"])["hooks"]) == EVENTS
+    assert json.loads(installed[".mcp.json"])["mcpServers"]["ralph-memory"] == {
+        "type": "stdio",
+        "command": sys.executable,
+        "args": ["-E", "-P", "-m", "ralph", "mcp", "--focus"],
+        "alwaysLoad": True,
+    }
+    assert files(project) == installed
+    assert again.out.count("As it should be") == 2
+    assert ralph.well("hooks", "uninstall").out.count("Removed") == 2
+    assert files(project) == before
+    assert not (project / ".claude").exists()
+    assert ralph.well("hooks", "uninstall").out == "Nothing of Ralph's was there.\n"
+
+
+def test_settings_that_were_there_keep_their_bytes_and_their_mode(
+    ralph: Line, project: Path
+) -> None:
+    (project / ".claude").mkdir()
+    file = project / ".claude" / "settings.json"
+    text = '{\n    "permissions": {"allow": ["Bash(git *)", "é"]},\n    "model": "opus"\n}'
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o600)
+
+    ralph.well("hooks", "install", "--no-mcp")
+
+    written = file.read_text(encoding="utf-8")
+    assert written.startswith(text[:-2] + ',\n    "hooks": {\n        "SessionStart": [')
+    assert files(project).keys() == {".claude/settings.json"}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    ralph.well("hooks", "uninstall")
+    assert file.read_text(encoding="utf-8") == text
+
+
+@posix
+def test_a_persons_linked_folder_stays_and_everything_else_goes(
+    ralph: Line, home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "dotfiles"
+    folder.mkdir()
+    (home.parent / ".claude").symlink_to(folder)
+
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    assert (folder / "settings.json").exists()
+    ralph.well("hooks", "uninstall", "--user")
+
+    assert (home.parent / ".claude").is_symlink()
+    assert list(folder.iterdir()) == []
+
+
+@posix
+def test_a_persons_own_link_is_written_through_and_stays(
+    ralph: Line, home: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "dotfiles.json"
+    target.write_text('{"model": "opus"}\n', encoding="utf-8")
+    (home.parent / ".claude").mkdir()
+    link = home.parent / ".claude" / "settings.json"
+    link.symlink_to(target)
+
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+
+    assert link.is_symlink()
+    assert "SessionStart" in json.loads(target.read_bytes())["hooks"]
+    ralph.well("hooks", "uninstall", "--user")
+    assert target.read_bytes() == b'{"model": "opus"}\n'
+    target.unlink()
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    ralph.well("hooks", "uninstall", "--user")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"{}\n"
+
+
+@posix
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        (".claude/settings.json", "person.json"),
+        (".claude", "."),
+        (".mcp.json", "person.json"),
+        (".mcp.json", "not there yet"),
+        (".codex", "."),
+        (".codex/config.toml", "person.toml"),
+    ],
+)
+def test_a_link_in_a_project_is_refused_and_nothing_is_written(
+    ralph: Line, project: Path, tmp_path: Path, link: str, target: str
+) -> None:
+    person = tmp_path / "person"
+    person.mkdir()
+    (person / "person.json").write_text("{}", encoding="utf-8")
+    (person / "person.toml").write_text("", encoding="utf-8")
+    before = files(person)
+    (project / link).parent.mkdir(exist_ok=True)
+    (project / link).symlink_to(person / target)
+    agent = "codex" if "codex" in link else "claude"
+
+    installed = ralph("hooks", "install", "--agent", agent)
+    removed = ralph("hooks", "uninstall", "--agent", agent)
+
+    for ran in (installed, removed):
+        assert ran.code == 1
+        assert f"{project / link}: this is a link" in ran.complaint
+    assert files(person) == before
+    assert "this is a link" in ralph.well("hooks", "status").err
+
+
+@posix
+def test_what_is_no_plain_file_is_refused_at_once(ralph: Line, project: Path) -> None:
+    (project / ".claude").mkdir()
+    if sys.platform != "win32":
+        os.mkfifo(project / ".claude" / "settings.json")
+
+    ran = ralph("hooks", "install")
+
+    assert ran.code == 1
+    assert "this is not a regular file" in ran.complaint
+
+
+@posix
+def test_what_an_older_ralph_installed_is_told_of_and_replaced(
+    ralph: Line, on_path: Path, home: Path, project: Path
+) -> None:
+    this_ralph(on_path)
+    own, shared = home.parent / ".claude" / "settings.json", project / ".claude" / "settings.json"
+    for file, call in ((own, f"{sys.executable} -m ralph"), (shared, f'"{NAMED}"')):
+        file.parent.mkdir()
+        hooks = {
+            event: [{"hooks": [{"type": "command", "command": f"{call} hook {name} || exit 0"}]}]
+            for event, name in (("Stop", "stop"), ("SessionStart", "session-start"))
+        }
+        file.write_text(json.dumps({"hooks": hooks}), encoding="utf-8")
+
+    told = ralph.well("hooks", "status").err
+
+    for file, scope in ((own, "--user"), (shared, "--project")):
+        assert f"{file}: a folder you work in could put its own program in the place" in told
+        assert f"Run: ralph hooks install {scope}" in told
+        ralph.well("hooks", "install", scope, "--no-mcp")
+        assert f"{call} hook" not in file.read_text(encoding="utf-8")
+    assert "could put its own program" not in ralph.well("hooks", "status").err
+
+
+@posix
+def test_a_persons_hooks_run_nothing_of_the_folder_they_are_called_in(
+    ralph: Line, home: Path, tmp_path: Path
+) -> None:
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    settings = json.loads((home.parent / ".claude" / "settings.json").read_bytes())
+    clone = tmp_path / "clone"
+    Project(clone).init()
+    ran = clone / "ran"
+    code = f"open({str(ran)!r}, 'w')"
+    for module in ("ralph/__init__.py", "ralph/__main__.py", "msgspec.py", "json.py", "bin/ralph"):
+        (clone / module).parent.mkdir(exist_ok=True)
+        (clone / module).write_text(f"#!{sys.executable}\n{code}\n", encoding="utf-8")
+        (clone / module).chmod(0o755)
+    input = json.dumps({"session_id": "s", "cwd": str(clone), "source": "startup"})
+    for path, modules in (("/usr/bin:/bin", ""), (f".:bin:{clone}/bin:/usr/bin:/bin", ":.")):
+        for [group] in settings["hooks"].values():
+            subprocess.run(
+                ["/bin/sh", "-c", group["hooks"][0]["command"]],
+                input=input.encode(),
+                cwd=clone,
+                env={**os.environ, "PATH": path, "PYTHONPATH": modules},
+                check=True,
+                timeout=60,
+            )
+            assert not ran.exists()
+    brief = home / "cache" / "hooks"
+    assert brief.exists(), "the hooks did run"
+
+
+def test_a_persons_own_settings_may_be_anywhere(
+    ralph: Line, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # no project is needed
+    told = ralph.well("hooks", "install", "--user")
+
+    assert (
+        "SessionStart"
+        in json.loads((home.parent / ".claude" / "settings.json").read_bytes())["hooks"]
+    )
+    command = shlex.split(told.complaint.partition("Run: ")[2])
+    assert command[:6] == ["claude", "mcp", "add-json", "-s", "user", "ralph-memory"]
+    server = json.loads(command[6])
+    assert [server["command"], *server["args"]] == [
+        *(sys.executable, "-E", "-P", "-m", "ralph"),
+        *("mcp", "--focus"),
+    ]
+    ralph.well("hooks", "uninstall", "--user")
+    assert not (home.parent / ".claude").exists()
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    assert (tmp_path / "claude" / "settings.json").exists()
+
+
+@posix
+def test_the_client_itself_registers_a_persons_own_server(
+    ralph: Line, on_path: Path, home: Path
+) -> None:
+    log = on_path / "log"
+    client = program(on_path / "claude", f'printf "%s\\n" "$*" >> {shlex.quote(str(log))}')
+
+    assert ralph.well("hooks", "install", "--user").err == ""
+
+    [line] = log.read_text(encoding="utf-8").splitlines()
+    assert line.startswith("mcp add-json -s user ralph-memory {")
+    servers = home.parent / ".claude.json"
+    old = {"mcpServers": {"ralph-memory": Call("/old/ralph").server()}}
+    servers.write_text(json.dumps(old), encoding="utf-8")
+    ralph.well("hooks", "install", "--user")
+    assert log.read_text(encoding="utf-8").splitlines()[1] == "mcp remove -s user ralph-memory"
+    ralph.well("hooks", "uninstall", "--user")
+    assert log.read_text(encoding="utf-8").splitlines()[3:] == ["mcp remove -s user ralph-memory"]
+    program(client, "echo it is locked >&2; exit 3")
+    ran = ralph("hooks", "install", "--user")
+    assert ran.code == 1
+    assert "it is locked. The hooks are done; run by hand: claude mcp" in ran.complaint
+
+
+@posix
+def test_ralph_is_called_by_its_name_where_the_name_leads_to_this_one(
+    ralph: Line, project: Path, on_path: Path
+) -> None:
+    this_ralph(on_path)
+
+    ran = ralph.well("hooks", "install")
+
+    hook = json.loads((project / ".claude" / "settings.json").read_bytes())["hooks"]["Stop"][0]
+    assert hook["hooks"][0]["command"] == Call(NAMED).hook("stop")
+    assert "Git may share these files" in ran.out
+    assert ran.err == ""
+    ralph.well("hooks", "install", "--agent", "codex")
+    codex = tomllib.loads((project / ".codex" / "config.toml").read_text(encoding="utf-8"))
+    assert codex["mcp_servers"]["ralph-memory"] == {
+        "command": "ralph",
+        "args": ["mcp", "--focus"],
+        "default_tools_approval_mode": "approve",
+    }
+
+
+@posix
+@pytest.mark.parametrize("script", [b"#!/bin/sh\necho ralph 99.0\n", b"\x7fELF of no machine"])
+def test_another_program_of_that_name_is_not_called(
+    ralph: Line, project: Path, on_path: Path, script: bytes
+) -> None:
+    (on_path / "ralph").write_bytes(script)
+    (on_path / "ralph").chmod(0o755)
+
+    ran = ralph.well("hooks", "install", "--no-mcp")
+
+    calls = hooks_in(json.loads((project / ".claude" / "settings.json").read_bytes()))
+    assert {call for some in calls.values() for call, _ in some} == {
+        Call(sys.executable, ("-E", "-P", "-m", "ralph"))
+    }
+    assert "name a program of this machine" in ran.complaint
+
+
+def test_codex_gets_a_block_and_loses_it(ralph: Line, project: Path, home: Path) -> None:
+    own = home.parent / ".codex" / "config.toml"
+    own.parent.mkdir()
+    own.write_bytes(b'model = "x" # mine\r\n')
+
+    ralph.well("hooks", "install", "--agent", "codex", "--user")
+    ralph.well("hooks", "install", "--agent", "codex")
+
+    assert own.read_bytes().startswith(b'model = "x" # mine\r\n\r\n# >>> ralph')
+    again = ralph.well("hooks", "install", "--agent", "codex", "--user")
+    assert f"As it should be: {own}" in again.out
+    ralph.well("hooks", "uninstall", "--agent", "codex", "--user")
+    ralph.well("hooks", "uninstall", "--agent", "codex")
+    assert own.read_bytes() == b'model = "x" # mine\r\n'
+    assert files(project) == {}
+    # What `codex mcp remove` leaves of the block.
+    own.write_text('model = "x"\n# <<< ralph <<<\n[tui]\n', encoding="utf-8")
+    ralph.well("hooks", "uninstall", "--agent", "codex", "--user")
+    assert own.read_text(encoding="utf-8") == 'model = "x"\n[tui]\n'
+    own.unlink()
+    said = ralph.well("hooks", "uninstall", "--agent", "codex", "--user").out
+    assert said == "Nothing of Ralph's was there.\n"
+
+
+def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_it(
+    ralph: Line, home: Path
+) -> None:
+    servers = {"mcpServers": {"ralph-memory": Call("ralph").server()}}
+    (home.parent / ".claude.json").write_text(json.dumps(servers), encoding="utf-8")
+
+    ran = ralph.well("hooks", "uninstall", "--user")
+
+    assert ran.complaint.endswith("Run: claude mcp remove -s user ralph-memory")
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{\n  // mine\n  "model": "x"\n}', "settings.json:2: this is not valid JSON"),
+        ('{\n  "model": "x",\n}', "settings.json:3: this is not valid JSON"),
+        (" \n", "settings.json: this file is empty. Delete it"),
+        ('{"a": NaN}', "NaN is no JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "one JSON object"),
+        ('{\n"hooks": []}', "settings.json:2: hooks must be an object"),
+        ('{"hooks": {\n\n"Stop": {}}}', "settings.json:3: hooks.Stop must be a list"),
+        (b"\xff\xfe", "settings.json: not UTF-8"),
+    ],
+)
+def test_settings_that_cannot_be_edited_are_refused_and_left_alone(
+    ralph: Line, project: Path, text: str | bytes, told: str
+) -> None:
+    (project / ".claude").mkdir()
+    file = project / ".claude" / "settings.json"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    before = files(project)
+
+    for words in (["install"], ["uninstall"]):
+        ran = ralph("hooks", *words)
+        assert ran.code == 1
+        assert told in ran.complaint
+    assert files(project) == before
+    assert "unreadable" in ralph.well("hooks", "status").out or "must be" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"mcpServers": []}', ".mcp.json:1: mcpServers must be an object"),
+        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json:2: there is an MCP server"),
+        ("{", ".mcp.json:1: this is not valid JSON"),
+    ],
+)
+def test_nothing_is_written_where_the_server_has_no_place(
+    ralph: Line, project: Path, text: str, told: str
+) -> None:
+    (project / ".mcp.json").write_text(text, encoding="utf-8")
+
+    ran = ralph("hooks", "install")
+
+    assert ran.code == 1
+    assert told in ran.complaint
+    assert files(project) == {".mcp.json": text.encode()}
+
+
+def test_somebody_elses_server_in_a_persons_own_file_is_refused(ralph: Line, home: Path) -> None:
+    servers = {"mcpServers": {"ralph-memory": {"command": "x", "args": []}}}
+    (home.parent / ".claude.json").write_text(json.dumps(servers), encoding="utf-8")
+
+    ran = ralph("hooks", "install", "--user")
+
+    assert ran.code == 1
+    assert "that Ralph did not make" in ran.complaint
+    assert not (home.parent / ".claude").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("model = ", "config.toml:1: this is not valid TOML"),
+        ("[mcp_servers.ralph-memory]\ncommand = 'x'\n", "that Ralph did not make"),
+        ("mcp_servers = {}\n", "Write it as tables"),
+        ("[[mcp_servers]]\n", "Write it as tables"),
+        (with_block(None, Call("old/ralph"), WHERE).replace("# <<<", "# <"), "is missing"),
+    ],
+)
+def test_codex_settings_that_cannot_be_edited_are_refused(
+    ralph: Line, project: Path, text: str, told: str
+) -> None:
+    (project / ".codex").mkdir()
+    (project / ".codex" / "config.toml").write_text(text, encoding="utf-8")
+
+    ran = ralph("hooks", "install", "--agent", "codex")
+
+    assert ran.code == 1
+    assert told in ran.complaint
+    assert files(project) == {".codex/config.toml": text.encode()}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("install --user --project", "Choose one"),
+        ("uninstall --project . --user", "Choose one"),
+        ("install --agent codex --no-mcp", "leave out --no-mcp"),
+        ("install --agent vim", "vim"),
+        ("", "plugin-path"),
+    ],
+)
+def test_a_wrong_call_is_refused(ralph: Line, line: str, told: str) -> None:
+    ran = ralph("hooks", *line.split())
+
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_without_a_project_there_is_nothing_to_set_up(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    for words in (["install"], ["install", "--project"], ["uninstall"]):
+        ran = ralph("hooks", *words)
+        assert ran.code == 1
+        assert ran.complaint.endswith("no .ralph folder here or above. Run: ralph init")
+    assert ralph.well("hooks", "install", "--project", project).code == 0
+    assert (project / ".claude").exists()
+    assert ralph.well("--project", project, "hooks", "uninstall").out.count("Removed") == 2
+
+
+def test_a_folder_that_was_a_project_can_still_be_cleaned(ralph: Line, project: Path) -> None:
+    ralph.well("hooks", "install")
+    (project / ".ralph").rename(project.parent / "gone")
+
+    assert ralph.well("hooks", "uninstall").out.count("Removed") == 2
+    assert files(project) == {}
+
+
+# Root may write anything. A process that gave up two powers of root may not: CAP_DAC_OVERRIDE and
+# CAP_DAC_READ_SEARCH leave the set of what it can ever have.
+WEAKER = """
+import ctypes, os, sys
+for power in (1, 2):
+    if ctypes.CDLL(None).prctl(24, power, 0, 0, 0):
+        sys.exit("root stays root here")
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def weaker(*words: str | Path) -> list[str]:
+    """A Python for which permissions count."""
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return [sys.executable, *map(str, words)]
+    command = [sys.executable, "-c", WEAKER]
+    if sys.platform != "linux" or subprocess.run([*command, "-c", ""], check=False).returncode:
+        pytest.skip("root cannot give up its powers here")
+    return [*command, *map(str, words)]
+
+
+@posix
+@pytest.mark.parametrize(
+    ("locked", "blocked"),
+    [
+        (".claude/settings.json", ".claude/settings.json"),
+        (".claude", ".claude/settings.json"),
+        (".", ".mcp.json"),
+    ],
+)
+def test_what_may_not_be_written_is_left_and_told(project: Path, locked: str, blocked: str) -> None:
+    (project / ".claude").mkdir()
+    (project / ".claude" / "settings.json").write_text("{}", encoding="utf-8")
+    before = files(project)
+    command = weaker("-m", "ralph", "hooks", "install")
+    where = project / locked
+    mode = where.stat().st_mode
+    where.chmod(0o444 if where.is_file() else 0o555)
+    try:
+        ran = subprocess.run(
+            command, cwd=project, capture_output=True, text=True, check=False, timeout=60
+        )
+    finally:
+        where.chmod(mode)
+
+    assert ran.returncode == 1
+    [told] = ran.stderr.splitlines()
+    file = project / blocked
+    assert told.startswith(f"ralph: {file}: this cannot be written: Permission denied. ")
+    assert files(project) == before
+    assert sorted(entry.name for entry in project.iterdir()) == [".claude", ".ralph"]
+
+
+@posix
+def test_what_may_not_be_read_is_left_and_told(project: Path) -> None:
+    (project / ".mcp.json").write_text("{}", encoding="utf-8")
+    (project / ".mcp.json").chmod(0)
+
+    ran = subprocess.run(
+        weaker("-m", "ralph", "hooks", "install"),
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert ran.returncode == 1
+    assert f"{project / '.mcp.json'}: this cannot be read: Permission denied." in ran.stderr
+    assert not (project / ".claude").exists()
+
+
+# -- status, doctor, help
+
+
+def status(ralph: Line) -> Any:
+    return ralph.well("hooks", "status", "--json").json
+
+
+def test_status_tells_each_place_apart(ralph: Line, project: Path, home: Path) -> None:
+    found = status(ralph)
+    assert found["project"] == str(project)
+    assert [(one["agent"], one["where"]) for one in found["places"]] == [
+        ("claude", "user"),
+        ("claude", "project"),
+        ("claude", "plugin"),
+        ("codex", "user"),
+        ("codex", "project"),
+    ]
+    assert {one["mcp"]["state"] for one in found["places"]} == {"none"}
+
+    ralph.well("hooks", "install")
+    ralph.well("hooks", "install", "--agent", "codex", "--user")
+    _, mine, plugin, codex, _ = status(ralph)["places"]
+
+    assert mine["hooks"] == {
+        "file": str(project / ".claude" / "settings.json"),
+        "state": "installed",
+        "missing": [],
+        "calls": [{"command": f"{sys.executable} -E -P -m ralph", "found": sys.executable}],
+        "problem": None,
+        "outdated": False,
+    }
+    assert mine["mcp"]["state"] == codex["mcp"]["state"] == "installed"
+    assert plugin["hooks"]["state"] == "none"
+    assert codex["mcp"]["file"] == str(home.parent / ".codex" / "config.toml")
+    assert status(ralph)["warnings"] == []
+
+
+def test_status_outside_a_project_says_that_hooks_stay_silent(
+    ralph: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert status(ralph)["project"] is None
+    assert (
+        "is in no Ralph project: hooks stay silent. Run: ralph init"
+        in ralph.well("hooks", "status").out
+    )
+
+
+def test_status_names_what_is_missing_and_what_is_not_there(ralph: Line, project: Path) -> None:
+    hooks = wanted_hooks(Call("/nowhere/ralph"))
+    del hooks["Stop"], hooks["SessionEnd"]
+    (project / ".claude").mkdir()
+    file = project / ".claude" / "settings.json"
+    file.write_text(json.dumps({"hooks": hooks}), encoding="utf-8")
+
+    found = status(ralph)
+
+    assert found["places"][1]["hooks"]["state"] == "partly"
+    assert found["places"][1]["hooks"]["missing"] == ["Stop", "SessionEnd"]
+    missing, gone = found["warnings"]
+    assert missing == f"{file}: no hook for Stop, SessionEnd. Run: ralph hooks install --project"
+    assert gone.startswith(f"{file}: /nowhere/ralph is not there.")
+    told = {one["name"]: one for one in ralph.well("doctor", "--json").json["checks"]}["hooks"]
+    assert told["state"] == "warning"
+    assert told["todo"] == "Run: ralph hooks install --project"
+
+
+def install_plugin(home: Path, *, switched: bool = True) -> None:
+    """What Claude Code notes when it installs the plugin."""
+    folder = home.parent / ".claude"
+    (folder / "plugins").mkdir(parents=True)
+    noted = {"version": 2, "plugins": {"ralph@ralph": [{"scope": "user"}]}}
+    (folder / "plugins" / "installed_plugins.json").write_text(json.dumps(noted), encoding="utf-8")
+    settings = {"enabledPlugins": {"ralph@ralph": switched}}
+    (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
+@posix
+def test_plugin_and_hooks_together_are_told_of(ralph: Line, on_path: Path, home: Path) -> None:
+    this_ralph(on_path)
+    install_plugin(home)
+    assert status(ralph)["warnings"] == []
+    assert status(ralph)["places"][2]["hooks"]["state"] == "installed"
+
+    ran = ralph.well("hooks", "install")
+
+    doubled = status(ralph)["warnings"]
+    assert [line.partition(":")[0] for line in doubled] == [
+        "each event calls Ralph more than once",
+        "the memory's tools are offered twice",
+    ]
+    assert "claude plugin uninstall ralph@ralph" in doubled[0]
+    assert [line.removeprefix("ralph: ") for line in ran.err.splitlines()] == doubled
+
+
+@posix
+def test_the_same_hooks_of_person_and_project_are_no_double(ralph: Line, on_path: Path) -> None:
+    ralph.well("hooks", "install")
+    ralph.well("hooks", "install", "--user", "--no-mcp")
+    assert status(ralph)["warnings"] == []
+
+    this_ralph(on_path)
+    ralph.well("hooks", "install")  # by name now
+
+    [doubled] = status(ralph)["warnings"]
+    assert doubled.startswith("each event calls Ralph more than once: user, project. Run: ")
+
+
+def test_a_plugin_that_is_switched_off_counts_for_nothing(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    install_plugin(home)
+    (project / ".claude").mkdir()
+    local = project / ".claude" / "settings.local.json"
+    local.write_text('{"enabledPlugins": {"ralph@ralph": false}}', encoding="utf-8")
+
+    ralph.well("hooks", "install")
+
+    found = status(ralph)
+    assert found["places"][2]["hooks"]["state"] == "disabled"
+    assert found["warnings"] == []
+
+
+def test_hooks_that_the_client_does_not_call_are_told_of(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    own = home.parent / ".claude" / "settings.json"
+    own.parent.mkdir()
+    own.write_text('{"disableAllHooks": true}', encoding="utf-8")
+    assert status(ralph)["warnings"] == []
+
+    ralph.well("hooks", "install", "--no-mcp")
+
+    [silenced] = status(ralph)["warnings"]
+    assert silenced.startswith(f"{own}: disableAllHooks is on, so no hook is called")
+    # The project's own word counts more.
+    local = project / ".claude" / "settings.local.json"
+    local.write_text('{"disableAllHooks": false}', encoding="utf-8")
+    assert status(ralph)["warnings"] == []
+
+
+def test_doctor_tells_which_clients_use_the_memory(ralph: Line) -> None:
+    def told() -> Any:
+        return {one["name"]: one for one in ralph.well("doctor", "--json").json["checks"]}["hooks"]
+
+    assert told()["state"] == "ok"
+    assert told()["detail"].startswith("not installed")
+    ralph.well("hooks", "install")
+    ralph.well("hooks", "install", "--agent", "codex", "--user")
+    assert told()["detail"] == "claude (project), codex (user)"
+
+
+def test_help_and_completion_name_the_doors_beside_the_command_line(
+    ralph: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = ralph.well("--help").out
+    assert {"mcp", "hook", "hooks"} <= {line.split()[0] for line in listing.splitlines() if line}
+    assert ralph("mcp").code == 2
+
+    monkeypatch.setenv("_RALPH_COMPLETE", "bash_complete")
+    for line, words in (("ralph hoo", {"plain,hooks", "plain,hook"}), ("ralph mcp x", set())):
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+        assert set(ralph.well().out.split()) == words
+
+
+def test_the_plugin_has_a_folder(ralph: Line) -> None:
+    folder = Path(ralph.well("hooks", "plugin-path").out.rstrip("\n"))
+
+    assert folder == plugin_folder()
+    manifest = json.loads((folder / ".claude-plugin" / "plugin.json").read_bytes())
+    assert manifest["version"] == __version__

@@ -1,0 +1,13 @@
+"""What the tests of the embedded index share."""
+
+from __future__ import annotations
+
+from ralph.index.embedded import Index
+from ralph.memory.ralph import Ralph
+
+
+def embedded(memory: Ralph) -> Index:
+    """The index in a file that a memory has where nobody asks for another."""
+    index = memory.place.index
+    assert isinstance(index, Index)
+    return index

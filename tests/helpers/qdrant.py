@@ -1,0 +1,64 @@
+"""What the tests of the Qdrant index share: stores, and memories that keep their index there."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient
+from remembering import ToyEmbedder, open_toy
+
+from ralph.index.qdrant.index import QdrantIndex
+from ralph.index.qdrant.names import Names
+from ralph.index.qdrant.server import Server
+from ralph.index.qdrant.store import QdrantStore
+from ralph.memory.ralph import Ralph
+
+# Read before a test's own environment takes it away.
+REAL_URL = os.environ.get("RALPH_TEST_QDRANT_URL")
+REAL_KEY = os.environ.get("RALPH_TEST_QDRANT_API_KEY")
+
+# What local mode says of everything that only matters on a server.
+quiet = [
+    pytest.mark.filterwarnings("ignore:Local mode performs exact"),
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect"),
+]
+
+
+def local_server() -> Server:
+    """The local mode of Qdrant's client in the place of a server."""
+    return Server("", client=QdrantClient(":memory:"))
+
+
+def real_server() -> Server:
+    """The server that the environment names."""
+    if REAL_URL is None:
+        pytest.skip("RALPH_TEST_QDRANT_URL names no server")
+    return Server(REAL_URL, key=REAL_KEY, timeout_s=30.0)
+
+
+@contextmanager
+def qdrant_store(server: Server) -> Iterator[QdrantStore]:
+    """A store that nobody else has, gone afterwards."""
+    store = QdrantStore(server, Names(str, f"test{uuid.uuid4().hex[:8]}"))
+    try:
+        yield store
+    finally:
+        store.drop_all()
+
+
+def on(server: Server, memory: Ralph, place: str = "test") -> QdrantIndex:
+    """Let a memory keep its index on this server."""
+    index = QdrantIndex(server, Names(str, place), [memory.project.cache], lock_timeout_s=2.0)
+    memory.place.index = index
+    return index
+
+
+def open_served(project: Path, url: str, embedder: ToyEmbedder | None = None, **more: Any) -> Ralph:
+    """A project whose index is on the server at this URL, with a toy embedder."""
+    return open_toy(project, embedder, qdrant_url=url, **more)

@@ -1,0 +1,12 @@
+"""What the tests of the index share."""
+
+from __future__ import annotations
+
+import pytest
+from qdrant_server import QdrantServer
+
+
+@pytest.fixture
+def server(qdrant: QdrantServer) -> QdrantServer:
+    """The server that keeps the index."""
+    return qdrant

@@ -1,0 +1,91 @@
+"""Weighing passages by their words, and how much meaning counts beside them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.recall.ranking import Fields, meaning_share, weigh_words, words_of
+
+STATIC = "static:table"
+
+
+def weights(asked: list[str], *passages: Fields, count: int = 100, **seen: int) -> list[float]:
+    frequencies = {token: seen.get(token, 1) for token in asked}
+    held = dict(enumerate(passages))
+    weighed = weigh_words(asked, held, frequencies=frequencies, count=count).weights
+    return [weighed[place] for place in range(len(passages))]
+
+
+def test_a_rare_word_counts_for_more_than_two_common_ones() -> None:
+    rare, common = weights(
+        ["pgbouncer", "time", "out"], ("", "pgbouncer", ""), ("", "time out", ""), time=40, out=40
+    )
+    assert rare > 2 * common
+
+
+def test_a_word_in_the_title_counts_for_more_and_in_a_path_for_less() -> None:
+    title, text, places = weights(
+        ["login"], ("login", "a b", ""), ("a", "login b", ""), ("a", "b c", "login")
+    )
+    assert title > text > places > 0
+
+
+def test_a_word_said_again_counts_less_each_time() -> None:
+    once, twice, often = weights(
+        ["lock"], ("", "lock a b c", ""), ("", "lock a lock c", ""), ("", "lock x lock x lock", "")
+    )
+    assert once < twice < often < 3 * once
+
+
+def test_a_word_inside_another_is_not_found() -> None:
+    assert weights(["log"], ("", "login blog log4j", "")) == [0.0]
+
+
+def test_in_a_long_passage_a_word_says_less() -> None:
+    short, long = weights(["lock"], ("", "lock a", ""), ("", "lock " + "a " * 200, ""))
+    assert short > 2 * long
+
+
+def test_the_coverage_is_the_largest_share_of_the_question_in_one_passage() -> None:
+    held: dict[int, Fields] = {1: ("", "alpha", ""), 2: ("", "alpha beta", ""), 3: ("", "x", "")}
+    seen = {"alpha": 2, "beta": 1}
+
+    assert weigh_words(["alpha", "beta"], held, frequencies=seen, count=50).coverage == 1.0
+    part = weigh_words(["alpha", "beta"], {1: held[1]}, frequencies=seen, count=50).coverage
+    assert 0.0 < part < 0.6
+    unknown = seen | {"gamma": 0}
+    asked = ["alpha", "beta", "gamma"]
+    assert weigh_words(asked, held, frequencies=unknown, count=50).coverage < 0.7
+
+
+def test_nothing_to_weigh_weighs_nothing() -> None:
+    weighed = weigh_words(["a"], {}, frequencies={"a": 0}, count=0)
+    assert (weighed.weights, weighed.coverage) == ({}, 0.0)
+    assert weights([], ("", "a", "")) == [0.0]
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "dd"]), max_size=30), st.integers(0, 40))
+def test_weights_and_coverage_are_never_out_of_bounds(words: list[str], seen: int) -> None:
+    held: dict[int, Fields] = {1: ("a", " ".join(words), "")}
+    frequencies = {"a": 1, "b": seen}
+    weighed = weigh_words(["a", "b"], held, frequencies=frequencies, count=40)
+    assert weighed.weights[1] > 0.0
+    assert 0.0 < weighed.coverage <= 1.0
+
+
+def test_words_are_counted_without_the_places() -> None:
+    assert words_of(("one two", "three", "src/a.py src/b.py")) == 3
+
+
+def test_meaning_counts_less_among_long_passages_of_a_table() -> None:
+    assert meaning_share(20, 0.0, STATIC) > meaning_share(120, 0.0, STATIC)
+    assert meaning_share(120, 0.0, STATIC) > meaning_share(500, 0.0, STATIC) > 0.3
+    assert meaning_share(20, 0.0, "minilm:x") < meaning_share(500, 0.0, "minilm:x")
+
+
+@pytest.mark.parametrize("embedder", [STATIC, "minilm:x", "none"])
+def test_where_one_passage_holds_all_words_meaning_hardly_counts(embedder: str) -> None:
+    assert meaning_share(20, 1.0, embedder) < 0.2
+    assert meaning_share(20, 0.5, embedder) > 0.45

@@ -1,0 +1,307 @@
+"""Extractive summaries: ten exchanges that were looked at, and what holds for every text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.errors import BadInput
+from ralph.text.summary import (
+    TITLE_CHARS,
+    Piece,
+    conversation_gist,
+    exchange_gist,
+    gist,
+    pieces,
+    sentences,
+    shorten,
+    title_of,
+)
+
+FLAKY = (
+    "Hi Claude! Can you please fix the login test in /home/dev/shop/tests/auth/test_login.py? It"
+    " fails about once in ten runs.",
+    "I'll start by reading the test.\n\nThe login test was flaky because it compared a token's"
+    " expiry with the wall clock. I fixed it by freezing the clock in `conftest.py`.\n\n"
+    "```python\n@pytest.fixture\ndef clock(): ...\n```\n\nLet me know if you want more.",
+)
+METRICS = (
+    "What are some key metrics to track for a tech startup?",
+    "1. User acquisition: the number of new users.\n\n2. Churn rate: the share of customers who"
+    " leave.\n\n3. Monthly recurring revenue: income.\n\n4. **Net promoter score** - fame.",
+)
+AIRPORT = (
+    "Can you suggest cheaper ways from the airport to the city than a taxi?",
+    "Yes, there are several ways to the city that cost less than a taxi. Here are a few:\n\n"
+    "1. **Local trains**: two stations are near.\n2. **Express bus**: every half hour.\n"
+    "3. **Shared shuttle**: ask at the desk.\n\nI hope this helps. Enjoy your trip!",
+)
+QUEUE = (
+    "Should we use SQLite or Postgres for the job queue? Two processes write at once.",
+    "Great question! Use SQLite in WAL mode for the job queue. Two writers on one machine are well"
+    " within what it can do. Move to Postgres when a second machine has to write.",
+)
+CRASH = (
+    "```\nTraceback (most recent call last):\n  File \"app.py\", line 3, in <module>\nKeyError: 'P'"
+    "\n```\nwhy does this crash on the server but not on my laptop?",
+    "The crash is caused by a missing environment variable: `PORT` is set in your shell profile,"
+    " but not in the service's unit file.\n\nAdd `Environment=PORT=8000` to the unit.",
+)
+FLAG = (
+    "Add a --json flag to `ralph search`, with tests.",
+    "Done. Now `ralph search --json` prints one object a hit, and 14 tests cover it.\n\n"
+    "| check | result |\n| --- | --- |\n| ruff | pass |",
+)
+LISBON = (
+    "I'm trying to plan a trip to Lisbon in autumn. By the way, I just sold my old camera for 200"
+    " euros. What should I see in three days?",
+    "That sounds exciting! Three days are enough for the old town, Belém and a day in Sintra."
+    " Start with Alfama in the morning. Would you like a plan by the hour?",
+)
+THANKS = ("thanks!", "You're welcome! Let me know if there's anything else.")
+REVIEW = (
+    "You are a reviewer for the payments team.\n\nReview the diff in src/pay/refund.py and tell me"
+    " whether refunds can be issued twice.\n\n- look at locking\n- look at retries",
+    "Refunds can be issued twice: the retry in `refund.py` runs outside of the lock. There is no"
+    " test for it. Take the lock before the first attempt.",
+)
+BACKUP = (
+    "Wie richte ich das Backup ein?",
+    "Das Backup wird mit einem Cronjob eingerichtet, der jede Nacht um drei Uhr läuft. Die Ziele"
+    " stehen in `backup.toml`.",
+)
+
+LOOKED_AT = [
+    (
+        FLAKY,
+        "Fix the login test in test_login.py",
+        "Can you please fix the login test in /home/dev/shop/tests/auth/test_login.py? The login"
+        " test was flaky because it compared a token's expiry with the wall clock.",
+    ),
+    (
+        METRICS,
+        "What are some key metrics to track for a tech startup?",
+        "What are some key metrics to track for a tech startup? User acquisition, Churn rate,"
+        " Monthly recurring revenue, Net promoter score.",
+    ),
+    (
+        AIRPORT,
+        "Suggest cheaper ways from the airport to the city than a…",
+        "Can you suggest cheaper ways from the airport to the city than a taxi? There are several"
+        " ways to the city that cost less than a taxi (Local trains, Express bus, Shared shuttle).",
+    ),
+    (
+        QUEUE,
+        "Should we use SQLite or Postgres for the job queue?",
+        "Should we use SQLite or Postgres for the job queue? Use SQLite in WAL mode for the job"
+        " queue.",
+    ),
+    (
+        CRASH,
+        "Why does this crash on the server but not on my laptop?",
+        "Why does this crash on the server but not on my laptop? The crash is caused by a missing"
+        " environment variable: PORT is set in your shell profile, but not in the service's unit"
+        " file.",
+    ),
+    (
+        FLAG,
+        "Add a --json flag to ralph search, with tests",
+        "Add a --json flag to ralph search, with tests. Now ralph search --json prints one object a"
+        " hit, and 14 tests cover it.",
+    ),
+    (
+        LISBON,
+        "Plan a trip to Lisbon in autumn",
+        "I'm trying to plan a trip to Lisbon in autumn. Three days are enough for the old town,"
+        " Belém and a day in Sintra.",
+    ),
+    (THANKS, "Thanks", "Thanks!"),
+    (
+        REVIEW,
+        "Review the diff in refund.py and tell me whether refunds…",
+        "Review the diff in src/pay/refund.py and tell me whether refunds can be issued twice."
+        " Refunds can be issued twice: the retry in refund.py runs outside of the lock.",
+    ),
+    (
+        BACKUP,
+        "Wie richte ich das Backup ein?",
+        "Wie richte ich das Backup ein? Das Backup wird mit einem Cronjob eingerichtet, der jede"
+        " Nacht um drei Uhr läuft.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("exchange", "title", "summary"), LOOKED_AT)
+def test_an_exchange_is_what_was_asked_and_what_came_out(
+    exchange: tuple[str, str], title: str, summary: str
+) -> None:
+    assert exchange_gist(*exchange) == summary
+    assert title_of(exchange[0]) == title
+
+
+def test_a_conversation_is_how_it_began_what_came_between_and_how_it_ended() -> None:
+    assert conversation_gist([QUEUE, LISBON, CRASH, THANKS]) == (
+        "Should we use SQLite or Postgres for the job queue? Then: I'm trying to plan a trip to"
+        " Lisbon in autumn. In the end: The crash is caused by a missing environment variable: PORT"
+        " is set in your shell profile, but not in the service's unit file."
+    )
+
+
+def test_a_conversation_of_one_exchange_is_that_exchange() -> None:
+    assert conversation_gist([QUEUE]) == exchange_gist(*QUEUE)
+
+
+def test_a_title_leads_when_it_says_something_else() -> None:
+    told = conversation_gist([QUEUE], title="Quarterly planning")
+    assert told.startswith("Quarterly planning: Should we use SQLite")
+    assert conversation_gist([QUEUE], title="SQLite for the job queue") == conversation_gist(
+        [QUEUE]
+    )
+
+
+def test_a_conversation_without_words_has_its_title() -> None:
+    assert conversation_gist([], title="Empty") == "Empty"
+    assert conversation_gist([]) == ""
+    assert conversation_gist([("", "")]) == ""
+
+
+TEXT = (
+    "The index is built from the journal. It can be deleted at any time. Sure! Nobody loses"
+    " anything by that, because the journal is the truth and the index only follows the journal."
+    " Rebuilding takes a minute. I hope this helps."
+)
+
+
+def test_a_gist_has_the_sentences_that_say_most_in_their_order() -> None:
+    assert gist(TEXT, sentences=2, max_chars=300) == (
+        "The index is built from the journal. Nobody loses anything by that, because the journal is"
+        " the truth and the index only follows the journal."
+    )
+
+
+def test_a_question_turns_the_choice() -> None:
+    about = "How many minutes is what rebuilding takes?"
+    assert gist(TEXT, sentences=1, max_chars=300) == "The index is built from the journal."
+    assert gist(TEXT, sentences=1, max_chars=300, about=about) == "Rebuilding takes a minute."
+
+
+def test_a_short_text_is_its_own_gist() -> None:
+    assert gist("One thing. Another.", sentences=3, max_chars=100) == "One thing. Another."
+
+
+def test_a_gist_that_does_not_fit_ends_at_a_word() -> None:
+    assert (
+        gist("Considerably long words follow.", sentences=1, max_chars=20) == "Considerably long…"
+    )
+
+
+def test_a_text_of_nothing_but_code_still_has_a_gist() -> None:
+    assert gist("```\nx = 1\n```", sentences=1, max_chars=40) == "``` x = 1 ```"
+
+
+@pytest.mark.parametrize(("count", "chars"), [(0, 100), (1, 0)])
+def test_a_gist_of_nothing_is_refused(count: int, chars: int) -> None:
+    with pytest.raises(BadInput, match="at least one of each"):
+        gist("text", sentences=count, max_chars=chars)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("", ""),
+        ("<command-name>/compact</command-name>", ""),
+        ("ok, now please refactor it", "Refactor it"),
+        ("Could you help me with writing a regex for dates?", "Writing a regex for dates"),
+        ("I'd like you to look at https://example.org/a/b and compare", "Look at and compare"),
+        ("Rename C:\\work\\shop\\cart.ts to basket.ts", "Rename cart.ts to basket.ts"),
+        ("fix it", "Fix it"),
+    ],
+)
+def test_a_title_has_no_courtesies_and_no_folders(prompt: str, title: str) -> None:
+    assert title_of(prompt) == title
+
+
+def test_sentences_do_not_end_at_abbreviations_versions_and_initials() -> None:
+    assert sentences('Use e.g. Foo 3.12. See Dr. J. Smith! "Really?" Yes (indeed.) 好的。 So.') == [
+        "Use e.g. Foo 3.12.",
+        "See Dr. J. Smith!",
+        '"Really?"',
+        "Yes (indeed.)",
+        "好的。",
+        "So.",
+    ]
+
+
+def test_code_tables_traces_and_tags_are_no_words() -> None:
+    text = """## Why
+
+It **fails** with [a link](https://example.org):
+
+- [x] first `item`
+  goes on
+
+| a | b |
+~~~
+code
+~~~
+Traceback (most recent call last):
+  File "a.py", line 3
+ValueError: no
+    at Object.run (a.js:3)
+2026-03-05 10:00:01 ERROR boom
+<system-reminder>
+not this
+</system-reminder>
+> quoted
+"""
+    assert pieces(text) == [
+        Piece("heading", "Why"),
+        Piece("prose", "It fails with a link:"),
+        Piece("item", "first item goes on"),
+        Piece("prose", "quoted"),
+    ]
+
+
+texts = st.lists(
+    st.sampled_from(
+        [
+            "The index follows.",
+            "Why?",
+            "- item one",
+            "\n\n",
+            "```\n",
+            "| a |",
+            "# Head",
+            "Sure!",
+            "x" * 70,
+        ]
+    )
+    | st.text(max_size=80),
+    max_size=20,
+).map("\n".join)
+
+
+@given(text=texts, count=st.integers(1, 4), chars=st.integers(1, 300), about=st.text(max_size=40))
+def test_a_gist_keeps_its_limits_and_invents_nothing(
+    text: str, count: int, chars: int, about: str
+) -> None:
+    found = gist(text, sentences=count, max_chars=chars, about=about)
+    assert len(found) <= chars
+    assert found == gist(text, sentences=count, max_chars=chars, about=about)
+    letters = {char for char in text if char.isalnum()}
+    assert {char for char in found if char.isalnum()} <= letters
+
+
+@given(user=texts, answer=texts)
+def test_any_exchange_has_a_gist_and_a_title(user: str, answer: str) -> None:
+    assert len(exchange_gist(user, answer)) <= 500
+    assert len(conversation_gist([(user, answer), (answer, user)])) <= 700
+    assert len(title_of(user)) <= TITLE_CHARS
+
+
+@given(text=st.text(max_size=100), chars=st.integers(0, 60))
+def test_a_shortened_text_is_its_beginning(text: str, chars: int) -> None:
+    found = shorten(text, chars)
+    assert len(found) <= chars
+    assert found == text or text.startswith(found[:-1])

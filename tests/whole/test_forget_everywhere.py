@@ -1,0 +1,358 @@
+"""A word that came in through every door is forgotten: no file of Ralph's holds it any more."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commanding import Line
+from hooking import Session, exchanges, hook, iterations
+from remembering import files_holding, open_toy
+
+from ralph.loop.orchestrate import Orchestrator
+from ralph.memory.project import Focus, Project, set_focus
+from ralph.memory.ralph import open_ralph
+from ralph.plan.features import create_feature
+from ralph.plan.store import Plan
+from ralph.records.conversation import Summary, summary_id
+from ralph.records.iteration import ErrorSeen, Iteration
+from ralph.text.tokens import tokens
+
+# Found nowhere else, and with stems of its own.
+WORD = "zyxvoqueing"
+SECOND = "And now the tests"
+DONE = "The login form is there, with validation of empty passwords and its own tests."
+BROKEN = f"TypeError: {WORD} is not callable in the login form"
+
+
+@pytest.fixture
+def ralph(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Line:
+    monkeypatch.chdir(project)
+    create_feature(Plan(project), "login", {"description": "Signing in."})
+    set_focus(Project(project), Focus("login"))
+    return Line(capsys, monkeypatch)
+
+
+def traces(project: Path, home: Path, word: str = WORD) -> list[str]:
+    """Files of the project and of the home that hold the word or its stem."""
+    wanted = [one.encode() for one in (word, *tokens(word))]
+    return [
+        file.as_posix()
+        for folder in (project / ".ralph", home)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and any(one in file.read_bytes().lower() for one in wanted)
+    ]
+
+
+def held(
+    project: Path, tmp_path: Path, *, first: str, second: str = "And now the tests"
+) -> Session:
+    """A session of two exchanges, kept by the hooks as a client calls them."""
+    session = Session(project, tmp_path)
+    session.hook("session-start")
+    for question in (first, second):
+        session.hook("user-prompt-submit", prompt=question)
+        session.prompts(question)
+        if question == first:
+            session.runs("make login", BROKEN.replace(WORD, word_of(first)), failed=True)
+            session.hook(
+                "post-tool-use-failure",
+                tool_name="Bash",
+                tool_input={"command": "make login"},
+                error=BROKEN.replace(WORD, word_of(first)),
+            )
+        session.writes("src/login.py")
+        session.says(DONE if question == second else f"{DONE} It is called {word_of(first)}.")
+        session.hook("stop")
+    return session
+
+
+def word_of(question: str) -> str:
+    return next((word for word in question.split() if word.startswith("zyx")), "login")
+
+
+def plant_everywhere(ralph: Line, project: Path, tmp_path: Path) -> None:
+    """The word through every door that writes anything."""
+    held(project, tmp_path, first=f"Remember {WORD} of the login form")
+    Session(project, tmp_path).hook("session-start")
+    # A session under way: an error is noted, and the transcript has a title.
+    under_way = Session(project, tmp_path)
+    under_way.hook("session-start")
+    under_way.hook("post-tool-use-failure", tool_name="Bash", tool_input={}, error=BROKEN)
+    hook(f"no-{WORD}", Session(project, tmp_path).given(), cwd=tmp_path)
+    folder = tmp_path / "imported"
+    folder.mkdir()
+    imported = Session(project, folder)
+    imported.prompts("What is it called?")
+    imported.says("It has a name, and that name is in the title of this session.")
+    with imported.transcript.open("a", encoding="utf-8") as file:
+        title = {"type": "ai-title", "aiTitle": f"Naming {WORD}", "sessionId": imported.name}
+        file.write(json.dumps(title) + "\n")
+    os.utime(imported.transcript, (1, 1))
+    ralph.well("conversations", "import", "claude-code", folder)
+    talk = [{"role": "user", "content": f"Say {WORD}"}, {"role": "assistant", "content": "Said."}]
+    ralph.well("conversations", "import", "-", stdin=json.dumps({"messages": talk}))
+    # What is said of conversations later.
+    with open_ralph(project) as opened:
+        first = opened.conversations.list()[0].conversation.id
+        one = Summary(of="conversation", target=first, text=f"It was about {WORD}.", covers=1)
+        opened.conversations.say(one, id=summary_id(first, 1))
+    ralph.well("conversations", "tag", first, WORD)
+    ralph.well("conversations", "rename", first, f"The {WORD} talk")
+    notes = tmp_path / "notes.md"
+    notes.write_text(f"# Names\n\nIt is {WORD}.\n", encoding="utf-8")
+    ralph.well("conversations", "add-document", notes)
+    # Iterations, knowledge, and copies of a plan that no longer has it.
+    ralph.record("login", {"summary": f"Built {WORD}.", "errors": [{"message": BROKEN}]})
+    entry = {"entry_type": "failure_solution", "failure_description": WORD, "solution_steps": "x"}
+    ralph.well("knowledge", "capture", "-", stdin=json.dumps(entry))
+    ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
+    ralph.well("learning", "remove", "1", "--feature", "login")
+    plan = project / ".ralph" / "db" / "features.yaml"
+    lines = plan.read_text(encoding="utf-8").splitlines(keepends=True)
+    # What stays of a learning that was removed are its stems: in the plan, which is the person's.
+    plan.write_text("".join(line for line in lines[: lines.index("    removed_learnings:\n")]))
+    search = ralph.well("search", WORD)
+    assert WORD in search.out
+
+
+def test_forgetting_by_text_leaves_it_in_no_file(
+    ralph: Line, project: Path, tmp_path: Path, home: Path
+) -> None:
+    plant_everywhere(ralph, project, tmp_path)
+    planted = " ".join(traces(project, home))
+    for part in ("memory/login.jsonl", "journal/conversations", "journal/knowledge", "sqlite3",
+                 "sessions", "brief.json", "hooks.log", "imports", "versions"):  # fmt: skip
+        assert part in planted
+
+    ran = ralph.well("forget", "--match", WORD, "--yes")
+
+    assert traces(project, home) == []
+    assert "Also removed: " in ran.out
+    assert "your plan" not in ran.out
+    # What had nothing to do with it is still there.
+    assert SECOND in [one.user for one in exchanges(project)]
+
+
+@pytest.mark.parametrize("named", ["exchange", "iteration"])
+def test_forgetting_one_of_two_tellings_forgets_both_with_the_title(
+    ralph: Line, project: Path, tmp_path: Path, home: Path, named: str
+) -> None:
+    held(project, tmp_path, first=f"Remember {WORD} of the login form")
+    Session(project, tmp_path).hook("session-start")
+    with open_ralph(project) as opened:
+        [listed] = opened.conversations.list()
+        talk = opened.conversations.exchanges(listed.conversation.id)
+        exchange = next(one.id for one in talk if WORD in one.user)
+        iteration = opened.feature("login").iterations()[0][0].record.id
+    assert traces(project, home)
+
+    ralph.well("forget", exchange if named == "exchange" else iteration)
+
+    assert traces(project, home) == []
+    assert [one.user for one in exchanges(project)] == [SECOND]
+    assert len(iterations(project, "login")) == 1
+    with open_ralph(project) as opened:
+        [now] = opened.conversations.list()
+    assert now.conversation.title == SECOND
+    assert (now.conversation.source, now.conversation.id) == ("claude-code", listed.conversation.id)
+
+
+def test_reading_the_session_again_does_not_bring_the_title_back(
+    ralph: Line, project: Path, tmp_path: Path, home: Path
+) -> None:
+    session = held(project, tmp_path, first=f"Remember {WORD} of the login form")
+    [gone] = [one.id for one in exchanges(project) if WORD in one.user]
+    ralph.well("forget", gone)
+
+    for file in home.glob("cache/hooks/*/sessions/*.jsonl"):
+        file.unlink()
+    session.prompts("What is it called?")
+    session.says("It is called login.")
+    session.hook("stop")
+    os.utime(session.transcript, (1, 1))
+    ralph.well("conversations", "import", "claude-code", tmp_path)
+
+    assert traces(project, home) == []
+    assert len(exchanges(project)) == 2
+
+
+def test_tags_and_a_title_of_the_persons_own_stay_with_what_goes_on(
+    ralph: Line, project: Path, tmp_path: Path
+) -> None:
+    held(project, tmp_path, first=f"Remember {WORD} of the login form")
+    with open_ralph(project) as opened:
+        name = opened.conversations.list()[0].conversation.id
+    ralph.well("conversations", "tag", name, "signing-in")
+    ralph.well("conversations", "rename", name, "My talk")
+    [gone] = [one.id for one in exchanges(project) if WORD in one.user]
+
+    ralph.well("forget", gone)
+
+    with open_ralph(project) as opened:
+        [listed] = opened.conversations.list()
+    assert (listed.conversation.title, listed.tags) == ("My talk", ("signing-in",))
+
+
+def test_a_title_that_tells_nothing_of_what_goes_stays(
+    ralph: Line, project: Path, tmp_path: Path
+) -> None:
+    held(project, tmp_path, first="Add the login form", second=f"Remember {WORD}")
+    [gone] = [one.id for one in exchanges(project) if WORD in one.user]
+
+    ralph.well("forget", gone)
+
+    with open_ralph(project) as opened:
+        [listed] = opened.conversations.list()
+    assert listed.conversation.title == "Add the login form"
+
+
+def test_a_conversation_is_forgotten_with_its_iterations(
+    ralph: Line, project: Path, tmp_path: Path, home: Path
+) -> None:
+    held(project, tmp_path, first=f"Remember {WORD} of the login form")
+    with open_ralph(project) as opened:
+        name = opened.conversations.list()[0].conversation.id
+
+    ran = ralph.well("forget", name)
+
+    assert traces(project, home) == []
+    assert (exchanges(project), iterations(project, "login")) == ([], [])
+    assert "Still there: the session's own file, as Claude Code keeps it" in ran.out
+
+
+def test_a_title_that_matches_is_no_reason_to_forget_the_conversation(
+    ralph: Line, project: Path, tmp_path: Path, home: Path
+) -> None:
+    held(project, tmp_path, first=f"Remember {WORD} of the login form")
+
+    ralph.well("forget", "--match", WORD, "--conversations", "--yes")
+
+    assert [one.user for one in exchanges(project)] == [SECOND]
+    assert files_holding(home / "journal", WORD) == []
+
+
+def test_what_is_older_takes_nothing_newer_along(
+    ralph: Line, project: Path, tmp_path: Path
+) -> None:
+    session = Session(project, tmp_path, began="2026-11-02T10:00:00Z")
+    session.prompts("What is a cookie?")
+    session.says("A small text that a browser keeps for a site.")
+    session.now(later_s=10 * 24 * 3600)
+    session.prompts("What is a session?")
+    session.says("What a server remembers of a visitor.")
+    session.hook("session-end")
+
+    ralph.well("forget", "--before", "2026-11-05", "--conversations", "--yes")
+
+    assert [one.user for one in exchanges(project)] == ["What is a session?"]
+
+
+# What was learned from it
+
+
+def attempts(project: Path, *, publish: bool) -> list[str]:
+    """Two iterations of a task, and the lesson that the loop took from them; gives their ids."""
+    failed = Iteration(feature="login", task_id=1, task_title="Add the form", outcome="failure",
+                       summary="The build stopped.", errors=(ErrorSeen(BROKEN, "runtime"),),
+                       session_id="run-1")  # fmt: skip
+    done = Iteration(feature="login", task_id=1, task_title="Add the form", outcome="success",
+                     summary="The factory is called in the constructor now.",
+                     session_id="run-2")  # fmt: skip
+    with open_toy(project) as opened:
+        kept = opened.feature("login").remember_all([failed, done])
+        told = [one for _, one in opened.feature("login").iterations()]
+        orchestrator = Orchestrator(opened, Plan(project), lambda text, good: None)
+        orchestrator.give(kept[1].record, told)
+        assert len(opened.knowledge.staged()) == 1
+        if publish:
+            opened.knowledge.checkpoint()
+    return [one.id for one in kept]
+
+
+def test_a_lesson_that_is_only_staged_goes_with_its_iteration(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    failed, _ = attempts(project, publish=False)
+
+    ralph.well("forget", failed)
+
+    assert traces(project, home) == []
+    with open_toy(project) as opened:
+        assert opened.knowledge.staged() == []
+        assert len(opened.feature("login").records()) == 1
+
+
+def test_a_lesson_that_is_published_is_named_with_the_command_that_takes_it_out(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    failed, _ = attempts(project, publish=True)
+
+    left = ralph.well("forget", failed, "--json").json["remains"]
+
+    [command] = [one for one in left if one.startswith("published for other projects: ")]
+    ralph.well(*command.partition(": ralph ")[2].split())
+    assert traces(project, home) == []
+
+
+def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it(
+    ralph: Line, project: Path
+) -> None:
+    from ralph.plan.extract import Draft
+    from ralph.plan.learnings import learn
+
+    [one, *_] = attempts(project, publish=False)
+    with open_toy(project) as opened:
+        number = opened.feature("login").get(one).record.iteration_number
+    assert number is not None
+    learn(
+        Plan(project),
+        "login",
+        [Draft(text=f"Never call {WORD}.", iteration=number)],
+        current_iteration=number,
+    )
+
+    left = ralph.well("forget", one, "--json").json["remains"]
+
+    [command] = [told for told in left if told.startswith("in the plan: ")]
+    ralph.well(*command.partition(": ralph ")[2].split())
+    assert Plan(project).feature("login").learnings == ()
+
+
+def test_what_stands_in_the_plan_is_told_with_its_place(ralph: Line, project: Path) -> None:
+    ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
+    ralph.record("login", {"summary": f"Built {WORD}."})
+
+    left: list[str] = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
+
+    [told] = [one for one in left if "features.yaml" in one]
+    line = int(told.partition("features.yaml:")[2].partition(",")[0])
+    plan: Any = (project / ".ralph/db/features.yaml").read_text(encoding="utf-8").splitlines()
+    assert WORD in plan[line - 1]
+
+
+def test_the_stems_of_a_removed_learning_are_told_as_well(ralph: Line, project: Path) -> None:
+    ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
+    ralph.well("learning", "remove", "1", "--feature", "login")
+    ralph.record("login", {"summary": f"Built {WORD}."})
+
+    left: list[str] = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
+
+    assert any("features.yaml:7, your plan" in one for one in left)
+    assert files_holding(project / ".ralph" / "cache", WORD, *tokens(WORD)) == []
+
+
+def test_an_exchange_that_is_private_takes_its_iteration_along(
+    ralph: Line, project: Path, tmp_path: Path, home: Path
+) -> None:
+    held(project, tmp_path, first=f"Remember {WORD} of the login form")
+    [gone] = [one.id for one in exchanges(project) if WORD in one.user]
+
+    ralph.well("conversations", "private", gone)
+
+    assert traces(project, home) == []
