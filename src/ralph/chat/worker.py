@@ -124,19 +124,11 @@ class Retries:
         return min((i.at for i in items if not i.given_up and i.at > due), default=None)
 
     def failed(
-        self,
-        worker: str,
-        key: str,
-        item: str,
-        error: str,
-        *,
-        count: int = 1,
-        attempts: int | None = None,
+        self, worker: str, key: str, item: str, error: str, *, count: int = 1, attempts: int = 0
     ) -> FailedItem:
-        """Count a failure; after `max_retries` retries the item is given up."""
+        """Count a failure, or set how many there were; after `max_retries` retries give it up."""
         with self._changing() as items:
-            if attempts is None:
-                attempts = 1 + (items[key].attempts if key in items else 0)
+            attempts = attempts or 1 + (items[key].attempts if key in items else 0)
             wait_s = min(2.0 ** (attempts - 1), _MAX_RETRY_WAIT_S)
             entry = items[key] = FailedItem(
                 worker,

@@ -19,19 +19,13 @@ from ralph.chat.embeddings import (
 from ralph.chat.loop import LastRetrieval
 from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus, stream_of
 from ralph.chat.workers import Workers, setting_of
-from ralph.config import USER_FILE, Settings, store
+from ralph.config import KEYS, USER_FILE, Settings, store
 from ralph.errors import BadInput, BadSetting, MemoryOff
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.records import Record
 
-RAG_KEYS = (
-    "rag_enabled",
-    "rag_conversation_limit",
-    "rag_exchange_limit_per_conversation",
-    "rag_min_similarity",
-    "rag_recency_half_life_days",
-)
+RAG_KEYS = tuple(key for key in KEYS if key.startswith("rag_"))
 _TITLES: dict[WorkerName, str] = {
     "conversation": "Conversation Summarizer",
     "exchange": "Exchange Summarizer",
