@@ -23,10 +23,9 @@ from ralph.loop.agent import AgentProcess
 from ralph.loop.environment import Event, agent_environment
 from ralph.loop.run import Options, run
 from ralph.memory.ralph import open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task
 
 _TARGET = Target(value=0.150, about="of the order of")
 _WARM_UP = 2

@@ -21,9 +21,8 @@ from bench.measure import FEATURE, BenchProject, child_environment, fill, python
 from bench.report import aligned, parser, print_json, print_lines
 from bench.start import Server
 from ralph.errors import RalphError
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task
 from ralph.records.knowledge import FailureSolution
 
 _PACKAGE = Path(ralph.__file__).parent
@@ -168,12 +167,12 @@ def checkpoint(place: BenchProject) -> None:
 
 
 PATHS: dict[str, Callable[[BenchProject], None]] = {
-    "record a stream-json": record,
+    "record": record,
     "search": search,
-    "one iteration of the loop": iteration,
-    "hook UserPromptSubmit": hook,
-    "MCP search_feature_memory": mcp,
-    "knowledge checkpoint": checkpoint,
+    "iteration": iteration,
+    "hook": hook,
+    "mcp": mcp,
+    "checkpoint": checkpoint,
 }
 
 
@@ -190,12 +189,17 @@ def crossed(what: str) -> CrossedPath:
 
 def main(args: Sequence[str]) -> int:
     """Count every path, and print a table or JSON with every name."""
-    options = parser("paths", __doc__).parse_args(args)
-    found = [crossed(what) for what in PATHS]
+    parse = parser("paths", __doc__)
+    parse.add_argument("--only", choices=PATHS, help="one path instead of all")
+    options = parse.parse_args(args)
+    found = [crossed(what) for what in PATHS if options.only in (None, what)]
     if options.json:
         return print_json("paths", paths=msgspec.to_builtins(found))
-    counts = [(one.what, str(len(one.files)), str(len(one.functions))) for one in found]
-    return print_lines(aligned([("path", "files", "functions"), *counts]))
+    counts = [
+        (one.what, str(len(one.files)), str(len(one.functions)), PATHS[one.what].__doc__ or "")
+        for one in found
+    ]
+    return print_lines(aligned([("path", "files", "functions", ""), *counts]))
 
 
 def _question() -> str:

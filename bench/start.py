@@ -30,10 +30,9 @@ from bench.measure import (
 from bench.report import NO_TARGET, Row, Target, parser, row_of, show_rows
 from bench.speed import NUMPY
 from ralph.errors import RalphError
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 
 _SQLITE = 'python -c "import sqlite3, json"'
 _EMPTY = "the SDK's own empty server"

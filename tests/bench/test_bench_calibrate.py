@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benching import BenchLine
+from places import DATA
 from remembering import ToyEmbedder
 
 from bench.calibrate import (
@@ -41,7 +42,6 @@ from bench.datasets import Ask, Corpus, Dataset, Document, Task
 from ralph.errors import BadInput
 from ralph.recall.score import Constants, Evidence, score_by
 
-DATA = Path(__file__).parent.parent / "data"
 OWN_PAIRS = DATA / "own_pairs.jsonl"
 RECALL_PAIRS = DATA / "recall_pairs.json"
 KNOWN = Constants(-3.0, 6.0, 4.0, 0.0, 0.5)

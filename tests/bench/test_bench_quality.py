@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from benching import BenchLine
+from places import DATA
 from remembering import ToyEmbedder
 
 from bench.datasets import Ask, Corpus, Dataset, Document, Task, read
@@ -32,7 +33,7 @@ from ralph.errors import EmbedderOff
 from ralph.index import Passage
 from ralph.records import Record
 
-OWN_PAIRS = Path(__file__).parent.parent / "data" / "own_pairs.jsonl"
+OWN_PAIRS = DATA / "own_pairs.jsonl"
 BIRDS = Corpus(
     "birds",
     (

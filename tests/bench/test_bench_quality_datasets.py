@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import DATA
 
 from bench.datasets import READERS, Dataset, chosen, read
 from ralph.errors import BadInput
 
-OWN_PAIRS = Path(__file__).parent.parent / "data" / "own_pairs.jsonl"
+OWN_PAIRS = DATA / "own_pairs.jsonl"
 
 
 def instance(**changed: Any) -> dict[str, Any]:

@@ -28,9 +28,8 @@ from ralph.doors.cli.main import run
 from ralph.errors import BadInput
 from ralph.loop.braindump import Proposal, accept
 from ralph.plan.check import check
-from ralph.plan.features import create_feature, update_feature
+from ralph.plan.edit import create_feature, create_task, delete_task, update_feature, update_task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, delete_task, update_task
 
 WHY = (
     "Customers get their invoices as PDF files by mail, on the first day of every month, so that "

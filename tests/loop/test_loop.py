@@ -14,8 +14,8 @@ from looping import BEGUN, DONE, FIXTURES, Late, Loop, command, planned, replay,
 from ralph.capture import Captured
 from ralph.loop.agent import Output
 from ralph.loop.iteration import judge
-from ralph.plan.tasks import update_task
-from ralph.plan.values import Comment, Task
+from ralph.plan.edit import update_task
+from ralph.plan.model import Comment, Task
 
 DO_NOTHING = "/bin/true"
 

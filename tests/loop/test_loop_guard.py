@@ -14,9 +14,9 @@ import pytest
 from looping import DONE, FEATURES, TASKS, Loop, planned, python, ralph_process, scripted, shell
 
 from ralph.loop.agent import Output
+from ralph.plan.edit import update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
-from ralph.plan.tasks import update_task
 
 DB = ".ralph/db"
 PROSE = ("The session lives in a cookie", "No third-party identity providers.")

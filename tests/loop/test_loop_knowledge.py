@@ -23,7 +23,7 @@ from ralph.config import Settings, home_folder
 from ralph.loop.environment import Event
 from ralph.loop.orchestrate import completed
 from ralph.memory.lessons import lessons, technology_of
-from ralph.plan.values import Task
+from ralph.plan.model import Task
 from ralph.recall.patterns import CLOSING, OPENING, Pattern
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
 from ralph.records.knowledge import Checkpoint, FailureSolution, knowledge_from

@@ -12,8 +12,8 @@ from remembering import made
 
 from ralph.config import Settings
 from ralph.loop.iteration import gather_review, repeated_errors, stale_prose
-from ralph.plan.features import update_feature
-from ralph.plan.values import ContextFile, Feature, Task
+from ralph.plan.edit import update_feature
+from ralph.plan.model import ContextFile, Feature, Task
 from ralph.prompt.build import Facts
 from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
 

@@ -17,7 +17,7 @@ from ralph.doors.cli import run
 from ralph.doors.mcp.context import read_options
 from ralph.loop.servers import loop_servers
 from ralph.memory.project import Project, wishes_of
-from ralph.plan.values import Task
+from ralph.plan.model import Task
 from ralph.trust import trust
 
 WEB = TASKS.replace("feature: auth\n", "feature: auth\n  discipline: web\n", 1)

@@ -16,9 +16,8 @@ from ralph.journal import Appended, Draft, Journal
 from ralph.memory.gates import approach_of, approve, gates, reject, send_back
 from ralph.memory.knowledge_journal import stream_of
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 from ralph.records import Record, now
 from ralph.records.knowledge import GateApproval, GateRejection
 

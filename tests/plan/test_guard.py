@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ralph.plan import features, learnings, tasks
+from ralph.plan import edit, learnings
 from ralph.plan.check import check
-from ralph.plan.document import MAX_BYTES
-from ralph.plan.entities import KINDS
-from ralph.plan.guard import Guard, Report, Snapshot
+from ralph.plan.guard import Guard, GuardReport, Snapshot
+from ralph.plan.model import KINDS
 from ralph.plan.store import Plan
+from ralph.plan.yaml import MAX_BYTES
 
 FEATURES = """\
 # Ana's plan
@@ -81,7 +81,7 @@ def before(guard: Guard) -> Snapshot:
     return guard.snapshot()
 
 
-def after(guard: Guard, snapshot: Snapshot) -> Report:
+def after(guard: Guard, snapshot: Snapshot) -> GuardReport:
     return guard.check(snapshot, feature="auth")
 
 
@@ -340,7 +340,7 @@ def test_disciplines_and_metadata_are_not_an_agents_to_edit(
         file.write("  - {name: mine, mcp_servers: {x: {command: sh}}}\n")
     assert not after(guard, before).clean
     assert [d.name for d in plan.load().disciplines] == ["web"]
-    assert features.discipline(plan, "web").system_prompt == "Be neat."
+    assert plan.discipline("web").system_prompt == "Be neat."
     assert (plan.folder / "metadata.yaml").read_text() == "project_id: abc\n"
 
 
@@ -445,10 +445,10 @@ def test_what_came_through_ralph_stands_when_the_agent_writes_an_old_copy_over_i
 ) -> None:
     stale = {kind: plan.path(kind).read_text() for kind in KINDS[:2]}
     learnings.add(plan, "auth", "Refresh tokens rotate on every use")
-    features.update_feature(plan, "payments", {"description": "Charge cards, and refunds."})
-    features.create_feature(plan, "search", {"description": "Find things."})
-    tasks.update_task(plan, 1, {"status": "in_progress"}, comment="half way")
-    tasks.create_task(plan, "search", "Index")
+    edit.update_feature(plan, "payments", {"description": "Charge cards, and refunds."})
+    edit.create_feature(plan, "search", {"description": "Find things."})
+    edit.update_task(plan, 1, {"status": "in_progress"}, comment="half way")
+    edit.create_task(plan, "search", "Index")
     for kind, text in stale.items():
         (plan.folder / f"{kind}.yaml").write_text(text)
     after(guard, before)
@@ -463,7 +463,7 @@ def test_what_came_through_ralph_stands_when_the_agent_writes_an_old_copy_over_i
 def test_a_task_deleted_through_ralph_is_not_brought_back_by_an_old_copy(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
-    tasks.delete_task(plan, 2)
+    edit.delete_task(plan, 2)
     plan.path("tasks").write_text(TASKS)
     report = after(guard, before)
     assert [task.id for task in plan.load().tasks] == [1]
@@ -485,7 +485,7 @@ def test_what_ralph_adds_to_a_list_that_the_agent_had_ruined_stands_and_so_does_
 def test_a_later_status_of_the_agents_own_counts(
     plan: Plan, guard: Guard, before: Snapshot
 ) -> None:
-    tasks.update_task(plan, 1, {"status": "in_progress"})
+    edit.update_task(plan, 1, {"status": "in_progress"})
     replace_in(plan, "tasks", "status: in_progress", "status: done")
     assert after(guard, before).clean
     assert plan.task(1).status == "done"
@@ -572,7 +572,7 @@ def test_f6_two_loops_do_not_undo_each_other(plan: Plan, guard: Guard, before: S
     plan.path("features").write_text("features: [")
     after(guard, before)  # the first loop's agent broke it, its guard mends it
     learnings.add(plan, "payments", "Stripe retries for three days")
-    tasks.update_task(plan, 2, {"status": "done"})
+    edit.update_task(plan, 2, {"status": "done"})
     report = guard.check(other_before, feature="payments")
     assert report.clean
     assert texts(plan) == ALL
@@ -641,7 +641,7 @@ def test_a_call_stands_though_the_log_of_calls_was_deleted_before_it(
         learnings.add(plan, "payments", f"{text} is a number that counts for itself")
     before = guard.snapshot()
     shutil.rmtree(plan.cache)
-    tasks.update_task(plan, 2, {"status": "done"})
+    edit.update_task(plan, 2, {"status": "done"})
     assert after(guard, before).clean
     assert plan.task(2).status == "done"
 

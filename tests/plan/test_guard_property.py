@@ -13,13 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ralph.errors import BadPlan
-from ralph.plan import features, learnings, tasks
-from ralph.plan.document import Document
-from ralph.plan.emit import emit_document
-from ralph.plan.entities import Kind, find
+from ralph.plan import edit, learnings
 from ralph.plan.guard import Guard
+from ralph.plan.model import STATUSES, Kind, find_entity
 from ralph.plan.store import Plan
-from ralph.plan.values import STATUSES
+from ralph.plan.yaml import PlanFile
 
 OWN, OTHER = "auth", "payments"
 PROSE = ("description", "architecture", "boundaries")
@@ -94,12 +92,12 @@ class World:
         found: set[str] = set()
         for file in files:
             with contextlib.suppress(BadPlan):
-                found |= set(_texts(Document(file, name="x").data))
+                found |= set(_texts(PlanFile(file, name="x").data))
         return found
 
     def data(self, kind: Kind) -> dict[str, Any] | None:
         try:
-            return Document.read(self.plan.raw(kind) or b"", name="x").data or None
+            return PlanFile.read(self.plan.raw(kind) or b"", name="x").data or None
         except BadPlan:
             return None
 
@@ -127,14 +125,14 @@ class World:
                 self.learned[feature].add(text)
         elif action == "prose":
             field = self.draw(st.sampled_from(PROSE))
-            features.update_feature(self.plan, feature, {field: text})
+            edit.update_feature(self.plan, feature, {field: text})
             self.prose[feature, field] = text
         elif action == "status":
-            tasks.update_task(self.plan, 1, {"status": "in_progress"})
+            edit.update_task(self.plan, 1, {"status": "in_progress"})
             self.status = self.file_status = "in_progress"
             self.by_ralph = True
         elif action == "comment":
-            tasks.update_task(self.plan, 1, comment=text)
+            edit.update_task(self.plan, 1, comment=text)
             self.comments.add(text)
         else:
             gone = learnings.remove(self.plan, feature, 1)
@@ -148,7 +146,7 @@ class World:
         if data is None:
             return
         for name in (OTHER, OWN):
-            entry = find(data, "features", name)
+            entry = find_entity(data, "features", name)
             if entry is None:
                 continue
             text = self.word()
@@ -160,7 +158,7 @@ class World:
                 self.prose[name, field] = self.persons[name, field] = text
             entry[field] = text
             self.said.add(text)
-            self.plan.path("features").write_text(emit_document(data))
+            self.plan.path("features").write_text(PlanFile("", name="x").with_data(data).text)
             break
         self.guard.observe(self.snapshot, idle=idle)
 
@@ -185,7 +183,7 @@ class World:
     def _follow_status(self, text: str) -> None:
         """What the agent says of its own task counts, but not an old copy over Ralph's word."""
         try:
-            entry = find(Document(text, name="x").data, "tasks", 1) or {}
+            entry = find_entity(PlanFile(text, name="x").data, "tasks", 1) or {}
         except BadPlan:
             return
         said = entry.get("status")
@@ -199,7 +197,7 @@ class World:
 
     def legitimate(self, _: Kind) -> None:
         data = self.data("tasks")
-        entry = find(data, "tasks", 1) if data else None
+        entry = find_entity(data, "tasks", 1) if data else None
         if data is None or entry is None:
             return
         entry["status"] = "done"
@@ -207,7 +205,7 @@ class World:
             text = self.word()
             entry["comments"].append({"text": text, "author": "agent"})
             self.comments.add(text)
-        self.write("tasks", emit_document(data))
+        self.write("tasks", PlanFile("", name="x").with_data(data).text)
 
     def garbage(self, kind: Kind) -> None:
         text = self.draw(
@@ -241,7 +239,7 @@ class World:
     def damage(self, kind: Kind) -> None:
         """Well-formed YAML that says the wrong thing."""
         try:
-            data = Document(self.current(kind), name="x").data
+            data = PlanFile(self.current(kind), name="x").data
         except BadPlan:
             return
         items = data.get(kind)
@@ -265,7 +263,7 @@ class World:
             entry[self.draw(st.sampled_from([*PROSE, "learnings", "odd", "current_state"]))] = (
                 self.draw(odd)
             )
-        self.write(kind, emit_document(data))
+        self.write(kind, PlanFile("", name="x").with_data(data).text)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput, LearningsFull, NotFound
-from ralph.plan import features, learnings
-from ralph.plan.extract import Draft
-from ralph.plan.shown import prompt_lines
+from ralph.plan import edit, learnings
+from ralph.plan.learnings import LearningDraft, prompt_lines
 from ralph.plan.store import Plan
 from ralph.records.learning import Learning, read_learning, to_plain
 from ralph.text.similar import gist
@@ -19,7 +18,7 @@ from ralph.text.similar import gist
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     plan = Plan(tmp_path)
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     return plan
 
 
@@ -27,8 +26,8 @@ def kept(plan: Plan) -> tuple[Learning, ...]:
     return plan.load().features[0].learnings
 
 
-def seen(plan: Plan, text: str, iteration: int, **more: object) -> learnings.Added:
-    draft = Draft(text=text, iteration=iteration, reason="error overcome", **more)  # type: ignore[arg-type]
+def seen(plan: Plan, text: str, iteration: int, **more: object) -> learnings.AddedLearning:
+    draft = LearningDraft(text=text, iteration=iteration, reason="error overcome", **more)  # type: ignore[arg-type]
     learned = learnings.learn(plan, "auth", [draft], current_iteration=iteration)
     return learned.added[0]
 
@@ -130,7 +129,10 @@ def test_f35_when_nothing_may_go_the_new_one_is_refused(plan: Plan) -> None:
     with pytest.raises(LearningsFull, match="Learnings full - review needed"):
         learnings.add(plan, "auth", "Something else entirely")
     learned = learnings.learn(
-        plan, "auth", [Draft(text="Something else entirely", iteration=60)], current_iteration=60
+        plan,
+        "auth",
+        [LearningDraft(text="Something else entirely", iteration=60)],
+        current_iteration=60,
     )
     assert (learned.added, learned.refused) == ((), 1)
     assert len(kept(plan)) == 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.plan.extract import extract
+from ralph.plan.learnings import extract
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
 
 ERROR = ErrorSeen(

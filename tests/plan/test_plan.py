@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput, BadPlan, NotFound, PlanBusy
-from ralph.plan import features, tasks
+from ralph.plan import edit
 from ralph.plan.check import check
 from ralph.plan.learnings import add
-from ralph.plan.store import Plan
-from ralph.plan.values import ContextFile, Status, Task
-from ralph.plan.writes import digest
+from ralph.plan.model import ContextFile, Status, Task
+from ralph.plan.store import Plan, digest
 
 
 @pytest.fixture
@@ -36,38 +35,38 @@ def text_of(plan: Plan, kind: str) -> str:
 
 
 def test_a_feature_is_created_read_changed_and_deleted(plan: Plan) -> None:
-    features.create_feature(plan, "auth", {"description": "Users log in.", "acronym": "AU"})
+    edit.create_feature(plan, "auth", {"description": "Users log in.", "acronym": "AU"})
     assert plan.feature("auth").description == "Users log in."
-    features.update_feature(plan, "auth", {"architecture": "JWT"})
+    edit.update_feature(plan, "auth", {"architecture": "JWT"})
     found = plan.feature("auth")
     assert (found.description, found.architecture) == ("Users log in.", "JWT")
-    features.delete_feature(plan, "auth")
+    edit.delete_feature(plan, "auth")
     with pytest.raises(NotFound, match="There are no features yet"):
         plan.feature("auth")
 
 
 def test_f1_what_is_not_given_is_kept_and_null_clears(plan: Plan) -> None:
-    features.create_feature(plan, "auth", {"description": "d", "boundaries": "b"})
-    features.update_feature(plan, "auth", {"description": None})
+    edit.create_feature(plan, "auth", {"description": "d", "boundaries": "b"})
+    edit.update_feature(plan, "auth", {"description": None})
     found = plan.feature("auth")
     assert (found.description, found.boundaries) == (None, "b")
 
 
 def test_f1_no_update_replaces_the_learnings(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     add(plan, "auth", "Tokens expire after an hour")
     with pytest.raises(BadInput, match="single learnings"):
-        features.update_feature(plan, "auth", {"learnings": []})
+        edit.update_feature(plan, "auth", {"learnings": []})
     assert len(plan.feature("auth").learnings) == 1
 
 
 def test_f17_the_current_state_is_computed_and_cannot_be_written(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
-    tasks.create_task(plan, "auth", "Build form", {"status": "done"})
-    tasks.create_task(plan, "auth", "Write docs", {"status": "in_progress"})
-    tasks.create_task(plan, "auth", "Ship")
+    edit.create_feature(plan, "auth")
+    edit.create_task(plan, "auth", "Build form", {"status": "done"})
+    edit.create_task(plan, "auth", "Write docs", {"status": "in_progress"})
+    edit.create_task(plan, "auth", "Ship")
     with pytest.raises(BadInput, match="computed from the tasks"):
-        features.update_feature(plan, "auth", {"current_state": "all done"})
+        edit.update_feature(plan, "auth", {"current_state": "all done"})
     state = "1/3 tasks complete. Done: Build form. In progress: Write docs."
     assert plan.read().current_state("auth") == state
     assert "current_state" not in text_of(plan, "features")
@@ -80,7 +79,7 @@ def test_f17_a_current_state_in_the_file_is_not_believed(plan: Plan) -> None:
 
 
 def test_f2_a_text_over_its_limit_is_cut_and_says_so(plan: Plan) -> None:
-    features.create_feature(plan, "auth", {"description": "x" * 4000, "boundaries": "y" * 4000})
+    edit.create_feature(plan, "auth", {"description": "x" * 4000, "boundaries": "y" * 4000})
     found = plan.feature("auth")
     assert found.description is not None
     assert len(found.description) == 3000
@@ -96,9 +95,9 @@ def test_f2_a_text_over_its_limit_in_the_file_is_cut_when_it_is_read(plan: Plan)
 
 def test_a_secret_is_redacted_before_it_reaches_the_plan(plan: Plan) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    features.create_feature(plan, "auth", {"description": f"Signs in with {secret} to GitHub."})
-    task = tasks.create_task(plan, "auth", "Log in", {"acceptance_criteria": [f"{secret} works"]})
-    tasks.update_task(plan, task.id, comment=f"It works with {secret}.")
+    edit.create_feature(plan, "auth", {"description": f"Signs in with {secret} to GitHub."})
+    task = edit.create_task(plan, "auth", "Log in", {"acceptance_criteria": [f"{secret} works"]})
+    edit.update_task(plan, task.id, comment=f"It works with {secret}.")
     add(plan, "auth", f"The token {secret} works.", reason=f"tried {secret}")
     assert "ghp_" not in text_of(plan, "features") + text_of(plan, "tasks")
     assert plan.task(task.id).comments[0].text == "It works with [redacted:github-token]."
@@ -106,11 +105,11 @@ def test_a_secret_is_redacted_before_it_reaches_the_plan(plan: Plan) -> None:
 
 
 def test_f2_a_full_list_refuses(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
-    with pytest.raises(BadInput, match="holds 20 items and 21 were given"):
-        features.update_feature(plan, "auth", {"dependencies": [f"d{i}" for i in range(21)]})
-    with pytest.raises(BadInput, match="holds 10 items"):
-        features.update_feature(plan, "auth", {"knowledge_paths": [f"d{i}.md" for i in range(11)]})
+    edit.create_feature(plan, "auth")
+    with pytest.raises(BadInput, match="can have 20 items, not 21"):
+        edit.update_feature(plan, "auth", {"dependencies": [f"d{i}" for i in range(21)]})
+    with pytest.raises(BadInput, match="can have 10 items"):
+        edit.update_feature(plan, "auth", {"knowledge_paths": [f"d{i}.md" for i in range(11)]})
 
 
 @pytest.mark.parametrize(
@@ -118,12 +117,12 @@ def test_f2_a_full_list_refuses(plan: Plan) -> None:
     ["/etc/passwd", "../x", "a/../../x", "a\\..\\x", "C:\\x", "c:/x", "a\0b", "~/x", "", "x" * 501],
 )
 def test_f9_a_path_that_leaves_the_project_is_refused(plan: Plan, path: str) -> None:
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     with pytest.raises(BadInput):
-        features.update_feature(plan, "auth", {"context_files": [path]})
+        edit.update_feature(plan, "auth", {"context_files": [path]})
     if path and "\0" not in path:
         with pytest.raises(BadInput):
-            features.update_feature(plan, "auth", {"knowledge_paths": [path]})
+            edit.update_feature(plan, "auth", {"knowledge_paths": [path]})
 
 
 def test_f9_a_bad_path_in_the_file_is_a_problem_with_its_place(plan: Plan) -> None:
@@ -138,22 +137,22 @@ def test_f9_a_bad_path_in_the_file_is_a_problem_with_its_place(plan: Plan) -> No
 
 
 def test_paths_are_kept_with_forward_slashes(plan: Plan) -> None:
-    features.create_feature(plan, "auth", {"knowledge_paths": ["docs\\auth.md"]})
+    edit.create_feature(plan, "auth", {"knowledge_paths": ["docs\\auth.md"]})
     assert plan.feature("auth").knowledge_paths == ("docs/auth.md",)
 
 
 def test_f13_description_and_architecture_may_say_the_same(plan: Plan) -> None:
-    features.create_feature(plan, "auth", {"description": "JWT", "architecture": "JWT"})
+    edit.create_feature(plan, "auth", {"description": "JWT", "architecture": "JWT"})
     assert plan.load().problems == ()
 
 
 def test_f14_a_feature_with_tasks_is_not_deleted(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
-    task = tasks.create_task(plan, "auth", "Build form")
+    edit.create_feature(plan, "auth")
+    task = edit.create_task(plan, "auth", "Build form")
     with pytest.raises(BadInput, match="still has tasks: 1"):
-        features.delete_feature(plan, "auth")
-    tasks.delete_task(plan, task.id)
-    features.delete_feature(plan, "auth")
+        edit.delete_feature(plan, "auth")
+    edit.delete_task(plan, task.id)
+    edit.delete_feature(plan, "auth")
     assert plan.read().features == ()
 
 
@@ -186,14 +185,14 @@ def test_unknown_keys_and_comments_survive_a_write(plan: Plan) -> None:
     text = "# mine\nversion: 1\nfeatures:\n  - name: auth  # x\n    owner: ana\n\n    # why\n"
     text += "    k: 1\n"
     write(plan, "features", text)
-    features.update_feature(plan, "auth", {"description": "d"})
+    edit.update_feature(plan, "auth", {"description": "d"})
     assert text_of(plan, "features") == text + "    description: d\n"
 
 
 def test_a_mapping_by_name_is_read_and_written_as_one(plan: Plan) -> None:
     write(plan, "features", "features:\n  auth:\n    description: d\n  pay:\n")
-    features.update_feature(plan, "pay", {"description": "money"})
-    features.create_feature(plan, "new")
+    edit.update_feature(plan, "pay", {"description": "money"})
+    edit.create_feature(plan, "new")
     assert [f.name for f in plan.load().features] == ["auth", "pay", "new"]
     assert text_of(plan, "features").startswith(
         "features:\n  auth:\n    description: d\n  pay:\n    description: money\n  new:\n"
@@ -203,38 +202,38 @@ def test_a_mapping_by_name_is_read_and_written_as_one(plan: Plan) -> None:
 @pytest.mark.parametrize("name", ["", " ", "a/b", "x" * 101, "a\nb"])
 def test_a_name_that_is_none_is_refused(plan: Plan, name: str) -> None:
     with pytest.raises(BadInput, match="is not a name"):
-        features.create_feature(plan, name)
+        edit.create_feature(plan, name)
 
 
 def test_unknown_fields_and_wrong_types_are_refused_with_what_there_is(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     with pytest.raises(BadInput, match="has no field 'colour'"):
-        features.update_feature(plan, "auth", {"colour": "red"})
+        edit.update_feature(plan, "auth", {"colour": "red"})
     with pytest.raises(BadInput, match="must be a text"):
-        features.update_feature(plan, "auth", {"description": 3})
+        edit.update_feature(plan, "auth", {"description": 3})
     with pytest.raises(BadInput, match="exists already"):
-        features.create_feature(plan, "auth")
+        edit.create_feature(plan, "auth")
     with pytest.raises(NotFound, match="There are: auth"):
-        features.update_feature(plan, "nope", {"description": "x"})
+        edit.update_feature(plan, "nope", {"description": "x"})
 
 
 def test_nothing_is_written_when_a_change_is_refused(plan: Plan) -> None:
-    features.create_feature(plan, "auth", {"description": "d"})
+    edit.create_feature(plan, "auth", {"description": "d"})
     before = text_of(plan, "features")
     with pytest.raises(BadInput):
-        features.update_feature(plan, "auth", {"description": "new", "dependencies": 7})
+        edit.update_feature(plan, "auth", {"description": "new", "dependencies": 7})
     assert text_of(plan, "features") == before
 
 
 def test_disciplines_are_patched_too(plan: Plan) -> None:
-    features.create_discipline(plan, "frontend", {"system_prompt": "Be neat.", "skills": ["css"]})
-    features.update_discipline(plan, "frontend", {"mcp_servers": {"web": {"command": "x"}}})
-    found = features.discipline(plan, "frontend")
+    edit.create_discipline(plan, "frontend", {"system_prompt": "Be neat.", "skills": ["css"]})
+    edit.update_discipline(plan, "frontend", {"mcp_servers": {"web": {"command": "x"}}})
+    found = plan.discipline("frontend")
     assert (found.system_prompt, found.skills) == ("Be neat.", ("css",))
     assert found.mcp_servers == {"web": {"command": "x"}}
-    features.delete_discipline(plan, "frontend")
+    edit.delete_discipline(plan, "frontend")
     with pytest.raises(NotFound):
-        features.discipline(plan, "frontend")
+        plan.discipline("frontend")
 
 
 # -- tasks
@@ -250,74 +249,74 @@ def test_ready_is_in_progress_first_then_priority_then_id() -> None:
         task(10), task(9), task(1, "done"), task(2, "pending", 1), task(3, "in_progress", 9),
         task(4, "blocked"), task(5, "skipped"), task(6, "pending", 1, 1), task(7, "pending", 0, 9),
     ]  # fmt: skip
-    assert [t.id for t in tasks.ready(listed)] == [3, 2, 6, 9, 10]
+    assert [t.id for t in edit.ready(listed)] == [3, 2, 6, 9, 10]
 
 
 def test_a_status_change_stamps_and_a_comment_is_appended(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
-    task = tasks.create_task(plan, "auth", "Build form")
+    edit.create_feature(plan, "auth")
+    task = edit.create_task(plan, "auth", "Build form")
     assert (task.id, task.status, task.completed) == (1, "pending", None)
-    done = tasks.update_task(plan, 1, {"status": "completed"}, comment="works", author="agent")
+    done = edit.update_task(plan, 1, {"status": "completed"}, comment="works", author="agent")
     assert done.status == "done"
     assert done.completed is not None
     assert done.updated == done.completed
     assert [(c.text, c.author) for c in done.comments] == [("works", "agent")]
-    again = tasks.update_task(plan, 1, {"status": "in_progress"}, comment="not quite")
+    again = edit.update_task(plan, 1, {"status": "in_progress"}, comment="not quite")
     assert again.completed is None
     assert [c.text for c in again.comments] == ["works", "not quite"]
 
 
 def test_a_cycle_is_refused_and_named(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     for title in ("a", "b", "c"):
-        tasks.create_task(plan, "auth", title)
-    tasks.update_task(plan, 1, {"blocked_by": [2]})
-    tasks.update_task(plan, 2, {"blocked_by": [3]})
+        edit.create_task(plan, "auth", title)
+    edit.update_task(plan, 1, {"blocked_by": [2]})
+    edit.update_task(plan, 2, {"blocked_by": [3]})
     with pytest.raises(BadInput, match="1 -> 2 -> 3 -> 1"):
-        tasks.update_task(plan, 3, {"blocked_by": [1]})
+        edit.update_task(plan, 3, {"blocked_by": [1]})
     with pytest.raises(NotFound, match="no task '9'"):
-        tasks.update_task(plan, 3, {"blocked_by": [9]})
+        edit.update_task(plan, 3, {"blocked_by": [9]})
     with pytest.raises(BadInput, match="1 -> 1"):
-        tasks.update_task(plan, 1, {"blocked_by": [1]})
+        edit.update_task(plan, 1, {"blocked_by": [1]})
 
 
 def test_bad_values_of_a_task_are_refused(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
-    tasks.create_task(plan, "auth", "a")
+    edit.create_feature(plan, "auth")
+    edit.create_task(plan, "auth", "a")
     with pytest.raises(BadInput, match="Use one of pending"):
-        tasks.update_task(plan, 1, {"status": "perhaps"})
+        edit.update_task(plan, 1, {"status": "perhaps"})
     with pytest.raises(NotFound, match="no feature 'nope'"):
-        tasks.create_task(plan, "nope", "a")
+        edit.create_task(plan, "nope", "a")
     with pytest.raises(BadInput, match="Append a single comment"):
-        tasks.update_task(plan, 1, {"comments": []})
-    with pytest.raises(BadInput, match="empty comment"):
-        tasks.update_task(plan, 1, comment=" ")
+        edit.update_task(plan, 1, {"comments": []})
+    with pytest.raises(BadInput, match="comment is empty"):
+        edit.update_task(plan, 1, comment=" ")
     with pytest.raises(BadInput, match="needs its `title`"):
-        tasks.update_task(plan, 1, {"title": None})
+        edit.update_task(plan, 1, {"title": None})
 
 
 def test_a_task_without_its_title_is_not_written_to_but_named_with_its_place(plan: Plan) -> None:
     text = "tasks:\n  - {id: 1, feature: auth}\n"
     write(plan, "tasks", text)
     with pytest.raises(BadPlan, match=r"tasks\.yaml:2:5: task 1 has no `title`"):
-        tasks.update_task(plan, 1, {"status": "done"})
+        edit.update_task(plan, 1, {"status": "done"})
     assert text_of(plan, "tasks") == text
 
 
 def test_a_broken_file_does_not_hinder_a_change_in_another_one(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     write(plan, "tasks", "tasks: [")
-    assert features.update_feature(plan, "auth", {"description": "d"}).description == "d"
+    assert edit.update_feature(plan, "auth", {"description": "d"}).description == "d"
     with pytest.raises(BadPlan, match=r"tasks\.yaml:1:9"):
-        tasks.update_task(plan, 1, comment="x")
+        edit.update_task(plan, 1, comment="x")
 
 
 def test_a_task_that_others_wait_for_is_not_deleted(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
-    tasks.create_task(plan, "auth", "a")
-    tasks.create_task(plan, "auth", "b", {"blocked_by": [1]})
-    with pytest.raises(BadInput, match="in the way of 2"):
-        tasks.delete_task(plan, 1)
+    edit.create_feature(plan, "auth")
+    edit.create_task(plan, "auth", "a")
+    edit.create_task(plan, "auth", "b", {"blocked_by": [1]})
+    with pytest.raises(BadInput, match="task 1 blocks 2"):
+        edit.delete_task(plan, 1)
 
 
 # -- check
@@ -343,7 +342,7 @@ def test_check_names_every_problem_with_its_place(plan: Plan) -> None:
         "tasks.yaml:3:54: task 2 waits for the unknown task 9",
         "tasks.yaml:5:14: task 3 belongs to the unknown feature 'nope'",
         "tasks.yaml:7:13: the status 'maybe' does not exist",
-        "tasks.yaml:8:15: the priority 'soon' is no number",
+        "tasks.yaml:8:15: the priority 'soon' is not a number",
         "tasks.yaml:9:5: task 4 has no `title`",
     ):
         assert any(expected in line for line in told), (expected, told)
@@ -385,7 +384,7 @@ def _append_some(project: str, who: int, how_many: int) -> None:
 
 
 def test_f5_processes_that_append_at_once_lose_nothing(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     context = multiprocessing.get_context("spawn")
     workers = [
         context.Process(target=_append_some, args=(str(plan.project), who, 8)) for who in range(4)
@@ -400,10 +399,10 @@ def test_f5_processes_that_append_at_once_lose_nothing(plan: Plan) -> None:
 
 
 def test_f5_a_lock_that_is_never_free_is_an_error_that_says_so(plan: Plan) -> None:
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     hasty = Plan(plan.project, lock_timeout_s=0.01)
     with plan.locked(), pytest.raises(PlanBusy, match="another process"):
-        features.update_feature(hasty, "auth", {"description": "x"})
+        edit.update_feature(hasty, "auth", {"description": "x"})
 
 
 def test_the_log_of_writes_stays_small_and_forgets_old_versions(plan: Plan) -> None:

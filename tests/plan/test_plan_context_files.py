@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput
-from ralph.plan import features
+from ralph.plan import edit
 from ralph.plan.context_files import drop_vanished, enrich, noise
 from ralph.plan.store import Plan
 from ralph.records.iteration import FileTouched, Iteration
@@ -16,7 +16,7 @@ from ralph.records.iteration import FileTouched, Iteration
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     plan = Plan(tmp_path)
-    features.create_feature(plan, "auth")
+    edit.create_feature(plan, "auth")
     return plan
 
 
@@ -68,7 +68,7 @@ def test_f33_what_people_write_is_no_noise(path: str) -> None:
 
 def test_the_least_touched_leaves_and_a_persons_file_never_does(plan: Plan) -> None:
     make(plan, *[f"src/f{i}.py" for i in range(31)], "mine.py")
-    features.update_feature(plan, "auth", {"context_files": ["mine.py"]})
+    edit.update_feature(plan, "auth", {"context_files": ["mine.py"]})
     history = [
         touching(n, *[f"src/f{i}.py" for i in range(31) if n <= i + 3]) for n in range(1, 40)
     ]
@@ -82,14 +82,14 @@ def test_the_least_touched_leaves_and_a_persons_file_never_does(plan: Plan) -> N
 
 def test_when_people_fill_the_list_a_further_file_is_refused(plan: Plan) -> None:
     thirty = [f"f{i}.py" for i in range(30)]
-    features.update_feature(plan, "auth", {"context_files": thirty})
-    with pytest.raises(BadInput, match="all added by people"):
-        features.update_feature(plan, "auth", {"context_files": [*thirty, "one_more.py"]})
+    edit.update_feature(plan, "auth", {"context_files": thirty})
+    with pytest.raises(BadInput, match="people added them all"):
+        edit.update_feature(plan, "auth", {"context_files": [*thirty, "one_more.py"]})
 
 
 def test_f4_a_vanished_file_is_noted_and_removed(plan: Plan) -> None:
     make(plan, "src/there.ts")
-    features.update_feature(
+    edit.update_feature(
         plan,
         "auth",
         {"context_files": ["src/lib/auth.ts", "src/there.ts"], "knowledge_paths": ["d.md"]},
@@ -117,7 +117,7 @@ def test_a_plain_text_is_a_persons_file_and_stays_as_it_was_written(plan: Plan) 
 def test_a_new_list_keeps_what_is_known_of_a_file_that_stays(plan: Plan) -> None:
     make(plan, "a.py")
     enrich(plan, "auth", [touching(n, "a.py") for n in range(1, 4)])
-    features.update_feature(plan, "auth", {"context_files": ["a.py", "b.py"]})
+    edit.update_feature(plan, "auth", {"context_files": ["a.py", "b.py"]})
     first, second = plan.feature("auth").context_files
     assert (first.touch_count, first.source) == (3, "auto")
     assert second.source == "human"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import BadInput, BadPlan
-from ralph.plan.intake import import_plan
+from ralph.plan.importing import import_plan
 from ralph.plan.learnings import remove
 from ralph.plan.store import Plan
 
@@ -176,7 +176,7 @@ def test_a_box_without_a_title_is_neither_a_task_nor_prose(plan: Plan) -> None:
 
 
 def test_tasks_under_no_heading_need_a_feature(plan: Plan) -> None:
-    with pytest.raises(BadInput, match="under no heading"):
+    with pytest.raises(BadInput, match="no heading above"):
         import_plan(plan, "- [ ] Do it\n", name="x.md")
     assert import_plan(plan, "- [ ] Do it\n", name="x.md", feature="auth").features == ("auth",)
 
@@ -186,7 +186,7 @@ def test_what_holds_no_plan_is_refused_with_what_to_write(plan: Plan) -> None:
         import_plan(plan, "# Just\n\nwords\n", name="x.md")
     with pytest.raises(BadPlan, match=r"x\.yaml:1:"):
         import_plan(plan, "features: [", name="x.yaml")
-    with pytest.raises(BadInput, match="none of features"):
+    with pytest.raises(BadInput, match="there are no features, tasks or disciplines"):
         import_plan(plan, "colour: red\n", name="x.yaml")
     with pytest.raises(BadInput, match=r"x\.yaml:1:12: .* not a mapping"):
         import_plan(plan, "features: [auth]", name="x.yaml")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from snapshotting import same_as_snapshot
 
-from ralph.plan.shown import prompt_lines
-from ralph.plan.values import Comment, ContextFile, Discipline, Feature, Task, View
+from ralph.plan.learnings import prompt_lines
+from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.brief import braindump_prompt
 from ralph.prompt.build import (
     Facts,
@@ -217,7 +217,7 @@ def test_the_parts_stand_in_the_order_a_reader_needs_whatever_their_worth() -> N
 
 # -- planning
 
-VIEW = View(
+VIEW = PlanView(
     features=(Feature(name="auth", display_name="Signing in"), Feature(name="search")),
     tasks=(
         Task(id=1, feature="auth", title="Add the login form", status="done"),
@@ -236,14 +236,14 @@ def test_the_prompt_of_a_planning_run_as_it_was_looked_at(server: str | None) ->
 
 
 def test_a_planning_run_for_an_empty_plan_is_told_so() -> None:
-    text = braindump_prompt(REQUIREMENTS, View(), Limits(), server="plan").text
+    text = braindump_prompt(REQUIREMENTS, PlanView(), Limits(), server="plan").text
     assert "# The plan so far\n(empty)\n" in text
     assert "The plan has no disciplines" in text
 
 
 def test_a_plan_of_many_tasks_is_listed_by_its_first_two_hundred() -> None:
     tasks = tuple(Task(id=n, feature="auth", title=f"Task {n}") for n in range(250))
-    text = braindump_prompt("More.", View(tasks=tasks), Limits(), server="plan").text
+    text = braindump_prompt("More.", PlanView(tasks=tasks), Limits(), server="plan").text
     assert text.count("  - task ") == 200
     assert "  - and 50 more tasks" in text
 

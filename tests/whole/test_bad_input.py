@@ -14,7 +14,7 @@ from serving import Wire, wired
 
 from ralph.errors import BadPlan
 from ralph.memory.ralph import open_ralph
-from ralph.plan.document import Document
+from ralph.plan.yaml import PlanFile
 
 DEEP = {
     "deep for us": "[" * 900 + "]" * 900,
@@ -221,15 +221,15 @@ def bomb(levels: int, shape: str) -> str:
 )
 def test_a_plan_that_grows_without_end_is_an_error_with_its_place(text: str) -> None:
     with pytest.raises(BadPlan, match=r"x:\d+:\d+: this nests or repeats too much to be a plan"):
-        Document(text, name="x")
+        PlanFile(text, name="x")
 
 
 def test_an_anchor_may_be_used_twice_and_nobody_is_warned() -> None:
-    assert Document("a: &x 1\nb: &x 2\nc: *x\n", name="x").data == {"a": 1, "b": 2, "c": 2}
+    assert PlanFile("a: &x 1\nb: &x 2\nc: *x\n", name="x").data == {"a": 1, "b": 2, "c": 2}
 
 
 def test_an_emoji_in_two_escapes_is_read_and_half_of_one_is_marked() -> None:
-    data = Document('a: "\\ud83d\\ude00"\nb: "x\\ud83d"\n', name="x").data
+    data = PlanFile('a: "\\ud83d\\ude00"\nb: "x\\ud83d"\n', name="x").data
 
     assert data == {"a": "\U0001f600", "b": "x\ufffd"}
 

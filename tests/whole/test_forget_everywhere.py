@@ -15,7 +15,7 @@ from remembering import files_holding, open_toy
 from ralph.loop.orchestrate import Orchestrator
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature
 from ralph.plan.store import Plan
 from ralph.records.conversation import Summary, summary_id
 from ralph.records.iteration import ErrorSeen, Iteration
@@ -303,8 +303,7 @@ def test_a_lesson_that_is_published_is_named_with_the_command_that_takes_it_out(
 def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it(
     ralph: Line, project: Path
 ) -> None:
-    from ralph.plan.extract import Draft
-    from ralph.plan.learnings import learn
+    from ralph.plan.learnings import LearningDraft, learn
 
     [one, *_] = attempts(project, publish=False)
     with open_toy(project) as opened:
@@ -313,7 +312,7 @@ def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it
     learn(
         Plan(project),
         "login",
-        [Draft(text=f"Never call {WORD}.", iteration=number)],
+        [LearningDraft(text=f"Never call {WORD}.", iteration=number)],
         current_iteration=number,
     )
 

@@ -24,8 +24,8 @@ from attacking import (
 )
 
 from ralph.chat.summaries import summary_prompt
-from ralph.plan.shown import prompt_lines
-from ralph.plan.values import Comment, ContextFile, Discipline, Feature, Task, View
+from ralph.plan.learnings import prompt_lines
+from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.brief import braindump_prompt, brief_text
 from ralph.prompt.build import (
     Facts,
@@ -171,8 +171,8 @@ def pattern(text: str) -> Pattern:
     )
 
 
-def view(text: str) -> View:
-    return View((feature(text),), (task(text),), (Discipline(name=text),))
+def view(text: str) -> PlanView:
+    return PlanView((feature(text),), (task(text),), (Discipline(name=text),))
 
 
 class _Found(NamedTuple):

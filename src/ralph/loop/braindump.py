@@ -32,14 +32,23 @@ from ralph.loop.work import Work
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.plan.check import check
-from ralph.plan.document import Data, Document
-from ralph.plan.entities import KINDS, ONE, Kind, entities
+from ralph.plan.edit import next_id
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.merge import bring, list_change
-from ralph.plan.splice import rendered, same
-from ralph.plan.store import Plan, copied
-from ralph.plan.tasks import next_id
-from ralph.plan.values import Feature, Problem, TaskId
+from ralph.plan.judge import list_change, merge_changes
+from ralph.plan.model import (
+    KINDS,
+    SINGULAR,
+    Data,
+    Feature,
+    Kind,
+    Problem,
+    TaskId,
+    deep_copy,
+    entities,
+    identical,
+)
+from ralph.plan.store import Plan
+from ralph.plan.yaml import PlanFile
 from ralph.prompt.brief import braindump_prompt
 from ralph.prompt.build import Prompt
 from ralph.records import now
@@ -137,7 +146,7 @@ def _merged(
             now, renumbered = _renumbered(was, now, data[kind])
         careful = _Careful(kind, data[kind])
         careful.look_for_vanished(was, now)
-        merged[kind] = bring(kind, was, now, data[kind], careful)
+        merged[kind] = merge_changes(kind, was, now, data[kind], careful)
         conflicts += careful.conflicts
     if conflicts:
         raise BadInput(
@@ -160,19 +169,19 @@ class _Careful:
         """A change to something that is gone by now has nowhere to go."""
         before, after = _by_key(self._kind, was), _by_key(self._kind, now)
         for key in before.keys() & after.keys() - self._current.keys():
-            if not same(before[key], after[key]):
+            if not identical(before[key], after[key]):
                 self._conflict(key)
 
     def added(self, key: str, entry: Data) -> Data | None:
         return entry
 
     def gone(self, key: str, entry: Data) -> bool:
-        if not same(self._current.get(key), entry):
+        if not identical(self._current.get(key), entry):
             self._conflict(key)
         return True
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
-        if same(kept, was) or same(kept, now) or field in _STAMPS:
+        if identical(kept, was) or identical(kept, now) or field in _STAMPS:
             return now
         if field in _GROWING and all(isinstance(x, list | None) for x in (was, now, kept)):
             return list_change(was or [], now or [], kept or [])
@@ -180,10 +189,10 @@ class _Careful:
         return kept
 
     def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
-        return now if same(kept, was) else kept
+        return now if identical(kept, was) else kept
 
     def _conflict(self, key: str) -> None:
-        named = f"{ONE[self._kind]} {key}"
+        named = f"{SINGULAR[self._kind]} {key}"
         if named not in self.conflicts:
             self.conflicts.append(named)
 
@@ -196,7 +205,7 @@ def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, Ta
         return now, {}
     free = max(next_id(now), next_id(current))
     ids: dict[str, TaskId] = {key: free + i for i, key in enumerate(new)}
-    result: Data = copied(now)
+    result: Data = deep_copy(now)
     for entry in result["tasks"]:
         if not isinstance(entry, dict):
             continue
@@ -212,7 +221,7 @@ def _refuse_unsound(plan: Plan, merged: dict[Kind, Data], known: set[str]) -> No
         trial = Plan(Path(folder), state=Path(folder))
         disk.make_folder(trial.folder)
         for kind in KINDS:
-            text = rendered(plan.document(kind), merged[kind]).text
+            text = plan.document(kind).with_data(merged[kind]).text
             disk.write(trial.path(kind), text.encode())
         refuse_errors([one for one in errors(trial) if one.what not in known])
 
@@ -231,7 +240,7 @@ def _changes(kind: Kind, was: Data, now: Data) -> Changes:
     before, after = _by_key(kind, was), _by_key(kind, now)
     return Changes(
         added=tuple(key for key in after if key not in before),
-        changed=tuple(k for k in after if k in before and not same(before[k], after[k])),
+        changed=tuple(k for k in after if k in before and not identical(before[k], after[k])),
         removed=tuple(key for key in before if key not in after),
     )
 
@@ -245,7 +254,7 @@ def _by_key(kind: Kind, data: Data) -> dict[str, Data]:
 
 
 def _parsed(kind: Kind, raw: bytes | None) -> Data:
-    return Document.read(raw or b"", name=f".ralph/db/{kind}.yaml").data
+    return PlanFile.read(raw or b"", name=f".ralph/db/{kind}.yaml").data
 
 
 def _lines(raw: bytes | None) -> list[str]:

@@ -19,12 +19,10 @@ from ralph.loop.servers import loop_servers, own_server
 from ralph.loop.work import Runs, Work, plan_hash
 from ralph.memory.ralph import Ralph
 from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
-from ralph.plan.extract import extract
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.learnings import learn
-from ralph.plan.shown import prompt_lines, provenance
+from ralph.plan.learnings import extract, learn, prompt_lines, provenance
+from ralph.plan.model import Feature, PlanView, Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Feature, Task, View
 from ralph.prompt.build import (
     CONTEXT,
     Facts,
@@ -209,7 +207,7 @@ def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
     return found
 
 
-def feature_view(view: View, name: str) -> Feature | None:
+def feature_view(view: PlanView, name: str) -> Feature | None:
     """The feature of this name, if the plan has it."""
     return next((feature for feature in view.features if feature.name == name), None)
 

@@ -12,8 +12,8 @@ from ralph.errors import BadInput, NotFound, RalphError
 from ralph.memory.checkpoints import prune_if_due
 from ralph.memory.lessons import lessons, portable, technology_of
 from ralph.memory.ralph import Ralph
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Task
 from ralph.prompt.build import Facts
 from ralph.records.iteration import FAILED, Iteration
 from ralph.records.knowledge import CheckpointKind, FailureSolution

@@ -20,9 +20,9 @@ from ralph.loop.environment import Listener
 from ralph.loop.iteration import Iterating, Told, last_number
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
+from ralph.plan.edit import cycles, ready
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import cycles, ready
-from ralph.plan.values import Task
 from ralph.records import utc
 from ralph.records.iteration import Iteration
 
@@ -154,7 +154,7 @@ class _Run:
             circle = " -> ".join(str(task_id) for task_id in found[0])
             raise BadInput(
                 f"tasks wait for each other in a circle: {circle}",
-                where=self._plan.shown("tasks"),
+                where=self._plan.file_name("tasks"),
                 todo="Take one of them out of another's blocked_by.",
             )
         name = self._options.feature

@@ -14,8 +14,8 @@ from ralph import disk
 from ralph.config import spelled
 from ralph.memory.project import server_wishes
 from ralph.memory.ralph import Ralph
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Task
 from ralph.programs import find_program, python
 from ralph.trust import trusted
 

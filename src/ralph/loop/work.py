@@ -15,8 +15,8 @@ from ralph import disk
 from ralph.errors import BadPlan, LoopBusy
 from ralph.loop.agent import LOCK, Ended
 from ralph.plan.guard import Snapshot
+from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.plan.values import Task
 from ralph.records.iteration import ModelTier
 
 _FILE = "run.json"

@@ -181,7 +181,7 @@ def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
 
 def left_to_the_person(ralph: Ralph, words: Words) -> list[str]:
     """Where the text that was matched still stands, because it is somebody's own work."""
-    from ralph.plan.entities import KINDS
+    from ralph.plan.model import KINDS
     from ralph.plan.store import Plan
 
     if not words.match:
@@ -193,7 +193,7 @@ def left_to_the_person(ralph: Ralph, words: Words) -> list[str]:
         if words.match_in(raw):
             lines = raw.decode("utf-8", "replace").splitlines()
             at = [str(n) for n, line in enumerate(lines, 1) if words.match_on(line)]
-            place = ":".join([plan.shown(kind), *at[:1]])
+            place = ":".join([plan.file_name(kind), *at[:1]])
             left.append(f"{place}, your plan: edit it, or `ralph learning remove` a learning")
     for folder in sorted(ralph.project.cache.glob("runs/*")):
         if any(words.match_in(_read(file)) for file in folder.glob("*")):

@@ -14,8 +14,8 @@ from ralph.errors import BadInput, NotFound
 from ralph.memory.knowledge_journal import NOT_GIVING, Captured, said_draft, stream_of
 from ralph.memory.ledger import prepared_entry
 from ralph.memory.lessons import portable
-from ralph.plan.patch import text as plan_text
-from ralph.plan.tasks import update_task
+from ralph.plan.edit import update_task
+from ralph.plan.fields import clean_text
 from ralph.records import Record
 from ralph.records.knowledge import (
     GATE,
@@ -32,8 +32,8 @@ from ralph.text.sanitize import sanitize
 if TYPE_CHECKING:
     from ralph.memory.ledger import Account
     from ralph.memory.ralph import Ralph
+    from ralph.plan.model import Task
     from ralph.plan.store import Plan
-    from ralph.plan.values import Task
 
 
 _TASK_CHARS = 100
@@ -178,7 +178,7 @@ def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task
     What is said once more adds nothing, unless the task was done meanwhile.
     """
     said = f"Rejected at the {gate.gate_type} gate: {gate.human_feedback}"
-    comment = plan_text("comment", sanitize(said), plan.limits.comment)
+    comment = clean_text("comment", sanitize(said), plan.limits.comment)
     done = task.status == "done"
     if not (fresh or done) and any(one.text == comment for one in task.comments):
         return task

@@ -25,8 +25,8 @@ from ralph.config import wishes as setting_wishes
 from ralph.disk import AnyPath
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
 from ralph.journal.folder import check_name
+from ralph.plan.model import Discipline
 from ralph.plan.store import Plan
-from ralph.plan.values import Discipline
 from ralph.programs import find_program
 from ralph.records import now
 from ralph.trust import Wish, trusted

@@ -19,8 +19,8 @@ from ralph.memory.feature import Remembered
 from ralph.memory.importing import Home, conversations_of, first_words
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
-from ralph.plan.shown import prompt_lines
-from ralph.plan.values import DEFAULT_LIMITS, Feature, Limits, Task, View
+from ralph.plan.learnings import prompt_lines
+from ralph.plan.model import DEFAULT_LIMITS, Feature, PlanLimits, PlanView, Task
 from ralph.records import utc
 from ralph.records.conversation import conversation_id, exchange_id
 from ralph.records.iteration import Iteration, Outcome
@@ -94,7 +94,7 @@ def _did_something(seen: ExchangeSeen) -> bool:
     return bool(changed or captured.errors or captured.decisions)
 
 
-def work_of(seen: ExchangeSeen, view: View, focus: Focus | None) -> Work | None:
+def work_of(seen: ExchangeSeen, view: PlanView, focus: Focus | None) -> Work | None:
     """What the exchange was work on: what a person set, else the one feature whose tasks moved.
 
     None when neither says; never a failure by default.
@@ -171,7 +171,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def brief(
-    ralph: Ralph, view: View, focus: Focus | None, *, limits: Limits = DEFAULT_LIMITS
+    ralph: Ralph, view: PlanView, focus: Focus | None, *, limits: PlanLimits = DEFAULT_LIMITS
 ) -> Brief | None:
     """What matters now, or None where nothing was planned or done yet."""
     name, chosen = _feature_now(ralph, view, focus)
@@ -202,7 +202,7 @@ def brief(
     )
 
 
-def _feature_now(ralph: Ralph, view: View, focus: Focus | None) -> tuple[str | None, str]:
+def _feature_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> tuple[str | None, str]:
     if focus is not None:
         return focus.feature, "in focus"
     begun = [task for task in view.tasks if task.status == "in_progress"]
@@ -217,7 +217,7 @@ def _feature_now(ralph: Ralph, view: View, focus: Focus | None) -> tuple[str | N
     return None, ""
 
 
-def _tasks_now(view: View, feature: str, focus: Focus | None) -> tuple[Task, ...]:
+def _tasks_now(view: PlanView, feature: str, focus: Focus | None) -> tuple[Task, ...]:
     """The task a person chose, and those in progress."""
     wanted = None if focus is None or focus.task_id is None else str(focus.task_id)
     tasks = [task for task in view.tasks if task.feature == feature]

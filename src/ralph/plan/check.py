@@ -2,150 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
 
 from ralph.errors import BadPlan
 from ralph.plan.context_files import is_there, stale_note
-from ralph.plan.document import Document, Path
-from ralph.plan.entities import KINDS, Kind, path_of
-from ralph.plan.read import view
-from ralph.plan.shown import conflicts
+from ralph.plan.edit import cycles
+from ralph.plan.fields import read_view
+from ralph.plan.learnings import conflicts
+from ralph.plan.model import KINDS, Kind, PlanView, Problem, path_of
 from ralph.plan.store import Plan
-from ralph.plan.tasks import cycles
-from ralph.plan.values import Problem, View
+from ralph.plan.yaml import PlanFile
 
 
 def check(plan: Plan) -> list[Problem]:
     """Every problem, by file and line; a file that does not parse is one problem."""
-    documents: dict[Kind, Document] = {}
+    files: dict[Kind, PlanFile] = {}
     problems: list[Problem] = []
     for kind in KINDS:
         try:
-            documents[kind] = plan.document(kind)
+            files[kind] = plan.document(kind)
         except BadPlan as error:
-            problems.append(_unreadable(plan.shown(kind), error))
-    found = view(documents, plan.limits)
-    problems += found.problems
-    if len(documents) == len(KINDS):
-        problems += _references(documents, found)
-    if "features" in documents:
-        problems += _contradictions(documents["features"], found)
-        problems += _vanished(plan, documents["features"], found)
+            problems.append(_unreadable(plan.file_name(kind), error))
+    view = read_view(files, plan.limits)
+    problems += view.problems
+    if len(files) == len(KINDS):
+        problems += _references(files["tasks"], view)
+    if "features" in files:
+        problems += _learnings_and_files(plan, files["features"], view)
     return sorted(problems, key=lambda p: (p.file, p.line, p.column, p.what))
 
 
 def _unreadable(name: str, error: BadPlan) -> Problem:
-    line, column = 1, 1
-    if error.where:
-        parts = error.where.rsplit(":", 2)
-        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
-            line, column = int(parts[1]), int(parts[2])
-    return Problem(name, line, column, error.what, error.todo or "Correct it.")
+    *_, line, column = ("1", "1", *(error.where or "").rsplit(":", 2))
+    if not (line.isdecimal() and column.isdecimal()):
+        line = column = "1"
+    return Problem(name, int(line), int(column), error.what, error.todo or "Correct it.")
 
 
-def _references(documents: dict[Kind, Document], found: View) -> list[Problem]:
-    problems: list[Problem] = []
-    tasks = documents["tasks"]
-    features = {feature.name for feature in found.features}
-    disciplines = {discipline.name for discipline in found.disciplines}
-    status = {str(task.id): task.status for task in found.tasks}
-    for task in found.tasks:
-        path = path_of(tasks.data, "tasks", task.id)
+def _references(file: PlanFile, view: PlanView) -> Iterator[Problem]:
+    features = {feature.name for feature in view.features}
+    disciplines = {discipline.name for discipline in view.disciplines}
+    status = {str(task.id): task.status for task in view.tasks}
+    for task in view.tasks:
+        path = path_of(file.data, "tasks", task.id)
         if task.feature not in features:
-            problems.append(
-                _problem(
-                    tasks,
-                    (*path, "feature"),
-                    f"task {task.id} belongs to the unknown feature {task.feature!r}",
-                    "Add the feature, or correct the name.",
-                )
-            )
+            what = f"task {task.id} belongs to the unknown feature {task.feature!r}"
+            todo = "Add the feature, or correct the name."
+            yield file.problem((*path, "feature"), what, todo)
         if task.discipline is not None and task.discipline not in disciplines:
-            problems.append(
-                _problem(
-                    tasks,
-                    (*path, "discipline"),
-                    f"task {task.id} names the unknown discipline {task.discipline!r}",
-                    "Add the discipline, or correct the name.",
-                    "warning",
-                )
-            )
+            what = f"task {task.id} names the unknown discipline {task.discipline!r}"
+            todo = "Add the discipline, or correct the name."
+            yield file.problem((*path, "discipline"), what, todo, "warning")
         for i, blocker in enumerate(task.blocked_by):
+            at = (*path, "blocked_by", i)
             if str(blocker) not in status:
-                problems.append(
-                    _problem(
-                        tasks,
-                        (*path, "blocked_by", i),
-                        f"task {task.id} waits for the unknown task {blocker}",
-                        "Take it out of blocked_by, or add the task.",
-                    )
-                )
+                what = f"task {task.id} waits for the unknown task {blocker}"
+                yield file.problem(at, what, "Take it out of blocked_by, or add the task.")
             elif status[str(blocker)] == "skipped" and task.status in ("pending", "in_progress"):
-                problems.append(
-                    _problem(
-                        tasks,
-                        (*path, "blocked_by", i),
-                        f"task {task.id} waits for task {blocker}, which is skipped",
-                        "Take it out of blocked_by, or do it.",
-                        "warning",
-                    )
-                )
-    for ring in cycles(found.tasks):
-        problems.append(
-            _problem(
-                tasks,
-                (*path_of(tasks.data, "tasks", ring[0]), "blocked_by"),
-                f"tasks wait for each other: {' -> '.join(map(str, ring))}",
-                "Take one of them out of blocked_by.",
+                what = f"task {task.id} waits for task {blocker}, which is skipped"
+                yield file.problem(at, what, "Take it out of blocked_by, or do it.", "warning")
+    for ring in cycles(view.tasks):
+        path = (*path_of(file.data, "tasks", ring[0]), "blocked_by")
+        what = f"tasks wait for each other: {' -> '.join(map(str, ring))}"
+        yield file.problem(path, what, "Take one of them out of blocked_by.")
+
+
+def _learnings_and_files(plan: Plan, file: PlanFile, view: PlanView) -> Iterator[Problem]:
+    for feature in view.features:
+        path = path_of(file.data, "features", feature.name)
+        for left, right in conflicts(feature.learnings):
+            yield file.problem(
+                (*path, "learnings", feature.learnings.index(right)),
+                f"two learnings of {feature.name} contradict each other: "
+                f"{left.text!r} and {right.text!r}",
+                "Remove the one that is wrong.",
+                "warning",
             )
-        )
-    return problems
-
-
-def _contradictions(document: Document, found: View) -> list[Problem]:
-    problems: list[Problem] = []
-    for feature in found.features:
-        path = path_of(document.data, "features", feature.name)
-        for one, other in conflicts(feature.learnings):
-            problems.append(
-                _problem(
-                    document,
-                    (*path, "learnings", feature.learnings.index(other)),
-                    f"two learnings of {feature.name} contradict each other: "
-                    f"{one.text!r} and {other.text!r}",
-                    "Remove the one that is wrong.",
-                    "warning",
-                )
-            )
-    return problems
-
-
-def _vanished(plan: Plan, document: Document, found: View) -> list[Problem]:
-    problems: list[Problem] = []
-    for feature in found.features:
-        path = path_of(document.data, "features", feature.name)
         listed = [("context_files", i, f.path) for i, f in enumerate(feature.context_files)]
         listed += [("knowledge_paths", i, f) for i, f in enumerate(feature.knowledge_paths)]
-        for name, i, file in listed:
-            if not is_there(plan.project, file):
-                problems.append(
-                    _problem(
-                        document,
-                        (*path, name, i),
-                        f"{file} does not exist",
-                        f"Ralph will take it out: {stale_note(file, name)}",
-                        "warning",
-                    )
-                )
-    return problems
-
-
-def _problem(
-    document: Document,
-    path: Path,
-    what: str,
-    todo: str,
-    severity: Literal["error", "warning"] = "error",
-) -> Problem:
-    place = document.place(path)
-    return Problem(document.name, place.line, place.column, what, todo, severity)
+        for name, i, missing in listed:
+            if not is_there(plan.project, missing):
+                todo = f"Ralph will take it out: {stale_note(missing, name)}"
+                yield file.problem((*path, name, i), f"{missing} does not exist", todo, "warning")

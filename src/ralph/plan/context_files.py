@@ -1,4 +1,4 @@
-"""Context files: what is touched again and again joins, what vanished leaves, noise stays out."""
+"""Context files: files touched again and again join, files that are gone leave, noise stays out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan import patch as p
-from ralph.plan.document import Data
+from ralph.plan.fields import clean_path
+from ralph.plan.model import Data, Feature, PlanLimits, as_list, set_field
 from ralph.plan.store import Plan
-from ralph.plan.values import ContextFile, Feature, Limits
 from ralph.records.iteration import Iteration
 
 # fmt: off
@@ -68,7 +67,7 @@ _NOISE_NAMES = (
 _OWN_FOLDERS = (".git", ".ralph")
 
 
-class Enriched(msgspec.Struct, frozen=True):
+class ContextChanges(msgspec.Struct, frozen=True):
     """What happened to a feature's context files."""
 
     added: tuple[str, ...] = ()
@@ -77,7 +76,7 @@ class Enriched(msgspec.Struct, frozen=True):
 
 
 def noise(path: str) -> str | None:
-    """Why a path does not belong among context files by itself, or None when it does (F33)."""
+    """Why a path does not join the context files by itself, or None when it may (F33)."""
     pure = PurePosixPath(path.replace("\\", "/"))
     folders = {part.lower() for part in pure.parts[:-1]}
     if found := sorted(folders & _NOISE_FOLDERS):
@@ -90,64 +89,53 @@ def noise(path: str) -> str | None:
     return next((why for pattern, why in _NOISE_NAMES if pattern.search(name)), None)
 
 
-def touched(iterations: Iterable[Iteration]) -> dict[str, tuple[int, int]]:
-    """Each path with in how many iterations it was touched, and the last of them."""
-    counts: dict[str, tuple[int, int]] = {}
+def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> ContextChanges:
+    """Add files that were touched often and drop those that are gone; people's own files stay."""
+    touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
         number = iteration.iteration_number or position
         for path in {file.path for file in iteration.files_touched}:
-            count, last = counts.get(path, (0, 0))
-            counts[path] = (count + 1, max(last, number))
-    return counts
-
-
-def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> Enriched:
-    """Let what was touched often join and what vanished leave; people's own files stay."""
-    counts = touched(iterations)
+            count, last = touched.get(path, (0, 0))
+            touched[path] = (count + 1, max(last, number))
     with plan.edit("features", f"context files of {feature} enriched") as data:
         entry = plan.find(data, "features", feature)
         stale = _drop_vanished(entry, plan)
-        before = [_path(item) for item in _list(entry, "context_files")]
-        items = _list(entry, "context_files")
+        items = list(as_list(entry.get("context_files")))
+        before = [_path(item) for item in items]
         for item in items:
-            if isinstance(item, dict) and item.get("source") == "auto" and _path(item) in counts:
-                item["touch_count"], item["last_touched"] = counts[str(_path(item))]
-        for path in sorted(counts, key=lambda path: (-counts[path][0], path)):
-            count, last = counts[path]
+            if _is_auto(item) and _path(item) in touched:
+                item["touch_count"], item["last_touched"] = touched[str(_path(item))]
+        for path in sorted(touched, key=lambda path: (-touched[path][0], path)):
+            count, last = touched[path]
             if count < plan.limits.context_after or path in before or noise(path):
                 continue
-            if is_file(plan.project, path) and len(path) <= plan.limits.path:
+            if is_there(plan.project, path, file=True) and len(path) <= plan.limits.path:
                 items.append(
                     {"path": path, "source": "auto", "touch_count": count, "last_touched": last}
                 )
         evicted = evict(items, plan.limits)
-        p.apply(entry, "context_files", items)
-        now_there = [_path(item) for item in items]
-    return Enriched(
-        tuple(str(path) for path in now_there if path not in before),
+        set_field(entry, "context_files", items)
+        after = [_path(item) for item in items]
+    return ContextChanges(
+        tuple(str(path) for path in after if path not in before),
         tuple(path for path in evicted if path in before),
         tuple(stale),
     )
 
 
 def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
-    """The feature without files that are gone, and a note for each; the plan is left alone."""
-    there = {
-        path: is_there(plan.project, path)
-        for path in [*(file.path for file in feature.context_files), *feature.knowledge_paths]
-    }
-    if all(there.values()):
-        return feature, []
-    notes = [stale_note(f.path) for f in feature.context_files if not there[f.path]]
+    """The feature without files that are gone, and a note for each; the plan does not change."""
+    files = [file for file in feature.context_files if is_there(plan.project, file.path)]
+    paths = [path for path in feature.knowledge_paths if is_there(plan.project, path)]
+    notes = [stale_note(file.path) for file in feature.context_files if file not in files]
     notes += [
-        stale_note(path, "knowledge_paths") for path in feature.knowledge_paths if not there[path]
+        stale_note(path, "knowledge_paths") for path in feature.knowledge_paths if path not in paths
     ]
-    kept = msgspec.structs.replace(
-        feature,
-        context_files=tuple(file for file in feature.context_files if there[file.path]),
-        knowledge_paths=tuple(path for path in feature.knowledge_paths if there[path]),
-    )
-    return kept, notes
+    if notes:
+        feature = msgspec.structs.replace(
+            feature, context_files=tuple(files), knowledge_paths=tuple(paths)
+        )
+    return feature, notes
 
 
 def drop_vanished(plan: Plan, feature: str) -> list[str]:
@@ -158,63 +146,61 @@ def drop_vanished(plan: Plan, feature: str) -> list[str]:
         return _drop_vanished(plan.find(data, "features", feature), plan)
 
 
-def replace_list(old: Any, value: Any, limits: Limits) -> list[Data] | None:
-    """A whole new list as a person gives it; what is known of a file that stays is kept."""
-    if value is None:
-        return None
-    known = {_path(item): item for item in old} if isinstance(old, list) else {}
+def replace_list(old: Any, value: Any, limits: PlanLimits) -> list[Data]:
+    """A whole new list from a person; a file that stays keeps its other fields."""
+    before = {_path(item): item for item in old} if isinstance(old, list) else {}
     items: list[Any] = []
-    for given in [value] if isinstance(value, str) else value:
-        plain = given if isinstance(given, Mapping) else {"path": given}
-        path = p.path(plain.get("path"), max_chars=limits.path)
-        before = known.get(path)
-        kept = before if isinstance(before, dict) else {"source": "human"}
-        source = plain.get("source", kept.get("source", "human"))
+    for item in [value] if isinstance(value, str) else value:
+        plain = item if isinstance(item, Mapping) else {"path": item}
+        path = clean_path(plain.get("path"), limits.path)
+        fields = before.get(path)
+        fields = fields if isinstance(fields, dict) else {"source": "human"}
+        source = plain.get("source", fields.get("source", "human"))
         if source not in ("auto", "human"):
             raise BadInput(f"a context file's source is not {source!r}", todo="Use auto or human.")
-        items.append({**kept, "path": path, "source": source})
+        items.append({**fields, "path": path, "source": source})
     evict(items, limits)
     return items
 
 
-def evict(items: list[Any], limits: Limits) -> list[str]:
+def evict(items: list[Any], limits: PlanLimits) -> list[str]:
     """Take out the least touched of Ralph's own until the list fits; a person's never."""
     gone: list[str] = []
     while len(items) > limits.context_files:
         own = [i for i, item in enumerate(items) if _is_auto(item)]
         if not own:
             raise BadInput(
-                f"`context_files` holds {limits.context_files} files, all added by people",
+                f"`context_files` can have {limits.context_files} files, and people added them all",
                 todo="Remove one first.",
             )
-        least = min(own, key=lambda i: (_number(items[i], "touch_count"),
-                                        _number(items[i], "last_touched"), i))  # fmt: skip
+        counts = ("touch_count", "last_touched")
+        least = min(own, key=lambda i: (*(_number(items[i], name) for name in counts), i))
         gone.append(str(_path(items.pop(least))))
     return gone
 
 
 def stale_note(path: str, where: str = "context_files") -> str:
-    """What a prompt says of a file that is gone."""
+    """The note in a prompt for a file that is gone."""
     return f"[STALE: {path} no longer exists — removed from {where}]"
 
 
 def _drop_vanished(entry: Data, plan: Plan) -> list[str]:
     notes: list[str] = []
     for name in ("context_files", "knowledge_paths"):
-        items = _list(entry, name)
+        items = as_list(entry.get(name))
         gone = [
             item for item in items if (path := _path(item)) and not is_there(plan.project, path)
         ]
         if gone:
             notes += [stale_note(str(_path(item)), name) for item in gone]
-            p.apply(entry, name, [item for item in items if item not in gone])
+            set_field(entry, name, [item for item in items if item not in gone])
     return notes
 
 
 def project_file(root: Path, path: str) -> Path | None:
-    """A file that the plan names, to be read: a regular file inside the project, else None.
+    """A file that the plan names, for reading: a regular file inside the project, else None.
 
-    A link may lead anywhere, and what lies in git's and Ralph's own folders is nobody's document.
+    A link may lead anywhere, and files in git's and Ralph's own folders are not documents.
     """
     try:
         top = root.resolve()
@@ -226,16 +212,18 @@ def project_file(root: Path, path: str) -> Path | None:
         return None
 
 
-def _list(entry: Data, name: str) -> list[Any]:
-    value = entry.get(name)
-    if isinstance(value, str):
-        return [value]
-    return list(value) if isinstance(value, list) else []
+def is_there(project: Path, path: str, *, file: bool = False) -> bool:
+    """Whether there is anything (or a file) at this path; no file can have a name that is too long
+    or has a NUL in it."""
+    try:
+        return (project / path).is_file() if file else (project / path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _path(item: Any) -> str | None:
     path = item.get("path") if isinstance(item, dict) else item
-    return ContextFile(path).path if isinstance(path, str) else None
+    return path if isinstance(path, str) else None
 
 
 def _is_auto(item: Any) -> bool:
@@ -245,19 +233,3 @@ def _is_auto(item: Any) -> bool:
 def _number(item: Data, name: str) -> int:
     value = item.get(name)
     return value if isinstance(value, int) else 0
-
-
-def is_file(project: Path, path: str) -> bool:
-    """Whether this path of the project is a file; a name that no file can have is none."""
-    try:
-        return (project / path).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def is_there(project: Path, path: str) -> bool:
-    """Whether there is anything at this path of the project."""
-    try:
-        return (project / path).exists()
-    except (OSError, ValueError):
-        return False

@@ -21,13 +21,20 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
-from ralph.plan.document import MAX_BYTES, Data, Document
-from ralph.plan.entities import KINDS, ONE, Kind, entities
-from ralph.plan.judge import Judge, Losses, said
-from ralph.plan.merge import Everything, as_list, bring, by_key
-from ralph.plan.splice import render, same
-from ralph.plan.store import Plan, copied, read_bytes
-from ralph.plan.writes import ABSENT, digest
+from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes, text_of
+from ralph.plan.model import (
+    KINDS,
+    SINGULAR,
+    Data,
+    Kind,
+    as_list,
+    by_key,
+    deep_copy,
+    entities,
+    identical,
+)
+from ralph.plan.store import ABSENT, Plan, digest, read_bytes
+from ralph.plan.yaml import MAX_BYTES, PlanFile
 
 _TRIES = 5
 _COPIES = 100
@@ -44,7 +51,7 @@ _HINT = (
 )
 
 
-class Version(msgspec.Struct, frozen=True):
+class FileVersion(msgspec.Struct, frozen=True):
     """A file's bytes at one moment; None when it was not there.
 
     `quiet`: the agent had no tool call under way when it changed, so somebody else changed it.
@@ -60,8 +67,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     at: str
     writes: int
-    files: dict[str, Version]
-    seen: dict[str, list[Version]]
+    files: dict[str, FileVersion]
+    seen: dict[str, list[FileVersion]]
 
     def to_bytes(self) -> bytes:
         """The snapshot for a file."""
@@ -73,7 +80,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return msgspec.msgpack.decode(raw, type=cls)
 
 
-class Restored(msgspec.Struct, frozen=True):
+class Restoration(msgspec.Struct, frozen=True):
     """One thing that was put back (or taken out again), and why."""
 
     file: str
@@ -85,10 +92,10 @@ class Restored(msgspec.Struct, frozen=True):
         return f"{self.file}: {self.what} {self.verb}: {self.why}"
 
 
-class Report(msgspec.Struct, frozen=True):
+class GuardReport(msgspec.Struct, frozen=True):
     """What was put back and why, what else to know, and where the other versions are kept."""
 
-    restored: tuple[Restored, ...] = ()
+    restored: tuple[Restoration, ...] = ()
     notes: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
@@ -117,7 +124,7 @@ class Guard:
         """The plan as it is now."""
         with self._plan.locked():
             at = self._plan.now()
-            files = {name: Version(at, self._raw(name)) for name in (*KINDS, "metadata")}
+            files = {name: FileVersion(at, self._raw(name)) for name in (*KINDS, "metadata")}
             return Snapshot(at, self._plan.log.last(), files, {name: [] for name in files})
 
     def observe(self, snapshot: Snapshot, *, idle: bool) -> None:
@@ -133,18 +140,18 @@ class Guard:
             with contextlib.suppress(OSError):  # whatever else it is by now, the check sees to it
                 raw = self._raw(name) if _is_usable(self._path(name)) else b""
                 if raw != (seen[-1] if seen else first).raw:
-                    seen.append(Version(at, raw, idle))
+                    seen.append(FileVersion(at, raw, idle))
         self._looked = at
 
     def check(
         self, snapshot: Snapshot, *, feature: str, others: Mapping[str, str] | None = None
-    ) -> Report:
+    ) -> GuardReport:
         """Put back what was lost or changed without a call, and say what and why.
 
         `feature` is the run's own, "" for a planning run. `others` are those that other loops work
         on, with the time they began.
         """
-        restored: list[Restored] = []
+        restored: list[Restoration] = []
         notes: list[str] = []
         copies: list[str] = []
         earlier: list[str] = []
@@ -154,7 +161,7 @@ class Guard:
                 copies += self._clear(name)
             for kind in KINDS:
                 for _ in range(_TRIES):  # a person may save between our reading and our writing
-                    mended = _Mending(self._plan, kind, snapshot, feature, others or {})
+                    mended = _FileRepair(self._plan, kind, snapshot, feature, others or {})
                     if self._plan.raw(kind) != mended.last:
                         continue
                     copies += self._write(kind, mended)
@@ -163,9 +170,9 @@ class Guard:
                     notes += mended.notes
                     break
             restored += self._metadata(snapshot, copies)
-        return Report(tuple(restored), tuple(notes), tuple(copies), tuple(earlier))
+        return GuardReport(tuple(restored), tuple(notes), tuple(copies), tuple(earlier))
 
-    def _write(self, kind: Kind, mended: _Mending) -> list[str]:
+    def _write(self, kind: Kind, mended: _FileRepair) -> list[str]:
         """Write what is kept, and note for other loops' guards what this run came to."""
         copies: list[str] = []
         if mended.changed:
@@ -180,7 +187,7 @@ class Guard:
             self._plan.log.note(at, kind, mended.first, mended.result, _CHECKED)
         return copies
 
-    def _keep_lost(self, kind: Kind, mended: _Mending) -> list[str]:
+    def _keep_lost(self, kind: Kind, mended: _FileRepair) -> list[str]:
         """Keep earlier versions of the file that say what neither the file nor a copy says now.
 
         Told where not everything came through calls, and where most of the file is gone. The log of
@@ -195,7 +202,7 @@ class Guard:
                 have |= words
         return kept if mended.direct or most else []
 
-    def _metadata(self, snapshot: Snapshot, copies: list[str]) -> list[Restored]:
+    def _metadata(self, snapshot: Snapshot, copies: list[str]) -> list[Restoration]:
         """The project's identity is no agent's business: put back whole."""
         before, now = snapshot.files["metadata"].raw, self._raw("metadata")
         known = _parsed(before) or {}
@@ -208,7 +215,7 @@ class Guard:
         if now is not None:
             copies.append(self._keep_copy("metadata", now))
         disk.replace(self._path("metadata"), before)
-        return [Restored("metadata.yaml", "the file", "it was changed while the agent ran")]
+        return [Restoration("metadata.yaml", "the file", "it was changed while the agent ran")]
 
     def _clear(self, name: str) -> list[str]:
         """Move away what is no file that can be read, such as a folder or a link in its place."""
@@ -251,7 +258,7 @@ class Guard:
         return read_bytes(self._path(name))
 
 
-class _Step:
+class _FileStep:
     """One version of a file on its way through the iteration, and what is known of its change.
 
     `base` is the version that a call through Ralph began with, None when no call wrote this one.
@@ -263,7 +270,7 @@ class _Step:
         key: str,
         raw: bytes | None,
         *,
-        base: _Step | None = None,
+        base: _FileStep | None = None,
         quiet: bool = False,
     ) -> None:
         self.at = at
@@ -281,7 +288,7 @@ class _Step:
         return parsed
 
 
-class _Mending:
+class _FileRepair:
     """One file followed from the snapshot to now, and what it should hold.
 
     `direct`: somebody wrote to it without a call; `versions` are what such writes left, behind the
@@ -295,7 +302,7 @@ class _Mending:
         self._kind = kind
         self._feature = feature
         self._others = others
-        self.restored: list[Restored] = []
+        self.restored: list[Restoration] = []
         self.notes: list[str] = []
         self.changed = False
         self.first = snapshot.files[kind].raw
@@ -306,9 +313,9 @@ class _Mending:
         if self.direct:
             self._follow(steps)
 
-    def _steps(self, snapshot: Snapshot) -> list[_Step]:
+    def _steps(self, snapshot: Snapshot) -> list[_FileStep]:
         log = self._plan.log
-        steps = [_Step(snapshot.at, digest(self.first), self.first)]
+        steps = [_FileStep(snapshot.at, digest(self.first), self.first)]
         seen = list(snapshot.seen[self._kind])
         # What we have seen ourselves needs no copy beside the log, which an agent may have deleted.
         known = {digest(raw): raw for raw in (self.first, self.last, *(one.raw for one in seen))}
@@ -323,30 +330,30 @@ class _Mending:
                 if key != steps[-1].key and not any(key == write.after for write in writes):
                     if version.quiet and steps[-1].quiet:
                         steps.pop()  # an editor was saving, or somebody thought better of it
-                    steps.append(_Step(version.at, key, version.raw, quiet=version.quiet))
+                    steps.append(_FileStep(version.at, key, version.raw, quiet=version.quiet))
 
         writes = log.since(snapshot.writes, self._kind)
         for write in writes:
             take_seen(write.at)
             # Written over before anybody looked: as quiet as the next look found it.
             quiet = bool(seen) and seen[0].quiet
-            base = _Step(write.at, write.before, raw_of(write.before), quiet=quiet)
+            base = _FileStep(write.at, write.before, raw_of(write.before), quiet=quiet)
             # Another loop's guard notes what its whole run came to, not what it found.
             if write.before != steps[-1].key and write.what != _CHECKED:
                 steps.append(base)
-            steps.append(_Step(write.at, write.after, raw_of(write.after), base=base))
+            steps.append(_FileStep(write.at, write.after, raw_of(write.after), base=base))
         take_seen(None)
         now = digest(self.last)
         if now != steps[-1].key:
-            steps.append(_Step(self._plan.now(), now, self.last))
+            steps.append(_FileStep(self._plan.now(), now, self.last))
         return steps
 
-    def _follow(self, steps: list[_Step]) -> None:
+    def _follow(self, steps: list[_FileStep]) -> None:
         start = next((step for step in steps if step.data is not None), None)
         if start is None or start.data is None:
-            self.notes.append(f"{self._plan.shown(self._kind)} could be read at no time")
+            self.notes.append(f"{self._plan.file_name(self._kind)} could be read at no time")
             return
-        kept: Data = copied(start.data)
+        kept: Data = deep_copy(start.data)
         before = start.data
         reasons: dict[tuple[str, str], str] = {}
         protected: set[tuple[str, str]] = set()
@@ -355,18 +362,18 @@ class _Mending:
             if step.data is None:
                 doubt = True  # what comes behind it has its changes too
                 continue
-            decide: Everything | Losses
+            decide: AllowAll | AllowNoLoss
             if step.base is not None and step.base.data is not None and not doubt:
-                decide, before = Everything(), step.base.data
+                decide, before = AllowAll(), step.base.data
             elif step.quiet and not doubt:
-                decide = Losses(self._kind)
+                decide = AllowNoLoss(self._kind)
             else:
                 decide = self._judge(step, start.data, protected)
-            whole = isinstance(decide, Everything) and same(kept, before)
-            brought = bring(self._kind, before, step.data, kept, decide)
-            kept = copied(step.data) if whole else brought
+            whole = isinstance(decide, AllowAll) and identical(kept, before)
+            brought = merge_changes(self._kind, before, step.data, kept, decide)
+            kept = deep_copy(step.data) if whole else brought
             protected |= decide.touched
-            if isinstance(decide, Losses):
+            if isinstance(decide, AllowNoLoss):
                 reasons |= decide.notes
             if isinstance(decide, Judge):
                 self.notes += [
@@ -377,7 +384,7 @@ class _Mending:
             doubt = False
         self._finish(start, steps, kept, reasons)
 
-    def _judge(self, step: _Step, base: Data, protected: set[tuple[str, str]]) -> Judge:
+    def _judge(self, step: _FileStep, base: Data, protected: set[tuple[str, str]]) -> Judge:
         return Judge(
             self._kind,
             feature=self._feature,
@@ -388,45 +395,49 @@ class _Mending:
         )
 
     def _finish(
-        self, start: _Step, steps: list[_Step], kept: Data, reasons: dict[tuple[str, str], str]
+        self,
+        start: _FileStep,
+        steps: list[_FileStep],
+        kept: Data,
+        reasons: dict[tuple[str, str], str],
     ) -> None:
         """Write what is kept, over the text that has most of people's own hand in it."""
         last = steps[-1]
         theirs = any(step.quiet for step in steps)
         source = last.raw if last.data is not None and (theirs or start.raw is None) else start.raw
-        document = Document.read(source or b"", name=self._plan.shown(self._kind))
-        result = render(document, kept).encode() if kept or start.raw is not None else None
+        document = PlanFile.read(source or b"", name=self._plan.file_name(self._kind))
+        result = document.with_data(kept).text.encode() if kept or start.raw is not None else None
         bare = _comments(result, kept) - _comments(last.raw, kept)
-        if last.data is not None and same(last.data, kept) and not bare:
+        if last.data is not None and identical(last.data, kept) and not bare:
             return
         self.changed, self.result = True, result
         file = f"{self._kind}.yaml"
         if last.raw is None or last.data is None:
             why = "it was gone" if last.raw is None else "it was not valid YAML any more"
-            self.restored.append(Restored(file, "the file", why))
+            self.restored.append(Restoration(file, "the file", why))
         else:
             self.restored += self._told(file, last.data, kept, reasons)
             for key in _doubled(last.data, self._kind) - _doubled(start.data, self._kind):
                 why = "there was a second one; the first stands"
-                self.restored.append(Restored(file, f"{ONE[self._kind]} {key}", why))
+                self.restored.append(Restoration(file, f"{SINGULAR[self._kind]} {key}", why))
             if bare:
-                self.restored.append(Restored(file, "comments", "they were dropped"))
+                self.restored.append(Restoration(file, "comments", "they were dropped"))
         if not self.restored:
-            self.restored.append(Restored(file, "a part", "it was not usable as it was"))
+            self.restored.append(Restoration(file, "a part", "it was not usable as it was"))
 
     def _told(
         self, file: str, last: Data, kept: Data, reasons: dict[tuple[str, str], str]
-    ) -> list[Restored]:
+    ) -> list[Restoration]:
         """The reasons for what differs in the end; what came back by itself is not told."""
-        found: list[Restored] = []
+        found: list[Restoration] = []
         now, then = by_key(last, self._kind), by_key(kept, self._kind)
         for (key, field), why in reasons.items():
-            one, was, new = f"{ONE[self._kind]} {key}", now.get(key), then.get(key)
+            one, was, new = f"{SINGULAR[self._kind]} {key}", now.get(key), then.get(key)
             if not field and (was is None) != (new is None):
                 verb = "restored" if was is None else "taken out"
-                found.append(Restored(file, one, why, verb))
-            if field and was and new and not same(was.get(field), new.get(field)):
-                found.append(Restored(file, f"`{field}` of {one}", why))
+                found.append(Restoration(file, one, why, verb))
+            if field and was and new and not identical(was.get(field), new.get(field)):
+                found.append(Restoration(file, f"`{field}` of {one}", why))
         return found
 
 
@@ -441,7 +452,7 @@ def _words(raw: bytes | None, kind: Kind) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for key, entry in by_key(_parsed(raw) or {}, kind).items():
         fields = [value for name, value in entry.items() if name not in _STATE]
-        found |= {(key, ""), *((key, said(item)) for value in fields for item in as_list(value))}
+        found |= {(key, ""), *((key, text_of(item)) for value in fields for item in as_list(value))}
     return found
 
 
@@ -468,6 +479,6 @@ def _is_usable(path: Path) -> bool:
 def _parsed(raw: bytes | None) -> Any:
     """The data in the bytes; an absent file holds nothing, an unreadable one is None."""
     try:
-        return Document.read(raw or b"", name="").data
+        return PlanFile.read(raw or b"", name="").data
     except BadPlan:
         return None

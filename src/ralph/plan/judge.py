@@ -1,34 +1,44 @@
-"""What of a change to the plan's files stands, by what is known of who made it.
+"""What of a change to the plan's files is kept, by what is known of who made it.
 
-`Everything` (merge.py) is for a call through Ralph: it stands whole. `Losses` is for a change made
-while the agent had no tool call under way: it is somebody else's and stands, but nothing is lost.
+`AllowAll` is for a call through Ralph: all of it is kept. `AllowNoLoss` is for a change made while
+the agent had no tool call under way: somebody else made it, so it is kept, but nothing is lost.
 `Judge` is for every other change, which may be the agent's: it may add things, and reword the
-feature of its run. What destroys and what belongs to others is put back (F1, F3, F6, F9, F10, F15).
+feature of its run. What it destroys or takes from others is restored (F1, F3, F6, F9, F10, F15).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan.document import Data
-from ralph.plan.entities import Kind
 from ralph.plan.fields import clean_path
-from ralph.plan.learnings import FULL, was_removed
-from ralph.plan.merge import as_list
-from ralph.plan.splice import identity, same
-from ralph.plan.values import PRIORITIES, STATUS_ALIASES, STATUSES, Limits
+from ralph.plan.learnings import FULL, is_duplicate, was_removed
+from ralph.plan.model import (
+    KEY_OF,
+    PRIORITIES,
+    STATUS_ALIASES,
+    STATUSES,
+    Data,
+    Kind,
+    PlanLimits,
+    as_list,
+    by_key,
+    deep_copy,
+    identical,
+    identity,
+    put_entity,
+    remove_entity,
+)
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning, to_plain
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
-from ralph.text.similar import compare, gist
 
 _PROSE = ("description", "architecture", "boundaries")
-_LISTS = ("learnings", "comments")
+_TEXT_ITEMS = ("learnings", "comments")
 _NEEDED = (*_PROSE, "title", "feature", "system_prompt")
 _TEXTS = {
     "features": (*_PROSE, "display_name", "acronym"),
@@ -46,9 +56,100 @@ _STUB = 1 / 4
 _LONGEST_WORD = 40
 _SHORT_WORD = 3
 _FEW = 3
+_LISTS = frozenset({"learnings", "removed_learnings", "comments", "context_files"})
 
 
-class Losses:
+class MergeRule(Protocol):
+    """Says what of a change goes through; every answer is the value to keep."""
+
+    def added(self, key: str, entry: Data) -> Data | None: ...
+    def gone(self, key: str, entry: Data) -> bool: ...
+    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any: ...
+    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any: ...
+
+
+class AllowAll:
+    """Lets every change through and remembers the fields that it touched ("": it was deleted)."""
+
+    def __init__(self) -> None:
+        self.touched: set[tuple[str, str]] = set()
+
+    def added(self, key: str, entry: Data) -> Data | None:
+        return entry
+
+    def gone(self, key: str, entry: Data) -> bool:
+        self.touched.add((key, ""))
+        return True
+
+    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
+        self.touched.add((key, field))
+        if field in _LISTS and isinstance(now, list | str | None):
+            return list_change(as_list(was), as_list(now), as_list(kept)) or None
+        return now
+
+    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any:
+        return now
+
+
+def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: MergeRule) -> Data:
+    """`kept` with what changed from `was` to `now`, as far as the decision lets it."""
+    result: Data = deep_copy(kept)
+    for name in dict.fromkeys([*was, *now]):
+        if name != kind and not identical(was.get(name), now.get(name)):
+            value = decide.top(name, was.get(name), now.get(name), kept.get(name))
+            _set(result, name, value)
+    before, after, current = by_key(was, kind), by_key(now, kind), by_key(result, kind)
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key), after.get(key)
+        have = current.get(key)
+        if new is None and old is not None:
+            if have is not None and decide.gone(key, old):
+                remove_entity(result, kind, key)
+        elif new is not None and old is None and have is None:
+            entry = decide.added(key, deep_copy(new))
+            if entry is not None:
+                put_entity(result, kind, entry)
+        elif new is not None and have is not None:
+            entry = _fields(key, old or {KEY_OF[kind]: key}, new, have, decide)
+            if not identical(entry, have):
+                put_entity(result, kind, entry)
+    return result
+
+
+def list_change(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
+    """`kept` without what was taken out and with what was put in or changed."""
+    before = {identity(item): item for item in was}
+    after = {identity(item): item for item in now}
+    result = [item for item in kept if identity(item) not in before or identity(item) in after]
+    places = {identity(item): i for i, item in enumerate(result)}
+    for key, item in after.items():
+        if key not in before:
+            if key not in places:
+                result.append(deep_copy(item))
+        elif key in places and not identical(before[key], item):
+            result[places[key]] = deep_copy(item)
+    return result
+
+
+def _fields(key: str, old: Data, new: Data, have: Data, decide: MergeRule) -> Data:
+    entry: Data = deep_copy(have)
+    for field in dict.fromkeys([*old, *new]):
+        if not identical(old.get(field), new.get(field)):
+            value = decide.changed(
+                key, field, old.get(field), deep_copy(new.get(field)), have.get(field), have
+            )
+            _set(entry, field, value)
+    return entry
+
+
+def _set(entry: Data, name: str, value: Any) -> None:
+    if value is None:
+        entry.pop(name, None)
+    else:
+        entry[name] = value
+
+
+class AllowNoLoss:
     """Lets a change stand, except that nothing disappears and no prose is emptied.
 
     `notes` has the reason for everything that was put back, by entry and field; `touched` the
@@ -71,9 +172,9 @@ class Losses:
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
         """A field stands unless something of it is lost."""
-        if field in _LISTS:
+        if field in _TEXT_ITEMS:
             self.touched.add((key, field))
-            given = [item for item in as_list(now) if said(item)]
+            given = [item for item in as_list(now) if text_of(item)]
             return [*given, *self._lost(key, field, given, kept)] or None
         if field in _NEEDED and kept and (why := _emptied(now)):
             self.notes[key, field] = why
@@ -86,15 +187,15 @@ class Losses:
         return kept if now is None else now
 
     def _lost(self, key: str, field: str, given: list[Any], kept: Any) -> list[Any]:
-        there = {said(item) for item in given}
+        there = {text_of(item) for item in given}
         before = as_list(kept)
-        lost = [item for item in before if said(item) not in {"", *there}]
+        lost = [item for item in before if text_of(item) not in {"", *there}]
         if lost:
             self.notes[key, field] = f"{len(lost)} of {len(before)} {field} were lost"
         return lost
 
 
-class Judge(Losses):
+class Judge(AllowNoLoss):
     """Lets a change stand that adds something, or that concerns the run's own feature.
 
     No feature (""): a planning run, which works on a copy, so that nothing here is its own.
@@ -107,7 +208,7 @@ class Judge(Losses):
         *,
         feature: str,
         others: frozenset[str],
-        limits: Limits,
+        limits: PlanLimits,
         base: Data,
         protected: set[tuple[str, str]],
     ) -> None:
@@ -149,12 +250,12 @@ class Judge(Losses):
 
     def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any:
         """A field stands when it is the run's own, sound, and not a loss."""
-        if same(now, kept):
+        if identical(now, kept):
             return kept
         owner = self._feature_of(entry)
         if owner in self._others:
             half = isinstance(kept, str) and _cut_short(str(now), kept)
-            if field in _LISTS or (self._fits(key, field, now) and not half):
+            if field in _TEXT_ITEMS or (self._fits(key, field, now) and not half):
                 return super().changed(key, field, was, now, kept, entry)
             self.notes[key, field] = _emptied(now) or "it was left unusable"
             return kept
@@ -196,7 +297,7 @@ class Judge(Losses):
             return _emptied(now) or "it was left unusable"
         if self._kind == "features" and field in _PROSE and kept and (why := _ruined(now, kept)):
             return why
-        if known and same(now, (self._base.get(key) or {}).get(field)):
+        if known and identical(now, (self._base.get(key) or {}).get(field)):
             return "an old copy of the file was written over it"
         if self._kind == "tasks" and field in _ASSIGNMENT and kept:
             return "what a task asks for is not its agent's to change"
@@ -226,15 +327,17 @@ class Judge(Losses):
     def _learnings(self, key: str, now: Any, kept: Any, entry: Data) -> Any:
         """Every learning that was there, as it was, and the new ones as an agent's."""
         given, before = as_list(now), as_list(kept)
-        known = {said(item): item for item in before}
+        known = {text_of(item): item for item in before}
         lost = self._lost(key, "learnings", given, kept)
-        if any(said(item) in known and not same(item, known[said(item)]) for item in given):
+        if any(
+            text_of(item) in known and not identical(item, known[text_of(item)]) for item in given
+        ):
             self.notes.setdefault((key, "learnings"), "provenance is not an agent's to write")
         new: list[Any] = []
         items: list[Any] = []
         for item in given:
-            if said(item) in known:
-                items.append(known[said(item)])
+            if text_of(item) in known:
+                items.append(known[text_of(item)])
             elif learned := self._learned(key, item, [*before, *new], entry):
                 new += learned
                 items += learned
@@ -251,12 +354,11 @@ class Judge(Losses):
         learning = msgspec.structs.replace(
             given, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
         )
-        about = gist(text)
         if not text or was_removed(entry, learning, self._limits):
             self.notes[key, "learnings"] = "dropped a learning that had been removed before"
             return []
-        for old in map(said, there):
-            if _cut_short(text, old) or compare(gist(old), about) == "duplicate":
+        for old in map(text_of, there):
+            if _cut_short(text, old) or is_duplicate(old, text):
                 return []  # said again in other words: not a second observation (F10)
         if len(there) >= self._limits.learnings:  # an agent's new one evicts nothing
             self.notes[key, "learnings"] = f"dropped a new learning ({FULL})"
@@ -266,11 +368,11 @@ class Judge(Losses):
     def _comments(self, key: str, now: Any, kept: Any) -> Any:
         given, items = as_list(now), as_list(kept)
         self._lost(key, "comments", given, kept)
-        texts = {said(item) for item in items}
+        texts = {text_of(item) for item in items}
         result = list(items)
         for item in given:
             plain = item.get("text") if isinstance(item, dict) else item
-            if not isinstance(plain, str) or not plain.strip() or said(item) in texts:
+            if not isinstance(plain, str) or not plain.strip() or text_of(item) in texts:
                 continue
             if not any(_cut_short(plain, text) for text in texts):
                 clean = cut(sanitize(redact(plain)).strip(), self._limits.comment)
@@ -302,13 +404,14 @@ class Judge(Losses):
         )
 
     def _safe(self, item: Any) -> bool:
-        path = item.get("path") if isinstance(item, dict) else item
-        if not isinstance(path, str):
+        try:
+            clean_path(item.get("path") if isinstance(item, dict) else item, self._limits.path)
+        except BadInput:
             return False
-        return clean_path(path, max_chars=self._limits.path)[0] is not None
+        return True
 
 
-def said(item: Any) -> str:
+def text_of(item: Any) -> str:
     """The words of a learning or a comment, whatever form it has; empty when it has none."""
     text = item.get("text") if isinstance(item, dict) else item
     return text.strip() if isinstance(text, str) else ""

@@ -1,34 +1,80 @@
-"""Learnings: appended, removed and reviewed one at a time, never replaced as a list (F1)."""
+"""Learnings: added, removed and reviewed one at a time, never replaced as a list (F1).
+
+Also what an iteration teaches: few learnings, each with its evidence. The best is an error that was
+met and then overcome, with the words that say how. It is taken only when a sentence of the summary
+or a decision speaks of that error or of its file, or tells a fix in an iteration that had no other
+error. Then: decisions with a reason, from iterations that succeeded. Nothing is guessed; most
+iterations teach nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ralph.errors import BadInput, LearningsFull, NotFound
-from ralph.plan.document import Data, Document
-from ralph.plan.entities import path_of
-from ralph.plan.extract import Draft
-from ralph.plan.shown import age, is_auto
-from ralph.plan.store import Plan
-from ralph.plan.values import Limits, TaskId
-from ralph.records.iteration import cut
+from ralph.plan.model import DEFAULT_LIMITS, Data, PlanLimits, TaskId, path_of, set_field
+from ralph.records.iteration import Decision, ErrorSeen, Iteration, cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
-from ralph.text.sanitize import folded, sanitize
+from ralph.text.sanitize import folded, sanitize, sanitize_line
 from ralph.text.similar import compare, from_signature, gist
+
+if TYPE_CHECKING:  # who only shows learnings reads no YAML
+    from ralph.plan.store import Plan
 
 FULL = "Learnings full - review needed"
 _OWN_KEYS = frozenset({*FIELDS, "verified"})
+MOST = 3
+_MOST_DECISIONS = 2
+_LOOK_BACK = 10
+_ERROR_CHARS = 160
+_FIX_CHARS = 300
+_SHORTEST = 20
+
+_FIX = re.compile(
+    r"\b(?:fix(?:ed|es|ing)?|resolv(?:ed|es|ing)|solved|repaired|corrected|turned\s+out"
+    r"|root\s+cause|(?:the\s+)?(?:problem|cause|issue|bug|culprit|reason|trick|solution)\s+(?:was|is)"
+    r"|caused\s+by|had\s+to|needed\s+to|needs?\s+to|must\s+be|was\s+missing|works?\s+(?:now|once|when)"
+    r"|by\s+(?:adding|changing|using|setting|moving|removing|replacing|returning|passing|calling"
+    r"|wrapping|renaming|updating|switching|installing|making|mocking|awaiting)"
+    r"|because|instead\s+of|so\s+that)\b",
+    re.IGNORECASE,
+)
+_STRONG_FIX = re.compile(
+    r"\b(?:fix(?:ed|es)|resolved|solved|corrected|turned\s+out|root\s+cause|caused\s+by"
+    r"|(?:problem|cause|issue|bug|culprit)\s+was|was\s+missing)\b",
+    re.IGNORECASE,
+)
+_UNSOLVED = re.compile(
+    r"\b(?:still|not\s+yet|todo|remains?|cannot|could\s?n[o']t|unable|fail(?:s|ed|ing)?\s+to|unclear"
+    r"|next\s+step|will\s+need|should\s+(?:be\s+)?(?:investigate|look|check))\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(\[])|\n+\s*(?:[-*•]|\d+[.)])?\s*")
+_BULLET = re.compile(r"^\s*(?:[-*•#>]+|\d+[.)])\s*")
+# A tool the agent may not use teaches nothing about the feature.
+_NO_LESSON = frozenset({"permission"})
 
 
-class Added(msgspec.Struct, frozen=True):
-    """What became of a learning that was given.
+class LearningDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A learning before it joins: what was seen, in which iteration, and why it counts."""
 
-    added: it is new. seen_again: the extractor saw a known one once more. known: it says what is
-    known already. removed_before: somebody removed it, so it is not learned again.
+    text: str
+    reason: str | None = None
+    iteration: int | None = None
+    task_id: int | str | None = None
+
+
+class AddedLearning(msgspec.Struct, frozen=True):
+    """What became of a learning.
+
+    added: it is new. seen_again: the extractor saw a known one once more. known: a known one says
+    the same. removed_before: somebody removed it, so it is not learned again.
     """
 
     what: Literal["added", "seen_again", "known", "removed_before"]
@@ -37,10 +83,10 @@ class Added(msgspec.Struct, frozen=True):
     evicted: Learning | None = None
 
 
-class Learned(msgspec.Struct, frozen=True):
+class LearningOutcome(msgspec.Struct, frozen=True):
     """What an iteration's drafts became, and how many found no room."""
 
-    added: tuple[Added, ...] = ()
+    added: tuple[AddedLearning, ...] = ()
     refused: int = 0
     dropped: tuple[Learning, ...] = ()
 
@@ -54,16 +100,18 @@ def add(
     iteration: int | None = None,
     reason: str | None = None,
     task_id: TaskId | None = None,
-) -> Added:
+) -> AddedLearning:
     """Append one learning; a near-duplicate is not added, a contradiction is, and is named."""
-    draft = Draft(text=text, reason=reason, iteration=iteration, task_id=task_id)
+    draft = LearningDraft(text=text, reason=reason, iteration=iteration, task_id=task_id)
     with plan.edit("features", f"learning added to {feature}") as data:
         return append(plan, data, feature, draft, source)
 
 
-def learn(plan: Plan, feature: str, drafts: Sequence[Draft], *, current_iteration: int) -> Learned:
-    """What the extractor found: new ones join, known ones count again, old ones are dropped."""
-    added: list[Added] = []
+def learn(
+    plan: Plan, feature: str, drafts: Sequence[LearningDraft], *, current_iteration: int
+) -> LearningOutcome:
+    """Take the extractor's drafts: new ones join, known ones count again, old ones are dropped."""
+    added: list[AddedLearning] = []
     refused = 0
     with plan.edit("features", f"{feature} learned from iteration {current_iteration}") as data:
         dropped = _drop_old(plan, data, feature, current_iteration)
@@ -72,26 +120,26 @@ def learn(plan: Plan, feature: str, drafts: Sequence[Draft], *, current_iteratio
                 added.append(append(plan, data, feature, draft, "auto"))
             except LearningsFull:
                 refused += 1
-    return Learned(tuple(added), refused, tuple(dropped))
+    return LearningOutcome(tuple(added), refused, tuple(dropped))
 
 
 def remove(
     plan: Plan, feature: str, ref: str | int, *, by: str = "human", reason: str | None = None
 ) -> Learning:
-    """Take a learning out and see to it that the same lesson is not learned again."""
+    """Delete a learning and make sure that the same lesson is not learned again."""
     with plan.edit("features", f"learning removed from {feature}") as data:
-        entry, items, learnings = _opened(plan, data, feature)
+        entry, items, learnings = _open(plan, data, feature)
         i = index_of(learnings, ref)
         # In plain letters: look-alikes do not bring the lesson back.
         words = gist(folded(learnings[i].text)).signature()
-        stone: Data = {"words": words, "at": plan.now(), "by": by}
+        removed: Data = {"words": words, "at": plan.now(), "by": by}
         if reason:
-            stone["reason"] = _reason(reason, plan.limits)
-        stones = entry.get("removed_learnings")
-        stones = stones if isinstance(stones, list) else []
-        entry["removed_learnings"] = [*stones, stone][-plan.limits.removed_learnings :]
+            removed["reason"] = _clean(reason, plan.limits)
+        earlier = entry.get("removed_learnings")
+        earlier = earlier if isinstance(earlier, list) else []
+        entry["removed_learnings"] = [*earlier, removed][-plan.limits.removed_learnings :]
         del items[i]
-        _keep(entry, items)
+        set_field(entry, "learnings", items)
         return learnings[i]
 
 
@@ -100,145 +148,139 @@ def review(
 ) -> Learning:
     """Note that a reviewer looked at it, perhaps in better words. Reviewed is not proven (F27)."""
     with plan.edit("features", f"learning of {feature} reviewed") as data:
-        entry, items, learnings = _opened(plan, data, feature)
+        entry, items, learnings = _open(plan, data, feature)
         i = index_of(learnings, ref)
-        old = learnings[i]
-        # What a person said stays theirs; anything else now stands on the review.
         changed: dict[str, Any] = {"reviewed": True}
-        if old.source != "human":
+        if learnings[i].source != "human":  # a person's learning stays theirs
             changed["source"] = "reviewed"
         if text is not None:
-            changed["text"] = _clean(text, plan.limits)
+            changed["text"] = _clean_text(text, plan.limits)
         if reason is not None:
-            changed["reason"] = _reason(reason, plan.limits)
-        new = msgspec.structs.replace(old, **changed)
-        items[i] = _merged(items[i], new)
-        _keep(entry, items)
+            changed["reason"] = _clean(reason, plan.limits)
+        new = msgspec.structs.replace(learnings[i], **changed)
+        items[i] = _merge_item(items[i], new)
+        set_field(entry, "learnings", items)
         return new
 
 
 def index_of(learnings: Sequence[Learning], ref: str | int) -> int:
-    """Which learning is meant: by id, by its text, or by its number from 1."""
+    """The position of a learning: by its id, by its text, or by its number from 1."""
     for i, learning in enumerate(learnings):
         if isinstance(ref, str) and ref in (learning.id, learning.text):
             return i
     number = int(ref) if isinstance(ref, int) or ref.isdecimal() else 0
     if 1 <= number <= len(learnings):
         return number - 1
-    raise NotFound(
-        f"no learning {ref!r}",
-        todo=f"Give its id, its text, or a number from 1 to {len(learnings)}."
-        if learnings
-        else "The feature has none.",
-    )
+    todo = f"Give its id, its text, or a number from 1 to {len(learnings)}."
+    raise NotFound(f"no learning {ref!r}", todo=todo if learnings else "The feature has none.")
 
 
 # -- under the lock
 
 
-def _opened(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[Learning]]:
+def _open(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[Learning]]:
     """The feature's entry, its raw learnings and what they mean; a malformed one raises (F36)."""
     entry = plan.find(data, "features", feature)
-    found = entry.get("learnings")
-    items = [found] if isinstance(found, str) else found
-    if items is not None and not isinstance(items, list):
+    value = entry.get("learnings")
+    file = plan.document("features")
+    path = (*path_of(file.data, "features", feature), "learnings")
+    items = [value] if isinstance(value, str) else value or []
+    if not isinstance(items, list):
         raise BadInput(
             f"`learnings` of {feature!r} is not a list",
-            where=_where(plan, feature),
-            todo="Write each learning behind a dash.",
+            where=file.where(path),
+            todo="Write each learning after a dash.",
         )
-    items = list(items or [])
-    learnings = []
+    learnings: list[Learning] = []
     for i, item in enumerate(items):
-        if not isinstance(item, str):
-            try:
-                learnings.append(read_learning(item, max_chars=plan.limits.learning))
-            except BadInput as error:
-                where = _where(plan, feature, i)
-                raise BadInput(error.what, where=where, todo=error.todo) from None
-        else:
-            learnings.append(read_learning(item, where=_where(plan, feature, i)))
-    return entry, items, learnings
+        try:
+            learnings.append(read_learning(item, max_chars=plan.limits.learning))
+        except BadInput as error:
+            where = file.where((*path, i))
+            raise BadInput(error.what, where=where, todo=error.todo) from None
+    return entry, list(items), learnings
 
 
-def _where(plan: Plan, feature: str, *steps: int) -> str:
-    document: Document = plan.document("features")
-    return document.where((*path_of(document.data, "features", feature), "learnings", *steps))
-
-
-def append(plan: Plan, data: Data, feature: str, draft: Draft, source: LearningSource) -> Added:
+def append(
+    plan: Plan, data: Data, feature: str, draft: LearningDraft, source: LearningSource
+) -> AddedLearning:
     """As `add`, in the features' data of an edit that is under way."""
-    entry, items, learnings = _opened(plan, data, feature)
+    entry, items, learnings = _open(plan, data, feature)
     new = Learning(
-        text=_clean(draft.text, plan.limits),
+        text=_clean_text(draft.text, plan.limits),
         source=source,
         iteration=draft.iteration,
         created=plan.now(),
-        reason=_reason(draft.reason, plan.limits) if draft.reason else None,
+        reason=_clean(draft.reason, plan.limits) if draft.reason else None,
         task_id=draft.task_id,
         reviewed=source == "reviewed",
     )
-    about = gist(new.text)
     if was_removed(entry, new, plan.limits):
-        return Added("removed_before", new)
-    against: list[Learning] = []
+        return AddedLearning("removed_before", new)
+    about = gist(new.text)
+    rivals: list[Learning] = []
     for i, old in enumerate(learnings):
         verdict = compare(gist(old.text), about, threshold=plan.limits.similar)
         if verdict == "conflict":
-            against.append(old)
+            rivals.append(old)
         if verdict != "duplicate":
             continue
-        known = _seen_again(old, new)
-        if known == old:
-            return Added("known", old)
-        items[i] = _merged(items[i], known)
-        _keep(entry, items)
-        return Added("seen_again" if known.hit_count > old.hit_count else "known", known)
-    evicted = make_room(items, learnings, plan.limits)
+        updated = _confirm(old, new)
+        if updated != old:
+            items[i] = _merge_item(items[i], updated)
+            set_field(entry, "learnings", items)
+        return AddedLearning(
+            "seen_again" if updated.hit_count > old.hit_count else "known", updated
+        )
+    evicted = _make_room(items, learnings, plan.limits)
     items.append(to_plain(new))
-    _keep(entry, items)
-    return Added("added", new, tuple(against), evicted)
+    set_field(entry, "learnings", items)
+    return AddedLearning("added", new, tuple(rivals), evicted)
 
 
-def _seen_again(old: Learning, new: Learning) -> Learning:
+def is_duplicate(old: str, new: str) -> bool:
+    """Whether two texts say the same."""
+    return compare(gist(old), gist(new)) == "duplicate"
+
+
+def _confirm(old: Learning, new: Learning) -> Learning:
     """Only the extractor's new evidence counts (F10); a person's word lifts the trust."""
     if new.source == "auto" and new.iteration is not None:
         last = max(old.last_seen or 0, old.iteration or 0)
         if new.iteration > last:
-            wider = old.task_id if str(old.task_id) == str(new.task_id) else None
+            task_id = old.task_id if str(old.task_id) == str(new.task_id) else None
             return msgspec.structs.replace(
-                old, hit_count=old.hit_count + 1, last_seen=new.iteration, task_id=wider
+                old, hit_count=old.hit_count + 1, last_seen=new.iteration, task_id=task_id
             )
     if new.source == "human" and TRUST[old.source] < TRUST["human"]:
         return msgspec.structs.replace(old, source="human")
     return old
 
 
-def was_removed(entry: Data, new: Learning, limits: Limits) -> bool:
+def was_removed(entry: Data, new: Learning, limits: PlanLimits) -> bool:
     """Whether somebody removed this lesson; a person who says it again takes that back."""
-    stones = entry.get("removed_learnings")
-    if not isinstance(stones, list):
+    removed = entry.get("removed_learnings")
+    if not isinstance(removed, list):
         return False
-    # As it is written too: stones of earlier versions are not in plain letters.
-    about = [from_signature(gist(one).signature()) for one in {new.text, folded(new.text)}]
+    # As it is written too: removals of earlier versions are not in plain letters.
+    gists = [from_signature(gist(text).signature()) for text in {new.text, folded(new.text)}]
     same = [
-        stone
-        for stone in stones
-        if isinstance(stone, dict)
-        and isinstance(stone.get("words"), str)
+        item
+        for item in removed
+        if isinstance(item, dict)
+        and isinstance(item.get("words"), str)
         and any(
-            compare(from_signature(stone["words"]), one, threshold=limits.similar) == "duplicate"
-            for one in about
+            compare(from_signature(item["words"]), about, threshold=limits.similar) == "duplicate"
+            for about in gists
         )
     ]
     if same and new.source == "human":
-        # A person may change their mind.
-        entry["removed_learnings"] = [stone for stone in stones if stone not in same]
+        entry["removed_learnings"] = [item for item in removed if item not in same]
         return False
     return bool(same)
 
 
-def make_room(items: list[Any], learnings: list[Learning], limits: Limits) -> Learning | None:
+def _make_room(items: list[Any], learnings: list[Learning], limits: PlanLimits) -> Learning | None:
     """Evict the oldest that is auto, unreviewed and seen once, or refuse (F2, F35)."""
     if len(items) < limits.learnings:
         return None
@@ -251,28 +293,21 @@ def make_room(items: list[Any], learnings: list[Learning], limits: Limits) -> Le
 
 
 def _drop_old(plan: Plan, data: Data, feature: str, current_iteration: int) -> list[Learning]:
-    entry, items, learnings = _opened(plan, data, feature)
+    entry, items, learnings = _open(plan, data, feature)
     old = [
         i
         for i, x in enumerate(learnings)
         if is_auto(x)
         and x.hit_count <= 1  # seen more than once: marked stale, but kept (F35)
-        and (how_old := age(x, current_iteration)) is not None
-        and how_old > plan.limits.dropped_after
+        and (iterations := age(x, current_iteration)) is not None
+        and iterations > plan.limits.dropped_after
     ]
     if old:
-        _keep(entry, [item for i, item in enumerate(items) if i not in old])
+        set_field(entry, "learnings", [item for i, item in enumerate(items) if i not in old])
     return [learnings[i] for i in old]
 
 
-def _keep(entry: Data, items: list[Any]) -> None:
-    if items:
-        entry["learnings"] = items
-    else:
-        entry.pop("learnings", None)
-
-
-def _merged(item: Any, learning: Learning) -> Data:
+def _merge_item(item: Any, learning: Learning) -> Data:
     """The learning in its item; keys of the item that are not Ralph's stay."""
     plain = to_plain(learning)
     if not isinstance(item, dict):
@@ -281,12 +316,235 @@ def _merged(item: Any, learning: Learning) -> Data:
     return {**own, **plain}
 
 
-def _clean(text: str, limits: Limits) -> str:
-    plain = cut(sanitize(redact(text)).strip(), limits.learning)
+def _clean_text(text: str, limits: PlanLimits) -> str:
+    plain = _clean(text, limits).strip()
     if not plain:
-        raise BadInput("a learning without text", todo="Say what was learned.")
+        raise BadInput("a learning without text", todo="Write what was learned.")
     return plain
 
 
-def _reason(text: str, limits: Limits) -> str:
-    return cut(sanitize(redact(text)), limits.learning)
+def _clean(text: str, limits: PlanLimits) -> str:
+    return cut(sanitize(redact(text)).strip(), limits.learning)
+
+
+# -- shown in a prompt: as observations with their provenance (F3, F25)
+
+
+def is_stale(
+    learning: Learning, current_iteration: int, limits: PlanLimits = DEFAULT_LIMITS
+) -> bool:
+    """An unreviewed learning of the extractor's that nothing has confirmed for long (F4)."""
+    iterations = age(learning, current_iteration)
+    return is_auto(learning) and iterations is not None and iterations > limits.stale_after
+
+
+def conflicts(learnings: Sequence[Learning]) -> list[tuple[Learning, Learning]]:
+    """Every pair that contradicts each other."""
+    gists = [gist(learning.text) for learning in learnings]
+    return [
+        (learnings[i], learnings[j])
+        for i in range(len(learnings))
+        for j in range(i + 1, len(learnings))
+        if compare(gists[i], gists[j]) == "conflict"
+    ]
+
+
+def top(
+    learnings: Iterable[Learning],
+    *,
+    task_id: TaskId | None = None,
+    limits: PlanLimits = DEFAULT_LIMITS,
+) -> list[Learning]:
+    """The ones a prompt shows for a task: reviewed first, then most seen, then most trusted.
+
+    A learning of another task is not shown; one of the whole feature always is (F25).
+    """
+    fitting = [
+        learning
+        for learning in learnings
+        if learning.task_id is None or str(learning.task_id) == str(task_id)
+    ]
+    fitting.sort(
+        key=lambda x: (x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0), reverse=True
+    )
+    return fitting[: limits.learnings_in_prompt]
+
+
+def prompt_lines(
+    learnings: Sequence[Learning],
+    *,
+    current_iteration: int,
+    task_id: TaskId | None = None,
+    limits: PlanLimits = DEFAULT_LIMITS,
+) -> list[str]:
+    """One line for each of the top ones: the text, where it came from, and what contradicts it."""
+    rivals: dict[str, list[str]] = {}
+    for left, right in conflicts(learnings):
+        rivals.setdefault(left.text, []).append(right.text)
+        rivals.setdefault(right.text, []).append(left.text)
+    lines: list[str] = []
+    for learning in top(learnings, task_id=task_id, limits=limits):
+        stale = "[STALE] " if is_stale(learning, current_iteration, limits) else ""
+        text = sanitize_line(learning.text)
+        line = f"- {stale}{text} {provenance(learning)}"
+        for rival in rivals.get(learning.text, ()):
+            line += f" [conflicts with: {cut(sanitize_line(rival), 120)}]"
+        lines.append(line)
+    return lines
+
+
+def provenance(learning: Learning) -> str:
+    """Where a learning came from, as others may read it."""
+    if isinstance(learning.task_id, str):
+        clean = sanitize_line(learning.task_id)
+        learning = msgspec.structs.replace(learning, task_id=clean)
+    return learning.provenance
+
+
+def is_auto(learning: Learning) -> bool:
+    """Whether the extractor found it and nobody has looked at it since."""
+    return learning.source == "auto" and not learning.reviewed
+
+
+def age(learning: Learning, current_iteration: int) -> int | None:
+    """How many iterations ago it was last seen; None when that was never noted."""
+    seen = max(learning.last_seen or 0, learning.iteration or 0)
+    return current_iteration - seen if seen else None
+
+
+# -- what an iteration teaches
+
+
+def extract(
+    newest: Iteration,
+    earlier: Sequence[Iteration] = (),
+    *,
+    signature: Callable[[str], str] | None = None,
+    most: int = MOST,
+) -> list[LearningDraft]:
+    """The learnings in the newest iteration, seen against the earlier ones of its feature."""
+    if newest.outcome not in ("success", "partial"):
+        return []
+    if signature is None:
+        from ralph.text.signature import signature as default_signature
+
+        signature = default_signature
+    past = [it for it in earlier if it.iteration_number != newest.iteration_number][-_LOOK_BACK:]
+    drafts = _overcome(newest, past, signature)
+    if newest.outcome == "success":
+        drafts += _decided(newest, drafts)
+    return drafts[:most]
+
+
+def _overcome(
+    newest: Iteration, past: Sequence[Iteration], sign: Callable[[str], str]
+) -> list[LearningDraft]:
+    """Errors that were there and are gone, with the sentence that says how."""
+    errors: dict[str, tuple[ErrorSeen, list[int]]] = {}  # each with its iterations
+    for iteration in past:
+        if str(iteration.task_id) == str(newest.task_id):
+            if iteration.outcome == "success":
+                errors.clear()  # what came before was overcome then
+            _collect_errors(errors, iteration, sign)
+    present = {sign(error.message) for error in newest.errors}
+    overcome = {key: value for key, value in errors.items() if key not in present}
+    if newest.outcome == "success":
+        # Inside a success every error of its own was overcome as well.
+        own: dict[str, tuple[ErrorSeen, list[int]]] = {}
+        _collect_errors(own, newest, sign)
+        overcome |= {k: (e, [*errors.get(k, (e, []))[1], *n]) for k, (e, n) in own.items()}
+    drafts: list[LearningDraft] = []
+    sentences = _sentences(newest)
+    for error, seen in overcome.values():
+        how = _how(error, sentences, alone=len(overcome) == 1)
+        if how is not None:
+            sentences.remove(how)
+            drafts.append(_draft(newest, error, seen, how))
+    return drafts
+
+
+def _collect_errors(
+    errors: dict[str, tuple[ErrorSeen, list[int]]],
+    iteration: Iteration,
+    sign: Callable[[str], str],
+) -> None:
+    for error in iteration.errors:
+        if error.error_type in _NO_LESSON or len(error.message.strip()) < _SHORTEST // 2:
+            continue
+        _, seen = errors.setdefault(sign(error.message), (error, []))
+        number = iteration.iteration_number
+        if number is not None and number not in seen:
+            seen.append(number)
+
+
+def _how(error: ErrorSeen, sentences: Sequence[str], *, alone: bool) -> str | None:
+    """The sentence that says how the error went away, or None."""
+    about = gist(error.message).words
+    file = PurePosixPath(error.file_path).name.lower() if error.file_path else None
+    best: tuple[int, str] | None = None
+    for sentence in sentences:
+        if not _FIX.search(sentence) or _UNSOLVED.search(sentence):
+            continue
+        shared = len(about & gist(sentence).words)
+        score = shared + (2 if file and file in sentence.lower() else 0)
+        strong = bool(_STRONG_FIX.search(sentence))
+        if score >= 2 or (score >= 1 and strong) or (alone and strong):
+            score = score * 2 + strong
+            if best is None or score > best[0]:
+                best = (score, sentence)
+    return best[1] if best else None
+
+
+def _draft(newest: Iteration, error: ErrorSeen, seen: Sequence[int], how: str) -> LearningDraft:
+    message = cut(" ".join(error.message.split()), _ERROR_CHARS)
+    place = f" ({error.file_path})" if error.file_path and error.file_path not in message else ""
+    before = [n for n in seen if n != newest.iteration_number]
+    if before:
+        where = "iteration " if len(before) == 1 else "iterations "
+        reason = f"error in {where}{', '.join(map(str, before))}, overcome in iteration "
+        reason += f"{newest.iteration_number} ({newest.outcome})"
+    else:
+        reason = f"error met and overcome in iteration {newest.iteration_number}"
+    return LearningDraft(
+        text=f"{message}{place}: {cut(how, _FIX_CHARS)}",
+        reason=reason,
+        iteration=newest.iteration_number,
+        task_id=None,
+    )
+
+
+def _decided(newest: Iteration, taken: Sequence[LearningDraft]) -> list[LearningDraft]:
+    """Decisions with a reason, unless an overcome error says it already."""
+    drafts: list[LearningDraft] = []
+    for decision in newest.decisions:
+        text = _decision_text(decision)
+        if text is None or any(decision.description in draft.text for draft in [*taken, *drafts]):
+            continue
+        drafts.append(
+            LearningDraft(
+                text=text,
+                reason=f"decided in iteration {newest.iteration_number}, which succeeded"
+                + (f" ({cut(newest.task_title, 80)})" if newest.task_title else ""),
+                iteration=newest.iteration_number,
+                task_id=newest.task_id,
+            )
+        )
+    return drafts[:_MOST_DECISIONS]
+
+
+def _decision_text(decision: Decision) -> str | None:
+    what = " ".join(decision.description.split()).rstrip(".")
+    why = " ".join((decision.rationale or "").split()).rstrip(".")
+    if len(what) < _SHORTEST // 2 or len(why) < _SHORTEST // 2:
+        return None
+    joined = why if re.match(r"(?:because|since|so that|to|as)\b", why, re.I) else f"because {why}"
+    return cut(f"{what}, {joined}", _ERROR_CHARS + _FIX_CHARS)
+
+
+def _sentences(iteration: Iteration) -> list[str]:
+    sentences = [_BULLET.sub("", s).strip() for s in _SENTENCE.split(iteration.summary)]
+    sentences += [
+        f"{d.description}: {d.rationale}" if d.rationale else d.description
+        for d in iteration.decisions
+    ]
+    return list(dict.fromkeys(" ".join(s.split()) for s in sentences if len(s) >= _SHORTEST))

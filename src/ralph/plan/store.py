@@ -1,23 +1,139 @@
-"""Plan: the files of one project, read at any time and changed only under the lock."""
+"""The plan's files: read at any time, changed only under the lock, every write noted in a log."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, NotFound, PlanBusy
-from ralph.plan.document import Data, Document
-from ralph.plan.entities import KINDS, ONE, Kind, entities, find
-from ralph.plan.read import view
-from ralph.plan.splice import rendered, same
-from ralph.plan.values import DEFAULT_LIMITS, Feature, Limits, Task, View
-from ralph.plan.writes import WriteLog, digest
+from ralph.plan.fields import read_view
+from ralph.plan.model import (
+    DEFAULT_LIMITS,
+    KINDS,
+    SINGULAR,
+    Data,
+    Discipline,
+    Feature,
+    Kind,
+    PlanLimits,
+    PlanView,
+    Task,
+    deep_copy,
+    entities,
+    find_entity,
+    identical,
+)
+from ralph.plan.yaml import PlanFile
 from ralph.records import now
 
 LOCK_TIMEOUT_S = 30.0
+ABSENT = "absent"
+_MAX_WRITES = 1000
+_PRUNE_EVERY = 200
+_TAIL_BYTES = 4096
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One write by Ralph: which file, from which content to which, when, and what it was for."""
+
+    n: int
+    at: str
+    file: str
+    before: str
+    after: str
+    what: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Write).decode
+
+
+def digest(raw: bytes | None) -> str:
+    """A hash of a file's bytes; a file that is not there has one too."""
+    return ABSENT if raw is None else hashlib.sha256(raw).hexdigest()[:32]
+
+
+class WriteLog:
+    """Ralph's own writes to the plan, noted so that nobody takes them for an agent's.
+
+    `writes.jsonl`, in this machine's state of the project, has one line a write: the file's hash
+    before and after. Both versions are kept beside it under their hash, so that the guard can
+    repeat the change over a repaired file. Deleting it costs one iteration's memory of who wrote
+    what. Every call is made under the plan's lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / "writes.jsonl"
+        self._versions = folder / "versions"
+
+    def last(self) -> int:
+        """The number of the newest write, 0 when there is none."""
+        try:
+            with disk.opened(self._file) as file:
+                file.seek(0, 2)
+                file.seek(max(0, file.tell() - _TAIL_BYTES))
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return 0
+        for line in reversed(lines):
+            with contextlib.suppress(msgspec.MsgspecError):
+                return _decode(line).n
+        return 0
+
+    def note(self, at: str, file: str, before: bytes | None, after: bytes, what: str) -> Write:
+        """Note a write before it is made: one that nobody knows of would be undone."""
+        disk.make_folder(self._versions)
+        for raw in (before, after):
+            version = self._versions / digest(raw)
+            if raw is not None and not disk.exists(version):
+                disk.write(version, raw)
+        write = Write(self.last() + 1, at, file, digest(before), digest(after), what)
+        fd = disk.open_file(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(fd, "ab") as out:
+            out.write(_encode(write) + b"\n")
+        if write.n % _PRUNE_EVERY == 0:
+            self._prune()
+        return write
+
+    def since(self, n: int, file: str) -> list[Write]:
+        """The writes to a file after number n, oldest first."""
+        if self.last() < n:  # somebody deleted the log, and it started again
+            n = 0
+        return [write for write in self._all() if write.n > n and write.file == file]
+
+    def version(self, key: str) -> bytes | None:
+        """The bytes of a noted version; None when there are none, or none any more."""
+        try:
+            raw = disk.read(self._versions / key)
+        except FileNotFoundError:
+            return None
+        return raw if digest(raw) == key else None  # else somebody has written to it
+
+    def _all(self) -> list[Write]:
+        try:
+            lines = disk.read(self._file).splitlines()
+        except FileNotFoundError:
+            return []
+        writes: list[Write] = []
+        for line in lines:
+            with contextlib.suppress(msgspec.MsgspecError):  # torn by a crash: never acknowledged
+                writes.append(_decode(line))
+        return writes
+
+    def _prune(self) -> None:
+        newest = self._all()[-_MAX_WRITES:]
+        disk.replace(self._file, b"".join(_encode(write) + b"\n" for write in newest))
+        wanted = {key for write in newest for key in (write.before, write.after)}
+        for name in disk.names(self._versions):
+            if name not in wanted:
+                disk.remove(self._versions / name)
 
 
 class Plan:
@@ -28,7 +144,7 @@ class Plan:
         project: Path,
         *,
         state: Path | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: PlanLimits = DEFAULT_LIMITS,
         clock: Callable[[], str] = now,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> None:
@@ -36,46 +152,44 @@ class Plan:
         self.limits = limits
         self.now = clock
         self.folder = project / disk.FOLDER / "db"
-        # Not in the project: what a clone brings along is no write of ours.
+        # Outside of the project: files that come with a clone are not Ralph's own writes.
         self.cache = (state or Path(disk.state_folder(project))) / "plan"
         self.log = WriteLog(self.cache)
         self._lock_timeout_s = lock_timeout_s
-        self._read: dict[Kind, tuple[str, Document]] = {}
+        self._read: dict[Kind, tuple[str, PlanFile]] = {}
 
     def path(self, kind: Kind) -> Path:
         """The file of one kind."""
         return self.folder / f"{kind}.yaml"
 
-    def shown(self, kind: Kind) -> str:
-        """The file's name as messages say it."""
+    def file_name(self, kind: Kind) -> str:
+        """The file's name in messages."""
         return f".ralph/db/{kind}.yaml"
 
     def raw(self, kind: Kind) -> bytes | None:
         """The file's bytes as they are now, None when it is not there."""
         return read_bytes(self.path(kind))
 
-    def document(self, kind: Kind) -> Document:
+    def document(self, kind: Kind) -> PlanFile:
         """The file as it is now; one that does not parse is an error with its place."""
         raw = self.raw(kind)
         key = digest(raw)
-        known = self._read.get(kind)
-        if known is None or known[0] != key:
-            known = (key, Document.read(raw or b"", name=self.shown(kind)))
-            self._read[kind] = known
-        return known[1]
+        if self._read.get(kind, ("",))[0] != key:
+            self._read[kind] = (key, PlanFile.read(raw or b"", name=self.file_name(kind)))
+        return self._read[kind][1]
 
-    def read(self, *kinds: Kind) -> View:
+    def read(self, *kinds: Kind) -> PlanView:
         """What can be read (of these files only), with its problems; only bad YAML raises."""
-        return view({kind: self.document(kind) for kind in kinds or KINDS}, self.limits)
+        return read_view({kind: self.document(kind) for kind in kinds or KINDS}, self.limits)
 
-    def load(self) -> View:
+    def load(self) -> PlanView:
         """Everything, or the first thing that is wrong, with its place (F36)."""
-        found = self.read()
-        for problem in found.problems:
+        view = self.read()
+        for problem in view.problems:
             if problem.severity == "error":
                 where = f"{problem.file}:{problem.line}:{problem.column}"
                 raise BadPlan(problem.what, where=where, todo=problem.todo)
-        return found
+        return view
 
     def feature(self, name: str) -> Feature:
         """One feature by its name."""
@@ -83,6 +197,13 @@ class Plan:
             if feature.name == name:
                 return feature
         raise self.missing("features", name)
+
+    def discipline(self, name: str) -> Discipline:
+        """One discipline by its name."""
+        for discipline in self.read("disciplines").disciplines:
+            if discipline.name == name:
+                return discipline
+        raise self.missing("disciplines", name)
 
     def task(self, task_id: int | str) -> Task:
         """One task by its id."""
@@ -106,7 +227,7 @@ class Plan:
                 "another process has been changing the plan for "
                 f"more than {self._lock_timeout_s:.0f} s",
                 where=str(lock),
-                todo="Try again; if it stays so, end the process that hangs.",
+                todo="Try again. If it stays busy, end the process that hangs.",
             ) from None
 
     @contextlib.contextmanager
@@ -120,18 +241,14 @@ class Plan:
         """The data of several files at once; nothing is written when the block raises."""
         with self.locked():
             before = {kind: self.document(kind) for kind in kinds}
-            data: dict[Kind, Data] = {kind: copied(before[kind].data) for kind in kinds}
+            data: dict[Kind, Data] = {kind: deep_copy(before[kind].data) for kind in kinds}
             yield data
             for kind in kinds:
-                if not same(before[kind].data, data[kind]):
-                    self.write(kind, before[kind], data[kind], what)
-
-    def write(self, kind: Kind, before: Document, data: Data, what: str) -> None:
-        """Put the data into the document's text and the text into the file; needs the lock."""
-        new = rendered(before, data)
-        raw = new.text.encode()
-        self.put(kind, raw, what)
-        self._read[kind] = (digest(raw), new)
+                if not identical(before[kind].data, data[kind]):
+                    new = before[kind].with_data(data[kind])
+                    raw = new.text.encode()
+                    self.put(kind, raw, what)
+                    self._read[kind] = (digest(raw), new)
 
     def put(self, kind: Kind, raw: bytes, what: str) -> None:
         """Replace the file whole and note it as Ralph's own; needs the lock."""
@@ -142,17 +259,17 @@ class Plan:
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:
         """The entry in this data, or an error that names what there is."""
-        found = find(data, kind, key)
-        if found is None:
+        entry = find_entity(data, kind, key)
+        if entry is None:
             raise self.missing(kind, key, data)
-        return found
+        return entry
 
     def missing(self, kind: Kind, key: object, data: Data | None = None) -> NotFound:
         """The error for an entry that is not there."""
-        there = entities(self.document(kind).data if data is None else data, kind)
-        names = [entity.key for entity in there if entity.key is not None]
-        known = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
-        return NotFound(f"no {ONE[kind]} {str(key)!r}", where=self.shown(kind), todo=known)
+        present = entities(self.document(kind).data if data is None else data, kind)
+        names = [entity.key for entity in present if entity.key is not None]
+        todo = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
+        return NotFound(f"no {SINGULAR[kind]} {str(key)!r}", where=self.file_name(kind), todo=todo)
 
 
 def read_bytes(path: Path) -> bytes | None:
@@ -161,12 +278,3 @@ def read_bytes(path: Path) -> bytes | None:
         return disk.read(path)
     except FileNotFoundError:
         return None
-
-
-def copied(value: Any) -> Any:
-    """Plain data that can be changed without changing the original."""
-    if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [copied(item) for item in value]
-    return value

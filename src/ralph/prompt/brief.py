@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ralph.plan.values import Feature, Task, View
+from ralph.plan.model import Feature, PlanView, Task
 from ralph.prompt.build import Limits, Prompt, RepeatedError, Section, fit, name_of, render
 from ralph.records.iteration import Iteration, cut
 from ralph.text.marks import mark, mark_plan
@@ -134,7 +134,7 @@ _TASKS_SHOWN = 200
 
 
 def braindump_prompt(
-    requirements: str, view: View, limits: Limits, *, server: str | None, ralph: str = "ralph"
+    requirements: str, view: PlanView, limits: Limits, *, server: str | None, ralph: str = "ralph"
 ) -> Prompt:
     """The prompt that turns requirements into features and tasks, through tools or commands."""
     if server:
@@ -151,7 +151,7 @@ def braindump_prompt(
     return fit([Section("braindump", text)], budget_tokens=limits.prompt + limits.requirements)
 
 
-def _disciplines(view: View) -> str:
+def _disciplines(view: PlanView) -> str:
     names = ", ".join(name_of(one.name) for one in view.disciplines)
     if not names:
         return "The plan has no disciplines: leave `discipline` out."
@@ -160,7 +160,7 @@ def _disciplines(view: View) -> str:
     )
 
 
-def _so_far(view: View) -> str:
+def _so_far(view: PlanView) -> str:
     """Features and tasks by name; what they say in full the agent asks for."""
     if not view.features and not view.tasks:
         return "(empty)"
@@ -180,7 +180,7 @@ def _so_far(view: View) -> str:
     return mark("\n".join(lines))
 
 
-def _first_line(view: View, name: str) -> str:
+def _first_line(view: PlanView, name: str) -> str:
     for feature in view.features:
         if feature.name == name:
             said = name_of(feature.display_name or feature.description or "")

@@ -10,7 +10,7 @@ from shlex import quote
 
 import msgspec
 
-from ralph.plan.values import Comment, Discipline, Feature, Task
+from ralph.plan.model import Comment, Discipline, Feature, Task
 from ralph.records.iteration import Iteration, cut
 from ralph.text.marks import mark, mark_plan
 from ralph.text.sanitize import plain_date, sanitize, sanitize_line

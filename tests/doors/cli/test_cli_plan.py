@@ -212,7 +212,7 @@ def test_a_field_is_cleared_by_its_name_or_by_its_options(ralph: Line, word: str
         ("feature update auth", "nothing was given to change. See: ralph feature update --help"),
         ("task update 1", "nothing was given to change. See: ralph task update --help"),
         ("feature update auth --clear mood", "a feature has no field 'mood'. It has display_name,"),
-        ("feature update auth --clear name", "`name` of a feature cannot be set. The name is for"),
+        ("feature update auth --clear name", "`name` of a feature cannot be set. A name never"),
         ("feature update auth --clear learnings", "`learnings` of a feature cannot be set."),
         ("feature update auth --clear current-state", "`current_state` of a feature cannot be"),
         (
@@ -230,11 +230,11 @@ def test_a_field_is_cleared_by_its_name_or_by_its_options(ralph: Line, word: str
         ("task update 1 --clear comments", "`comments` of a task cannot be set."),
         ("task update 1 --status bogus", "the status 'bogus' does not exist. Use one of pending,"),
         ("task list --status bogus", "the status 'bogus' does not exist. Use one of pending,"),
-        ("task update 1 --priority soon", "`priority` must be a number."),
+        ("task update 1 --priority soon", "the priority 'soon' is not a number."),
         ("task update 1 --blocked-by 2", "the tasks would wait for each other: 1 -> 2 -> 1."),
         ("task update 1 --blocked-by 007", ".ralph/db/tasks.yaml: no task '007'."),
         ("task update 1 --blocked-by ٣", ".ralph/db/tasks.yaml: no task '٣'."),
-        ("task delete 1", ".ralph/db/tasks.yaml: task 1 is in the way of 2."),
+        ("task delete 1", ".ralph/db/tasks.yaml: task 1 blocks 2."),
         ("discipline add be --mcp-servers {", "--mcp-servers is not JSON: Expecting property name"),
         ("discipline add be --mcp-servers 7", "`mcp_servers` must be a mapping."),
     ],
@@ -530,7 +530,7 @@ def test_tasks_under_no_heading_go_to_the_feature_that_is_named(ralph: Line) -> 
     ralph.well("plan", "import", "-", "--feature", "auth", stdin="- [ ] Do it\n")
 
     assert refused.code == 1
-    assert refused.complaint.startswith("ralph: <stdin>: tasks stand under no heading.")
+    assert refused.complaint.startswith("ralph: <stdin>: tasks have no heading above them.")
     [task] = ralph.well("task", "list", "--json").json
     assert (task["feature"], task["title"]) == ("auth", "Do it")
 

@@ -155,7 +155,7 @@ def test_an_empty_learning_is_refused_and_an_empty_list_says_so(ralph: Line) -> 
     ran = ralph("learning", "add", "  ", "--feature", "auth")
 
     assert ran.code == 1
-    assert ran.complaint == "ralph: a learning without text. Say what was learned."
+    assert ran.complaint == "ralph: a learning without text. Write what was learned."
     assert ralph.well("learning", "list", "--feature", "auth").out == (
         "auth has no learnings yet.\n"
     )

@@ -11,9 +11,8 @@ from hooking import FIXTURES, Session, exchanges, hook, iterations, log
 from ralph.doors.hooks.session_end import Reading
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 from ralph.records.conversation import conversation_id
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."

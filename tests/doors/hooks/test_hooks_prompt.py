@@ -8,7 +8,7 @@ import pytest
 from hooking import Session, exchanges, hook, log
 from remembering import made
 
-from ralph.doors.hooks.prompt import says_something
+from ralph.doors.hooks.answers import says_something
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import ErrorSeen

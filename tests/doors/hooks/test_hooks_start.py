@@ -11,10 +11,9 @@ from remembering import made
 
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
-from ralph.plan.features import create_feature
+from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
-from ralph.plan.tasks import create_task, update_task
 from ralph.records.iteration import ErrorSeen
 
 LIGHT = {"msgspec", "numpy", "ruamel", "click", "sqlite3", "pathlib", "logging", "hashlib"}

@@ -19,7 +19,7 @@ from serving import Served, served
 
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
-from ralph.plan.features import update_feature
+from ralph.plan.edit import update_feature
 from ralph.plan.store import Plan
 
 # What only knowledge holds, and nobody here asks for.

@@ -18,7 +18,7 @@ from serving import Served, served
 
 from ralph.memory.project import Focus, Project, clear_focus, set_focus
 from ralph.memory.ralph import open_ralph
-from ralph.plan.features import update_feature
+from ralph.plan.edit import update_feature
 from ralph.plan.store import Plan
 
 SECRET = {

@@ -16,7 +16,7 @@ from ralph.errors import BadInput
 from ralph.programs import current_run
 
 if TYPE_CHECKING:
-    from ralph.plan.entities import Kind
+    from ralph.plan.model import Kind
     from ralph.plan.store import Plan
     from ralph.records.learning import Learning
 
@@ -40,7 +40,7 @@ def completing(kind: Kind) -> Callable[[click.Context, click.Parameter, str], li
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         from ralph.errors import RalphError
-        from ralph.plan.entities import entities
+        from ralph.plan.model import entities
 
         with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
             there = entities(the_plan().document(kind).data, kind)

@@ -222,11 +222,11 @@ def _served(call: Call) -> str:
     if run is not None:
         return ""  # the loop prompts and records by itself
     if call.event == "session-start":
-        from ralph.doors.hooks.session_start import answer as answer_start
+        from ralph.doors.hooks.answers import answer_start
 
         return answer_start(call)
     if call.event == "user-prompt-submit":
-        from ralph.doors.hooks.prompt import answer as answer_prompt
+        from ralph.doors.hooks.answers import answer_prompt
 
         return answer_prompt(call)
     if call.event in _OVER:  # noted before anything is loaded: this hook may be killed

@@ -1,22 +1,31 @@
-"""From a hook's call to open memories, with waits that fit into the hook's time."""
+"""Opens memory for a hook, with waits that fit into its time, and makes the texts it adds."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.disk import state_folder
-from ralph.doors.hooks import files
+from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
+from ralph.loop.environment import agent_environment, own_command
+from ralph.loop.iteration import repeated_errors
+from ralph.memory.conversation_history import CLAUDE_CODE, event_of, held_in
+from ralph.memory.lessons import later_success
 from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
+from ralph.memory.sessions import brief
+from ralph.plan.model import PlanView
 from ralph.plan.store import Plan
-from ralph.plan.values import View
+from ralph.prompt.brief import brief_text
+from ralph.prompt.recalled import recalled_text
+from ralph.recall import Hit
+from ralph.records.conversation import Exchange, conversation_id
+from ralph.records.iteration import Iteration
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import Call
@@ -84,28 +93,160 @@ def _warnings_noted(call: Call) -> Iterator[None]:
 # -- The plan as a hook reads it: what can be read, whatever state it is in.
 
 
-def plan_view(call: Call) -> View:
+def plan_view(call: Call) -> PlanView:
     """Features and tasks; files that cannot be read are a line in the log, and there are none."""
     try:
         state = Path(state_folder(call.root, call.home))
         return Plan(Path(call.root), state=state).read("features", "tasks")
     except (BadInput, OSError) as error:
         call.fault(error)
-        return View()
+        return PlanView()
 
 
-# -- Whether the journals are on a server, found out without loading anything.
+# -- The text that a session begins with.
 
 
-_SETTING = "journal_url"
+_OUTCOMES = 5
 
 
-def on_a_server(home: str) -> bool:
-    """Whether an address is set; what it is, whoever opens the journals reads for himself."""
-    variable = os.environ.get(f"RALPH_{_SETTING.upper()}")
-    if variable is not None:
-        return bool(variable)
+def text_now(call: Call, ralph: Ralph) -> str:
+    """What matters in the project now, or nothing where nothing was planned or done yet."""
+    settings = ralph.config.settings
+    if not settings.hook_inject:
+        return ""
+    now = brief(ralph, plan_view(call), focus_of(call, ralph))
+    if now is None:
+        return ""
+    return brief_text(
+        feature=now.feature,
+        chosen=now.chosen,
+        current_state=now.current_state,
+        tasks=now.tasks,
+        outcomes=now.told[: -_OUTCOMES - 1 : -1],
+        learnings=now.learnings,
+        repeated=repeated_errors(now.told, settings.warnings_in_prompt),
+        command=own_command(agent_environment()),
+        budget_tokens=settings.hook_session_tokens,
+        max_chars=MOST_CHARS,
+    )
+
+
+# -- Asking memory about a prompt: by words first, and by meaning only if words find nothing.
+
+
+# A long prompt says what it wants at its beginning or at its end.
+_WHOLE_CHARS = 600
+_PART_CHARS = 400
+_FOR_INDEX = 0.25
+# Reading a longer journal takes more time than knowing how a failure ended is worth here.
+_SHORT_JOURNAL_BYTES = 1_000_000
+
+
+def recalled(call: Call, prompt: str) -> str:
+    """The few things memory has on the prompt, or nothing when nothing is relevant."""
+    settings = settings_of(call)
+    if not settings.hook_inject or not settings.hook_prompt_hits:
+        return ""
+    told = frozenset(call.sessions.read(call.session).told)
+    with opened(call) as ralph:
+        hits = _relevant(call, ralph, prompt, settings)
+        # What was said once in a session the model knows.
+        fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
+        chosen = fresh[: settings.hook_prompt_hits]
+        ended = {hit.id: how for hit in chosen if (how := _how_it_ended(ralph, hit))}
+    text = recalled_text(
+        chosen,
+        ended=ended,
+        command=own_command(agent_environment()),
+        budget_tokens=settings.hook_prompt_tokens,
+        max_chars=MOST_CHARS,
+    )
+    if text:
+        call.sessions.tell(call.session, [hit.id for hit in chosen])
+    return text
+
+
+def _relevant(call: Call, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
+    """What is relevant by words; only if that is nothing, what is by meaning."""
+    questions = _questions(prompt)
+    hits = _found(call, ralph, questions, settings, meaning=False)
+    if not hits and settings.embedder != "none":
+        hits = _found(call, ralph, questions, settings, meaning=True)
+    focus = focus_of(call, ralph)
+    first = focus.feature if focus else None
+
+    def order(hit: Hit) -> tuple[bool, float]:
+        return getattr(hit.record, "feature", None) != first or first is None, -(hit.score or 0.0)
+
+    return sorted(hits, key=order)
+
+
+def _questions(prompt: str) -> list[str]:
+    if len(prompt) <= _WHOLE_CHARS:
+        return [prompt]
+    return [prompt[:_PART_CHARS], prompt[-_PART_CHARS:]]
+
+
+def _found(
+    call: Call, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
+) -> list[Hit]:
+    """Every relevant iteration and exchange of earlier sessions, each event once."""
+    own = conversation_id(CLAUDE_CODE, call.session)
+    wanted = min(settings.hook_prompt_hits * 4, settings.search_max_limit)
+    features = ralph.features()
+    found: dict[str, Hit] = {}
+    for text in questions:
+        question = ralph.place.question(text, limit=wanted, min_score=settings.hook_min_score)
+        budget_s = call.watch.left_s() * _FOR_INDEX
+        hits = [
+            *ralph.place.ask(features, question, meaning=meaning, budget_s=budget_s),
+            *ralph.conversations.search(
+                text,
+                limit=wanted,
+                min_score=settings.hook_min_score,
+                exclude=own,
+                words_only=not meaning,
+                budget_s=budget_s,
+            ),
+        ]
+        for hit in hits:
+            if held_in(hit.record, call.session):
+                continue
+            event = event_of(hit)
+            before = found.get(event)
+            if before is None or (hit.score or 0.0) > (before.score or 0.0):
+                found[event] = hit
+    return list(found.values())
+
+
+def _each_question_once(hits: Sequence[Hit]) -> list[Hit]:
+    """Of exchanges with the same question only the newest, where the best one stood."""
+    newest: dict[str, Hit] = {}
+    for hit in hits:
+        record = hit.record
+        asked = " ".join(record.user.lower().split()) if isinstance(record, Exchange) else ""
+        before = newest.get(asked or hit.id)
+        if before is None or _completed(hit) > _completed(before):
+            newest[asked or hit.id] = hit
+    return list(newest.values())
+
+
+def _completed(hit: Hit) -> str:
+    return getattr(hit.record, "completed", None) or ""
+
+
+def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
+    """How what failed here was done later, where the journal is short enough to look."""
+    record = hit.record
+    if not isinstance(record, Iteration):
+        return ""
     try:
-        return _SETTING.encode() in files.read(os.path.join(home, "config.json"))
-    except OSError:
-        return False
+        if ralph.place.journals.size_bytes(record.feature) > _SHORT_JOURNAL_BYTES:
+            return ""
+        later = later_success(ralph, record)
+    except BadInput:  # a record that others wrote may name any feature
+        return ""
+    if later is None:
+        return ""
+    _, success = later
+    return f"iteration {success.iteration_number}: {success.summary or success.task_title}"

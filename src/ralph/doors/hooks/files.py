@@ -156,3 +156,20 @@ def _written(folder: str, data: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+# -- Whether the journals are on a server, found out without loading anything.
+
+
+_SETTING = "journal_url"
+
+
+def on_a_server(home: str) -> bool:
+    """Whether an address is set; what it is, whoever opens the journals reads for himself."""
+    variable = os.environ.get(f"RALPH_{_SETTING.upper()}")
+    if variable is not None:
+        return bool(variable)
+    try:
+        return _SETTING.encode() in read(os.path.join(home, "config.json"))
+    except OSError:
+        return False

@@ -17,8 +17,8 @@ import msgspec
 from ralph import disk
 from ralph.capture.exchanges import Exchanges, ExchangeSeen
 from ralph.doors.hooks import files
+from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of
-from ralph.doors.hooks.session_start import refresh
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
 from ralph.memory.pausing import unpaused
 from ralph.memory.sessions import keep_exchanges, keep_iteration, unkept, work_of

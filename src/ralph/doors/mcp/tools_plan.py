@@ -30,7 +30,7 @@ from ralph.text.sanitize import sanitised_error, sanitize
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.context import Desk
-    from ralph.plan.values import Feature, Task, View
+    from ralph.plan.model import Feature, PlanView, Task
 
 
 _PROSE_CHARS = 300
@@ -155,7 +155,7 @@ def get_plan(desk: Desk, given: WholePlan) -> str:
 
 def create_feature(desk: Desk, given: NewFeature) -> str:
     """A new feature of the plan."""
-    from ralph.plan.features import create_feature as create
+    from ralph.plan.edit import create_feature as create
 
     patch = _filled(given, but=("name",))
     if given.context_files:  # a person's own stay for ever; these make room for better ones
@@ -172,7 +172,7 @@ def create_feature(desk: Desk, given: NewFeature) -> str:
 
 def create_task(desk: Desk, given: NewTask) -> str:
     """A new task of a feature."""
-    from ralph.plan.tasks import create_task as create
+    from ralph.plan.edit import create_task as create
 
     patch = _filled(given, but=("feature", "title"))
     _check_discipline(desk, given.discipline)
@@ -189,7 +189,7 @@ def update_feature(desk: Desk, given: PlannedFeature) -> str:
 
 def update_task(desk: Desk, given: PlannedTask) -> str:
     """Change a task of the plan."""
-    from ralph.plan.tasks import update_task as update
+    from ralph.plan.edit import update_task as update
 
     patch = said(given, but=("task_id", "comment"))
     if not patch and given.comment is None:
@@ -221,7 +221,7 @@ def _check_discipline(desk: Desk, name: object) -> None:
 # -- the plan as text
 
 
-def _told(blocks: Sequence[str], view: View, budget_tokens: int) -> str:
+def _told(blocks: Sequence[str], view: PlanView, budget_tokens: int) -> str:
     problems = [f"Problem: {harmless(sanitised_error(str(one)))}" for one in view.problems[:5]]
     return fenced_lines(
         f"The plan: {len(view.features)} features, {len(view.tasks)} tasks.",
@@ -232,7 +232,7 @@ def _told(blocks: Sequence[str], view: View, budget_tokens: int) -> str:
     )
 
 
-def _feature_block(view: View, one: Feature) -> str:
+def _feature_block(view: PlanView, one: Feature) -> str:
     lines = [f"Feature {harmless(one.name)}: {harmless(view.current_state(one.name), 400)}"]
     for name in ("description", "architecture", "boundaries"):
         text = getattr(one, name)
@@ -247,7 +247,7 @@ def _task_line(task: Task) -> str:
     return harmless(line, _TASK_LINE_CHARS)
 
 
-def _whole(view: View, one: Feature) -> str:
+def _whole(view: PlanView, one: Feature) -> str:
     lines = [f"Feature {harmless(one.name)}: {harmless(view.current_state(one.name), 600)}"]
     for name in ("display_name", "acronym", "description", "architecture", "boundaries"):
         if text := getattr(one, name):
@@ -376,8 +376,7 @@ class Verified(Arguments, frozen=True, kw_only=True):
 
 def review_learning(desk: Desk, given: Reviewed) -> str:
     """Note that a learning was looked at; reviewed is not proven (F27)."""
-    from ralph.plan.learnings import review
-    from ralph.plan.shown import provenance
+    from ralph.plan.learnings import provenance, review
 
     done = review(desk.plan, desk.need_feature(), given.id, text=given.text, reason=given.reason)
     return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
@@ -393,7 +392,7 @@ def remove_learning(desk: Desk, given: Removed) -> str:
 
 def verify_feature(desk: Desk, given: Verified) -> str:
     """Note that the feature's prose was compared with the code just now."""
-    from ralph.plan.features import update_feature
+    from ralph.plan.edit import update_feature
 
     feature = desk.need_feature()
     iteration = desk.last_iteration(feature)

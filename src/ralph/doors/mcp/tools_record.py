@@ -17,7 +17,7 @@ from ralph.text.marks import mark
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.context import Desk
-    from ralph.plan.values import Feature, Task
+    from ralph.plan.model import Feature, Task
 
 
 AUTHOR = "agent"
@@ -100,7 +100,7 @@ class FeaturePatch(Arguments, frozen=True, kw_only=True):
 
 def update_task(desk: Desk, given: Progress) -> str:
     """Note how a task of this feature stands."""
-    from ralph.plan.tasks import update_task as update
+    from ralph.plan.edit import update_task as update
 
     if given.status is None and given.comment is None:
         raise BadInput(
@@ -150,7 +150,7 @@ def update_feature(desk: Desk, given: FeaturePatch) -> str:
 
 def patched(desk: Desk, feature: str, given: Arguments, *, but: tuple[str, ...] = ()) -> str:
     """Put what was given into the feature, and say what came of it."""
-    from ralph.plan.features import update_feature as update
+    from ralph.plan.edit import update_feature as update
 
     patch = said(given, but=but)
     if not patch:

@@ -22,7 +22,7 @@ from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
-    from ralph.plan.values import Discipline
+    from ralph.plan.model import Discipline
 
 _PROMPT_CHARS = 60
 
@@ -73,7 +73,7 @@ def _fields(command: Any) -> Any:
 @as_json
 def add(name: str, as_json: bool, **fields: Any) -> None:
     """Add a discipline."""
-    from ralph.plan.features import create_discipline
+    from ralph.plan.edit import create_discipline
 
     made = create_discipline(the_plan(), name, _patch(fields))
     _trust(made)
@@ -99,9 +99,7 @@ def list_(as_json: bool) -> None:
 @as_json
 def show(name: str, as_json: bool) -> None:
     """Show one discipline whole."""
-    from ralph.plan.features import discipline as one
-
-    show_entry(plain(one(the_plan(), name)), as_json=as_json)
+    show_entry(plain(the_plan().discipline(name)), as_json=as_json)
 
 
 @discipline.command()
@@ -111,7 +109,7 @@ def show(name: str, as_json: bool) -> None:
 @as_json
 def update(name: str, clear: tuple[str, ...], as_json: bool, **fields: Any) -> None:
     """Change what is given and nothing else."""
-    from ralph.plan.features import update_discipline
+    from ralph.plan.edit import update_discipline
 
     patch = _patch(fields, clear)
     if not patch:
@@ -128,7 +126,7 @@ def update(name: str, clear: tuple[str, ...], as_json: bool, **fields: Any) -> N
 @as_json
 def delete(name: str, as_json: bool) -> None:
     """Take a discipline out of the plan."""
-    from ralph.plan.features import delete_discipline
+    from ralph.plan.edit import delete_discipline
 
     delete_discipline(the_plan(), name)
     answer({"deleted": name}, as_json=as_json, line=f"Deleted the discipline {name}.")

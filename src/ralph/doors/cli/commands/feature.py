@@ -22,8 +22,8 @@ from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
+    from ralph.plan.model import ContextFile, Feature, PlanView
     from ralph.plan.store import Plan
-    from ralph.plan.values import ContextFile, Feature, View
 
 _TITLE_CHARS = 60
 
@@ -77,7 +77,7 @@ def _fields(command: Any) -> Any:
 @as_json
 def add(name: str, as_json: bool, **fields: Any) -> None:
     """Add a feature under a name that stays."""
-    from ralph.plan.features import create_feature
+    from ralph.plan.edit import create_feature
 
     plan = the_plan()
     made = create_feature(plan, name, patch_from(fields))
@@ -121,7 +121,7 @@ def show(name: str, as_json: bool) -> None:
 @as_json
 def update(name: str, clear: tuple[str, ...], verified: bool, as_json: bool, **fields: Any) -> None:
     """Change what is given and nothing else."""
-    from ralph.plan.features import update_feature
+    from ralph.plan.edit import update_feature
 
     plan = the_plan()
     patch = patch_from(fields, clear)
@@ -146,7 +146,7 @@ def delete(name: str, as_json: bool) -> None:
     out too.
     """
     from ralph.errors import MemoryOff
-    from ralph.plan.features import delete_feature
+    from ralph.plan.edit import delete_feature
 
     delete_feature(the_plan(), name)
     with opened() as ralph:
@@ -158,16 +158,16 @@ def delete(name: str, as_json: bool) -> None:
     answer({"deleted": name}, as_json=as_json, line=line)
 
 
-def _json(view: View, one: Feature) -> dict[str, Any]:
+def _json(view: PlanView, one: Feature) -> dict[str, Any]:
     shown = {**plain(one), "learnings": [learning_json(x) for x in one.learnings]}
     return {**shown, "current_state": view.current_state(one.name)}
 
 
-def _with_tasks(plan: Plan) -> View:
+def _with_tasks(plan: Plan) -> PlanView:
     return plan.read("tasks")
 
 
-def _row(view: View, one: Feature) -> tuple[str, ...]:
+def _row(view: PlanView, one: Feature) -> tuple[str, ...]:
     tasks = [task for task in view.tasks if task.feature == one.name and task.status != "skipped"]
     done = sum(task.status == "done" for task in tasks)
     titles = [task.title for task in tasks if task.status == "in_progress"]

@@ -19,7 +19,7 @@ from ralph.doors.cli.tree import Group
 if TYPE_CHECKING:
     from ralph.memory.gates import Waiting
     from ralph.memory.ralph import Ralph
-    from ralph.plan.values import Task
+    from ralph.plan.model import Task
 
 _FEEDBACK_CHARS = 80
 _task_argument = click.argument("task", metavar="TASK", shell_complete=completing("tasks"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ralph.memory.checkpoints import Checkpointed
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ralph import Ralph
-    from ralph.plan.values import Task
+    from ralph.plan.model import Task
     from ralph.recall.patterns import Pattern
 
 _KINDS = ("manual", "phase_complete", "project_complete", "cancelled")

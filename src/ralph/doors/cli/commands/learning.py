@@ -20,9 +20,9 @@ from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
-    from ralph.plan.learnings import Added
+    from ralph.plan.learnings import AddedLearning
+    from ralph.plan.model import TaskId
     from ralph.plan.store import Plan
-    from ralph.plan.values import TaskId
     from ralph.records.learning import Learning
 
 _feature = plan_feature(required=True, help="Whose learning it is.")
@@ -50,7 +50,7 @@ def learning() -> None:
 @as_json
 def list_(feature: str, as_json: bool) -> None:
     """List a feature's learnings with where each comes from."""
-    from ralph.plan.shown import conflicts, is_stale
+    from ralph.plan.learnings import conflicts, is_stale
 
     plan = the_plan()
     found = plan.feature(feature).learnings
@@ -181,7 +181,7 @@ def _last_iteration(feature: str) -> int:
         return max((record.number for record in ralph.feature(feature).records()), default=0)
 
 
-def _added_json(added: Added) -> dict[str, Any]:
+def _added_json(added: AddedLearning) -> dict[str, Any]:
     def one(learning: Learning | None) -> dict[str, Any] | None:
         return None if learning is None else learning_json(learning)
 

@@ -15,7 +15,7 @@ from ralph.doors.cli.reading import text_of
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.plan.intake import Imported
+    from ralph.plan.importing import PlanImport
 
 
 @click.group(cls=Group)
@@ -28,7 +28,7 @@ plan.add_command(braindump)
 
 @plan.command("import")
 @click.argument("file", metavar="FILE|-")
-@plan_feature(help="For tasks that stand under no heading.")
+@plan_feature(help="For tasks that have no heading above them.")
 @as_json
 def import_(file: str, feature: str | None, as_json: bool) -> None:
     """Turn a Markdown checklist or a YAML document into features and tasks.
@@ -36,7 +36,7 @@ def import_(file: str, feature: str | None, as_json: bool) -> None:
     `# Heading` is a feature, `- [ ] text` a task, `- [x] text` one that is done. Importing the
     same file again adds nothing. - is stdin.
     """
-    from ralph.plan.intake import import_plan
+    from ralph.plan.importing import import_plan
 
     name = shown_name(file)
     text = text_of(read_bytes(file), name)
@@ -69,7 +69,7 @@ def check(as_json: bool) -> int:
     return 1 if bad else 0
 
 
-def _told(done: Imported) -> str:
+def _told(done: PlanImport) -> str:
     added = [
         count(len(names), word)
         for names, word in (

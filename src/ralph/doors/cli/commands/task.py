@@ -26,8 +26,8 @@ from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
+    from ralph.plan.model import Comment, Task
     from ralph.plan.store import Plan
-    from ralph.plan.values import Comment, Task
 
 _TITLE_CHARS = 70
 
@@ -84,7 +84,7 @@ def _fields(command: Any) -> Any:
 @as_json
 def add(title: str, feature: str, as_json: bool, **fields: Any) -> None:
     """Add a task to a feature."""
-    from ralph.plan.tasks import create_task
+    from ralph.plan.edit import create_task
 
     made = create_task(the_plan(), feature, title, _patch(fields))
     answer(plain(made), as_json=as_json, line=f"Added task {made.id} to {made.feature}.")
@@ -107,7 +107,7 @@ def list_(feature: str | None, status: str | None, as_json: bool) -> None:
 @as_json
 def ready(feature: str | None, as_json: bool) -> None:
     """List what can be worked on now, in the order a run takes it."""
-    from ralph.plan.tasks import ready as ready_tasks
+    from ralph.plan.edit import ready as ready_tasks
 
     plan = the_plan()
     _of(plan, feature)
@@ -146,7 +146,7 @@ def update(
 
     The status may also be said as todo, doing, wip, completed and the like.
     """
-    from ralph.plan.tasks import update_task
+    from ralph.plan.edit import update_task
 
     patch = _patch(fields, clear)
     if not patch and comment is None:
@@ -164,7 +164,7 @@ def update(
 @as_json
 def delete(task_id: str, as_json: bool) -> None:
     """Take a task out of the plan; refused while another waits for it."""
-    from ralph.plan.tasks import delete_task
+    from ralph.plan.edit import delete_task
 
     plan = the_plan()
     gone = plan.task(task_id)
@@ -183,7 +183,7 @@ def _patch(fields: dict[str, Any], clear: tuple[str, ...] = ()) -> dict[str, Any
 
 def _status(word: str) -> str:
     """The status that is meant, as `task update` takes it."""
-    from ralph.plan.values import STATUS_ALIASES, STATUSES
+    from ralph.plan.model import STATUS_ALIASES, STATUSES
 
     plain_word = word.strip().lower()
     meant = STATUS_ALIASES.get(plain_word, plain_word)

@@ -1,8 +1,9 @@
-"""SessionStart: what matters now, from a text that was made before wherever nothing has changed.
+"""SessionStart and UserPromptSubmit: what can be answered without loading anything heavy.
 
-The text is kept with the state (number, size, times) of every file it was made from. Only when one
-of them has changed is anything heavier than the standard library loaded. What is on a server shows
-no change here, so with journals there the text is always made anew.
+The text a session begins with is kept with the state (number, size, times) of every file it was
+made from. Only when one of them has changed is anything heavier than the standard library loaded.
+What is on a server shows no change here, so with journals there the text is always made anew.
+A prompt that says nothing of its own asks memory nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ralph import __version__, disk
 from ralph.doors.hooks import files
-from ralph.doors.hooks.call import MOST_CHARS
-from ralph.doors.hooks.context import focus_of, on_a_server, plan_view
-from ralph.loop.environment import agent_environment, own_command
-from ralph.loop.iteration import repeated_errors
-from ralph.memory.sessions import brief
-from ralph.prompt.brief import brief_text
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import Call
@@ -29,7 +24,7 @@ if TYPE_CHECKING:
 _NAME = "brief.json"
 
 
-def answer(call: Call) -> str:
+def answer_start(call: Call) -> str:
     """The text for a session that begins."""
     due = list[Any]()
     resumed = call.text("source") == "resume"
@@ -48,14 +43,15 @@ def answer(call: Call) -> str:
 
 def refresh(call: Call, ralph: Ralph) -> None:
     """Make the text anew after something was kept, so that the next session need not."""
+    from ralph.doors.hooks.context import text_now
 
-    if not on_a_server(call.home) and _known(call) is None:
+    if not files.on_a_server(call.home) and _known(call) is None:
         state = _state(call)
         _store(call, state, text_now(call, ralph))
 
 
 def _made(call: Call) -> str:
-    from ralph.doors.hooks.context import opened, settings_of
+    from ralph.doors.hooks.context import opened, settings_of, text_now
 
     settings = settings_of(call)
     state = _state(call)
@@ -64,14 +60,14 @@ def _made(call: Call) -> str:
     else:
         with opened(call) as ralph:
             text = text_now(call, ralph)
-    if not on_a_server(call.home):
+    if not files.on_a_server(call.home):
         _store(call, state, text)
     return text
 
 
 def _known(call: Call) -> str | None:
     """The text as it was made, if everything it was made from is still the same."""
-    if on_a_server(call.home):
+    if files.on_a_server(call.home):
         return None
     try:
         kept = json.loads(files.read(os.path.join(call.own_folder, _NAME)))
@@ -98,7 +94,7 @@ def _state(call: Call) -> dict[str, Any]:
         journals = [name for name in disk.names(memory) if name.endswith(".jsonl")]
     except OSError:
         journals = []
-    files = [
+    paths = [
         os.path.join(folder, "db", "features.yaml"),
         os.path.join(folder, "db", "tasks.yaml"),
         os.path.join(disk.state_folder(call.root, call.home), "focus.json"),
@@ -114,7 +110,7 @@ def _state(call: Call) -> dict[str, Any]:
         "root": call.root,
         # Only whether it is the same: one of the values may be a key.
         "environ": zlib.crc32(repr(set_here).encode(errors="replace")),
-        "files": {file: _stamp(file) for file in files},
+        "files": {file: _stamp(file) for file in paths},
     }
 
 
@@ -127,29 +123,60 @@ def _stamp(file: str) -> list[int]:
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
-# -- Making the text that a session begins with.
+# -- Prompts.
+
+# Words that go on with what is being done and say nothing about what it is.
+_EMPTY = frozenset(
+    """
+    a about again ahead all alright also am an and any are as at be but by can carry change changes
+    check commit continue cool correct could did do does done else every everything exactly far fine
+    first fix fixed for from further get go good great had has have he hello hey hi how i if in into
+    is it its just keep last let lets like look looks make makes me more much my never next nice no
+    nope not now of off ok okay old on one only or other our out over perfect please pls proceed
+    push redo rerun retry right run same see she should so some start still stop such sure test
+    tests thank thanks that the their them then there these they thing things this those thx to too
+    try two undo up us use very wait was we well were what whats when where which while who why will
+    with wonderful work works would wrong yeah yep yes yet you your
+    """.split()
+)
+_SHORTEST_WORD = 3
 
 
-_OUTCOMES = 5
-
-
-def text_now(call: Call, ralph: Ralph) -> str:
-    """What matters in the project now, or nothing where nothing was planned or done yet."""
-    settings = ralph.config.settings
-    if not settings.hook_inject:
+def answer_prompt(call: Call) -> str:
+    """The few things memory has on the prompt, or nothing."""
+    call.sessions.prompted(call.session, call.transcript)
+    prompt = call.text("prompt")
+    if not says_something(prompt) or not _remembers(call):
         return ""
-    now = brief(ralph, plan_view(call), focus_of(call, ralph))
-    if now is None:
-        return ""
-    return brief_text(
-        feature=now.feature,
-        chosen=now.chosen,
-        current_state=now.current_state,
-        tasks=now.tasks,
-        outcomes=now.told[: -_OUTCOMES - 1 : -1],
-        learnings=now.learnings,
-        repeated=repeated_errors(now.told, settings.warnings_in_prompt),
-        command=own_command(agent_environment()),
-        budget_tokens=settings.hook_session_tokens,
-        max_chars=MOST_CHARS,
+    from ralph.doors.hooks.context import recalled
+
+    return recalled(call, prompt)
+
+
+def says_something(prompt: str) -> bool:
+    """Whether the prompt has a word of its own; a command of the client's has none."""
+    first = prompt.split(maxsplit=1)[:1]
+    if not first or (first[0][0] == "/" and "/" not in first[0][1:]):
+        return False
+    plain = "".join(c if c.isalnum() else " " for c in prompt[:4000].replace("'", "").lower())
+    return any(
+        word not in _EMPTY and (len(word) >= _SHORTEST_WORD or not word.isascii())
+        for word in plain.split()
     )
+
+
+def _remembers(call: Call) -> bool:
+    """Whether there is any journal that could be asked."""
+    if files.on_a_server(call.home):
+        return True
+    folders = (
+        os.path.join(call.root, ".ralph", "db", "memory"),
+        os.path.join(call.home, "journal", "conversations"),
+    )
+    for folder in folders:
+        try:
+            if any(name.endswith(".jsonl") for name in disk.names(folder)):
+                return True
+        except OSError:
+            continue
+    return False

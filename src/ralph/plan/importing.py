@@ -1,0 +1,361 @@
+"""`plan import`: a Markdown checklist or a YAML document becomes features and tasks.
+
+Markdown:
+
+    # Authentication                    a heading is a feature (its name: `authentication`)
+    Users log in with e-mail.           text under it is the description
+    ## Architecture                     Description, Architecture, Boundaries: prose of the feature
+    ## Dependencies                     its list items are dependencies
+    ## Tasks                            more tasks of the same feature
+    - [ ] Build the login form          a task
+      - shows an error for a bad mail   a nested item without a box: an acceptance criterion
+      - [ ] Validate the address        a nested item with a box: a task that comes first
+    - [x] Choose a framework            done
+    - [ ] Write docs (discipline: docs) (priority: 1)
+
+Any other heading begins another feature. A heading without a task and without a section of its
+own is only a title. Fenced code is skipped.
+
+YAML has the plan's own shape, and may nest and shorten:
+
+    features:
+      - name: authentication
+        description: ...
+        tasks:                          tasks of this feature; a plain text is a title
+          - Build the login form
+          - title: Write docs
+            status: pending
+            blocked_by: [Build the login form]      an id or a title
+    tasks: [{feature: ..., title: ...}]
+    disciplines: [{name: ..., system_prompt: ...}]
+
+A task keeps its `id` unless the plan uses it already; then it gets the next free one, and what
+waits for it in the document follows. Comments and times are not imported.
+
+Importing again adds nothing: a feature is known by its name, a task by its feature and title.
+Existing entries never change, except that empty prose of a known feature is filled and learnings
+that are new to it are appended.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ralph.errors import BadInput
+from ralph.plan.edit import add_task, next_id, patch_feature, patch_task
+from ralph.plan.fields import clean_text, patch_entry
+from ralph.plan.learnings import LearningDraft, append
+from ralph.plan.model import KINDS, Data, Kind, TaskId, by_key, entities, find_entity, put_entity
+from ralph.plan.store import Plan
+from ralph.plan.yaml import PlanFile
+from ralph.records.learning import Learning, read_learning
+
+_HEADING = re.compile(r"(#{1,6})\s+(?:feature\s*:\s*)?(.+?)\s*#*$", re.IGNORECASE)
+_ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d+[.)])\s+(?:\[([ xX~/-])\]\s+)?(.+)$")
+_EMPTY_BOX = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+\[[ xX~/-]?\]\s*")
+_OPTION = re.compile(r"\s*\((discipline|priority|tags)\s*:\s*([^()]*)\)", re.IGNORECASE)
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_PROSE = {
+    "description": "description",
+    "overview": "description",
+    "architecture": "architecture",
+    "design": "architecture",
+    "boundaries": "boundaries",
+    "out of scope": "boundaries",
+    "scope": "boundaries",
+}
+_STATUS = {" ": "pending", "x": "done", "X": "done", "~": "in_progress", "/": "in_progress",
+           "-": "skipped"}  # fmt: skip
+
+
+class PlanImport(msgspec.Struct, frozen=True):
+    """What an import added, and how many tasks were there already."""
+
+    features: tuple[str, ...] = ()
+    tasks: tuple[TaskId, ...] = ()
+    disciplines: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    known_tasks: int = 0
+
+
+def import_plan(
+    plan: Plan, text: str, *, name: str = "import", feature: str | None = None
+) -> PlanImport:
+    """Add what the document describes; the ending of `name` decides its kind, else the text does.
+
+    `feature` takes tasks that have no heading above them.
+    """
+    yaml_name = name.lower().endswith((".yaml", ".yml"))
+    markdown_name = name.lower().endswith((".md", ".markdown"))
+    starts = ("features:", "tasks:", "version:")
+    if yaml_name or (
+        not markdown_name and any(line.startswith(starts) for line in text.splitlines())
+    ):
+        document = _from_yaml(text, name)
+    else:
+        document = _from_markdown(text, name, feature)
+    with plan.editing(f"import of {name}", *KINDS) as data:
+        return _Import(plan, data).run(document)
+
+
+def _from_markdown(text: str, name: str, feature: str | None) -> Data:
+    features = _Checklist().read(text)
+    for entry in features:
+        title = entry.pop("title")
+        plain = re.sub(r"[`*_\[\]]", "", title).strip().lower()
+        entry["name"] = re.sub(r"[^\w.]+", "-", plain).strip("-.")[:100] or feature
+        if not entry["name"]:
+            raise BadInput(
+                "tasks have no heading above them",
+                where=name,
+                todo="Put a heading with the feature's name above them, or name the feature.",
+            )
+        if title and title != entry["name"]:
+            entry["display_name"] = title
+    if not features:
+        raise BadInput(
+            "no task was found",
+            where=name,
+            todo="Write `# Feature` and under it lines such as `- [ ] Build the form`.",
+        )
+    return {"features": features}
+
+
+class _Checklist:
+    """Reads a Markdown checklist line by line into entries of features."""
+
+    def __init__(self) -> None:
+        self._features: list[Data] = [{"title": "", "tasks": []}]
+        self._section = "description"
+        self._open: list[tuple[int, Data]] = []  # the tasks above a line, with their indent
+
+    def read(self, text: str) -> list[Data]:
+        """The features in order; tasks before any heading have an empty title."""
+        in_code = False
+        for line in text.splitlines():
+            if _FENCE.match(line):
+                in_code = not in_code
+            elif in_code or _EMPTY_BOX.fullmatch(line):
+                continue
+            elif heading := _HEADING.match(line):
+                self._heading(heading.group(2))
+            elif item := _ITEM.match(line):
+                indent = len(item.group(1).expandtabs(4))
+                self._item(indent, item.group(2), item.group(3).strip())
+            else:
+                self._text(line)
+        found = [f for f in self._features if f.pop("has_section", False) or f["tasks"]]
+        for feature in found:
+            for section in set(_PROSE.values()) & feature.keys():
+                feature[section] = feature[section].strip()
+                if not feature[section]:
+                    del feature[section]
+        return found
+
+    def _heading(self, title: str) -> None:
+        self._open.clear()
+        name = title.strip().lower().rstrip(":")
+        if name in _PROSE or name in ("tasks", "dependencies", "todo", "to do"):
+            self._section = _PROSE.get(name, name)
+            if self._features[-1]["title"]:
+                self._features[-1]["has_section"] = True
+        else:
+            self._features.append({"title": re.sub(r"[`*]", "", title).strip(), "tasks": []})
+            self._section = "description"
+
+    def _item(self, indent: int, box: str | None, text: str) -> None:
+        while self._open and indent <= self._open[-1][0]:
+            self._open.pop()
+        parent = self._open[-1][1] if self._open else None
+        if box is not None:
+            task = _task(text, box)
+            siblings = parent.setdefault("first", []) if parent else self._features[-1]["tasks"]
+            siblings.append(task)
+            self._open.append((indent, task))
+        elif parent is not None:
+            parent.setdefault("acceptance_criteria", []).append(text)
+        elif self._section == "dependencies":
+            self._features[-1].setdefault("dependencies", []).append(text)
+        else:
+            self._prose(f"- {text}")
+
+    def _text(self, line: str) -> None:
+        if self._open and line.strip() and line[0].isspace():
+            _, task = self._open[-1]
+            if criteria := task.get("acceptance_criteria"):
+                criteria[-1] += " " + line.strip()
+            else:
+                task["title"] += " " + line.strip()
+            return
+        if line.strip():
+            self._open.clear()
+        self._prose(line.strip())
+
+    def _prose(self, line: str) -> None:
+        feature, section = self._features[-1], self._section
+        if section in _PROSE.values() and (line or section in feature):
+            feature[section] = feature.get(section, "") + line + "\n"
+
+
+def _task(text: str, box: str) -> Data:
+    task: Data = {"title": _OPTION.sub("", text).strip(), "status": _STATUS[box]}
+    for key, value in _OPTION.findall(text):
+        if key.lower() == "tags":
+            tags = [tag.strip() for tag in value.split(",") if tag.strip()]
+            task["tags"] = task.get("tags", []) + tags
+        else:
+            task[key.lower()] = value.strip()
+    return task
+
+
+def _from_yaml(text: str, name: str) -> Data:
+    file = PlanFile(text.removeprefix("\ufeff"), name=name)
+    if not any(kind in file.data for kind in KINDS):
+        raise BadInput(
+            "there are no features, tasks or disciplines",
+            where=f"{name}:1:1",
+            todo="Write `features:` with a list of features and their tasks.",
+        )
+    for kind in KINDS:
+        for i, item in enumerate(file.data.get(kind) or []):
+            if not isinstance(item, dict) and isinstance(file.data[kind], list):
+                raise BadInput(
+                    f"an entry of `{kind}` is not a mapping",
+                    where=file.where((kind, i)),
+                    todo="Write `- name: ...`.",
+                )
+    return file.data
+
+
+class _Import:
+    """One import under way."""
+
+    def __init__(self, plan: Plan, data: dict[Kind, Data]) -> None:
+        self._plan = plan
+        self._data = data
+        self._added: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
+        self._filled: list[str] = []
+        self._known_tasks = 0
+        self._later: list[tuple[Data, list[TaskId], list[Any]]] = []
+        self._ids: dict[str, TaskId] = {}  # of the document -> of the plan
+        self._learnings: list[tuple[str, Learning]] = []
+
+    def run(self, document: Data) -> PlanImport:
+        for entity in entities(document, "disciplines"):
+            self._discipline(dict(entity.value))
+        for entity in entities(document, "features"):
+            entry = dict(entity.value)
+            tasks = entry.pop("tasks", None) or []
+            name = self._feature(entry)
+            for task in tasks if isinstance(tasks, list) else [tasks]:
+                self._task({"title": task} if isinstance(task, str) else dict(task), name)
+        for task in document.get("tasks") or []:
+            self._task(dict(task), None)
+        # Blockers come last: a task may wait for one that is listed below it.
+        for entry, first, waits in self._later:
+            ids = first + [
+                self._ids.get(str(wait)) or self._find_task(entry["feature"], wait) or wait
+                for wait in waits
+            ]
+            patch_task(self._data["tasks"], entry, {"blocked_by": ids}, self._plan)
+        self._learn()
+        return PlanImport(
+            **{kind: tuple(self._added[kind]) for kind in KINDS},
+            filled=tuple(self._filled),
+            known_tasks=self._known_tasks,
+        )
+
+    def _feature(self, patch: Data) -> str:
+        name = str(patch.pop("name", "") or "").strip()
+        if not name or "/" in name:
+            raise BadInput("a feature without a name", todo="Give it a `name`.")
+        learnings = patch.pop("learnings", None) or []
+        for item in learnings if isinstance(learnings, list) else [learnings]:
+            self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
+        patch.pop("created", None)
+        entry = find_entity(self._data["features"], "features", name)
+        if entry is None:
+            entry = {"name": name}
+            patch_feature(entry, patch, self._plan.limits)
+            entry.setdefault("created", self._plan.now())
+            put_entity(self._data["features"], "features", entry)
+            self._added["features"].append(name)
+        elif empty := {k: v for k, v in patch.items() if not entry.get(k)}:
+            patch_feature(entry, empty, self._plan.limits)
+            self._filled.append(name)
+        return name
+
+    def _discipline(self, patch: Data) -> None:
+        name = str(patch.pop("name", "") or "").strip()
+        if not name:
+            raise BadInput("a discipline without a name", todo="Give it a `name`.")
+        if find_entity(self._data["disciplines"], "disciplines", name) is None:
+            entry: Data = {"name": name}
+            patch_entry("disciplines", entry, patch, self._plan.limits)
+            put_entity(self._data["disciplines"], "disciplines", entry)
+            self._added["disciplines"].append(name)
+
+    def _task(self, patch: Data, feature: str | None) -> TaskId:
+        first = [self._task(task, feature) for task in patch.pop("first", None) or []]
+        feature = str(patch.pop("feature", feature) or feature or "")
+        title = clean_text("title", patch.pop("title", None), self._plan.limits.title)
+        if not title or not feature:
+            raise BadInput(
+                "a task without a title" if feature else f"the task {title!r} names no feature",
+                todo="Give it a `title` and a `feature`.",
+            )
+        if find_entity(self._data["features"], "features", feature) is None:
+            self._feature({"name": feature})
+        wanted = patch.pop("id", None)
+        known = self._find_task(feature, title)
+        if known is not None:
+            self._known_tasks += 1
+            self._ids.setdefault(str(wanted), known)
+            return known
+        waits = patch.pop("blocked_by", None)
+        for name in ("comments", "created", "updated", "completed"):
+            patch.pop(name, None)
+        fields = {"feature": feature, "title": title}
+        fields |= {k: v for k, v in patch.items() if v is not None}
+        entry = add_task(self._plan, self._data["tasks"], self._free_id(wanted), fields)
+        task_id: TaskId = entry["id"]
+        if wanted is not None:
+            self._ids.setdefault(str(wanted), task_id)
+        self._added["tasks"].append(task_id)
+        waits = waits if isinstance(waits, list) else [waits] if waits else []
+        if first or waits:
+            self._later.append((entry, first, waits))
+        return task_id
+
+    def _free_id(self, wanted: object) -> TaskId:
+        """The id in the document, unless the plan uses it already."""
+        usable = isinstance(wanted, int | str) and not isinstance(wanted, bool)
+        free = find_entity(self._data["tasks"], "tasks", wanted) is None
+        if usable and free and str(wanted).strip():
+            return wanted if isinstance(wanted, int) else str(wanted).strip()
+        return next_id(self._data["tasks"])
+
+    def _find_task(self, feature: str, title: object) -> TaskId | None:
+        for task in by_key(self._data["tasks"], "tasks").values():
+            same_title = str(task.get("title")).casefold() == str(title).casefold()
+            if same_title and task.get("feature") == feature:
+                task_id: TaskId = task["id"]
+                return task_id
+        return None
+
+    def _learn(self) -> None:
+        """Learnings come last too: one may be about a task, which may have another id here."""
+        for feature, learning in self._learnings:
+            draft = LearningDraft(
+                text=learning.text,
+                reason=learning.reason,
+                iteration=learning.iteration,
+                task_id=self._ids.get(str(learning.task_id), learning.task_id),
+            )
+            # In a known feature somebody may have removed it: only a person's own call takes
+            # that back, not a document that still has it.
+            source = learning.source if feature in self._added["features"] else "agent"
+            append(self._plan, self._data["features"], feature, draft, source)
