@@ -194,7 +194,7 @@ class LastRetrieval(msgspec.Struct, frozen=True):
     exchanges: int
 
 
-class Screen(Protocol):
+class ChatScreen(Protocol):
     """Shows a chat to a person or a program, and asks them."""
 
     def piece(self, text: str) -> None:
@@ -233,7 +233,7 @@ class Chat:
         self,
         open_memory: Callable[[], Ralph],
         model: ChatModel,
-        screen: Screen,
+        screen: ChatScreen,
         *,
         conversation: str | None = None,
         title: str = "",

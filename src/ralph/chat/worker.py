@@ -255,17 +255,13 @@ class Worker:
     def memory(self) -> Conversations:
         """The conversations, for the working thread; opened again when a setting has changed."""
         if self._opened is not None and self._opened[1].changed():
-            self._close()
+            self._opened[0].close()
+            self._opened = None
         if self._opened is None:
             ralph = self._open()
             self._opened = ralph, SettingsWatch(ralph)
             self.on_open(ralph.conversations)
         return self._opened[0].conversations
-
-    def _close(self) -> None:
-        if self._opened is not None:
-            self._opened[0].close()
-            self._opened = None
 
     # -- status
 
@@ -351,7 +347,6 @@ class Worker:
                     self._work(stop)
                 finally:
                     self.set(state="idle", current="")
-                    self._close()
 
     def run(self, stop: threading.Event, wake: threading.Event) -> None:
         """Work and rest in turn until stopped; wait while another process holds the claim."""
@@ -369,8 +364,6 @@ class Worker:
                     wake.wait(min(self.poll_s, _CLAIM_POLL_S))
         except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
             self.set(state="stopped", note=f"ended by {type(error).__name__}: {error}")
-        finally:
-            self._close()
 
     def _work(self, stop: threading.Event) -> None:
         try:
@@ -401,6 +394,10 @@ class Worker:
                 self.set()
                 yield True
             finally:
+                # Before the next thread may claim: a database belongs to the thread that opened it.
+                if self._opened is not None:
+                    self._opened[0].close()
+                    self._opened = None
                 with self._lock:
                     self._fd = None
 

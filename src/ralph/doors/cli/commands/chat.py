@@ -17,7 +17,7 @@ from ralph.doors.cli.page import Page, count, excerpt, is_terminal, note, to_jso
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.chat.loop import Chat, ExchangeResult, Screen
+    from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
     from ralph.chat.model import ToolCall
     from ralph.memory.conversation_history import Related
     from ralph.memory.ralph import Ralph
@@ -68,7 +68,7 @@ def chat(
         raise click.exceptions.Exit(1)
     by_hand = not as_json and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     read = _typed_lines() if by_hand else _piped_lines()
-    screen: Screen = PlainScreen(read)
+    screen: ChatScreen = PlainScreen(read)
     if as_json:
         screen = JsonScreen(read)
     elif by_hand:
