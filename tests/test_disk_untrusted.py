@@ -249,7 +249,7 @@ OTHER_FILES = {
     "loop.keeper": "/proc",
     "loop.scripted": "a stand-in for an agent: it works in a project like one",
     "loop.work": "Ralph's home",
-    "memory.conversations": "the files that a person names",
+    "memory.documents": "the files that a person names",
     "memory.forgetting": "Ralph's home",
     "memory.importing": "the clients' transcripts",
     "memory.lessons": "the names of the project's own files",

@@ -11,8 +11,8 @@ from commanding import Line
 from remembering import ToyEmbedder, open_toy
 
 from ralph.errors import NotFound
-from ralph.memory import conversations
-from ralph.memory.conversations import (
+from ralph.memory import documents
+from ralph.memory.documents import (
     MOST_BYTES,
     add_documents,
     line_of,
@@ -59,7 +59,7 @@ def write(file: Path, text: str) -> Path:
     return file
 
 
-def added(opened: Ralph, *paths: Path) -> conversations.Added:
+def added(opened: Ralph, *paths: Path) -> documents.Added:
     return add_documents(opened.conversations, paths, root=opened.project.root)
 
 

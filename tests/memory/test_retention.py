@@ -10,7 +10,7 @@ from commanding import Line
 
 from ralph.errors import BadInput, BadSetting, IndexOff
 from ralph.memory.conversation_stream import prune, prune_if_due
-from ralph.memory.conversations import add_documents
+from ralph.memory.documents import add_documents
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.store import is_due, note_done

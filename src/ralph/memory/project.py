@@ -15,7 +15,7 @@ import re
 import shlex
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,11 +25,12 @@ from ralph.config import wishes as setting_wishes
 from ralph.disk import AnyPath
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
 from ralph.journal.folder import check_name
-from ralph.plan.model import Discipline
-from ralph.plan.store import Plan
 from ralph.programs import find_program
 from ralph.records import now
 from ralph.trust import Wish, trusted
+
+if TYPE_CHECKING:
+    from ralph.plan.model import Discipline
 
 FOLDER = disk.FOLDER
 _ID_LINE = re.compile(r"^project_id:[ \t]*[\"']?([0-9a-fA-F-]{36})[\"']?[ \t]*(?:#.*)?$", re.M)
@@ -402,6 +403,8 @@ def trust_servers(project: Project, discipline: Discipline, *, home: Path) -> No
 
 
 def _servers(project: Project) -> list[Wish]:
+    from ralph.plan.store import Plan  # which reads YAML
+
     try:
         disciplines = Plan(project.root, state=project.cache).read("disciplines").disciplines
     except BadPlan:

@@ -14,24 +14,20 @@ from ralph.config import Settings
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, JournalError, MemoryOff
 from ralph.index import Embedder
 from ralph.index.choose import choose
-from ralph.index.held import held_records
 from ralph.index.open import index_for
 from ralph.index.sync import Progress, Target, is_current_in
 from ralph.index.view import AnyIndex
 from ralph.journal import Journals
 from ralph.journal.choose import journals_for
-from ralph.journal.database import PostgresJournals
-from ralph.journal.folder import JournalFolder, file_name
-from ralph.journal.postgres import PostgresJournal
-from ralph.journal.spool import Spool
-from ralph.journal.spooled import SpooledJournal, SpooledJournals
+from ralph.journal.folder import JournalFolder
 from ralph.memory.project import Project
 from ralph.recall import Answer, Found, Hit
 from ralph.recall.search import Question, search, search_plainly
-from ralph.records import Located, Record
+from ralph.records import Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
+    from ralph.journal.spooled import SpooledJournals
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
@@ -82,6 +78,8 @@ def knowledge_journals(settings: Settings, home: Path, *, warns: bool = True) ->
 
 def known_by(index: Callable[[], AnyIndex], collection: Callable[[str], str]) -> Known:
     """What an index has of a stream, by the name of the stream's collection."""
+    from ralph.index.held import held_records
+
     return lambda stream: held_records(index(), collection(stream), budget_s=_STAND_IN_S)
 
 
@@ -130,6 +128,8 @@ def _opened(
     from ralph.journal.spooled import SpooledJournals
 
     assert isinstance(journals, SpooledJournals)
+    from ralph.memory.last_known import LastKnownJournals
+
     return LastKnownJournals(journals.server, home / SPOOL, known)
 
 
@@ -423,64 +423,6 @@ class Place(Shelf):
     def collection_name(self, stream: str) -> str:
         """The collection of a feature; two projects never share one (F18)."""
         return f"{short_hash(self.project.id)}-{short_hash(stream)}"
-
-
-# -- A server's journals while it is away: what the index here has of them stands in for them.
-#
-# Every record of a stream is in its collection. So a process that begins during an outage knows
-# what was remembered before, as of the last time; what is written goes to the spool as ever.
-
-
-class LastKnownJournal(SpooledJournal):
-    """A stream on a server that, while it is away, knows what the index knows."""
-
-    def __init__(
-        self,
-        server: PostgresJournal,
-        spool: Callable[[], Spool],
-        *,
-        lock_s: float,
-        away: Callable[[], bool],
-        known: Callable[[], tuple[Located, ...]],
-    ) -> None:
-        super().__init__(server, spool, lock_s=lock_s)
-        self._away = away
-        self._known = known
-        self._held: tuple[Located, ...] | None = None
-
-    def waiting(self) -> tuple[Located, ...]:
-        """What the server does not tell now: what it had the last time, and what waits for it."""
-        if not self._away():
-            self._held = None
-            return super().waiting()
-        if self._held is None:
-            self._held = self._known()
-        return self._held + super().waiting()
-
-
-class LastKnownJournals(SpooledJournals):
-    """The journals of one memory on a server; `known` tells what the index has of a stream."""
-
-    def __init__(self, server: PostgresJournals, spools: Path, known: Known) -> None:
-        super().__init__(server, spools)
-        self._known = known
-
-    def journal(self, name: str) -> SpooledJournal:
-        """The journal of this name."""
-        if name not in self._open:
-            file_name(name)  # what cannot be kept here cannot be kept
-            self._open[name] = LastKnownJournal(
-                self.server.journal(name),
-                lambda: self._spool_of(name),
-                lock_s=self.server.link.patience.lock_s,
-                away=lambda: self.server.trouble() is not None,
-                known=lambda: self._located(name),
-            )
-        return self._open[name]
-
-    def _located(self, name: str) -> tuple[Located, ...]:
-        where = self.server.journal(name).name
-        return tuple(Located(record, where, record.number) for record in self._known(name))
 
 
 # -- What is done at most once a day, and the file that notes when it was.

@@ -9,7 +9,7 @@ import pytest
 from looping import planned
 from serving import Served, served
 
-from ralph.memory.conversations import add_documents
+from ralph.memory.documents import add_documents
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
 from ralph.records.iteration import ErrorSeen, FileTouched

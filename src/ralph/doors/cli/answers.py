@@ -56,7 +56,7 @@ def located(answer: Answer, root: Path) -> Answer:
         return answer
     import msgspec
 
-    from ralph.memory.conversations import line_of
+    from ralph.memory.documents import line_of
     from ralph.recall import Answer
 
     def now(hit: Hit) -> Hit:

@@ -13,7 +13,7 @@ from ralph.doors.cli.page import Page, count, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
-    from ralph.memory.conversations import Added
+    from ralph.memory.documents import Added
     from ralph.memory.ralph import Ralph
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
@@ -124,7 +124,7 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool, as_json: 
 def _add(ralph: Ralph, paths: tuple[Path, ...], *, as_json: bool) -> int:
     import msgspec
 
-    from ralph.memory.conversations import add_documents
+    from ralph.memory.documents import add_documents
 
     found = add_documents(ralph.conversations, paths, root=ralph.project.root)
     if as_json:
@@ -148,7 +148,7 @@ def _told(found: Added) -> str:
 
 
 def _remove(ralph: Ralph, paths: tuple[Path, ...], *, as_json: bool) -> None:
-    from ralph.memory.conversations import remove_documents
+    from ralph.memory.documents import remove_documents
 
     gone = remove_documents(ralph.conversations, paths, root=ralph.project.root)
     if as_json:
@@ -160,7 +160,7 @@ def _remove(ralph: Ralph, paths: tuple[Path, ...], *, as_json: bool) -> None:
 def _list(ralph: Ralph, *, as_json: bool) -> None:
     import msgspec
 
-    from ralph.memory.conversations import list_documents
+    from ralph.memory.documents import list_documents
 
     found = list_documents(ralph.conversations)
     if as_json:

@@ -1,0 +1,268 @@
+"""Documents of the user's own: cut by headings, kept beside the conversations, found with them.
+
+A section is one record, named by what it says. Adding a file again keeps what is unchanged, adds
+what is new and removes what is gone. What a person forgot stays out until its text changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ralph.errors import BadInput, NotFound
+from ralph.memory.conversations import Conversations
+from ralph.records.conversation import (
+    DOCUMENT,
+    Document,
+    document_id,
+    said_from,
+)
+from ralph.text.redact import redact
+from ralph.text.sections import BETWEEN_HEADINGS, sections
+
+SUFFIXES = (".md", ".markdown", ".txt", ".rst")
+MOST_BYTES = 4_000_000
+# Why a section went that may come back: nobody wanted it forgotten.
+REPLACED, REMOVED = "the document changed", "the document was removed"
+# Folders of other people's files.
+_NOT_OWN = frozenset({"node_modules", "site-packages", "__pycache__"})
+_TITLE_CHARS = 200
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A file that was not taken in, and why."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """What adding came to, in sections; `vanished` files are still found until they are removed,
+    `forgotten` sections stay out."""
+
+    files: int = 0
+    added: int = 0
+    unchanged: int = 0
+    taken_out: int = 0
+    forgotten: int = 0
+    vanished: list[str] = []
+    refused: list[Refused] = []
+
+
+class ListedDocument(msgspec.Struct, frozen=True):
+    """A document, its title, and how many sections of it are kept since when."""
+
+    path: str
+    title: str
+    sections: int
+    added: str
+
+
+def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> Added:
+    """Bring files, and every text in folders, into memory as they are now.
+
+    No path at all means every document that is known.
+    """
+    kept = _kept(memory)
+    files, refused = _files(paths or [_place(name, root) for name in kept], root)
+    wanted: dict[str, list[Document]] = {}
+    for name, file in files.items():
+        try:
+            wanted[name] = read_document(file, name)
+        except BadInput as error:
+            refused.append(Refused(name, error.what))
+    vanished = [
+        name
+        for name in kept
+        if name not in files
+        and not _place(name, root).exists()
+        and (not paths or any(_is_below(_place(name, root), one) for one in paths))
+    ]
+    fresh, stale, unchanged, forgotten = _compared(memory, wanted, kept)
+    # The new first: killed in between, the next adding takes out what is left of the old.
+    memory.say_all(fresh)
+    taken_out = memory.forget(stale, reason=REPLACED) if stale else []
+    return Added(
+        files=len(wanted),
+        added=len(fresh),
+        unchanged=unchanged,
+        taken_out=len(taken_out),
+        forgotten=forgotten,
+        vanished=sorted(vanished),
+        refused=[one for one in refused if one.path not in vanished],
+    )
+
+
+def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> list[str]:
+    """Take documents out of memory, those in folders too; the files themselves are left alone."""
+    kept = _kept(memory)
+    gone: dict[str, list[str]] = {}
+    for path in paths:
+        below = [name for name in kept if _is_below(_place(name, root), path)]
+        if not below:
+            raise NotFound(
+                f"no document {path} is kept",
+                todo="`ralph conversations add-document --list` shows them. Nothing was removed.",
+            )
+        gone |= {name: [one.id for one in kept[name]] for name in below}
+    memory.forget([one for ids in gone.values() for one in ids], reason=REMOVED)
+    return sorted(gone)
+
+
+def list_documents(memory: Conversations) -> list[ListedDocument]:
+    """Every document that is kept, by its path."""
+    added: dict[str, str] = {}
+    for record in memory.said(DOCUMENT):
+        name = said_from(record).path
+        added[name] = max(record.at, added.get(name, ""))
+    return [
+        ListedDocument(name, some[0].title, len(some), added[name])
+        for name, some in sorted(_kept(memory).items())
+    ]
+
+
+def read_document(file: Path, name: str) -> list[Document]:
+    """A file's sections without secrets; `name` is what its path is called."""
+    text = _text(file)
+    # Before it is cut: half a secret is not recognised as one.
+    cut = [one for one in sections(redact(text)) if one.text.strip()]
+    title = next((one.heading.split(BETWEEN_HEADINGS)[0] for one in cut if one.heading), "")
+    return [
+        Document(
+            path=name,
+            heading=one.heading,
+            text=one.text,
+            title=(title or file.name)[:_TITLE_CHARS],
+            line=one.line,
+        )
+        for one in cut
+    ]
+
+
+def line_of(one: Document, root: Path) -> int:
+    """The line where the section begins now, as far as the file still tells."""
+    try:
+        text = _text(_place(one.path, root)).replace("\r\n", "\n")
+    except BadInput:
+        return one.line
+    at = text.find(one.text)
+    # Text that stands there more than once says nothing about where.
+    if at < 0 or text.find(one.text, at + 1) >= 0:
+        return one.line
+    return text.count("\n", 0, at) + 1
+
+
+def _compared(
+    memory: Conversations, wanted: dict[str, list[Document]], kept: dict[str, list[Document]]
+) -> tuple[list[tuple[Document, str]], list[str], int, int]:
+    """What is new with its ids, the ids of what is gone, how many stay and how many stay out."""
+    buried = memory.buried()
+    fresh: list[tuple[Document, str]] = []
+    stale: list[str] = []
+    unchanged = forgotten = 0
+    for name, found in wanted.items():
+        living = {one.id for one in kept.get(name, ())}
+        used: set[str] = set()
+        for section in found:
+            identity = _identity(section, used, buried)
+            if identity is None:
+                forgotten += 1
+                continue
+            used.add(identity)
+            if identity in living:
+                unchanged += 1
+            else:
+                fresh.append((section, identity))
+        stale += living - used
+    return fresh, stale, unchanged, forgotten
+
+
+def _identity(one: Document, used: Collection[str], buried: dict[str, str]) -> str | None:
+    """The id of a section: the first that is free; None for what a person forgot."""
+    place = 0
+    while True:
+        identity = document_id(one.path, one.heading, one.text, place)
+        reason = buried.get(identity)
+        if reason is not None and reason not in (REPLACED, REMOVED):
+            return None
+        if reason is None and identity not in used:
+            return identity
+        place += 1  # a twin in the same file, or it was here before
+
+
+def _kept(memory: Conversations) -> dict[str, list[Document]]:
+    """The sections that memory has, by their file."""
+    kept: dict[str, list[Document]] = {}
+    for record in memory.said(DOCUMENT):
+        one: Document = said_from(record)
+        kept.setdefault(one.path, []).append(one)
+    return kept
+
+
+# -- files
+
+
+def _files(paths: Sequence[Path], root: Path) -> tuple[dict[str, Path], list[Refused]]:
+    """Every text in these files and folders, each once, by the name it is kept under."""
+    found: dict[str, Path] = {}
+    refused: list[Refused] = []
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            refused.append(Refused(_name(path, root), "there is no such file"))
+            continue
+        for file in _texts_in(path) if path.is_dir() else [path]:
+            real = file.resolve()
+            if real not in seen:
+                seen.add(real)
+                found[_name(file, root)] = file
+    return found, refused
+
+
+def _texts_in(folder: Path) -> Iterator[Path]:
+    """The texts below a folder, in order. Links to folders, and out of it, are not followed."""
+    base = folder.resolve()
+    for above, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if one[0] != "." and one not in _NOT_OWN)
+        for name in sorted(files):
+            file = Path(above, name)
+            if name[0] == "." or file.suffix.lower() not in SUFFIXES or not file.is_file():
+                continue
+            if file.resolve().is_relative_to(base):
+                yield file
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"it cannot be read ({error.strerror or error})", where=str(file)) from None
+    if len(data) > MOST_BYTES:
+        raise BadInput(f"it is longer than {MOST_BYTES:,} bytes", where=str(file))
+    if b"\0" in data:
+        raise BadInput("it is no text", where=str(file))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"it is not UTF-8 text (byte {error.start})", where=str(file)) from None
+
+
+def _name(path: Path, root: Path) -> str:
+    """How a file is called: within the project by its way from there, else by its whole path."""
+    whole, base = path.resolve(), root.resolve()
+    return (whole.relative_to(base) if whole.is_relative_to(base) else whole).as_posix()
+
+
+def _place(name: str, root: Path) -> Path:
+    return root.resolve() / name  # a whole path stays what it is
+
+
+def _is_below(place: Path, path: Path) -> bool:
+    return place.is_relative_to(path.resolve())
