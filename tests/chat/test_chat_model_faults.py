@@ -63,7 +63,7 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
     error = refused(ollama_model(MODEL, url=url))
     assert str(error) == f"{url}/v1: Ollama is not reachable. Start it: ollama serve"
     error = refused(openai_model(MODEL, url=url, access=ModelAccess(role="summary")))
-    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url."
+    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url and the network."
     assert str(error) == told
     assert error.fault == "server"
 
