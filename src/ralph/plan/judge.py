@@ -69,10 +69,17 @@ class MergeRule(Protocol):
 
 
 class AllowAll:
-    """Lets every change through and remembers the fields that it touched ("": it was deleted)."""
+    """Lets every change through and remembers the fields that it touched ("": it was deleted).
 
-    def __init__(self) -> None:
+    `notes` has the reason for everything that a rule restored, by entry and field. `strange` has
+    tasks that somebody added to features of others.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
         self.touched: set[tuple[str, str]] = set()
+        self.notes: dict[tuple[str, str], str] = {}
+        self.strange: dict[str, str] = {}
 
     def added(self, key: str, entry: Data) -> Data | None:
         return entry
@@ -149,21 +156,8 @@ def _set(entry: Data, name: str, value: Any) -> None:
         entry[name] = value
 
 
-class AllowNoLoss:
-    """Lets a change stand, except that nothing disappears and no prose is emptied.
-
-    `notes` has the reason for everything that was put back, by entry and field; `touched` the
-    fields that were changed.
-    """
-
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
-        self.notes: dict[tuple[str, str], str] = {}
-        self.touched: set[tuple[str, str]] = set()
-
-    def added(self, key: str, entry: Data) -> Data | None:
-        """Something new stands."""
-        return entry
+class AllowNoLoss(AllowAll):
+    """Lets a change through, except that nothing disappears and no prose is emptied."""
 
     def gone(self, key: str, entry: Data) -> bool:
         """Nothing disappears without a call."""
@@ -218,9 +212,8 @@ class Judge(AllowNoLoss):
         self._limits = limits
         self._base = base
         self._protected = protected
-        self.strange: dict[str, str] = {}
 
-    # -- what `bring` asks
+    # -- what `merge_changes` asks
 
     def added(self, key: str, entry: Data) -> Data | None:
         """A new feature or task stands when it is complete; it takes nothing from anybody."""
