@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import Any
@@ -40,8 +41,6 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)
 # ruamel marks where a folded text breaks; it cannot write a mark that has no word on both sides.
 _LOST_FOLD = re.compile(r"(?<!\S)\a|\a(?! \S)")
 _START_MARKER = re.compile(r"(?:[ \t]*(?:[#%].*)?\n)*---[ \t]*(?:#.*)?\n")
-# A text that can be a `|` block: no space around it, and none alone on a line.
-_BLOCK_TEXT = re.compile(r"\S(?:[^\n]|\n(?![ ]+(?:\n|$)))*(?<=\S)\n?")
 _UNPRINTABLE = re.compile(
     "[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
@@ -50,7 +49,7 @@ _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
 _LONGEST_FLOW = 80
 # Stands for a line break inside of a text while it is written.
 _BREAK = "\ue0f1"
-_MARKED_LINE = re.compile(rf"(?m)^( *(?:- +)*).*{_BREAK}.*$")
+_MARGIN = re.compile(r" *(?:- +)*")
 
 
 class PlanFile:
@@ -136,7 +135,7 @@ class PlanFile:
             _flatten_comments(root)
         head = _START_MARKER.match(text)
         new = (head[0] if head else "") + _dump(root, *layout)
-        return _MARKED_LINE.sub(_break_line, new) if wrapped else new
+        return "\n".join(map(_break_line, new.split("\n"))) if wrapped else new
 
     def _edited_flat(self, data: Data) -> str:
         return self._edited(data, flat=True)
@@ -307,8 +306,9 @@ def _dump(node: Node, indent: int = 2, dash_offset: int = 2) -> str:
     return out.getvalue()
 
 
-def _break_line(line: re.Match[str]) -> str:
-    return line[0].replace(_BREAK, "\n" + " " * (len(line[1]) + 2))
+def _break_line(line: str) -> str:
+    margin = _MARGIN.match(line) if _BREAK in line else None
+    return line.replace(_BREAK, "\n" + " " * (margin.end() + 2)) if margin else line
 
 
 def _mark_breaks(node: Node, text: str) -> None:
@@ -351,7 +351,11 @@ def _new_node(value: Any, style: str | None = None) -> Node:
         return SequenceNode(_TAG + "seq", items, flow_style=not value)
     if isinstance(value, str):
         if "\n" in value or style in ("|", ">"):
-            style = "|" if _BLOCK_TEXT.fullmatch(value) else '"'
+            # Spaces around a text, or alone on a line, are lost in a block.
+            plain = value.removesuffix("\n")
+            safe = plain and plain == plain.strip()
+            safe = safe and not any(line.isspace() for line in plain.split("\n"))
+            style = "|" if safe else '"'
         if _UNPRINTABLE.search(value) or (not style and value.lower() in _YAML_1_1_BOOLEANS):
             style = '"'
         return ScalarNode(_TAG + "str", value, style=style)
@@ -405,7 +409,7 @@ def _mapping_steps(named: dict[str, tuple[Node, Node]], old: Data, wanted: Data)
 
 def _sequence_steps(nodes: list[Node], old: list[Any], wanted: list[Any]) -> _Steps:
     steps: _Steps = []
-    before, after = [identity(item) for item in old], [identity(item) for item in wanted]
+    before, after = _numbered(old), _numbered(wanted)
     for what, i1, i2, j1, j2 in SequenceMatcher(None, before, after, False).get_opcodes():
         if what == "equal" or (what == "replace" and i2 - i1 == j2 - j1):
             for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
@@ -414,6 +418,16 @@ def _sequence_steps(nodes: list[Node], old: list[Any], wanted: list[Any]) -> _St
             steps += [(nodes[i], None) for i in range(i1, i2)]
             steps += [(None, _new_node(item)) for item in wanted[j1:j2]]
     return steps
+
+
+def _numbered(items: list[Any]) -> list[tuple[str, int]]:
+    """The items' identities, each with its count: many equal ones would take the matcher hours."""
+    counts: Counter[str] = Counter()
+    numbered: list[tuple[str, int]] = []
+    for item in map(identity, items):
+        counts[item] += 1
+        numbered.append((item, counts[item]))
+    return numbered
 
 
 def _rebuild(node: Node, steps: _Steps) -> Node:
