@@ -99,10 +99,12 @@ def clean_status(value: Any) -> Status:
 
 def clean_priority(value: Any) -> int:
     """A number, or the number that a word stands for."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     plain = str(value).strip().lower()
     if plain in PRIORITIES:
         return PRIORITIES[plain]
-    if isinstance(value, int | str) and re.fullmatch(r"p?[0-9]{1,9}|-[0-9]{1,9}", plain):
+    if isinstance(value, str) and re.fullmatch(r"p?[0-9]{1,9}|-[0-9]{1,9}", plain):
         return int(plain.removeprefix("p"))
     todo = f"Use a whole number (1 is first) or one of {', '.join(PRIORITIES)}."
     raise BadInput(f"the priority {value!r} is not a number", todo=todo)

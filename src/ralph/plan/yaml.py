@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -113,10 +114,11 @@ class PlanFile:
             return self
         line_end = "\r\n" if "\r\n" in self.text else "\n"
         # The best first. The last one loses the comments.
-        for write in (self._edited, self._edited_flat, self._rewritten):
+        flat = partial(self._edited, flat=True)
+        for write in (self._edited, flat, self._rewritten):
             with contextlib.suppress(BadPlan, *_RUAMEL_ERRORS):
                 new = PlanFile(write(data).replace("\n", line_end), name=self.name)
-                if identical(new.data, data):
+                if new.data == data:
                     return new
         raise _bad(self.name, (1, 1), "this data cannot be written as YAML", "Change less at once.")
 
@@ -136,9 +138,6 @@ class PlanFile:
         head = _START_MARKER.match(text)
         new = (head[0] if head else "") + _dump(root, *layout)
         return "\n".join(map(_break_line, new.split("\n"))) if wrapped else new
-
-    def _edited_flat(self, data: Data) -> str:
-        return self._edited(data, flat=True)
 
     def _rewritten(self, data: Data) -> str:
         comments = self._plain_text() if self._compose() is None else ""
@@ -361,7 +360,7 @@ def _new_node(value: Any, style: str | None = None) -> Node:
         return ScalarNode(_TAG + "str", value, style=style)
     if value is None:
         return ScalarNode(_TAG + "null", "null")
-    kind = {bool: "bool", int: "int"}.get(type(value), "float")
+    kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
     return ScalarNode(_TAG + kind, str(value).lower())
 
 
