@@ -36,8 +36,8 @@ from ralph.records.conversation import (
     said_from,
 )
 from ralph.records.iteration import Iteration, cut
+from ralph.text.times import time_range
 from ralph.text.tokens import spellings
-from ralph.text.when import time_range
 
 _TITLE_CHARS = 80
 

@@ -39,7 +39,7 @@ from ralph.records.conversation import (
     conversation_record,
     exchange_record,
 )
-from ralph.text.when import event_range
+from ralph.text.times import event_range
 
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
