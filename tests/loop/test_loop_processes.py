@@ -281,6 +281,8 @@ note("finished")
 """
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 10 * ROUNDS)
 def test_killed_at_any_point_no_record_is_lost_or_doubled(tmp_path: Path, mark: str) -> None:
     chance = random.Random(20260207)
     count = min(4 * ROUNDS, 150) + 10

@@ -388,6 +388,8 @@ def killed(nursery: subprocess.Popen[str], root: Path, last: int) -> int | None:
     return steps
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3600)  # RALPH_KILL_ROUNDS may ask for many
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 def test_killed_at_any_moment_and_run_again_everything_is_published_once(
     project: Path, home: Path, tmp_path: Path

@@ -26,6 +26,8 @@ from hostile import ASKED, DISCIPLINES, FEATURES, ROUNDS, SEED, TASKS, Dialogue,
 from hostile_cases import COMMANDS, HOOKS, SERVERS, Step, chance_of, run_step
 from places import FIXTURES
 
+pytestmark = pytest.mark.timeout(60 * ROUNDS)
+
 # So many inputs for each target, in rounds of their own; all but the first are slow.
 _INPUTS = 5
 _PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2))]

@@ -33,6 +33,7 @@ from hostile_cases import (
 _WORST = ("link-to-file", "link-to-folder", "link-to-own", "dangling-link", "pipe", "file")
 # Every kind, the worst of them always.
 _ALL = [kind if kind in _WORST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+pytestmark = pytest.mark.timeout(60 * ROUNDS)
 # What each place is read by, so that it must be refused there.
 READERS = {
     "db/metadata.yaml": ("status",),

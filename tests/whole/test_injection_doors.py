@@ -31,10 +31,12 @@ from ralph.records.conversation import Conversation, Exchange, Message
 from ralph.records.iteration import ErrorSeen, FileTouched
 
 _EACH = 3
+_ALL = os.environ.get("RALPH_INJECTION") == "all"
+pytestmark = pytest.mark.timeout(1800 if _ALL else 60)
 
 
 def _some() -> list[Attack]:
-    if os.environ.get("RALPH_INJECTION") == "all":
+    if _ALL:
         return list(ATTACKS)
     chosen: list[Attack] = []
     for family in dict.fromkeys(one.family for one in ATTACKS):
