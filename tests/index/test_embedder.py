@@ -25,12 +25,12 @@ from remembering import ToyEmbedder
 
 from ralph.errors import EmbedderOff
 from ralph.index import Embedder
-from ralph.index import static as static_module
-from ralph.index.minilm import MiniLMEmbedder
-from ralph.index.ollama import Ollama, ollama_wire
-from ralph.index.openai import OpenAI
-from ralph.index.served import ServedEmbedder
-from ralph.index.static import StaticEmbedder
+from ralph.index.embedders import static as static_module
+from ralph.index.embedders.minilm import MiniLMEmbedder
+from ralph.index.embedders.ollama import Ollama, ollama_wire
+from ralph.index.embedders.openai import OpenAI
+from ralph.index.embedders.served import ServedEmbedder
+from ralph.index.embedders.static import StaticEmbedder
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

@@ -13,15 +13,15 @@ import pytest
 from journaling import run_child
 
 from ralph.errors import EmbedderOff
-from ralph.index import minilm as minilm_module
-from ralph.index.minilm import MiniLMEmbedder
+from ralph.index.embedders import minilm as minilm_module
+from ralph.index.embedders.minilm import MiniLMEmbedder
 
 pytestmark = pytest.mark.skipif(
     find_spec("onnxruntime") is None, reason="the extra minilm is not installed"
 )
 
 FILES = {
-    minilm_module._MODEL: minilm_module.MODEL_SHA256,
+    minilm_module._MODEL: minilm_module.MINILM_SHA256,
     minilm_module._TOKENISER: minilm_module.TOKENISER_SHA256,
 }
 

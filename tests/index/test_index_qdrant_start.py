@@ -18,7 +18,7 @@ from remembering import made, open_toy, summaries
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.qdrant.start import LocalServer, local_server
+from ralph.index.qdrant_start import LocalServer, local_server
 
 if sys.platform == "win32":
     pytest.skip("a script is no program there", allow_module_level=True)

@@ -22,7 +22,7 @@ from remembering import ToyEmbedder, shown
 
 from ralph import disk
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalBusy
-from ralph.index.recipes import recipe_for
+from ralph.index.embedders.served import recipe_for
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.project import Project
 from ralph.recall.patterns import Patterns

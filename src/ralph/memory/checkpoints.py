@@ -24,7 +24,7 @@ from ralph.errors import (
     MemoryOff,
 )
 from ralph.index import ASIDE, Embedder
-from ralph.index.static import StaticEmbedder
+from ralph.index.embedders.static import StaticEmbedder
 from ralph.memory.knowledge_journal import EXPIRED, NOT_GIVING, passages, said_draft
 from ralph.memory.ledger import facet_values
 from ralph.memory.store import is_due, note_done
@@ -45,7 +45,7 @@ from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.view import View
+    from ralph.index.port import View
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ledger import History
 

@@ -13,7 +13,7 @@ from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, JournalError, NotFound
 from ralph.index import Embedder
 from ralph.index.open import index_for
-from ralph.index.sync import Progress, Synced, Target
+from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft
 from ralph.memory.conversation_history import homes
 from ralph.memory.conversation_stream import Series, when
@@ -324,7 +324,7 @@ class ConversationJournal:
         """How many records this project's journal has."""
         return len(self._mine().records()) if self.exist else 0
 
-    def target(self) -> Target:
+    def target(self) -> IndexSpec:
         """What the index needs to know to follow this project's conversations."""
         return self._mine().target()
 

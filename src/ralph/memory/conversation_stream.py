@@ -12,7 +12,7 @@ import msgspec
 
 from ralph.errors import BadInput, BadRecord
 from ralph.index import ASIDE, Passage
-from ralph.index.sync import Target
+from ralph.index.sync import IndexSpec
 from ralph.journal import Draft
 from ralph.journal.fold import Fold
 from ralph.memory.conversation_history import History
@@ -69,14 +69,14 @@ class Series:
         self._history.follow(located, self._fold.generation)
         return self._history
 
-    def target(self) -> Target:
+    def target(self) -> IndexSpec:
         """What the index needs to know to follow these conversations."""
         max_chars = self._shelf.settings.embedding_max_chars
 
         def passages(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)
 
-        return Target(
+        return IndexSpec(
             name=f"{short_hash('conversations')}-{short_hash(self.name)}",
             stream=self.name,
             journal=self.journal,

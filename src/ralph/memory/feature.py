@@ -13,7 +13,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
-from ralph.index.sync import Synced, Target
+from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft
 from ralph.journal.fold import Fold
 from ralph.journal.folder import check_name
@@ -350,14 +350,14 @@ class FeatureMemory:
 
     # -- the index's side of it
 
-    def target(self) -> Target:
+    def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
         max_chars = self._place.settings.embedding_max_chars
 
         def cut(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)
 
-        return Target(
+        return IndexSpec(
             name=self._place.collection_name(self.name),
             stream=self.name,
             journal=self._journal,

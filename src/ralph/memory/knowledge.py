@@ -11,9 +11,8 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import JournalError, MemoryOff, NotFound
-from ralph.index import Embedder
-from ralph.index.facets import Only
-from ralph.index.static import StaticEmbedder
+from ralph.index import Embedder, Only
+from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import Progress
 from ralph.journal import Draft
 from ralph.memory.checkpoints import (

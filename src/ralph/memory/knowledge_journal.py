@@ -14,7 +14,7 @@ from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, JournalError, NotFound
 from ralph.index import Embedder, Passage
 from ralph.index.open import index_for
-from ralph.index.sync import Progress, Synced, Target
+from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Appended, Draft
 from ralph.memory.conversation_stream import when
 from ralph.memory.ledger import (
@@ -78,14 +78,14 @@ class KnowledgeStream:
         self._ledger = ledger
         self._published = Published(ledger)
 
-    def target(self, embedder: Embedder | None = None) -> Target:
+    def target(self, embedder: Embedder | None = None) -> IndexSpec:
         """What the index needs to know to follow what is published."""
         max_chars = self._shelf.settings.embedding_max_chars
 
         def cut(record: Record) -> Sequence[Passage]:
             return passages(record, max_chars)
 
-        return Target(
+        return IndexSpec(
             name=COLLECTION,
             stream=NAME,
             journal=self._published,

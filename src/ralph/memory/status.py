@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index.sync import Target, is_current
-from ralph.index.tables import Collection, Corrupt
-from ralph.index.view import View
+from ralph.index.port import Collection, Corrupt, View
+from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
@@ -254,7 +253,7 @@ def _feature_faults(ralph: Ralph, memory: FeatureMemory) -> tuple[list[Fault], i
 
 
 def _vector_faults(
-    view: View, live: Collection, target: Target, memory: FeatureMemory
+    view: View, live: Collection, target: IndexSpec, memory: FeatureMemory
 ) -> Iterator[str]:
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.index import Cut
-from ralph.index.facets import Only, fits
-from ralph.index.tables import Collection
-from ralph.index.view import View
+from ralph.index import Cut, Only, fits
+from ralph.index.port import Collection, View
 from ralph.recall import Found, Parts, Relevance
 from ralph.recall.ranking import Fields, Fused, fuse, meaning_share, weigh_words, words_of
 from ralph.recall.score import FLOOR, RELEVANT, Evidence, score, weigh, why

@@ -16,7 +16,7 @@ from ralph.doors.cli.page import count
 if TYPE_CHECKING:
     from ralph.config import Settings
     from ralph.index import Embedder
-    from ralph.index.view import AnyIndex
+    from ralph.index.port import AnyIndex
     from ralph.journal.talk import Talk
     from ralph.memory.ralph import Ralph
 
@@ -129,7 +129,7 @@ def spool(home: Path) -> Check | None:
 def qdrant(settings: Settings, home: Path) -> Check:
     """The server of the indexes is reached, and new enough."""
     from ralph.index.open import index_for
-    from ralph.index.qdrant.index import QdrantIndex
+    from ralph.index.qdrant import QdrantIndex
 
     folders = [home / "cache" / "doctor"]
     index = index_for(settings, folders, home=home, scope=lambda: "doctor")
