@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "text",
         "config",
         "capture",
+        "clients",
         "journal",
         "index",
         "recall",
@@ -44,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "programs",
     },
     "prompt": {"records", "text", "recall", "plan"},
-    "clients": {*VALUES, "text", "programs"},
+    "clients": {*VALUES, "text", "capture", "disk", "programs"},
     "loop": {
         *VALUES,
         "text",
