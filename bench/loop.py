@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.measure import FEATURE, BenchProject, Compared, filled_project, taken
 from bench.report import Row, Target, parser, row_of, show_rows
-from ralph.clients import Call, agent_command, found_command
+from ralph.clients import AgentCall, agent_command, found_command
 from ralph.loop.agent import AgentProcess
 from ralph.loop.environment import Event, agent_environment
 from ralph.loop.run import Options, run
@@ -113,7 +113,7 @@ def _alone(place: BenchProject, agent: str) -> Callable[[], object]:
     copy = place.scratch / "alone"
     shutil.copytree(place.project / ".ralph" / "db", copy / ".ralph" / "db", dirs_exist_ok=True)
     env = agent_environment()
-    command = found_command(agent_command(agent, Call()), env)
+    command = found_command(agent_command(agent, AgentCall()), env)
 
     def start() -> None:
         with (

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "text",
         "config",
         "capture",
+        "clients",
         "journal",
         "index",
         "recall",
@@ -46,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "current_run",
     },
     "prompt": {"records", "text", "recall", "plan"},
-    "clients": {*VALUES, "text", "programs"},
+    "clients": {*VALUES, "text", "capture", "disk", "programs"},
     "loop": {
         *VALUES,
         "text",

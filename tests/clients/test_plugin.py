@@ -16,9 +16,9 @@ from clients import World, client, loopback_only
 from places import ROOT
 
 from ralph import __version__
+from ralph.clients.claude_code_settings import plugin_folder
+from ralph.clients.setup import hook_call
 from ralph.config import Settings
-from ralph.doors.cli.client_call import hook_call
-from ralph.doors.cli.client_settings import plugin_folder
 from ralph.doors.mcp.context import read_options
 
 if sys.platform == "win32":

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from looping import BEGUN, DONE, FIXTURES, Late, Loop, command, planned, replay, scripted, shell
 
-from ralph.capture import Captured
+from ralph.capture import AgentRun
 from ralph.loop.agent import Output
 from ralph.loop.iteration import judge
 from ralph.plan.edit import update_task
@@ -183,7 +183,7 @@ def test_an_agent_that_prints_faster_than_we_read_is_still_ended_on_time(
         assert calls < 1_000_000, "nobody looked at the clock"
         return not over
 
-    def finished(self: Output, **how: Any) -> Captured:
+    def finished(self: Output, **how: Any) -> AgentRun:
         nonlocal over
         over = True
         return finish(self, **how)

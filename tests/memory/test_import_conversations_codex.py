@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from importing import Kept, aged, write
 
-from ralph.capture.exchanges import ExchangeSeen
-from ralph.capture.rollout import Rollout
-from ralph.capture.rollout_lines import rollout_head
+from ralph.clients.claude_code_sessions import SessionExchange
+from ralph.clients.codex_sessions import Rollout, rollout_head
 from ralph.memory.importing import ABANDONED_S, import_codex
 from ralph.records.conversation import Message, conversation_id
 
@@ -23,10 +22,10 @@ SESSION = (FIXTURES / "rollout_session.jsonl").read_bytes()
 NAME = "01a1dfd1-eb94-7503-ade3-c0ec6f4903fe"
 
 
-def read(content: bytes, offset: int = 0) -> list[ExchangeSeen]:
+def read(content: bytes, offset: int = 0) -> list[SessionExchange]:
     head = rollout_head(content.splitlines()[0]) if content else None
     reading = Rollout(offset=offset, head=head)
-    found: list[ExchangeSeen] = []
+    found: list[SessionExchange] = []
     for one in content[offset:].splitlines(keepends=True):
         found += reading.feed(one)
     return found + reading.rest()

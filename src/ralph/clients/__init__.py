@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ralph.clients import start_server
+from ralph.clients import codex_server
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
 
@@ -25,7 +25,7 @@ _CODEX_WAITS_MS = 30_000
 MCP_CONFIG = "RALPH_MCP_CONFIG"
 
 
-class Call(msgspec.Struct, frozen=True):
+class AgentCall(msgspec.Struct, frozen=True):
     """What an agent is started with, besides the prompt on its standard input.
 
     The servers are those of the file, by name.
@@ -41,7 +41,7 @@ def takes_servers(agent: str) -> bool:
     return agent in ("claude", "codex")
 
 
-def agent_command(agent: str, call: Call) -> list[str]:
+def agent_command(agent: str, call: AgentCall) -> list[str]:
     """The command line of an agent: `claude`, `codex`, or any command as one would type it.
 
     The prompt goes by standard input: as an argument it would be limited to 128 KiB.
@@ -56,14 +56,14 @@ def agent_command(agent: str, call: Call) -> list[str]:
     return words
 
 
-def agent_variables(agent: str, call: Call, environ: Mapping[str, str]) -> dict[str, str]:
+def agent_variables(agent: str, call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
     """What an agent must find in its environment for this call."""
     found = {} if call.mcp_config is None else {MCP_CONFIG: str(call.mcp_config)}
     if agent == "codex":
         for server, header, variable in _headers(call):
             value = str(call.mcp_servers[server]["headers"][header])
             try:
-                found[variable] = start_server.filled(value, environ)
+                found[variable] = codex_server.filled(value, environ)
             except KeyError as error:
                 raise BadInput(
                     f"the header {header} of the MCP server {server} needs {error.args[0]}, "
@@ -86,7 +86,7 @@ def _words(command: str) -> list[str]:
         ) from None
 
 
-def _claude(call: Call) -> list[str]:
+def _claude(call: AgentCall) -> list[str]:
     command = [*_CLAUDE, "--permission-mode", "acceptEdits"]
     if call.model:
         command += ["--model", call.model]
@@ -96,7 +96,7 @@ def _claude(call: Call) -> list[str]:
     return [*command, "--allowedTools", *servers, *_CLAUDE_TOOLS]
 
 
-def _codex(call: Call) -> list[str]:
+def _codex(call: AgentCall) -> list[str]:
     command = [*_CODEX, *(["-m", call.model] if call.model else [])]
     if call.mcp_config is not None and call.mcp_servers:
         command += ["-c", f"mcp_optional_startup_grace_ms={_CODEX_WAITS_MS}"]
@@ -106,7 +106,7 @@ def _codex(call: Call) -> list[str]:
     return [*command, "-"]
 
 
-def _codex_server(name: str, entry: Mapping[str, Any], call: Call) -> dict[str, Any]:
+def _codex_server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, Any]:
     """One server as Codex is told of it: nothing secret, and its tools need no asking."""
     settings: dict[str, Any]
     if "url" in entry:
@@ -116,15 +116,15 @@ def _codex_server(name: str, entry: Mapping[str, Any], call: Call) -> dict[str, 
             settings["env_http_headers"] = headers
     else:
         program, *isolated = python()
-        words = ["-m", start_server.__name__, str(call.mcp_config), name]
+        words = ["-m", codex_server.__name__, str(call.mcp_config), name]
         settings = {"command": program, "args": [*isolated, *words]}
-        if names := start_server.variables(json.dumps(entry)):
+        if names := codex_server.variables(json.dumps(entry)):
             settings["env_vars"] = names
     # A server of this name in the user's own settings may be switched off.
     return {**settings, "enabled": True, "default_tools_approval_mode": "approve"}
 
 
-def _headers(call: Call) -> Iterator[tuple[str, str, str]]:
+def _headers(call: AgentCall) -> Iterator[tuple[str, str, str]]:
     """Server, header, and the variable that carries its value."""
     number = 0
     for server, entry in call.mcp_servers.items():

@@ -14,9 +14,9 @@ from typing import Self
 import msgspec
 
 from ralph import disk
-from ralph.capture import Capture, Captured, Dialect, Live
-from ralph.capture.detect import Detecting, open_capture
-from ralph.clients import Call, agent_command, agent_variables, found_command
+from ralph.capture import AgentRun, Capture, Dialect, Live
+from ralph.clients import AgentCall, agent_command, agent_variables, found_command
+from ralph.clients.detect import Detecting, open_capture
 from ralph.config import Settings
 from ralph.errors import BadInput
 from ralph.loop.environment import Event, Listener, Watched, agent_environment
@@ -183,7 +183,7 @@ class Output:
         quiet = self._announces and self._foreign is None and caught_up
         return quiet and not live.running and self._acted == before
 
-    def finish(self, *, stderr: str, exit_code: int | None) -> Captured:
+    def finish(self, *, stderr: str, exit_code: int | None) -> AgentRun:
         """Everything that was printed, as one value. Output nobody understands says at least how
         the program ended."""
         while self.follow():
@@ -201,7 +201,7 @@ class Output:
         # What it said last tells more than that nobody understands it.
         last = self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
         said = redact(_last_line(stderr) or last)
-        return Captured(
+        return AgentRun(
             dialect="stream-json",
             summary="" if well else _ending(exit_code, said),
             errors=() if well else _errors(said),
@@ -228,7 +228,7 @@ class Output:
                 self._foreign = error
 
 
-def _with_last_words(captured: Captured, stderr: str, exit_code: int | None) -> Captured:
+def _with_last_words(captured: AgentRun, stderr: str, exit_code: int | None) -> AgentRun:
     """An agent that fails before it says anything says why on stderr, and only there."""
     if exit_code in (0, None) or captured.summary or captured.errors:
         return captured
@@ -291,13 +291,13 @@ class Driver:
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        found_command(agent_command(self.agent, Call()), self._environment(), root=self._root)
+        found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self._root)
 
     def prepare(
         self, folder: Path, servers: Servers, *, model: str | None, given: dict[str, str]
     ) -> Start:
         """What to start; the servers' file goes into the run's folder."""
-        call = Call(
+        call = AgentCall(
             model=model,
             mcp_config=write_mcp_config(folder, servers),
             mcp_servers=servers.entries,

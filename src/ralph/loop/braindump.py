@@ -21,7 +21,7 @@ from typing import IO, Any, cast
 import msgspec
 
 from ralph import disk
-from ralph.capture import Captured
+from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
 from ralph.loop.agent import Driver, Ended
@@ -429,7 +429,7 @@ def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:
     return told + guard.check(snapshot, feature="").lines()
 
 
-def _refuse_failed(captured: Captured, ended: Ended, repaired: list[str]) -> None:
+def _refuse_failed(captured: AgentRun, ended: Ended, repaired: list[str]) -> None:
     if ended.interrupted:
         raise KeyboardInterrupt
     if ended.timed_out:
@@ -445,7 +445,7 @@ def _nothing(what: str, repaired: list[str], *, todo: str = "") -> RalphError:
     return RalphError("; ".join([what, *repaired]), todo=f"{todo} {end}".strip())
 
 
-def _said(captured: Captured) -> str:
+def _said(captured: AgentRun) -> str:
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
     return f": {words[:_LAST_WORDS_CHARS]}" if words else ""

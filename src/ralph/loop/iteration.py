@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ralph.capture import Captured
+from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
@@ -249,7 +249,7 @@ class Told(msgspec.Struct, frozen=True):
     """What an iteration came to, for the loop to decide on."""
 
     iteration: Iteration
-    captured: Captured
+    captured: AgentRun
     plan_changed: bool
     interrupted: bool
 
@@ -453,7 +453,7 @@ class Iterating:
         if not report.clean:
             self.tell("repaired", lines=report.lines())
 
-    def _outcome(self, work: Work, captured: Captured, ended: Ended) -> Outcome:
+    def _outcome(self, work: Work, captured: AgentRun, ended: Ended) -> Outcome:
         limited = captured.terminal_reason == "rate_limited"
         if work.review:
             if ended.timed_out or limited:
@@ -467,7 +467,7 @@ class Iterating:
         )
 
     def _remember(
-        self, work: Work, captured: Captured, ended: Ended, outcome: Outcome
+        self, work: Work, captured: AgentRun, ended: Ended, outcome: Outcome
     ) -> Iteration:
         iteration = captured.to_iteration(
             feature=work.feature,

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from ralph import disk
-from ralph.capture import Captured
+from ralph.capture import AgentRun
 from ralph.errors import BadInput, NotFound
 from ralph.loop.environment import Listener
 from ralph.loop.iteration import Iterating, Told, last_number
@@ -231,7 +231,7 @@ class _Run:
         if iteration.model_tier != "opus":
             self._stagnant = 0 if told.plan_changed else self._stagnant + 1
 
-    def _wait_for_rate(self, captured: Captured) -> None:
+    def _wait_for_rate(self, captured: AgentRun) -> None:
         seconds = self._settings.rate_limit_wait_s
         until = captured.rate_limit_resets_at
         if until:

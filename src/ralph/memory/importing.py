@@ -16,10 +16,9 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchanges import Exchanges, ExchangeSeen
 from ralph.capture.lines import text_of
-from ralph.capture.rollout import Rollout
-from ralph.capture.rollout_lines import SessionHead, rollout_head
+from ralph.clients.claude_code_sessions import Exchanges, SessionExchange
+from ralph.clients.codex_sessions import Rollout, SessionHead, rollout_head
 from ralph.errors import JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_history import CLAUDE_CODE
 from ralph.memory.conversation_journal import GENERAL
@@ -43,16 +42,16 @@ _HEAD_LINES = 200
 _HEAD_BYTES = 4 * 1024 * 1024
 
 
-class Reader(Protocol):
+class SessionReader(Protocol):
     """A session's file being read line by line."""
 
     complaints: list[Complaint]
 
-    def feed(self, line: bytes) -> list[ExchangeSeen]:
+    def feed(self, line: bytes) -> list[SessionExchange]:
         """Take one line with its end; the exchanges it finished. Never raises."""
         ...
 
-    def rest(self) -> list[ExchangeSeen]:
+    def rest(self) -> list[SessionExchange]:
         """The exchange under way, if any, as it stands."""
         ...
 
@@ -67,7 +66,7 @@ class Reader(Protocol):
         ...
 
 
-class From(msgspec.Struct, frozen=True):
+class SessionStart(msgspec.Struct, frozen=True):
     """Where reading begins: which file, at which byte and line, and what is known of it."""
 
     file: str
@@ -85,7 +84,7 @@ class Client(msgspec.Struct, frozen=True):
     folder: Callable[[Mapping[str, str]], Path]
     files: Callable[[Path], Iterator[Path]]
     head: Callable[[Path, BinaryIO], SessionHead | None]
-    reader: Callable[[From], Reader]
+    reader: Callable[[SessionStart], SessionReader]
 
 
 class _Line(msgspec.Struct):
@@ -126,7 +125,7 @@ def _claude_head(path: Path, file: BinaryIO) -> SessionHead | None:
     return SessionHead(path.stem) if found else None
 
 
-def _claude_reader(start: From) -> Reader:
+def _claude_reader(start: SessionStart) -> SessionReader:
     return Exchanges(
         file=start.file,
         root=start.root,
@@ -154,7 +153,7 @@ def _codex_head(path: Path, file: BinaryIO) -> SessionHead | None:
     return msgspec.structs.replace(head, session=path.stem)
 
 
-def _codex_reader(start: From) -> Reader:
+def _codex_reader(start: SessionStart) -> SessionReader:
     return Rollout(
         file=start.file,
         root=start.root,
@@ -195,10 +194,10 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def conversations_of(
-    seen: Sequence[ExchangeSeen], *, source: str, session: str, title: str | None, where: Home
+    seen: Sequence[SessionExchange], *, source: str, session: str, title: str | None, where: Home
 ) -> list[Talk]:
     """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
-    by_session: dict[str, list[ExchangeSeen]] = {}
+    by_session: dict[str, list[SessionExchange]] = {}
     for one in seen:
         if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
             by_session.setdefault(one.session_id or session, []).append(one)
@@ -216,7 +215,7 @@ def conversations_of(
     return found
 
 
-def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
+def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
     captured = seen.captured
     return Exchange(
         id=exchange_id(conversation, seen.key),
@@ -234,7 +233,7 @@ def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
     )
 
 
-def first_words(seen: ExchangeSeen) -> str:
+def first_words(seen: SessionExchange) -> str:
     """How an exchange begins: a title where there is none."""
     words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
     return cut(" ".join(words), _TITLE_CHARS)
@@ -264,7 +263,7 @@ ABANDONED_S = 600.0
 _BATCH_BYTES = 16 * 1024 * 1024
 
 
-class _Batch(msgspec.Struct):
+class _ImportBatch(msgspec.Struct):
     """What was read and is not kept yet."""
 
     talks: dict[str, list[Talk]] = {}
@@ -330,7 +329,7 @@ class Importer:
         self._homes: dict[str, Home] = {}
         # Of other projects, or a sub-agent's: that does not change.
         self._passed_over: set[Path] = set()
-        self._batch, self._tally = _Batch(), _Tally()
+        self._batch, self._tally = _ImportBatch(), _Tally()
         self.total_bytes = 0
 
     def once(self) -> Imported:
@@ -355,7 +354,7 @@ class Importer:
         return self._tally.imported()
 
     def _look_at_all(self) -> None:
-        self._batch, self._tally = _Batch(), _Tally()
+        self._batch, self._tally = _ImportBatch(), _Tally()
         self._marks = read_marks(self._marks_file)
         sizes = dict(self._sizes())
         self.total_bytes = sum(sizes.values())
@@ -408,9 +407,9 @@ class Importer:
             if not still_fits(mark, file, stat.st_size):
                 mark = Mark()
             self._tally.files += 1
-            self._read(_Reading(path, file, head, where, mark, quiet_s), stat, done)
+            self._read(_SessionFile(path, file, head, where, mark, quiet_s), stat, done)
 
-    def _read(self, one: _Reading, stat: os.stat_result, done: int) -> None:
+    def _read(self, one: _SessionFile, stat: os.stat_result, done: int) -> None:
         reader = self._client.reader(one.start())
         one.file.seek(one.at)
         begun = one.at
@@ -432,7 +431,7 @@ class Importer:
         self._batch.size += one.at - begun
         self._tally.complaints += reader.complaints
 
-    def _put(self, one: _Reading, reader: Reader, stat: os.stat_result) -> None:
+    def _put(self, one: _SessionFile, reader: SessionReader, stat: os.stat_result) -> None:
         """Into the batch with what was seen, and with how far that goes."""
         talks = conversations_of(
             one.seen,
@@ -457,7 +456,7 @@ class Importer:
 
     def _keep(self) -> None:
         """Into the journals first, then into the notes."""
-        batch, self._batch = self._batch, _Batch()
+        batch, self._batch = self._batch, _ImportBatch()
         for stream, talks in batch.talks.items():
             free = unpaused_talks(self._home, stream, talks)
             if free != talks:  # what was held in a pause may have given titles
@@ -489,7 +488,7 @@ class Importer:
             self._progress(done)
 
 
-class _Reading:
+class _SessionFile:
     """One file being read on: where it is, and what it gave that is not kept yet."""
 
     def __init__(
@@ -506,23 +505,23 @@ class _Reading:
         self.at = self.ends_at = mark.offset
         self.line = mark.line
         self._title = mark.title
-        self.seen: list[ExchangeSeen] = []
+        self.seen: list[SessionExchange] = []
         self.waits_s = 0.0
         self.is_done = False
 
-    def start(self) -> From:
+    def start(self) -> SessionStart:
         """Where its reader begins."""
-        return From(
+        return SessionStart(
             str(self.path), self.where.root, self.head, self.at, self.line, self._title or None
         )
 
-    def take(self, finished: list[ExchangeSeen]) -> None:
+    def take(self, finished: list[SessionExchange]) -> None:
         """Exchanges that are over."""
         if finished:
             self.seen += finished
             self.ends_at = finished[-1].ends_at
 
-    def end(self, reader: Reader) -> None:
+    def end(self, reader: SessionReader) -> None:
         """The file ends here: whether its last exchange is over depends on how long it is quiet."""
         self.is_done = True
         self.ends_at = reader.ends_at

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ralph.capture.exchanges import ExchangeSeen
+    from ralph.clients.claude_code_sessions import SessionExchange
     from ralph.memory.conversations import Talk
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
@@ -195,13 +195,15 @@ class Held:
         return False
 
 
-def unpaused(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[ExchangeSeen]:
+def unpaused(
+    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str
+) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
     held = Held(read_pauses(ralph.place.home), ralph.project.id)
     from ralph.memory.conversation_history import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
-    free: list[ExchangeSeen] = []
+    free: list[SessionExchange] = []
     buried: list[str] = []
     for one in seen:
         conversation = conversation_id(CLAUDE_CODE, one.session_id or session)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from ralph.capture.exchanges import ExchangeSeen
+from ralph.clients.claude_code_sessions import SessionExchange
 from ralph.errors import BadRecord
 from ralph.memory.conversation_history import CLAUDE_CODE, run_name
 from ralph.memory.conversation_journal import Kept
@@ -39,7 +39,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def keep_exchanges(
-    ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str, title: str | None
+    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, title: str | None
 ) -> list[Kept]:
     """Keep what was said, each exchange once, in the conversation its session is."""
     talks = conversations_of(seen, source=CLAUDE_CODE, session=session, title=title, where=Home(""))
@@ -50,7 +50,7 @@ def keep_exchanges(
     ]
 
 
-def unkept(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[ExchangeSeen]:
+def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> list[SessionExchange]:
     """Those that memory never had: what was kept or forgotten once is settled.
 
     A session that goes on is read from its beginning, and whatever was in focus when it was held
@@ -61,12 +61,12 @@ def unkept(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[
     return [one for identity, one in ids.items() if identity not in met]
 
 
-def _id(seen: ExchangeSeen, session: str) -> str:
+def _id(seen: SessionExchange, session: str) -> str:
     return exchange_id(conversation_id(CLAUDE_CODE, seen.session_id or session), seen.key)
 
 
 def keep_iteration(
-    ralph: Ralph, seen: ExchangeSeen, work: Work, *, session: str
+    ralph: Ralph, seen: SessionExchange, work: Work, *, session: str
 ) -> Remembered | None:
     """Keep the exchange as an iteration of the feature, if it did anything and is not there yet."""
     if not (_did_something(seen) or work.moved):
@@ -88,13 +88,13 @@ def keep_iteration(
     return memory.remember(msgspec.structs.replace(iteration, session_id=run, summary=summary))
 
 
-def _did_something(seen: ExchangeSeen) -> bool:
+def _did_something(seen: SessionExchange) -> bool:
     captured = seen.captured
     changed = any(file.action != "read" for file in captured.files_touched)
     return bool(changed or captured.errors or captured.decisions)
 
 
-def work_of(seen: ExchangeSeen, view: PlanView, focus: Focus | None) -> Work | None:
+def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> Work | None:
     """What the exchange was work on: what a person set, else the one feature whose tasks moved.
 
     None when neither says; never a failure by default.
@@ -120,25 +120,25 @@ def work_of(seen: ExchangeSeen, view: PlanView, focus: Focus | None) -> Work | N
     return Work(feature, task, "success" if _done(task, seen) else _outcome(task, seen), moved=True)
 
 
-def _moved(task: Task, seen: ExchangeSeen) -> bool:
+def _moved(task: Task, seen: SessionExchange) -> bool:
     return _within(task.updated, seen) or _done(task, seen) or _commented(task, seen)
 
 
-def _done(task: Task, seen: ExchangeSeen) -> bool:
+def _done(task: Task, seen: SessionExchange) -> bool:
     return task.status == "done" and _within(task.completed or task.updated, seen)
 
 
-def _commented(task: Task, seen: ExchangeSeen) -> bool:
+def _commented(task: Task, seen: SessionExchange) -> bool:
     return any(_within(comment.at, seen) for comment in task.comments)
 
 
-def _outcome(task: Task, seen: ExchangeSeen) -> Outcome:
+def _outcome(task: Task, seen: SessionExchange) -> Outcome:
     if task.status in _MOVED or _commented(task, seen):
         return "partial"
     return "unknown"
 
 
-def _within(at: str | None, seen: ExchangeSeen) -> bool:
+def _within(at: str | None, seen: SessionExchange) -> bool:
     begun, ended = seen.captured.started_at, seen.captured.ended_at
     if not at or not begun or not ended:
         return False

@@ -16,13 +16,13 @@ import pytest
 from commanding import Line
 
 from ralph import __version__
-from ralph.doors.cli.client_call import NAMED, Call
-from ralph.doors.cli.client_settings import hooks_in, plugin_folder, wanted_hooks
-from ralph.doors.cli.codex_settings import with_block
+from ralph.clients.claude_code_settings import hooks_in, plugin_folder, wanted_hooks
+from ralph.clients.codex_settings import with_block
+from ralph.clients.setup import NAMED, RalphCall
 from ralph.memory.project import Project
 
 WHERE = Path("config.toml")
-EVENTS = list(wanted_hooks(Call(NAMED)))
+EVENTS = list(wanted_hooks(RalphCall(NAMED)))
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_the_client_itself_registers_a_persons_own_server(
     [line] = log.read_text(encoding="utf-8").splitlines()
     assert line.startswith("mcp add-json -s user ralph-memory {")
     servers = home.parent / ".claude.json"
-    old = {"mcpServers": {"ralph-memory": Call("/old/ralph").server()}}
+    old = {"mcpServers": {"ralph-memory": RalphCall("/old/ralph").server()}}
     servers.write_text(json.dumps(old), encoding="utf-8")
     ralph.well("hooks", "install", "--user")
     assert log.read_text(encoding="utf-8").splitlines()[1] == "mcp remove -s user ralph-memory"
@@ -306,7 +306,7 @@ def test_ralph_is_called_by_its_name_where_the_name_leads_to_this_one(
     ran = ralph.well("hooks", "install")
 
     hook = json.loads((project / ".claude" / "settings.json").read_bytes())["hooks"]["Stop"][0]
-    assert hook["hooks"][0]["command"] == Call(NAMED).hook("stop")
+    assert hook["hooks"][0]["command"] == RalphCall(NAMED).hook("stop")
     assert "Git may share these files" in ran.out
     assert ran.err == ""
     ralph.well("hooks", "install", "--agent", "codex")
@@ -330,7 +330,7 @@ def test_another_program_of_that_name_is_not_called(
 
     calls = hooks_in(json.loads((project / ".claude" / "settings.json").read_bytes()))
     assert {call for some in calls.values() for call, _ in some} == {
-        Call(sys.executable, ("-E", "-P", "-m", "ralph"))
+        RalphCall(sys.executable, ("-E", "-P", "-m", "ralph"))
     }
     assert "name a program of this machine" in ran.complaint
 
@@ -362,7 +362,7 @@ def test_codex_gets_a_block_and_loses_it(ralph: Line, project: Path, home: Path)
 def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_it(
     ralph: Line, home: Path
 ) -> None:
-    servers = {"mcpServers": {"ralph-memory": Call("ralph").server()}}
+    servers = {"mcpServers": {"ralph-memory": RalphCall("ralph").server()}}
     (home.parent / ".claude.json").write_text(json.dumps(servers), encoding="utf-8")
 
     ran = ralph.well("hooks", "uninstall", "--user")
@@ -441,7 +441,7 @@ def test_somebody_elses_server_in_a_persons_own_file_is_refused(ralph: Line, hom
         ("[mcp_servers.ralph-memory]\ncommand = 'x'\n", "that Ralph did not make"),
         ("mcp_servers = {}\n", "Write it as tables"),
         ("[[mcp_servers]]\n", "Write it as tables"),
-        (with_block(None, Call("old/ralph"), WHERE).replace("# <<<", "# <"), "is missing"),
+        (with_block(None, RalphCall("old/ralph"), WHERE).replace("# <<<", "# <"), "is missing"),
     ],
 )
 def test_codex_settings_that_cannot_be_edited_are_refused(
@@ -618,7 +618,7 @@ def test_status_outside_a_project_says_that_hooks_stay_silent(
 
 
 def test_status_names_what_is_missing_and_what_is_not_there(ralph: Line, project: Path) -> None:
-    hooks = wanted_hooks(Call("/nowhere/ralph"))
+    hooks = wanted_hooks(RalphCall("/nowhere/ralph"))
     del hooks["Stop"], hooks["SessionEnd"]
     (project / ".claude").mkdir()
     file = project / ".claude" / "settings.json"

@@ -59,17 +59,17 @@ def first_lines(file: BinaryIO, *, name: str) -> tuple[list[bytes], bool]:
 
 
 def _events(line: bytes) -> list[dict[str, Any]]:
-    from ralph.capture.lines import BOM, Unreadable
+    from ralph.capture.lines import BOM, UnreadableLine
     from ralph.capture.lines import objects as objects_on
 
     try:
         return objects_on(line.removeprefix(BOM))
-    except Unreadable:
+    except UnreadableLine:
         return []
 
 
 def _is_of_agent(event: dict[str, Any]) -> bool:
-    from ralph.capture.detect import dialect_of
+    from ralph.clients.detect import dialect_of
 
     return dialect_of(event) is not None and not event.keys() & _OURS
 

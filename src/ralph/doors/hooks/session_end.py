@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchanges import Exchanges, ExchangeSeen
+from ralph.clients.claude_code_sessions import Exchanges, SessionExchange
 from ralph.doors.hooks import files
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of
@@ -58,9 +58,9 @@ class Reading:
             file.seek(offset - 1)
             return offset if file.read(1) == b"\n" else 0
 
-    def finished(self, time_left: Callable[[], bool]) -> list[ExchangeSeen]:
+    def finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """The exchanges that were followed by another one, as far as time allows."""
-        found: list[ExchangeSeen] = []
+        found: list[SessionExchange] = []
         with self._file.open("rb") as file:
             file.seek(self._last_end)
             for number, line in enumerate(file, 1):
@@ -84,11 +84,11 @@ class Reading:
         """How far it was read; what may become an exchange yet is read again."""
         return self._exchanges.ends_at
 
-    def rest(self) -> ExchangeSeen | None:
+    def rest(self) -> SessionExchange | None:
         """The exchange under way."""
         return next(iter(self._exchanges.rest()), None)
 
-    def ended(self, call: Call) -> ExchangeSeen:
+    def ended(self, call: Call) -> SessionExchange:
         """The exchange under way as over, with the last message though it may not be written."""
         rest = self._exchanges.rest()[0]
         text = call.text("last_assistant_message")
@@ -102,7 +102,7 @@ class Reading:
             rest = self._exchanges.rest()[0]
         return rest if failed else self.settled(rest)
 
-    def settled(self, rest: ExchangeSeen) -> ExchangeSeen:
+    def settled(self, rest: SessionExchange) -> SessionExchange:
         """The exchange as complete: Stop said that it is over, whatever the transcript lacks."""
         if rest.captured.terminal_reason != "unknown":
             return rest
@@ -228,8 +228,8 @@ def _captured(
 
 
 def _ended(
-    call: Call, session: Session, reading: Reading, rest: ExchangeSeen
-) -> ExchangeSeen | None:
+    call: Call, session: Session, reading: Reading, rest: SessionExchange
+) -> SessionExchange | None:
     """The last exchange of a transcript, if it is over."""
     own = session.name == call.session
     if not own and session.abandoned():
@@ -243,12 +243,12 @@ def _ended(
     return reading.settled(rest) if session.over_by == "stop" else rest
 
 
-def _is_last(one: ExchangeSeen, seen: Sequence[ExchangeSeen]) -> bool:
+def _is_last(one: SessionExchange, seen: Sequence[SessionExchange]) -> bool:
     return bool(seen) and seen[-1].key == one.key
 
 
 def _kept(
-    call: Call, ralph: Ralph, session: Session, seen: Sequence[ExchangeSeen], title: str | None
+    call: Call, ralph: Ralph, session: Session, seen: Sequence[SessionExchange], title: str | None
 ) -> bool:
     unknown = unkept(ralph, seen, session=session.name) if seen else []
     new = unpaused(ralph, unknown, session=session.name)
@@ -282,7 +282,7 @@ def _indexed(call: Call, ralph: Ralph) -> None:
         refresh(call, ralph)
 
 
-def _with_noted(seen: ExchangeSeen, session: Session) -> ExchangeSeen:
+def _with_noted(seen: SessionExchange, session: Session) -> SessionExchange:
     """The exchange with the errors that were noted when they came up; the client died on them."""
     captured = seen.captured
     errors = list(captured.errors)

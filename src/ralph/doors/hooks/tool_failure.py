@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.capture.gather import Gathered
-from ralph.capture.messages import Messages
+from ralph.capture.run import RunFindings
+from ralph.clients.claude_code import Messages
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.doors.hooks.context import opened, settings_of
 from ralph.loop.environment import agent_environment, own_command
@@ -78,7 +78,7 @@ def _errors(call: Call) -> tuple[ErrorSeen, ...]:
     text = call.text("error")
     use = {"type": "tool_use", "id": _USE, "name": call.text("tool_name"), "input": given}
     result = {"type": "tool_result", "tool_use_id": _USE, "is_error": True, "content": text}
-    found = Gathered(file="-", root=call.root, injected="")
+    found = RunFindings(file="-", root=call.root, injected="")
     messages = Messages(found)
     messages.assistant({"content": [use]}, parent=None, failed=False)
     messages.user(

@@ -13,10 +13,8 @@ from ralph.doors.cli.page import Page, Span, note, print_json
 from ralph.doors.cli.tree import Command, Group, keep_project, project_given
 
 if TYPE_CHECKING:
-    from ralph.doors.cli.client_call import Call
-    from ralph.doors.cli.client_files import Edit
-    from ralph.doors.cli.client_setup import Agent
-    from ralph.doors.cli.client_status import Part, Seen
+    from ralph.clients.setup import RalphCall, SettingsEdit
+    from ralph.clients.status import Agent, SetupPart, SetupPlace
     from ralph.memory.project import Project
 
 _HERE = ""  # what `--project` without a folder stands for
@@ -73,10 +71,9 @@ def install(user: bool, project: bool, agent: Agent, no_mcp: bool) -> None:
     All else in them stays as it is. Done again it changes nothing, or brings what an older Ralph
     wrote up to date.
     """
-    from ralph.doors.cli.claude_user_server import register, registered
-    from ralph.doors.cli.client_call import best_call
-    from ralph.doors.cli.client_files import apply
-    from ralph.doors.cli.client_setup import installing
+    from ralph.clients.claude_code_settings import register, registered
+    from ralph.clients.setup import apply, best_call
+    from ralph.clients.status import installing
 
     _need_one_scope(user, project)
     if agent == "codex" and no_mcp:
@@ -98,9 +95,9 @@ def install(user: bool, project: bool, agent: Agent, no_mcp: bool) -> None:
 @_scoped
 def uninstall(user: bool, project: bool, agent: Agent) -> None:
     """Take Ralph out of a client's settings."""
-    from ralph.doors.cli.claude_user_server import registered, unregister
-    from ralph.doors.cli.client_files import apply
-    from ralph.doors.cli.client_setup import uninstalling
+    from ralph.clients.claude_code_settings import registered, unregister
+    from ralph.clients.setup import apply
+    from ralph.clients.status import uninstalling
 
     _need_one_scope(user, project)
     root = None if user else _root_to_clean()
@@ -124,7 +121,7 @@ def status(as_json: bool) -> None:
     """Tell what of Ralph is set up in which client."""
     import msgspec
 
-    from ralph.doors.cli.client_status import look
+    from ralph.clients.status import look
 
     project = _project()
     found = look(project.root if project else None)
@@ -148,7 +145,7 @@ def plugin_path() -> None:
 
     For: claude plugin marketplace add "$(ralph hooks plugin-path)"
     """
-    from ralph.doors.cli.client_settings import plugin_folder
+    from ralph.clients.claude_code_settings import plugin_folder
 
     click.echo(str(plugin_folder()))
 
@@ -167,7 +164,7 @@ def _project() -> Project | None:
 
 def _root_to_clean() -> Path:
     """The project, or a folder that was one when Ralph was set up in it."""
-    from ralph.doors.cli import client_places as places
+    from ralph.clients import places
 
     if _project() is None:
         here = start_folder()
@@ -177,15 +174,15 @@ def _root_to_clean() -> Path:
     return the_project().root
 
 
-def _tell_installed(edits: list[Edit], done: list[Edit]) -> None:
+def _tell_installed(edits: list[SettingsEdit], done: list[SettingsEdit]) -> None:
     page = Page()
     for edit in edits:
         page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
 
 
-def _tell_call(call: Call, root: Path | None) -> None:
+def _tell_call(call: RalphCall, root: Path | None) -> None:
     """Say whom the client will call, and what that means for others."""
-    from ralph.doors.cli.client_status import look
+    from ralph.clients.status import look
 
     page = Page()
     page.line(f"The client calls: {call.shown}")
@@ -200,11 +197,11 @@ def _tell_call(call: Call, root: Path | None) -> None:
         note(warning)
 
 
-def _row(one: Seen) -> tuple[Span, ...]:
+def _row(one: SetupPlace) -> tuple[Span, ...]:
     calls = [call.command for part in one.parts for call in part.calls]
     hooks = "" if one.hooks is None else _shown(one.hooks)
     return one.agent, one.where, hooks, _shown(one.mcp), ", ".join(dict.fromkeys(calls))
 
 
-def _shown(part: Part) -> Span:
+def _shown(part: SetupPart) -> Span:
     return _WORDS.get(part.state, part.state), _STYLES.get(part.state, "yellow")

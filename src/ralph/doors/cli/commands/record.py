@@ -22,7 +22,7 @@ from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
-    from ralph.capture import Captured
+    from ralph.capture import AgentRun
     from ralph.memory.feature import Remembered
     from ralph.memory.ralph import Ralph
     from ralph.records.iteration import Iteration
@@ -163,7 +163,7 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
     """One run of an agent as one iteration; what could not be read is told, a line each."""
     import msgspec
 
-    from ralph.capture.detect import read
+    from ralph.clients.detect import read
     from ralph.records import Source
 
     flags = flags if flags["feature"] else _focused(flags)
@@ -196,7 +196,7 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
 
 
-def _named_by_content(captured: Captured) -> str:
+def _named_by_content(captured: AgentRun) -> str:
     """A name for a run that has none: the same output must be one record, however often."""
     import hashlib
 

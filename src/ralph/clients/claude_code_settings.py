@@ -7,18 +7,21 @@ older version are found as well, wherever a person moved them, and no mark must 
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ralph.doors.cli import json_text
-from ralph.doors.cli.client_call import Call, hook_call, server_call
-from ralph.doors.cli.client_files import read_json
-from ralph.errors import BadInput
+from ralph.clients import json_text
+from ralph.clients.places import claude_servers
+from ralph.clients.setup import RalphCall, hook_call, read_json, read_text, server_call
+from ralph.errors import BadInput, RalphError
+from ralph.programs import find_program
 
 PLUGIN = "ralph@ralph"
 SERVER = "ralph-memory"
-_PLUGIN_FOLDER = Path(__file__).parents[2] / "plugin"
+_PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
 _HOOKS = "hooks"
 _SERVERS = "mcpServers"
 
@@ -28,7 +31,7 @@ def plugin_folder() -> Path:
     return _PLUGIN_FOLDER
 
 
-def wanted_hooks(call: Call) -> dict[str, list[Any]]:
+def wanted_hooks(call: RalphCall) -> dict[str, list[Any]]:
     """The plugin's own hooks, calling Ralph so."""
     text = (_PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
     hooks: dict[str, list[Any]] = json.loads(text)[_HOOKS]
@@ -39,20 +42,20 @@ def wanted_hooks(call: Call) -> dict[str, list[Any]]:
     return hooks
 
 
-def wanted_commands(call: Call) -> dict[str, str]:
+def wanted_commands(call: RalphCall) -> dict[str, str]:
     """The command of each event's hook."""
     return {event: groups[0][_HOOKS][0]["command"] for event, groups in wanted_hooks(call).items()}
 
 
-def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[Call, str]]]:
+def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[RalphCall, str]]]:
     """Each event that calls Ralph, with the calls and the whole commands."""
-    found: dict[str, list[tuple[Call, str]]] = {}
+    found: dict[str, list[tuple[RalphCall, str]]] = {}
     for path, call, command in _ours(settings):
         found.setdefault(str(path[1]), []).append((call, command))
     return found
 
 
-def with_hooks(text: str | None, call: Call, where: Path) -> str:
+def with_hooks(text: str | None, call: RalphCall, where: Path) -> str:
     """The settings with all our hooks, each once; those that are right stay as they are."""
     wanted = wanted_hooks(call)
     if text is None:
@@ -78,7 +81,7 @@ def without_hooks(text: str, where: Path) -> str | None:
     return _without_hooks(text, where, list(hooks_in(read_json(text, where))))
 
 
-def with_server(text: str | None, call: Call, where: Path) -> str:
+def with_server(text: str | None, call: RalphCall, where: Path) -> str:
     """The file with our MCP server in it."""
     if text is None:
         return json_text.whole({_SERVERS: {SERVER: call.server()}}, json_text.Style())
@@ -105,7 +108,7 @@ def without_server(text: str, where: Path) -> str | None:
     return json_text.taken(text, (_SERVERS, SERVER))
 
 
-def server_in(settings: dict[str, Any]) -> Call | None:
+def server_in(settings: dict[str, Any]) -> RalphCall | None:
     """How our MCP server is called, None where it is not registered."""
     servers = settings.get(_SERVERS)
     return server_call(servers.get(SERVER)) if isinstance(servers, dict) else None
@@ -120,7 +123,7 @@ def foreign_server(where: Path, line: int | None = None) -> BadInput:
     )
 
 
-def _ours(settings: dict[str, Any]) -> Iterator[tuple[json_text.Path, Call, str]]:
+def _ours(settings: dict[str, Any]) -> Iterator[tuple[json_text.Path, RalphCall, str]]:
     """Where our hooks are, how they call us, and their whole commands."""
     hooks = settings.get(_HOOKS)
     for event, groups in hooks.items() if isinstance(hooks, dict) else ():
@@ -130,7 +133,7 @@ def _ours(settings: dict[str, Any]) -> Iterator[tuple[json_text.Path, Call, str]
                     yield (_HOOKS, event, at, _HOOKS, place), *called
 
 
-def _called(hook: object) -> tuple[Call, str] | None:
+def _called(hook: object) -> tuple[RalphCall, str] | None:
     match hook:
         case {"type": "command", "command": str(command)} if found := hook_call(command):
             return found[0], command
@@ -186,4 +189,71 @@ def _unfit(text: str, where: Path, path: json_text.Path, what: str) -> BadInput:
         f"{'.'.join(map(str, path))} must be {what}",
         where=f"{where}:{json_text.line_of(text, path)}",
         todo="Mend it; nothing was changed.",
+    )
+
+
+# -- The MCP server in a person's own Claude Code: registered by the client itself.
+#
+# The client rewrites the file that holds it all the time, so nobody else may.
+
+
+_TIMEOUT_S = 60.0
+
+
+def registered() -> RalphCall | None:
+    """How the registered server is called; one with our name that is not ours is an error."""
+    file = claude_servers(None)
+    text = read_text(file)
+    servers = {} if text is None else read_json(text, file).get("mcpServers")
+    if not isinstance(servers, dict) or SERVER not in servers:
+        return None
+    call = server_call(servers[SERVER])
+    if call is None:
+        raise foreign_server(file)
+    return call
+
+
+def register(call: RalphCall) -> str | None:
+    """Have the client register the server; without a client, give the command to run."""
+    known = registered()
+    if known == call:
+        return None
+    adding = ["mcp", "add-json", "-s", "user", SERVER, json.dumps(call.server())]
+    return _ask(*([_removing()] if known else []), adding)
+
+
+def unregister() -> str | None:
+    """Have the client forget the server; without a client, give the command to run."""
+    return _ask(_removing())
+
+
+def _removing() -> list[str]:
+    return ["mcp", "remove", "-s", "user", SERVER]
+
+
+def _ask(*requests: list[str]) -> str | None:
+    program = find_program("claude")
+    if program is None:
+        return " && ".join(shlex.join(["claude", *words]) for words in requests)
+    for words in requests:
+        try:
+            asked = subprocess.run(
+                [program, *words],
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _refused(words, str(error)) from None
+        if asked.returncode != 0:
+            told = (asked.stderr or asked.stdout).decode(errors="replace").strip()
+            raise _refused(words, told)
+    return None
+
+
+def _refused(words: list[str], told: str) -> RalphError:
+    return RalphError(
+        f"claude could not change its MCP servers: {told}",
+        todo=f"The hooks are done; run by hand: {shlex.join(['claude', *words])}",
     )

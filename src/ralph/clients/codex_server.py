@@ -2,7 +2,7 @@
 
 Codex is told its servers on a command line that everybody on the machine can read. So that line
 names a file, ours alone, and the server's name in it; the keys stay in the file. Run as a script
-with the standard library alone: `python -m ralph.clients.start_server CONFIG NAME`.
+with the standard library alone: `python -m ralph.clients.codex_server CONFIG NAME`.
 """
 
 from __future__ import annotations

@@ -14,13 +14,12 @@ from functools import partial
 import msgspec
 
 from ralph.capture import Live
-from ralph.capture.attempts import LONGEST as LONGEST_RESOLUTION
-from ralph.capture.attempts import Attempts
 from ralph.capture.decisions import decisions_in
-from ralph.capture.error_lines import errors_in, errors_said
-from ralph.capture.lines import Reading, clip
-from ralph.capture.retries import Call, Went, how_it_went, shell_call
+from ralph.capture.errors import errors_in, errors_said
+from ralph.capture.lines import LineReader, clip
 from ralph.capture.shell import file_effects, merely_asked, origin
+from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
+from ralph.capture.solved import Attempts, CallOutcome, ToolCall, how_it_went, shell_call
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.text.marks import marked, strip_marked
 from ralph.text.redact import redact
@@ -46,7 +45,7 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _STRENGTH: dict[FileAction, int] = {"read": 0, "modified": 1, "created": 2, "deleted": 3}
 
 
-class Ran(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True):
     """What a shell command left behind: its errors, the folder it ended in, and its own words
     (None when what it printed was a file's)."""
 
@@ -55,7 +54,7 @@ class Ran(msgspec.Struct, frozen=True):
     said: str | None = None
 
 
-class Gathered(Reading):
+class RunFindings(LineReader):
     """The findings of one run so far."""
 
     def __init__(self, *, file: str, root: str | None, injected: str) -> None:
@@ -174,7 +173,7 @@ class Gathered(Reading):
         *,
         failed: bool,
         base: str | None = None,
-    ) -> Ran:
+    ) -> CommandResult:
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
         effects, here = file_effects(command, base)
@@ -186,16 +185,16 @@ class Gathered(Reading):
         said = strip_marked(output[exit_line.end() :] if exit_line else output)
         source = origin(command)
         if (source == "file" or (source == "mixed" and not failed)) and not (failed and said):
-            return Ran([], here)
+            return CommandResult([], here)
         if failed and source == "file":
             # What a reader prints when it fails is one line; the rest may be a file.
             said = said.strip().rpartition("\n")[2]
         if not failed and self._again(said):
-            return Ran([], here, said)
+            return CommandResult([], here, said)
         errors = errors_in(said, partial(self.place, base=here), failed=failed)
         if failed and not errors and not (merely_asked(command, code) and not said.strip()):
             errors = [ErrorSeen(_failure(command, code, said))]
-        return Ran(errors, here, said)
+        return CommandResult(errors, here, said)
 
     def _again(self, text: str) -> bool:
         """Whether the very same text was read before; then it tells nothing new."""
@@ -237,7 +236,7 @@ class Gathered(Reading):
         self._errors[key] = ErrorSeen(message, error.error_type, path, error.line)
         return key
 
-    def tried_command(self, command: str, ran: Ran, *, failed: bool, begun: int) -> None:
+    def tried_command(self, command: str, ran: CommandResult, *, failed: bool, begun: int) -> None:
         """The main agent's command came back: see whether it shows that something was solved."""
         if not ran.errors and not self.attempts.open:
             return
@@ -252,7 +251,9 @@ class Gathered(Reading):
         """A command came back well: it may be what solves an error."""
         self.attempts.do("ran", command)
 
-    def tried(self, call: Call, errors: list[ErrorSeen], went: Went, *, begun: int) -> None:
+    def tried(
+        self, call: ToolCall, errors: list[ErrorSeen], went: CallOutcome, *, begun: int
+    ) -> None:
         """A call came back: its errors are kept, and those that it shows to be gone are solved."""
         names = [name for error in errors if (name := self.add_error(error))]
         if went == "badly":

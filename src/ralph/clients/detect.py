@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ralph.capture import Capture, Captured, Dialect, Live
-from ralph.capture.codex import Codex
-from ralph.capture.lines import BOM, Unreadable, objects
-from ralph.capture.stream_json import StreamJson
-from ralph.capture.transcript import Transcript
+from ralph.capture import AgentRun, Capture, Dialect, Live
+from ralph.capture.lines import BOM, UnreadableLine, objects
+from ralph.clients.claude_code import StreamJson
+from ralph.clients.claude_code_sessions import Transcript
+from ralph.clients.codex import Codex
 from ralph.errors import BadInput
 from ralph.records import Complaint
 
@@ -87,7 +87,7 @@ class Detecting:
             self._capture.feed(line)
         self._held.clear()
 
-    def finish(self) -> Captured:
+    def finish(self) -> AgentRun:
         """What the run left behind; BadInput when no agent's line was among the lines."""
         if self._capture is None:
             raise self._unknown()
@@ -110,7 +110,7 @@ def read(
     root: str | None = None,
     dialect: Dialect | None = None,
     injected: str = "",
-) -> tuple[Captured, list[Complaint]]:
+) -> tuple[AgentRun, list[Complaint]]:
     """A whole run: what it left behind, and what was stepped over on the way."""
     capture: Capture
     if dialect is None:
@@ -126,7 +126,7 @@ def read(
 def _events(line: bytes) -> list[dict[str, Any]]:
     try:
         return objects(line.removeprefix(BOM))
-    except Unreadable:
+    except UnreadableLine:
         return []
 
 

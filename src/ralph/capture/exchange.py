@@ -23,7 +23,7 @@ _MOST_OPEN = 1000
 _MOST_AFTER = 50
 
 
-class _Step(msgspec.Struct):
+class _ExchangeStep(msgspec.Struct):
     role: Role
     text: str
     tool: str = ""
@@ -35,38 +35,40 @@ class Steps:
     """The steps of one exchange so far."""
 
     def __init__(self) -> None:
-        self._first: list[_Step] = []
-        self._last: deque[_Step] = deque(maxlen=MOST_LAST)
-        self._open: dict[str, _Step] = {}
+        self._first: list[_ExchangeStep] = []
+        self._last: deque[_ExchangeStep] = deque(maxlen=MOST_LAST)
+        self._open: dict[str, _ExchangeStep] = {}
         # What was said since the last tool was called.
-        self._after: list[tuple[_Step, str]] = []
+        self._after: list[tuple[_ExchangeStep, str]] = []
         self._last_said = ""
 
     def said(self, text: str) -> None:
         """The assistant's words."""
         if text.strip():
-            step = self._add(_Step("assistant", _cut(text, LONGEST_TEXT)))
+            step = self._add(_ExchangeStep("assistant", _cut(text, LONGEST_TEXT)))
             self._last_said = text[: 2 * LONGEST_FINAL]
             if len(self._after) < _MOST_AFTER:
                 self._after.append((step, self._last_said))
 
     def asked(self, text: str) -> None:
         """More words of the person's, while the assistant was at work."""
-        self._add(_Step("user", _cut(text, LONGEST_TEXT)))
+        self._add(_ExchangeStep("user", _cut(text, LONGEST_TEXT)))
 
     def called(self, identity: str, tool: str, target: str) -> None:
         """The assistant called a tool."""
         self._after.clear()
         if len(self._open) >= _MOST_OPEN:
             del self._open[next(iter(self._open))]
-        self._open[identity] = self._add(_Step("tool", _cut(target, LONGEST_ASKED), tool[:100]))
+        self._open[identity] = self._add(
+            _ExchangeStep("tool", _cut(target, LONGEST_ASKED), tool[:100])
+        )
 
     def answered(self, identity: str, output: str, *, failed: bool) -> None:
         """A tool answered."""
         if step := self._open.pop(identity, None):
             step.answer, step.failed = _cut(output.lstrip(), LONGEST_ANSWER), failed
 
-    def _add(self, step: _Step) -> _Step:
+    def _add(self, step: _ExchangeStep) -> _ExchangeStep:
         if len(self._first) < MOST_FIRST:
             self._first.append(step)
         else:
@@ -77,7 +79,7 @@ class Steps:
     def final(self) -> str:
         """The assistant's final words: all since its last tool call, else the last there were."""
         said = [text for _, text in self._after] or [self._last_said]
-        return kept("\n\n".join(text.strip() for text in said), LONGEST_FINAL)
+        return cleaned("\n\n".join(text.strip() for text in said), LONGEST_FINAL)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -90,9 +92,9 @@ class Steps:
             if id(step) in final:
                 continue
             if step.role != "tool":
-                yield Message(step.role, kept(step.text, LONGEST_TEXT))
+                yield Message(step.role, cleaned(step.text, LONGEST_TEXT))
                 continue
-            asked, answer = kept(step.text, LONGEST_ASKED), kept(step.answer, LONGEST_ANSWER)
+            asked, answer = cleaned(step.text, LONGEST_ASKED), cleaned(step.answer, LONGEST_ANSWER)
             content = f"{asked}\n{answer}" if answer else asked
             yield Message("tool", content, redact(step.tool), step.failed)
 
@@ -102,6 +104,6 @@ def _cut(text: str, most: int) -> str:
     return clip(text, 4 * most)
 
 
-def kept(text: str, most: int) -> str:
+def cleaned(text: str, most: int) -> str:
     """A text as it may be kept: without what Ralph injected, redacted, within the limit."""
     return clip(redact(strip_marked(text).strip()), most)

@@ -10,19 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ralph.capture import Captured, TerminalReason
-from ralph.capture.gather import Gathered, session_name, summary_of
-from ralph.capture.lines import (
-    clip,
-    content_text,
-    count,
-    items,
-    mapping,
-    objects,
-    text_of,
-)
-from ralph.capture.retries import ELSEWHERE
+from ralph.capture import AgentRun, TerminalReason
+from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
+from ralph.capture.run import RunFindings, session_name, summary_of
 from ralph.capture.shell import LEFT
+from ralph.capture.solved import ELSEWHERE
 from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
@@ -40,7 +32,7 @@ class Codex:
     """A thread being read."""
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        self._found = Gathered(file=file, root=root, injected=injected)
+        self._found = RunFindings(file=file, root=root, injected=injected)
         if root:
             self._found.at_home(root)
         self.live = self._found.live
@@ -160,14 +152,14 @@ class Codex:
                 self._found.touch(path, action)
                 self._found.attempts.do("edited", self._found.place(path) or ELSEWHERE)
 
-    def finish(self) -> Captured:
+    def finish(self) -> AgentRun:
         """What the run left behind."""
         found = self._found
         reason = self._reason()
         if self._failure:
             found.add_error(ErrorSeen(clip(self._failure, 2000), "runtime"))
         summary = (self._last_message if reason == "ok" else "") or found.last_text
-        return Captured(
+        return AgentRun(
             dialect="codex",
             session_id=session_name(self._thread),
             summary=summary_of(summary or self._failure),

@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from ralph.doors.cli.client_call import Call, server_call
-from ralph.doors.cli.client_settings import SERVER, foreign_server
+from ralph.clients.claude_code_settings import SERVER, foreign_server
+from ralph.clients.setup import RalphCall, server_call
 from ralph.errors import BadInput
 
 _BEGIN = "# >>> ralph: made by `ralph hooks install --agent codex`, removed by `uninstall` >>>"
@@ -21,7 +21,7 @@ _BLOCK = re.compile(
 _LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
 
 
-def with_block(text: str | None, call: Call, where: Path) -> str:
+def with_block(text: str | None, call: RalphCall, where: Path) -> str:
     """The settings with our server in them."""
     rest = text
     if text is not None:
@@ -71,7 +71,7 @@ def without_block(text: str, where: Path) -> str | None:
     return None if not left and text.startswith(_BEGIN) else left
 
 
-def server_in(text: str, where: Path) -> Call | None:
+def server_in(text: str, where: Path) -> RalphCall | None:
     """How our server is called, None where it is not registered."""
     return server_call(_servers(_parsed(text, where)).get(SERVER))
 
@@ -94,7 +94,7 @@ def _parsed(text: str, where: Path) -> dict[str, Any]:
         ) from None
 
 
-def _fits(text: str, call: Call) -> bool:
+def _fits(text: str, call: RalphCall) -> bool:
     try:
         return server_call(_servers(tomllib.loads(text)).get(SERVER)) == call
     except tomllib.TOMLDecodeError:
