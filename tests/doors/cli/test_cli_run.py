@@ -20,7 +20,7 @@ from commanding import Line, Terminal
 from places import DOCS
 from remembering import state_of
 
-from ralph.doors.cli.live import json_listener, shown
+from ralph.doors.cli.commands.run import json_listener, shown
 from ralph.loop.environment import Event, Name
 from ralph.loop.run import Options
 

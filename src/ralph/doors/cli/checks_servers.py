@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ralph.doors.cli.checks import Check
-from ralph.doors.cli.page import count
+from ralph.doors.cli.render import count
 
 if TYPE_CHECKING:
     from ralph.config import Settings

@@ -116,7 +116,7 @@ def _check_feature(context: click.Context, own: str, name: str, *, fills: bool) 
 
 
 def _check_task(own: str, wanted: str) -> None:
-    from ralph.doors.cli.planning import the_plan
+    from ralph.doors.cli.context import the_plan
 
     for task in the_plan().read("tasks").tasks:
         if str(task.id) == wanted and task.feature != own:

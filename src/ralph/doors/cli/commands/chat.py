@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.opening import as_json, conversations_folder, warnings_told
-from ralph.doors.cli.page import Page, count, excerpt, is_terminal, note, to_json
+from ralph.doors.cli.cards import SHORT_ID
+from ralph.doors.cli.context import as_json, conversations_folder, warnings_told
+from ralph.doors.cli.render import Page, count, excerpt, is_terminal, note, to_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:

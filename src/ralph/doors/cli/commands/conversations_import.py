@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import (
+from ralph.doors.cli.context import (
+    Bar,
     as_json,
     read_bytes,
     shown_name,
@@ -20,8 +21,7 @@ from ralph.doors.cli.opening import (
     the_project,
     warnings_told,
 )
-from ralph.doors.cli.page import Page, count, note, print_json, to_json, write_out
-from ralph.doors.cli.progress import Bar
+from ralph.doors.cli.render import Page, count, note, print_json, to_json, write_out
 from ralph.doors.cli.tree import Command, project_given
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID
+from ralph.doors.cli.cards import SHORT_ID, filters
 from ralph.doors.cli.commands.knowledge_capture import show_captured
-from ralph.doors.cli.commands.knowledge_cards import filters
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import Page, excerpt, note, print_json
-from ralph.doors.cli.planning import completing, the_plan
+from ralph.doors.cli.context import as_json, completing, opened, the_plan
+from ralph.doors.cli.render import Page, excerpt, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:

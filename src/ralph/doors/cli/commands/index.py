@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ralph.doors.cli.opening import as_json, feature_option, opened
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.context import as_json, feature_option, opened
+from ralph.doors.cli.render import Page, count, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:

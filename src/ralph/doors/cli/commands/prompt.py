@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import is_terminal, note, print_json
-from ralph.doors.cli.planning import completing, in_agents_run, plain, the_plan
+from ralph.doors.cli.context import as_json, completing, in_agents_run, opened, plain, the_plan
+from ralph.doors.cli.render import is_terminal, note, print_json
 from ralph.doors.cli.tree import Command
 from ralph.errors import RalphError
 

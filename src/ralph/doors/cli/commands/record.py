@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import (
+from ralph.doors.cli.context import (
     as_json,
     feature_option,
+    number,
     opened,
     opened_input,
     shown_name,
     the_project,
 )
-from ralph.doors.cli.page import Page, count, excerpt, note, print_json
-from ralph.doors.cli.planning import number
+from ralph.doors.cli.render import Page, count, excerpt, note, print_json
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 
@@ -55,7 +55,7 @@ def record(
     Without --feature they belong where `ralph focus` says. Nothing is written unless all of it
     can be.
     """
-    from ralph.doors.cli.reading import first_lines, objects
+    from ralph.doors.cli.input_files import first_lines, objects
     from ralph.records import Source
     from ralph.records.iteration import read_iteration
 
@@ -99,7 +99,7 @@ def record(
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record with what the line and the focus say where it says nothing itself."""
-    from ralph.doors.cli.reading import EXPECTED
+    from ralph.doors.cli.input_files import EXPECTED
     from ralph.records.iteration import FIELDS
 
     if plain.get("type") == "session_meta":

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, conversations_folder, warnings_told
-from ralph.doors.cli.page import Page, count, note, print_json, to_json
+from ralph.doors.cli.context import as_json, conversations_folder, warnings_told
+from ralph.doors.cli.render import Page, count, note, print_json, to_json
 from ralph.doors.cli.tree import Command, Group
 
 if TYPE_CHECKING:
