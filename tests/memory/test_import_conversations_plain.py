@@ -291,47 +291,6 @@ def node(parent: str | None, role: str, text: str, at: float) -> dict[str, Any]:
     return {"parent": parent, "message": message}
 
 
-def test_what_chatgpt_exports_is_read_along_the_way_to_its_last_answer(kept: Kept) -> None:
-    tree = {
-        "root": {"parent": None, "message": None},
-        "s": node("root", "system", "", 0),
-        "q": node("s", "user", "Which port?", 1762077600),
-        "a1": node("q", "assistant", "80, perhaps.", 1762077601),
-        "a2": node("q", "assistant", "8080.", 1762077602),
-    }
-    told = {
-        "title": "Ports",
-        "conversation_id": "c-1",
-        "create_time": 1762077599,
-        "current_node": "a2",
-        "mapping": tree,
-    }
-    bring_in(kept, [told])
-    [conversation] = kept.conversations()
-    assert (conversation.title, conversation.source) == ("Ports", "chatgpt")
-    assert conversation.created == "2025-11-02T09:59:59Z"
-    assert list(said(kept)) == [("Which port?", "8080.")]
-    assert bring_in(kept, [told]).known == 1
-
-
-def test_what_claude_exports_is_read(kept: Kept) -> None:
-    told = {
-        "uuid": "c-2",
-        "name": "Ports",
-        "created_at": "2026-11-02T10:00:00.000000Z",
-        "chat_messages": [
-            {"uuid": "1", "sender": "human", "text": "Which port?", "content": []},
-            {"uuid": "2", "sender": "assistant", "text": "8080.", "content": []},
-        ],
-    }
-    bring_in(kept, [told])
-    assert [(one.title, one.source) for one in kept.conversations()] == [("Ports", "claude")]
-    assert list(said(kept)) == [("Which port?", "8080.")]
-
-
-# -- choosing what goes out
-
-
 def test_some_conversations_go_out(kept: Kept) -> None:
     two = {**ONE, "title": "Logo", "exchanges": [{"user": "Rename it.", "started": "2026-11-09"}]}
     bring_in(kept, [ONE, two])

@@ -125,7 +125,7 @@ _TALKS = (
             },
         }
     ],
-    [{"uuid": "u", "name": "n", "chat_messages": [{"sender": "human", "text": "Why?"}]}],
+    [{"uuid": "u", "name": "n", "messages": [{"role": "human", "content": "Why?"}]}],
 )
 
 

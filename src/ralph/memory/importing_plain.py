@@ -1,4 +1,4 @@
-"""Conversations as plain JSON: what `export` writes and `import` reads, and what other tools write.
+"""Conversations as plain JSON: what `export` writes and `import` reads.
 
 A document is `{"version": 1, "conversations": [...]}`, or JSON Lines with one conversation a line.
 Bad input is refused with its place, and then nothing of the file is kept.
@@ -36,12 +36,10 @@ from ralph.text.redact import redact
 
 # -- Lists of messages, as many tools export them, cut into exchanges.
 #
-# Known forms: `{"messages": [{"role", "content"}]}`, ChatGPT's `mapping` of messages and Claude's
-# `chat_messages`. What has another role than user, assistant or tool is left out.
+# The form is `{"messages": [{"role", "content"}]}`. System messages are left out.
 
 
-Shape = Literal["exchanges", "messages", "mapping", "chat_messages", "message", ""]
-_SHAPES: tuple[Shape, ...] = ("exchanges", "messages", "mapping", "chat_messages")
+Shape = Literal["exchanges", "messages", "message", ""]
 _SAID: dict[str, str] = {
     "user": "user",
     "human": "user",
@@ -55,7 +53,6 @@ _SILENT = frozenset({"system", "developer"})
 _TIMES = ("created_at", "create_time", "timestamp", "created", "date")
 _TITLES = ("title", "name", "summary")
 _IDS = ("id", "conversation_id", "uuid", "session_id")
-_SOURCES: dict[Shape, str] = {"mapping": "chatgpt", "chat_messages": "claude"}
 _HELD = {"image": "[image]", "image_url": "[image]", "input_image": "[image]", "file": "[file]"}
 
 
@@ -63,33 +60,30 @@ def shape_of(plain: Any) -> Shape:
     """How a conversation is written, `message` for one message of it, nothing for neither."""
     if not isinstance(plain, dict):
         return ""
-    for shape in _SHAPES:
-        if shape in plain:
-            return shape
+    if "exchanges" in plain:
+        return "exchanges"
+    if "messages" in plain:
+        return "messages"
     return "message" if "role" in plain and "content" in plain else ""
 
 
 def said_by_turns(plain: dict[str, Any], where: str) -> dict[str, Any]:
     """The conversation in our own plain form."""
-    shape = shape_of(plain)
-    said = _tree(plain, where) if shape == "mapping" else _list(plain[shape], f"{where}.{shape}")
-    told = {
+    return {
         "id": _first(plain, _IDS),
         "title": _first(plain, _TITLES),
-        "source": text_of(plain.get("source")) or _SOURCES.get(shape),
+        "source": text_of(plain.get("source")) or None,
         "project": text_of(plain.get("project")) or None,
         "created": _when(plain),
+        "exchanges": list(_exchanges(_list(plain["messages"], f"{where}.messages"))),
     }
-    exchanges = list(_exchanges(said))
-    return {**told, "exchanges": exchanges}
 
 
 class _Said:
     """One message in the form that all of them come to."""
 
     def __init__(self, plain: dict[str, Any], where: str) -> None:
-        author = plain.get("author")
-        role = plain.get("role") or plain.get("sender") or mapping(author).get("role") or author
+        role = plain.get("role")
         if not isinstance(role, str):
             raise BadRecord(
                 "a message needs a role",
@@ -107,7 +101,7 @@ class _Said:
         self.at = _when(plain)
         told = plain.get("content")
         self.text = _words(told if told not in (None, "", []) else plain.get("text")).strip()
-        self.name = text_of(plain.get("name")) or text_of(mapping(author).get("name"))
+        self.name = text_of(plain.get("name"))
         self.model = text_of(plain.get("model")) or None
         self.calls = list(_calls(plain))
 
@@ -120,26 +114,6 @@ def _list(listed: Any, where: str) -> Iterator[_Said]:
         if not isinstance(one, dict):
             raise BadRecord("a message is an object", where=place, todo="Nothing was kept.")
         yield _Said(one, place)
-
-
-def _tree(plain: dict[str, Any], where: str) -> Iterator[_Said]:
-    """ChatGPT keeps every version of an answer; those on the way to the current one were held."""
-    nodes = mapping(plain.get("mapping"))
-    at = text_of(plain.get("current_node")) or next(reversed(list(nodes)), "")
-    way: list[str] = []
-    while at in nodes and at not in way:
-        way.append(at)
-        at = text_of(mapping(nodes[at]).get("parent"))
-    for identity in reversed(way):
-        message = mapping(nodes[identity]).get("message")
-        if isinstance(message, dict) and not _is_hidden(message):
-            yield _Said({"id": identity, **message}, f"{where}.mapping[{identity!r}].message")
-
-
-def _is_hidden(message: dict[str, Any]) -> bool:
-    hidden = mapping(message.get("metadata")).get("is_visually_hidden_from_conversation")
-    kind = text_of(mapping(message.get("content")).get("content_type"))
-    return hidden is True or kind in {"user_editable_context", "model_editable_context"}
 
 
 def _exchanges(said: Iterator[_Said]) -> Iterator[dict[str, Any]]:
@@ -201,8 +175,7 @@ def _words(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
-        inner = content.get("parts", content.get("text"))
-        return _HELD.get(text_of(content.get("type")), "") or _words(inner)
+        return _HELD.get(text_of(content.get("type")), "") or _words(content.get("text"))
     if isinstance(content, list):
         return "\n\n".join(filter(None, map(_words, content)))
     return ""
@@ -355,7 +328,7 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 def _talk(plain: Any, where: str, project: str) -> Talk:
     shape = shape_of(plain)
-    if shape in {"messages", "mapping", "chat_messages"}:
+    if shape == "messages":
         plain = said_by_turns(plain, where)
     elif shape != "exchanges":
         raise BadRecord("this is not a conversation", where=where, todo=EXPECTED)
