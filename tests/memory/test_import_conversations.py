@@ -12,7 +12,7 @@ from importing import Kept, aged, answered, asked, grow, turn, working, write
 from places import FIXTURES
 
 from ralph.errors import JournalBusy, JournalError, NotFound
-from ralph.memory.conversations import Imported
+from ralph.memory.conversations import ConversationImport
 from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_claude_code
 from ralph.memory.project import Project
 from ralph.records.conversation import conversation_id
@@ -28,11 +28,11 @@ def sessions(tmp_path: Path) -> Path:
     return folder
 
 
-def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> Imported:
+def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> ConversationImport:
     return import_claude_code(kept.shelf, home=kept.home, folder=sessions, within=within)
 
 
-def counts(came: Imported) -> tuple[int, int, int]:
+def counts(came: ConversationImport) -> tuple[int, int, int]:
     return came.conversations, came.exchanges, came.known
 
 

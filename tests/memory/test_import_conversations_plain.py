@@ -15,8 +15,8 @@ from importing import Kept
 from msgspec.structs import replace
 
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.memory.conversation_stream import Series
-from ralph.memory.conversations import Imported, Talk, keep_many
+from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
 from ralph.memory.importing_plain import (
     export_conversations,
     import_conversations,
@@ -29,7 +29,7 @@ from ralph.records.iteration import ErrorSeen, FileTouched
 HERE = "general"
 
 
-def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> Imported:
+def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> ConversationImport:
     data = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
     return import_conversations(kept.shelf, HERE, data, name=name)
 
@@ -87,8 +87,8 @@ def test_out_and_in_again_elsewhere_is_the_same(
             replace(one, id=f"e{number:07x}{place:08x}", conversation=name)
             for place, one in enumerate(exchanges)
         ]
-        talks.append(Talk(conversation, said))
-    keep_many(Series(HERE, here.shelf), talks, here.shelf.settings)
+        talks.append(ConversationContent(conversation, said))
+    keep_many(ConversationStream(HERE, here.shelf), talks, here.shelf.settings)
 
     data = written(export_conversations(here.shelf, [HERE]), lines=lines)
     import_conversations(there.shelf, HERE, data, name="talk")

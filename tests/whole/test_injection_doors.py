@@ -20,7 +20,7 @@ from commanding import Terminal
 
 from ralph.doors.cli import run
 from ralph.doors.hooks.call import serve
-from ralph.doors.mcp.context import Desk, read_options
+from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.resources import listed, read
 from ralph.doors.mcp.server import perform
 from ralph.doors.mcp.toolbox import tools_for
@@ -166,7 +166,7 @@ def check(text: str, attack: Attack, where: str) -> None:
 
 
 def _called(root: Path, words: str, calls: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    desk = Desk(read_options(words.split()), root)
+    desk = ServerContext(read_options(words.split()), root)
     tools = {tool.name: tool for tool in tools_for(desk)}
     for name, arguments in calls:
         yield perform(desk, tools[name], arguments)[0]

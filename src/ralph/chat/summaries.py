@@ -17,7 +17,7 @@ from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
 from ralph.chat.worker import Retries, Worker, stream_of
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
-from ralph.memory.conversation_history import History
+from ralph.memory.conversation_history import ConversationStates
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.prompt.build import render
@@ -177,7 +177,7 @@ class PendingSummary(msgspec.Struct, frozen=True):
         """The id that the summary will have."""
         return summary_id(self.target, self.covers)
 
-    def material(self, history: History) -> tuple[str, list[Exchange]]:
+    def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
         """The title and the exchanges in their order; those that cannot be read are left out."""
         if self.of == "exchange":
             title, records = "", [history.records[self.target]]

@@ -18,7 +18,7 @@ import msgspec
 from ralph import disk
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
-from ralph.memory.conversation_stream import Series
+from ralph.memory.conversation_stream import ConversationStream
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.trust import FILE as TRUST_FILE
@@ -174,7 +174,7 @@ class Retries:
 # -- memory
 
 
-def stream_of(memory: Conversations) -> Series:
+def stream_of(memory: Conversations) -> ConversationStream:
     """The journal of these conversations as a stream, with its history and its index."""
     return memory._mine()
 

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from ralph.capture.lines import mapping, moment, text_of, whole
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.memory.conversation_stream import Series
-from ralph.memory.conversations import Imported, Talk, keep_many
-from ralph.memory.store import Shelf
+from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
+from ralph.memory.store import Store
 from ralph.records import utc
 from ralph.records.conversation import (
     Conversation,
@@ -79,7 +79,7 @@ def said_by_turns(plain: dict[str, Any], where: str) -> dict[str, Any]:
     }
 
 
-class _Said:
+class _PlainMessage:
     """One message in the form that all of them come to."""
 
     def __init__(self, plain: dict[str, Any], where: str) -> None:
@@ -106,19 +106,19 @@ class _Said:
         self.calls = list(_calls(plain))
 
 
-def _list(listed: Any, where: str) -> Iterator[_Said]:
+def _list(listed: Any, where: str) -> Iterator[_PlainMessage]:
     if not isinstance(listed, list):
         raise BadRecord("must be a list of messages", where=where, todo="Nothing was kept.")
     for number, one in enumerate(listed):
         place = f"{where}[{number}]"
         if not isinstance(one, dict):
             raise BadRecord("a message is an object", where=place, todo="Nothing was kept.")
-        yield _Said(one, place)
+        yield _PlainMessage(one, place)
 
 
-def _exchanges(said: Iterator[_Said]) -> Iterator[dict[str, Any]]:
+def _exchanges(said: Iterator[_PlainMessage]) -> Iterator[dict[str, Any]]:
     """A person's words, and everything up to the next ones."""
-    turn: list[_Said] = []
+    turn: list[_PlainMessage] = []
     for one in said:
         if one.role == "user" and any(before.role != "user" for before in turn):
             yield from _message_exchange(turn)
@@ -128,7 +128,7 @@ def _exchanges(said: Iterator[_Said]) -> Iterator[dict[str, Any]]:
     yield from _message_exchange(turn)
 
 
-def _message_exchange(turn: list[_Said]) -> Iterator[dict[str, Any]]:
+def _message_exchange(turn: list[_PlainMessage]) -> Iterator[dict[str, Any]]:
     asked = [one.text for one in turn if one.role == "user"]
     steps: list[dict[str, Any]] = []
     called: list[dict[str, Any]] = []
@@ -229,7 +229,7 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
     exchanges: list[_PlainExchange]
 
 
-def written(talks: Sequence[Talk], *, lines: bool = False) -> bytes:
+def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
     """The document, or with `lines` one conversation a line."""
     plain = [_plain(one) for one in talks]
     encode = msgspec.json.Encoder().encode
@@ -239,7 +239,7 @@ def written(talks: Sequence[Talk], *, lines: bool = False) -> bytes:
     return msgspec.json.format(whole, indent=1) + b"\n"
 
 
-def _plain(talk: Talk) -> dict[str, Any]:
+def _plain(talk: ConversationContent) -> dict[str, Any]:
     """Every field under its published name; numbers are the journal's own and stay there."""
     fields = ("id", "title", "source", "project", "created")
     hidden = {"number", "conversation"}
@@ -251,12 +251,12 @@ def _plain(talk: Talk) -> dict[str, Any]:
     return told | {"exchanges": exchanges}
 
 
-def read_conversations(data: bytes, *, name: str, project: str = "") -> list[Talk]:
+def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
     """The conversations in a file, whichever of the forms it has; an error says where it is bad.
 
     `project` is where those belong that do not say it.
     """
-    talks: list[Talk] = []
+    talks: list[ConversationContent] = []
     seen: dict[str, tuple[Exchange, str]] = {}
     for where, plain in _conversations(data, name):
         one = _talk(plain, where, project)
@@ -326,7 +326,7 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
         yield f"{where}.conversations[{number}]", one
 
 
-def _talk(plain: Any, where: str, project: str) -> Talk:
+def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     shape = shape_of(plain)
     if shape == "messages":
         plain = said_by_turns(plain, where)
@@ -350,7 +350,7 @@ def _talk(plain: Any, where: str, project: str) -> Talk:
     if conversation.created is None:  # it began no later than what was said in it
         begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
         conversation = replace(conversation, created=begun)
-    return Talk(conversation, exchanges)
+    return ConversationContent(conversation, exchanges)
 
 
 def _exchange(
@@ -462,12 +462,12 @@ _SHORTEST_ID = 4
 
 
 def import_conversations(
-    shelf: Shelf, stream: str, data: bytes, *, name: str, project: str = ""
-) -> Imported:
+    shelf: Store, stream: str, data: bytes, *, name: str, project: str = ""
+) -> ConversationImport:
     """Bring in the conversations of a file: all of it, or nothing when some of it is bad."""
     talks = read_conversations(data, name=name, project=project)
-    came = keep_many(Series(stream, shelf), talks, shelf.settings)
-    return Imported(
+    came = keep_many(ConversationStream(stream, shelf), talks, shelf.settings)
+    return ConversationImport(
         conversations=len(came.conversations),
         exchanges=came.exchanges,
         known=came.known,
@@ -476,21 +476,21 @@ def import_conversations(
 
 
 def export_conversations(
-    shelf: Shelf,
+    shelf: Store,
     streams: Sequence[str],
     *,
     conversations: Sequence[str] = (),
     since: str | None = None,
-) -> list[Talk]:
+) -> list[ConversationContent]:
     """The conversations of these streams, oldest first: all, or those whose ids begin so.
 
     `since` leaves out exchanges that ended before, and conversations that have none left.
     """
     begun = _moment(utc(since, field="since")) if since else None
     wanted = [one.lower() for one in conversations]
-    found: dict[str, Talk] = {}
+    found: dict[str, ConversationContent] = {}
     for stream in streams:
-        for one in _exported(Series(stream, shelf), begun):
+        for one in _exported(ConversationStream(stream, shelf), begun):
             if not wanted or any(one.conversation.id.startswith(start) for start in wanted):
                 found.setdefault(one.conversation.id, one)
     for start in wanted:
@@ -498,13 +498,13 @@ def export_conversations(
     return sorted(found.values(), key=lambda one: one.conversation.created or "")
 
 
-def _exported(series: Series, begun: datetime | None) -> list[Talk]:
+def _exported(series: ConversationStream, begun: datetime | None) -> list[ConversationContent]:
     said: dict[str, list[Exchange]] = {}
     for one in series.exchanges():
         if begun is None or _moment(one.completed or "") >= begun:
             said.setdefault(one.conversation, []).append(one)
     return [
-        Talk(one, sorted(said.get(one.id, ()), key=_held_at))
+        ConversationContent(one, sorted(said.get(one.id, ()), key=_held_at))
         for one in series.conversations().values()
         if one.id in said or begun is None
     ]

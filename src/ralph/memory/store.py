@@ -21,7 +21,7 @@ from ralph.journal import Journals
 from ralph.journal.choose import journals_for
 from ralph.journal.folder import JournalFolder
 from ralph.memory.project import Project
-from ralph.recall import Answer, Found, Hit
+from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record
 
@@ -178,12 +178,12 @@ class Stream(Protocol):
         """Every living record."""
         ...
 
-    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         ...
 
 
-class Shelf:
+class Store:
     """Journals in a folder, the index that follows them, and the embedder they share."""
 
     def __init__(
@@ -349,7 +349,7 @@ class Shelf:
         last: dict[str, int] = {}
         for stream, record in held:
             last[stream] = max(last.get(stream, 0), record.number)
-        found: list[Found] = []
+        found: list[ScoredRecord] = []
         if streams:
             found = search_plainly(held, streams[0].target().cut, question)
         return _shown(found, by_stream, last)
@@ -370,7 +370,9 @@ class Shelf:
             _log.warning("memory: %s", text)
 
 
-def _shown(found: Sequence[Found], by_stream: dict[str, Stream], last: dict[str, int]) -> list[Hit]:
+def _shown(
+    found: Sequence[ScoredRecord], by_stream: dict[str, Stream], last: dict[str, int]
+) -> list[Hit]:
     return [hit for one in found for hit in by_stream[one.stream].hits([one], last[one.stream])]
 
 
@@ -387,7 +389,7 @@ def short_hash(text: str) -> str:
 # -- The shelf of one project: the journals of its features, and the index beside them.
 
 
-class Place(Shelf):
+class ProjectStore(Store):
     """One project's memory on this machine."""
 
     def __init__(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import Captured
+    from ralph.memory.knowledge_journal import SavedEntry
     from ralph.recall import Answer, Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records import Record
@@ -268,7 +268,7 @@ def entry_line(identity: str, one: Entry) -> list[Span]:
     return [(identity[:SHORT_ID], "cyan"), f"  {one.entry_type}  ", _on_a_line(one)]
 
 
-def staged_table(page: Page, staged: Sequence[Captured]) -> None:
+def staged_table(page: Page, staged: Sequence[SavedEntry]) -> None:
     """What waits for a checkpoint, a line each."""
     page.table(
         ("id", "type", "project", "technology", "imported from", "tells"),

@@ -23,7 +23,7 @@ from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 
 if TYPE_CHECKING:
-    from ralph.doors.hooks.call import Call
+    from ralph.doors.hooks.call import HookCall
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import PlanView
 
@@ -39,7 +39,7 @@ _SHARES = {
 }
 
 
-def settings_of(call: Call) -> Settings:
+def settings_of(call: HookCall) -> Settings:
     """The settings in force for this project; from now on the hook's clock follows them."""
     file = Path(call.root) / ".ralph" / PROJECT_FILE
     settings = load(home=Path(call.home), project_file=file).settings
@@ -49,7 +49,7 @@ def settings_of(call: Call) -> Settings:
 
 
 @contextlib.contextmanager
-def opened(call: Call) -> Iterator[Ralph]:
+def opened(call: HookCall) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
     waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
@@ -60,7 +60,7 @@ def opened(call: Call) -> Iterator[Ralph]:
         yield ralph
 
 
-def focus_of(call: Call, ralph: Ralph) -> Focus | None:
+def focus_of(call: HookCall, ralph: Ralph) -> Focus | None:
     """What a person set; a file that cannot be read is a line in the log."""
     try:
         return read_focus(ralph.project)
@@ -70,7 +70,7 @@ def focus_of(call: Call, ralph: Ralph) -> Focus | None:
 
 
 @contextlib.contextmanager
-def _warnings_noted(call: Call) -> Iterator[None]:
+def _warnings_noted(call: HookCall) -> Iterator[None]:
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             call.note(record.getMessage())
@@ -89,7 +89,7 @@ def _warnings_noted(call: Call) -> Iterator[None]:
 # -- The plan as a hook reads it: what can be read, whatever state it is in.
 
 
-def plan_view(call: Call) -> PlanView:
+def plan_view(call: HookCall) -> PlanView:
     """Features and tasks; files that cannot be read are a line in the log, and there are none."""
     from ralph.plan.model import PlanView
     from ralph.plan.store import Plan
@@ -108,7 +108,7 @@ def plan_view(call: Call) -> PlanView:
 _OUTCOMES = 5
 
 
-def text_now(call: Call, ralph: Ralph) -> str:
+def text_now(call: HookCall, ralph: Ralph) -> str:
     """What matters in the project now, or nothing where nothing was planned or done yet."""
     from ralph.loop.iteration import repeated_errors
     from ralph.memory.sessions import brief
@@ -145,7 +145,7 @@ _FOR_INDEX = 0.25
 _SHORT_JOURNAL_BYTES = 1_000_000
 
 
-def recalled(call: Call, prompt: str) -> str:
+def recalled(call: HookCall, prompt: str) -> str:
     """The few things memory has on the prompt, or nothing when nothing is relevant."""
     settings = settings_of(call)
     if not settings.hook_inject or not settings.hook_prompt_hits:
@@ -169,7 +169,7 @@ def recalled(call: Call, prompt: str) -> str:
     return text
 
 
-def _relevant(call: Call, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
+def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
     """What is relevant by words; only if that is nothing, what is by meaning."""
     questions = _questions(prompt)
     hits = _found(call, ralph, questions, settings, meaning=False)
@@ -191,7 +191,7 @@ def _questions(prompt: str) -> list[str]:
 
 
 def _found(
-    call: Call, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
+    call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
 ) -> list[Hit]:
     """Every relevant iteration and exchange of earlier sessions, each event once."""
     own = conversation_id(CLAUDE_CODE, call.session)

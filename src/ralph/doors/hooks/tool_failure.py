@@ -20,7 +20,7 @@ from ralph.prompt.recalled import before_text
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
-    from ralph.doors.hooks.call import Call
+    from ralph.doors.hooks.call import HookCall
     from ralph.records.iteration import ErrorSeen
 
 
@@ -29,7 +29,7 @@ _FOR_INDEX = 0.2
 _USE = "toolu_of_this_call"
 
 
-def answer(call: Call, run: CurrentRun | None) -> str:
+def answer(call: HookCall, run: CurrentRun | None) -> str:
     """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
     settings = settings_of(call)
     if call.given.get("is_interrupt") is True:
@@ -57,7 +57,7 @@ def answer(call: Call, run: CurrentRun | None) -> str:
     )
 
 
-def _known(call: Call, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
+def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
     """The first of the errors that was solved before, else the first that was met."""
     met: Solved | None = None
     with opened(call) as ralph:
@@ -72,7 +72,7 @@ def _known(call: Call, errors: tuple[ErrorSeen, ...], feature: str | None) -> So
     return met
 
 
-def _errors(call: Call) -> tuple[ErrorSeen, ...]:
+def _errors(call: HookCall) -> tuple[ErrorSeen, ...]:
     """The errors in the tool's answer, as capture will find them in the transcript."""
     given = call.given.get("tool_input")
     text = call.text("error")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ralph.current_run import CurrentRun
-    from ralph.doors.mcp.context import Options
+    from ralph.doors.mcp.context import ServerOptions
 
 FAILED = 1
 USAGE = 2
@@ -54,13 +54,13 @@ def run(argv: list[str]) -> int:
             return _fail(f"there is no folder {start}", FAILED)
     except (RalphError, OSError) as error:
         return _fail(str(error), FAILED)
-    from ralph.doors.mcp.context import Desk
+    from ralph.doors.mcp.context import ServerContext
     from ralph.doors.mcp.server import serve
 
     # Nothing is lost by an end at any moment: every write is atomic. Python's own way would wait
     # for the thread that reads stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    desk = Desk(options, start)
+    desk = ServerContext(options, start)
     try:
         serve(desk)
     except RalphError as error:
@@ -74,7 +74,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _is_for(options: Options, run: CurrentRun) -> bool:
+def _is_for(options: ServerOptions, run: CurrentRun) -> bool:
     """Whether the server is the one that this run was given, or no more than that."""
     if run.feature == "":
         own = options.mode == "planning"

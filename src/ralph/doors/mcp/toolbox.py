@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ralph.doors.mcp import tools_memory, tools_plan, tools_record
-from ralph.doors.mcp.context import Desk
+from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import Tool
 
 
-def tools_for(desk: Desk) -> Sequence[Tool]:
+def tools_for(desk: ServerContext) -> Sequence[Tool]:
     """The tools of this server; in a folder that is no project, a person's own work gets none."""
     options = desk.options
     if options.mode == "planning":

@@ -15,7 +15,7 @@ from ralph.doors.cli.render import Page, excerpt, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.memory.gates import Waiting
+    from ralph.memory.gates import PendingRejection
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
 
@@ -152,7 +152,7 @@ def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> d
     return {**only, "technology": technology, "subject": title}
 
 
-def _show_rejected(page: Page, waiting: Waiting, planned: Task | None) -> None:
+def _show_rejected(page: Page, waiting: PendingRejection, planned: Task | None) -> None:
     gate_type, task = waiting.gate.gate_type, waiting.gate.task
     known = "" if waiting.fresh else " It was told before."
     page.line(

@@ -24,7 +24,7 @@ from ralph.doors.cli.render import Page, count, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.memory.checkpoints import Checkpointed
+    from ralph.memory.checkpoints import CheckpointResult
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
@@ -280,7 +280,7 @@ def _pattern(memory: Knowledge, wanted: str) -> Pattern:
         raise NotFound(error.what, todo=todo) from None
 
 
-def _published(one: Checkpointed, own: str) -> str:
+def _published(one: CheckpointResult, own: str) -> str:
     whose = "this project" if one.project == own else f"project {one.project[:SHORT_ID]}"
     fresh = count(one.new_patterns, "new pattern")
     joined = f", {one.joined} of known patterns" if one.joined else ""

@@ -14,7 +14,7 @@ from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
     from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import Captured
+    from ralph.memory.knowledge_journal import SavedEntry
     from ralph.records.knowledge import Entry
 
 _SHOWN = 10
@@ -84,7 +84,7 @@ def capture(
         show_captured(Page(), captured)
 
 
-def show_captured(page: Page, captured: list[Captured]) -> None:
+def show_captured(page: Page, captured: list[SavedEntry]) -> None:
     """What was captured, and what is to be done next."""
     fresh = sum(one.fresh for one in captured)
     old = len(captured) - fresh

@@ -14,7 +14,7 @@ from ralph.errors import RalphError
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
-    from ralph.prompt.build import Facts, Prompt
+    from ralph.prompt.build import Prompt, PromptFacts
 
 
 @click.command(cls=Command)
@@ -28,7 +28,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     """
     import msgspec
 
-    from ralph.loop.iteration import History, gather, gather_review, prompt_limits
+    from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt_limits
     from ralph.memory.status import status
     from ralph.prompt.build import review_prompt, task_prompt
 
@@ -36,7 +36,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     task = plan.task(task_id)
     with opened() as ralph:
         settings = ralph.config.settings
-        history = History(ralph)
+        history = IterationHistory(ralph)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
         if review:
             told = history.of(task.feature)
@@ -53,7 +53,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     _show_tokens(built)
 
 
-def _context(ralph: Ralph, facts: Facts) -> str:
+def _context(ralph: Ralph, facts: PromptFacts) -> str:
     """What helped in other projects; without it there is a prompt all the same."""
     from ralph.loop.orchestrate import context_for
 

@@ -23,7 +23,7 @@ from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
     from ralph.capture import AgentRun
-    from ralph.memory.feature import Remembered
+    from ralph.memory.feature import SavedIteration
     from ralph.memory.ralph import Ralph
     from ralph.records.iteration import Iteration
 
@@ -159,7 +159,7 @@ def _focused(flags: dict[str, Any]) -> dict[str, Any]:
     return flags | {"feature": focus.feature, "task_id": task_id}
 
 
-def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> list[Remembered]:
+def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> list[SavedIteration]:
     """One run of an agent as one iteration; what could not be read is told, a line each."""
     import msgspec
 

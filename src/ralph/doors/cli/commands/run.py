@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-    from ralph.loop.environment import Event, Listener
+    from ralph.loop.environment import Listener, LoopEvent
 
 
 _INTERRUPTED = 130
@@ -82,10 +82,10 @@ def run(
     more, when the budget is spent, or on Ctrl-C, which still records the iteration under way (a
     second Ctrl-C leaves that to the next run). With --json each event is one line.
     """
-    from ralph.loop.run import Options
+    from ralph.loop.run import RunOptions
     from ralph.loop.run import run as run_loop
 
-    options = Options(
+    options = RunOptions(
         feature=feature,
         task_id=number(task_id),
         agent=agent,
@@ -134,7 +134,7 @@ _REFRESHES_A_SECOND = 5
 _OWN_SERVERS = ("feature-memory", "plan")
 
 
-def json_listener(event: Event) -> None:
+def json_listener(event: LoopEvent) -> None:
     """Each event as one line of JSON."""
     sys.stdout.write(to_json({"event": event.event, "at": event.at, **event.facts}) + "\n")
     sys.stdout.flush()
@@ -172,7 +172,7 @@ class _Screen:
         self._moving: _Moving | None = None
         self._live: Live | None = None
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: LoopEvent) -> None:
         """Show one event; the moving line makes room for what stays."""
         if event.event != "doing":
             self.rest()
