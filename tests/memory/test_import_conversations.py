@@ -314,7 +314,7 @@ def test_two_imports_at_once_wait_for_each_other(
 def test_a_session_of_many_batches_is_kept_piece_by_piece(
     kept: Kept, sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.transcripts._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.importing._BATCH_BYTES", 1000)
     for name in ("one", "two"):
         lines = [line for number in range(20) for line in turn(name, number, tmp_path)]
         write(sessions / f"{name}.jsonl", lines)
