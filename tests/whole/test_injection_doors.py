@@ -22,8 +22,7 @@ from ralph.doors.cli import run
 from ralph.doors.hooks.call import serve
 from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.resources import listed, read
-from ralph.doors.mcp.server import perform
-from ralph.doors.mcp.toolbox import tools_for
+from ralph.doors.mcp.server import perform, tools_for
 from ralph.errors import BadInput
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph

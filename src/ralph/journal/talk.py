@@ -34,7 +34,7 @@ class DatabaseSession:
         self.connection = connection
         self._answer_timeout_s = answer_timeout_s
         self._lock_timeout_s = lock_timeout_s
-        self._watch = _Deadline(self._cut)
+        self._watch = _AnswerTimer(self._cut)
         self._pid = os.getpid()
 
     @property
@@ -81,7 +81,7 @@ class DatabaseSession:
             _shut(self.connection.fileno())
 
 
-class _Deadline:
+class _AnswerTimer:
     """Calls `late` when something takes too long. Its thread comes with the first use, looks at
     the clock about once a second, and goes when nobody has needed it for a while."""
 

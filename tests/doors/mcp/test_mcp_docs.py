@@ -11,8 +11,8 @@ from places import DOCS
 
 from ralph.config import Settings
 from ralph.doors.mcp.context import ServerContext, read_options
+from ralph.doors.mcp.server import tools_for
 from ralph.doors.mcp.tool import Tool, input_schema
-from ralph.doors.mcp.toolbox import tools_for
 
 PAGE = DOCS / "mcp.md"
 MODES = {

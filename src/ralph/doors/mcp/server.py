@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -272,8 +272,6 @@ async def _refusing(ctx: _Context, call: Callable[[], _T]) -> _T:
 
 
 def _tools(desk: ServerContext) -> dict[str, Tool]:
-    from ralph.doors.mcp.toolbox import tools_for
-
     return {tool.name: tool for tool in tools_for(desk)}
 
 
@@ -294,3 +292,21 @@ def _told(tool: Tool) -> types.Tool:
         ),
         _meta=dict(_ALWAYS_LOAD),
     )
+
+
+def tools_for(desk: ServerContext) -> Sequence[Tool]:
+    """The tools of this server; in a folder that is no project, a person's own work gets none."""
+    from ralph.doors.mcp import tools_memory, tools_plan, tools_record  # when they are asked for
+
+    options = desk.options
+    if options.mode == "planning":
+        return tools_plan.TOOLS
+    if options.mode == "conversations":
+        return tools_memory.CONVERSATION_TOOLS
+    if options.mode == "focus":
+        if desk.find_project() is None:
+            return ()
+        return (*tools_memory.TOOLS, *tools_record.TOOLS, *tools_memory.CONVERSATION_TOOLS)
+    recall = tools_memory.TOOLS if options.memory else ()
+    review = tools_plan.REVIEW_TOOLS if options.review else ()
+    return (*recall, *tools_record.TOOLS, *review)
