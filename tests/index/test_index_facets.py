@@ -16,7 +16,7 @@ from ralph.index import Facets, Only, Passage, facet_tokens, fits, wanted_tokens
 from ralph.index.matrix import Matrix
 from ralph.index.open import Index
 from ralph.index.sync import IndexSpec
-from ralph.journal.jsonl import JsonlJournal
+from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record
 

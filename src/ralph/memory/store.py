@@ -18,8 +18,7 @@ from ralph.index.open import index_for
 from ralph.index.port import AnyIndex
 from ralph.index.sync import IndexSpec, Progress, is_current_in
 from ralph.journal import Journals
-from ralph.journal.choose import journals_for
-from ralph.journal.folder import JournalFolder
+from ralph.journal.folder import JournalFolder, journals_for
 from ralph.memory.project import Project
 from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralph.config import Settings
     from ralph.index import Embedder
     from ralph.index.port import AnyIndex
-    from ralph.journal.talk import DatabaseSession
+    from ralph.journal.session import DatabaseSession
     from ralph.memory.ralph import Ralph
 
 POSTGRES, QDRANT, PARAMETERS = "postgres", "qdrant", "parameters"
