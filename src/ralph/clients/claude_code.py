@@ -30,7 +30,7 @@ from ralph.capture.lines import (
     tokens,
     unraw,
 )
-from ralph.capture.run import RunFindings, session_name, summary_of
+from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.capture.solved import ELSEWHERE, file_call, file_text
 from ralph.records.iteration import ErrorSeen, ErrorType, FileAction
@@ -342,8 +342,6 @@ class StreamJson:
         self.complaints = self._found.complaints
         self._session: str | None = None
         self._others: set[str] = set()
-        self._started: str | None = None
-        self._ended: str | None = None
         self._model: str | None = None
         self._mcp_failed: tuple[str, ...] = ()
         self._denied: list[str] = []
@@ -365,9 +363,7 @@ class StreamJson:
             return
         if not self._is_ours(line):
             return
-        if (when := moment(line.timestamp)) is not None:
-            self._started = self._started or when
-            self._ended = when
+        self._found.see_time(line.timestamp)
         parent = text_of(line.parent_tool_use_id) or None
         if kind == "assistant":
             failed = line.is_api_error_message is True
@@ -446,27 +442,21 @@ class StreamJson:
             self._resets_at = self._resets_at or moment(int(stated[1]))
         named = result.permission_denials if result is not None else None
         denied = [text_of(item.get("tool_name")) for item in items(named)]
-        return AgentRun(
-            dialect="stream-json",
-            session_id=session_name(self._session),
-            model=redact(self._model or messages.model or "") or None,
-            summary=summary_of(summary),
-            errors=found.errors,
-            decisions=found.decisions,
-            files_touched=found.files,
+        return found.result(
+            "stream-json",
+            reason,
+            session=self._session,
+            summary=summary,
+            model=self._model or messages.model,
+            denied=denied or self._denied,
             tokens_used=self._tokens,
             cost_usd=self.live.cost_usd,
             duration_ms=self._duration_ms if result is not None else None,
             num_turns=self._turns if result is not None else None,
             is_error=result.is_error is True if result is not None else True,
-            terminal_reason=reason,
             api_status=count(result.api_error_status) if result is not None else None,
             rate_limit_resets_at=self._resets_at if reason == "rate_limited" else None,
-            permission_denials=tuple(redact(name) for name in denied or self._denied if name),
             mcp_failed=tuple(redact(name) for name in self._mcp_failed),
-            used_tools={redact(name): n for name, n in found.used_tools.items()},
-            started_at=self._started,
-            ended_at=self._ended,
         )
 
     def _failures(self, said: str, *, failed: bool) -> list[str]:

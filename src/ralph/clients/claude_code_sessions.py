@@ -17,27 +17,30 @@ from typing import Any, Literal
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.exchange import LONGEST_FINAL, Steps, cleaned
+from ralph.capture.exchange import (
+    LONGEST_TITLE,
+    LONGEST_USER,
+    STATUS,
+    SessionExchange,
+    Steps,
+    cleaned,
+)
 from ralph.capture.lines import (
     NOTHING,
     LineReader,
-    clip,
     content_text,
     count,
     items,
     loose_objects,
     mapping,
-    moment,
     money,
     raw,
     text_of,
     tokens,
     unraw,
 )
-from ralph.capture.run import RunFindings, session_name, summary_of
+from ralph.capture.run import RunFindings, session_name
 from ralph.clients.claude_code import PLACEHOLDER, Messages
-from ralph.records.conversation import Message, Status
-from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
 # -- The lines of Claude Code's session transcripts: their keys, and whose words they hold.
@@ -246,8 +249,6 @@ class Transcript:
         self.complaints = self._found.complaints
         self._session: str | None = None
         self._speaker: tuple[bool, str] | None = None
-        self._started: str | None = None
-        self._ended: str | None = None
         self._duration_ms: int | None = None
         self._stop: Any = None
         self._limited = False
@@ -283,9 +284,7 @@ class Transcript:
             # The client's own words begin nothing and end nothing.
             self._found.see_injected(content_text(message.get("content")))
             return
-        if (when := moment(line.timestamp)) is not None:
-            self._started = self._started or when
-            self._ended = when
+        self._found.see_time(line.timestamp)
         if kind == "user":
             detail = partial(unraw, line.toolUseResult)
             self._messages.user(message, detail, parent=parent, cwd=cwd or None)
@@ -351,27 +350,20 @@ class Transcript:
         """What the session left behind so far."""
         found, messages = self._found, self._messages
         reason = self._reason()
-        failed = reason in _FAILED and messages.api_error
-        last = [ErrorSeen(clip(messages.api_error, 2000), "runtime")] if failed else []
         spent = self._tokens if self._total_tokens is None else self._total_tokens
-        return AgentRun(
-            dialect="transcript",
-            session_id=session_name(self._name()),
-            model=redact(messages.model or "") or None,
-            summary=summary_of(found.last_text or messages.api_error),
-            errors=found.errors_with(*last),
-            decisions=found.decisions,
-            files_touched=found.files,
+        return found.result(
+            "transcript",
+            reason,
+            session=self._name(),
+            summary=found.last_text or messages.api_error,
+            model=messages.model,
+            failure=messages.api_error if reason in _FAILED else "",
+            denied=messages.denied,
             tokens_used=spent or None,
             cost_usd=self.live.cost_usd,
-            duration_ms=self._duration_ms or _between(self._started, self._ended),
+            duration_ms=self._duration_ms or _between(found.started, found.ended),
             num_turns=self.live.turns or None,
             is_error=reason in _FAILED,
-            terminal_reason=reason,
-            permission_denials=tuple(redact(name) for name in messages.denied if name),
-            used_tools={redact(name): n for name, n in found.used_tools.items()},
-            started_at=self._started,
-            ended_at=self._ended,
         )
 
     def _name(self) -> str | None:
@@ -397,39 +389,9 @@ def _between(started: str | None, ended: str | None) -> int | None:
     return max(0, round(span.total_seconds() * 1000))
 
 
-LONGEST_USER = LONGEST_FINAL
-_LONGEST_TITLE = 200
 _MOST_SEEN = 50_000
 _MOST_SUMMARIES = 20
 _MOST_QUEUED = 50
-_STATUS: dict[TerminalReason, Status] = {
-    "ok": "complete",
-    "interrupted": "interrupted",
-    "unknown": "interrupted",
-}
-
-
-class SessionExchange(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange as the transcript tells it, redacted.
-
-    `key` names its prompt, however often and however far the file is read. `session_id` is the
-    session it was held in: in a copy of a session, the first one. Of `captured`, the cost is not
-    known. Not `finished`: nobody has asked anything after it yet, so it may go on; `ends_at` is
-    then how far it was read.
-    """
-
-    key: str
-    session_id: str | None
-    user: str
-    assistant: str
-    messages: tuple[Message, ...]
-    captured: AgentRun
-    status: Status
-    finished: bool
-    cwd: str | None
-    git_branch: str | None
-    begins_at: int
-    ends_at: int
 
 
 class _OpenExchange:
@@ -471,7 +433,7 @@ class _OpenExchange:
             assistant=self.steps.final,
             messages=self.steps.messages,
             captured=captured,
-            status=_STATUS.get(captured.terminal_reason, "failed"),
+            status=STATUS.get(captured.terminal_reason, "failed"),
             finished=finished,
             cwd=redact(text_of(line.cwd)[:500]) or None,
             git_branch=redact(text_of(line.gitBranch)[:200]) or None,
@@ -533,7 +495,7 @@ class Exchanges:
         told = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
         # A file may begin with the summaries of other sessions.
         told += [text for leaf, text in reversed(self._summaries) if not leaf or self._knows(leaf)]
-        return next((cleaned(text, _LONGEST_TITLE) for text in told if text), None) or None
+        return next((cleaned(text, LONGEST_TITLE) for text in told if text), None) or None
 
     def _take(self, line: SessionLine) -> None:
         kind = line.type
@@ -544,9 +506,9 @@ class Exchanges:
                 self._said(kind, line)
         elif kind in {"custom-title", "ai-title"}:
             title = text_of(line.customTitle) or text_of(line.aiTitle)
-            self._titles[kind] = title[: 4 * _LONGEST_TITLE] or self._titles.get(kind, "")
+            self._titles[kind] = title[: 4 * LONGEST_TITLE] or self._titles.get(kind, "")
         elif kind == "summary":
-            told = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * _LONGEST_TITLE])
+            told = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * LONGEST_TITLE])
             self._summaries = [*self._summaries, told][-_MOST_SUMMARIES:]
         elif kind == "queue-operation" and self._open is not None:
             self._open.add(queued(line))

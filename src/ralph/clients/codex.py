@@ -12,9 +12,8 @@ from typing import Any
 
 from ralph.capture import AgentRun, TerminalReason
 from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
-from ralph.capture.run import RunFindings, session_name, summary_of
+from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
-from ralph.capture.solved import ELSEWHERE
 from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
@@ -148,38 +147,36 @@ class Codex:
             kind = change.get("kind")
             name = text_of(mapping(kind).get("type")) or text_of(kind)
             if action := _CHANGES.get(name):
-                path = text_of(change.get("path"))
-                self._found.touch(path, action)
-                self._found.attempts.do("edited", self._found.place(path) or ELSEWHERE)
+                self._found.changed(text_of(change.get("path")), action)
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
         found = self._found
         reason = self._reason()
-        if self._failure:
-            found.add_error(ErrorSeen(clip(self._failure, 2000), "runtime"))
         summary = (self._last_message if reason == "ok" else "") or found.last_text
-        return AgentRun(
-            dialect="codex",
-            session_id=session_name(self._thread),
-            summary=summary_of(summary or self._failure),
-            errors=found.errors,
-            decisions=found.decisions,
-            files_touched=found.files,
+        return found.result(
+            "codex",
+            reason,
+            session=self._thread,
+            summary=summary or self._failure,
+            failure=self._failure,
+            denied=self._denied,
             tokens_used=self._tokens,
             num_turns=self._turns or None,
             is_error=reason != "ok",
-            terminal_reason=reason,
-            permission_denials=tuple(self._denied),
-            used_tools={redact(name): n for name, n in found.used_tools.items()},
         )
 
     def _reason(self) -> TerminalReason:
         if self._failure:
-            if _LIMITED.search(self._failure):
-                return "rate_limited"
-            return "prompt_too_long" if _TOO_LONG.search(self._failure) else "api_error"
+            return failure_reason(self._failure)
         return "killed" if self._open else "ok"
+
+
+def failure_reason(message: str) -> TerminalReason:
+    """What kind of end an error was."""
+    if _LIMITED.search(message):
+        return "rate_limited"
+    return "prompt_too_long" if _TOO_LONG.search(message) else "api_error"
 
 
 def _name(item: Mapping[str, Any], kind: str) -> str:

@@ -16,9 +16,10 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from ralph import disk
+from ralph.capture.exchange import SessionExchange, SessionHead
 from ralph.capture.lines import text_of
-from ralph.clients.claude_code_sessions import Exchanges, SessionExchange
-from ralph.clients.codex_sessions import Rollout, SessionHead, rollout_head
+from ralph.clients.claude_code_sessions import Exchanges
+from ralph.clients.codex_sessions import Rollout, rollout_head
 from ralph.errors import JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_history import CLAUDE_CODE
 from ralph.memory.conversation_journal import GENERAL
