@@ -5,8 +5,10 @@ Every client's sessions are read into these values, whatever its files look like
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -187,3 +189,12 @@ def _cut(text: str, most: int) -> str:
 def cleaned(text: str, most: int) -> str:
     """A text as it may be kept: without what Ralph injected, redacted, within the limit."""
     return clip(redact(strip_marked(text).strip()), most)
+
+
+def jsonl_files(folder: Path) -> Iterator[Path]:
+    """Every `.jsonl` file under a folder, in a steady order."""
+    for here, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(".jsonl"):
+                yield Path(here) / name

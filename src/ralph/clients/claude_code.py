@@ -1,7 +1,8 @@
-"""Claude Code's `--output-format stream-json`: one JSON object a line, a `result` at the end.
+"""Claude Code: its command, and its messages in `--output-format stream-json`.
 
-The result is judged by `is_error` and its reason, never by its subtype; totals are taken from it
-alone; a stream without one was killed.
+A stream is one JSON object a line with a `result` at the end. The result is judged by `is_error`
+and its reason, never by its subtype; totals are taken from it alone; a stream without one was
+killed. `claude_code_sessions` has its session files, `claude_code_settings` its settings and hooks.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.capture import AgentRun, TerminalReason
+from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.exchange import Steps
 from ralph.capture.lines import (
     NOTHING,
@@ -21,11 +22,10 @@ from ralph.capture.lines import (
     content_text,
     count,
     items,
-    loose_objects,
     mapping,
     moment,
     money,
-    raw,
+    structs_on,
     text_of,
     tokens,
     unraw,
@@ -33,8 +33,87 @@ from ralph.capture.lines import (
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.capture.solved import ELSEWHERE, file_call, file_text
+from ralph.clients import AgentCall, SessionFiles
 from ralph.records.iteration import ErrorSeen, ErrorType, FileAction
 from ralph.text.redact import redact
+
+if TYPE_CHECKING:
+    from ralph.clients.setup import ClientSetup
+
+DIALECTS: tuple[str, ...] = ("stream-json", "transcript")
+OUTPUTS: tuple[str, ...] = (
+    "the output of `claude -p --output-format stream-json --verbose`",
+    "a Claude Code transcript (~/.claude/projects/*/*.jsonl)",
+)
+SESSION_TYPES: frozenset[str] = frozenset()
+LOGIN_SHELLS: bool = False
+_COMMAND = ("claude", "-p", "--output-format", "stream-json", "--verbose")
+_ALLOWED_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
+_STREAM_TYPES = {"system", "assistant", "user", "result", "stream_event", "rate_limit_event"}
+_TRANSCRIPT_KEYS = {"sessionId", "parentUuid", "isSidechain", "leafUuid"}
+
+
+def command(call: AgentCall) -> list[str]:
+    """The command line of one run."""
+    words = [*_COMMAND, "--permission-mode", "acceptEdits"]
+    if call.model:
+        words += ["--model", call.model]
+    if call.mcp_config:
+        words += ["--mcp-config", str(call.mcp_config), "--strict-mcp-config"]
+    servers = [f"mcp__{name}" for name in call.mcp_servers]
+    return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS]
+
+
+def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
+    """Nothing: it reads the file that its command names."""
+    return {}
+
+
+def dialect_of(event: Mapping[str, Any]) -> str | None:
+    """Its own transcripts have keys that its output does not."""
+    kind = event.get("type")
+    if not isinstance(kind, str) or "." in kind:
+        return None
+    if _TRANSCRIPT_KEYS & event.keys():
+        return "transcript"
+    return "stream-json" if kind in _STREAM_TYPES else None
+
+
+def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
+    """A fresh capture of one of its dialects."""
+    if dialect == "transcript":
+        from ralph.clients.claude_code_sessions import Transcript
+
+        return Transcript(file=file, root=root, injected=injected)
+    return StreamJson(file=file, root=root, injected=injected)
+
+
+def sessions() -> SessionFiles:
+    """The transcripts under `~/.claude/projects`."""
+    from ralph.clients import claude_code_sessions
+
+    return claude_code_sessions
+
+
+def setup() -> ClientSetup:
+    """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
+    from ralph.clients import claude_code_settings
+
+    return claude_code_settings
+
+
+def tool_errors(
+    tool: str, given: Any, output: str, *, root: str, cwd: str | None
+) -> tuple[ErrorSeen, ...]:
+    """The errors in a failed tool's answer, as they will be found in the transcript."""
+    use = {"type": "tool_use", "id": "this", "name": tool, "input": given}
+    result = {"type": "tool_result", "tool_use_id": "this", "is_error": True, "content": output}
+    found = RunFindings(file="-", root=root, injected="")
+    messages = Messages(found)
+    messages.assistant({"content": [use]}, parent=None, failed=False)
+    messages.user({"content": [result]}, lambda: f"Error: {output}", parent=None, cwd=cwd)
+    return found.errors if output.strip() else ()
+
 
 # -- Claude Code's messages, which its stream and its transcripts share: blocks, tools, results.
 
@@ -328,7 +407,6 @@ class StreamLine(msgspec.Struct):
     api_error_type: Any = None
 
 
-_KEYS = frozenset(StreamLine.__struct_fields__)
 _decode = msgspec.json.Decoder(StreamLine).decode
 
 
@@ -497,13 +575,4 @@ class StreamJson:
 
 
 def _lines(line: bytes) -> list[StreamLine]:
-    try:
-        return [_decode(line)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return [_line(plain) for plain in loose_objects(line)]
-
-
-def _line(plain: dict[str, Any]) -> StreamLine:
-    kept = {key: value for key, value in plain.items() if key in _KEYS}
-    kept["tool_use_result"] = raw(kept.get("tool_use_result"))
-    return StreamLine(**kept)
+    return structs_on(line, StreamLine, _decode, put_off=("tool_use_result",))

@@ -9,10 +9,11 @@ exchange is depends on its own lines alone, so a file can be read on from where 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -22,31 +23,34 @@ from ralph.capture.exchange import (
     LONGEST_USER,
     STATUS,
     SessionExchange,
+    SessionHead,
+    SessionReader,
+    SessionStart,
     Steps,
     cleaned,
+    jsonl_files,
 )
 from ralph.capture.lines import (
+    BOM,
     NOTHING,
     LineReader,
     content_text,
     count,
     items,
-    loose_objects,
     mapping,
     money,
-    raw,
+    structs_on,
     text_of,
     tokens,
     unraw,
 )
 from ralph.capture.run import RunFindings, session_name
-from ralph.clients.claude_code import PLACEHOLDER, Messages
+from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 from ralph.text.redact import redact
 
 # -- The lines of Claude Code's session transcripts: their keys, and whose words they hold.
 
 
-INTERRUPTED = "[Request interrupted by user"
 _READ = 64_000
 
 # `prompt`: a person's words. `command`, `shell`: what a person had run, which the assistant may
@@ -92,7 +96,6 @@ class SessionLine(msgspec.Struct):
     leafUuid: Any = None
 
 
-_KEYS = frozenset(SessionLine.__struct_fields__)
 _decode = msgspec.json.Decoder(SessionLine).decode
 
 _NOT_A_PERSON = frozenset(
@@ -125,17 +128,7 @@ _HELD = {"image": "[image]", "document": "[document]"}
 
 def lines_of(line: bytes) -> list[SessionLine]:
     """The lines on a line: one, or several when line ends were lost."""
-    try:
-        return [_decode(line)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return [_line(plain) for plain in loose_objects(line)]
-
-
-def _line(plain: dict[str, Any]) -> SessionLine:
-    kept = {key: value for key, value in plain.items() if key in _KEYS}
-    for key in ("toolUseResult", "attachment"):
-        kept[key] = raw(kept.get(key))
-    return SessionLine(**kept)
+    return structs_on(line, SessionLine, _decode, put_off=("toolUseResult", "attachment"))
 
 
 def sort_of(line: SessionLine) -> Sort:
@@ -224,24 +217,14 @@ def _without(text: str) -> str:
 
 
 _FAILED: frozenset[TerminalReason] = frozenset({"api_error", "rate_limited", "refused"})
-_MODEL_TOKENS = (
-    "inputTokens",
-    "outputTokens",
-    "cacheReadInputTokens",
-    "cacheCreationInputTokens",
-)
+_MODEL_TOKENS = "inputTokens outputTokens cacheReadInputTokens cacheCreationInputTokens".split()
 
 
 class Transcript:
     """A transcript being read."""
 
     def __init__(
-        self,
-        *,
-        file: str = "-",
-        root: str | None = None,
-        injected: str = "",
-        steps: Steps | None = None,
+        self, *, file: str, root: str | None, injected: str = "", steps: Steps | None = None
     ) -> None:
         self._found = RunFindings(file=file, root=root, injected=injected)
         self._messages = Messages(self._found, steps)
@@ -340,11 +323,8 @@ class Transcript:
         self._duration_ms = count(line.totalDuration) or self._duration_ms
         usage = mapping(line.modelUsage)
         if usage:
-            self._total_tokens = sum(
-                count(mapping(spent).get(key)) or 0
-                for spent in usage.values()
-                for key in _MODEL_TOKENS
-            )
+            spent = [mapping(model).get(key) for model in usage.values() for key in _MODEL_TOKENS]
+            self._total_tokens = sum(count(number) or 0 for number in spent)
 
     def finish(self) -> AgentRun:
         """What the session left behind so far."""
@@ -410,10 +390,9 @@ class _OpenExchange:
 
     @property
     def key(self) -> str:
-        named = text_of(self.prompt.uuid) or text_of(self.prompt.promptId)
+        name = session_name(text_of(self.prompt.uuid) or text_of(self.prompt.promptId))
         # Where it stands is a name, too; how many came before is not known to who reads on.
-        session = session_name(text_of(self.prompt.sessionId)) or ""
-        return session_name(named) or f"{session}@{self.begins_at}"
+        return name or f"{session_name(text_of(self.prompt.sessionId)) or ''}@{self.begins_at}"
 
     def add(self, text: str) -> None:
         """More words of the person's; they are told twice by some clients."""
@@ -457,11 +436,10 @@ class Exchanges:
         offset: int = 0,
         line: int = 0,
         title: str | None = None,
-        injected: str = "",
     ) -> None:
         self._reading = LineReader(file, line)
         self.complaints = self._reading.complaints
-        self._new = lambda steps: Transcript(file=file, root=root, injected=injected, steps=steps)
+        self._new = lambda steps: Transcript(file=file, root=root, steps=steps)
         self._at = self._next = offset
         self._reads_on = offset > 0
         self._titles: dict[str, str] = {"before": title or ""}
@@ -578,3 +556,44 @@ class Exchanges:
 
     def _knows(self, uuid: str) -> bool:
         return hash(uuid) in self._seen
+
+
+# How far a file is searched for the folder its session was held in.
+_HEAD_LINES = 200
+_HEAD_BYTES = 4 * 1024 * 1024
+
+
+def session_folder(environ: Mapping[str, str]) -> Path:
+    """Where Claude Code keeps its sessions."""
+    given = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(given) if given else Path.home() / ".claude") / "projects"
+
+
+def session_files(folder: Path) -> Iterator[Path]:
+    """Every session's file; those of sub-agents belong to their session."""
+    for file in jsonl_files(folder):
+        if not file.name.startswith("agent-") and "subagents" not in file.parts:
+            yield file
+
+
+def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
+    """The session a file holds; None where nothing in it looks like one."""
+    found = False
+    for number, data in enumerate(file):
+        if number >= _HEAD_LINES or file.tell() > _HEAD_BYTES:
+            break
+        try:
+            line = _decode(data.removeprefix(BOM))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        kind, cwd = text_of(line.type), text_of(line.cwd)
+        found = found or bool(kind)
+        if kind in {"user", "assistant"} and cwd:
+            return SessionHead(path.stem, cwd, is_subagent=line.isSidechain is True)
+    return SessionHead(path.stem) if found else None
+
+
+def session_reader(start: SessionStart) -> SessionReader:
+    """A reader of one file."""
+    at = {"offset": start.offset, "line": start.line}
+    return Exchanges(file=start.file, root=start.root, title=start.title, **at)

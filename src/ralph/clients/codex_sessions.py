@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -21,8 +22,11 @@ from ralph.capture.exchange import (
     STATUS,
     SessionExchange,
     SessionHead,
+    SessionReader,
+    SessionStart,
     Steps,
     cleaned,
+    jsonl_files,
 )
 from ralph.capture.lines import (
     LineReader,
@@ -551,3 +555,37 @@ class Rollout:
 
     def _seen(self, one: CodexTurn, at: int, finished: bool) -> SessionExchange:
         return one.seen(self.head, ends_at=at, finished=finished)
+
+
+# -- The files of its sessions.
+
+
+def session_folder(environ: Mapping[str, str]) -> Path:
+    """Where Codex keeps its sessions."""
+    given = environ.get("CODEX_HOME")
+    return (Path(given) if given else Path.home() / ".codex") / "sessions"
+
+
+def session_files(folder: Path) -> Iterator[Path]:
+    """Every rollout."""
+    return (file for file in jsonl_files(folder) if file.name.startswith("rollout-"))
+
+
+def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
+    """The session a rollout is of; a file that does not name one is named by itself."""
+    head = rollout_head(file.readline())
+    if head is None or head.session:
+        return head
+    return msgspec.structs.replace(head, session=path.stem)
+
+
+def session_reader(start: SessionStart) -> SessionReader:
+    """A reader of one rollout."""
+    return Rollout(
+        file=start.file,
+        root=start.root,
+        offset=start.offset,
+        line=start.line,
+        title=start.title,
+        head=start.head,
+    )
