@@ -223,7 +223,7 @@ OTHER_FILES = {
     "doors.cli.commands.init": "the folder that a person names",
     "doors.cli.commands.transfer": "the file that a person names",
     "doors.cli.main": "/dev/null",
-    "doors.cli.opening": "the file that a person names",
+    "doors.cli.context": "the file that a person names",
     "doors.hooks.files": "Ralph's home",
     "doors.hooks.session_end": "the client's transcript",
     "doors.hooks.sessions": "Ralph's home",

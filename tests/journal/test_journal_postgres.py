@@ -20,7 +20,7 @@ from ralph.journal.database import PostgresJournals
 from ralph.journal.folder import JournalFolder
 from ralph.journal.link import Link, Patience
 from ralph.journal.migrating import Migration, bring_up, migrations
-from ralph.journal.postgres import Position, PostgresJournal
+from ralph.journal.postgres import PostgresJournal, TablePosition
 from ralph.records import Record, Source, Tombstone
 
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
@@ -237,7 +237,7 @@ def test_long_entries_are_read_a_few_at_a_time(link: Link, journal: PostgresJour
         Record(f"r{i}", "other", i + 1, "", f'"{text}"'.encode()) for i, text in enumerate(texts)
     ]
     journal.append(records)
-    start = Position("", 0)
+    start = TablePosition("", 0)
     state, _ = link.run(lambda talk: journal._state(talk, start))
     assert state is not None
     pages = link.run(lambda talk: list(journal._pages(talk, state, 0, None)))

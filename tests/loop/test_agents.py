@@ -20,7 +20,7 @@ from snapshotting import same_as_snapshot
 
 from ralph.clients import AgentCall, agent_command, agent_variables, codex_server, found_command
 from ralph.errors import BadInput
-from ralph.loop.agent import AgentProcess, Ended
+from ralph.loop.agent import AgentEnd, AgentProcess
 from ralph.loop.environment import agent_environment, own_command
 from ralph.programs import find_program
 
@@ -39,7 +39,7 @@ SERVERS: dict[str, dict[str, Any]] = {
 }
 
 
-def ran(command: list[str], folder: Path, *, prompt: bytes = b"", **given: str) -> Ended:
+def ran(command: list[str], folder: Path, *, prompt: bytes = b"", **given: str) -> AgentEnd:
     """The command run to its end."""
     with AgentProcess(
         command,

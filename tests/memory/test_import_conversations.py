@@ -12,7 +12,7 @@ from importing import Kept, aged, answered, asked, grow, turn, working, write
 from places import FIXTURES
 
 from ralph.errors import JournalBusy, JournalError, NotFound
-from ralph.memory.conversations import Imported
+from ralph.memory.conversations import ConversationImport
 from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_sessions
 from ralph.memory.project import Project
 from ralph.records.conversation import conversation_id
@@ -28,13 +28,13 @@ def sessions(tmp_path: Path) -> Path:
     return folder
 
 
-def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> Imported:
+def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> ConversationImport:
     return import_sessions(
         "claude-code", kept.shelf, home=kept.home, folder=sessions, within=within
     )
 
 
-def counts(came: Imported) -> tuple[int, int, int]:
+def counts(came: ConversationImport) -> tuple[int, int, int]:
     return came.conversations, came.exchanges, came.known
 
 
@@ -316,7 +316,7 @@ def test_two_imports_at_once_wait_for_each_other(
 def test_a_session_of_many_batches_is_kept_piece_by_piece(
     kept: Kept, sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.transcripts._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.importing._BATCH_BYTES", 1000)
     for name in ("one", "two"):
         lines = [line for number in range(20) for line in turn(name, number, tmp_path)]
         write(sessions / f"{name}.jsonl", lines)

@@ -264,7 +264,7 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
 def test_interrupted_within_a_file_the_rest_of_it_comes_later(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.transcripts._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.importing._BATCH_BYTES", 1000)
     write(tmp_path / "rollout-1.jsonl", [SESSION])
 
     def stop(done: int) -> None:

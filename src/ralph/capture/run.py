@@ -20,7 +20,14 @@ from ralph.capture.decisions import decisions_in
 from ralph.capture.errors import errors_in, errors_said
 from ralph.capture.lines import LineReader, clip, moment
 from ralph.capture.shell import file_effects, merely_asked, origin
-from ralph.capture.solved import ELSEWHERE, Attempts, CallOutcome, ToolCall, how_it_went, shell_call
+from ralph.capture.solved import (
+    ELSEWHERE,
+    Attempts,
+    CallOutcome,
+    ToolAttempt,
+    how_it_went,
+    shell_call,
+)
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.text.marks import marked, strip_marked
@@ -267,7 +274,7 @@ class RunFindings(LineReader):
         self.attempts.do("ran", command)
 
     def tried(
-        self, call: ToolCall, errors: list[ErrorSeen], went: CallOutcome, *, begun: int
+        self, call: ToolAttempt, errors: list[ErrorSeen], went: CallOutcome, *, begun: int
     ) -> None:
         """A call came back: its errors are kept, and those that it shows to be gone are solved."""
         names = [name for error in errors if (name := self.add_error(error))]

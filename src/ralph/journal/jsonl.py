@@ -14,11 +14,11 @@ from typing import BinaryIO
 from ralph import disk
 from ralph.errors import JournalBusy, JournalError
 from ralph.journal import Appended, Batch, Draft
-from ralph.journal.known import Known, prepared
+from ralph.journal.known import AppenderState, prepared
 from ralph.journal.line import FORGOTTEN, write_tombstone
 from ralph.journal.position import (
     TAIL_BYTES,
-    Position,
+    FilePosition,
     crc_of,
     known_position,
     mark,
@@ -52,7 +52,7 @@ class JsonlJournal:
         self.name = name or path.name
         self._lock_timeout_s = lock_timeout_s
         self._max_line_bytes = max_line_bytes
-        self._known = Known()
+        self._known = AppenderState()
 
     def append(self, drafts: Sequence[Record | Draft], *, above: int = 0) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk.
@@ -73,12 +73,12 @@ class JsonlJournal:
                     if data:
                         self._write(fd, data)
                 except BaseException:
-                    self._known = Known()  # it may hold what was not written
+                    self._known = AppenderState()  # it may hold what was not written
                     raise
                 if not data or disk.is_current(fd, self.path):
                     return appended
                 # Somebody who knows no lock (git, an editor) put another file here meanwhile.
-                self._known = Known()
+                self._known = AppenderState()
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` lines."""
@@ -118,7 +118,7 @@ class JsonlJournal:
             if rewritten is not None:
                 disk.sweep_drafts(self.path)
                 disk.replace(self.path, rewritten)
-                self._known = Known()
+                self._known = AppenderState()
         return gone
 
     def forgotten(self) -> frozenset[str]:
@@ -192,7 +192,7 @@ class JsonlJournal:
 
     def _resume(
         self, file: BinaryIO, position: str | None, stat: os.stat_result
-    ) -> Position | None:
+    ) -> FilePosition | None:
         """The position, if the file still begins with what was read up to it."""
         at = known_position(position)
         if at is None:
@@ -208,13 +208,13 @@ class JsonlJournal:
 
     # -- writing
 
-    def _catch_up(self) -> Known:
+    def _catch_up(self) -> AppenderState:
         """What the file holds by now, read on from where this process last looked."""
         if self.unchanged(self._known.position):
             return self._known
         batch = self.read(self._known.position)
         if batch.restarted:
-            self._known = Known()
+            self._known = AppenderState()
         self._known.position = batch.position
         for located in batch.records:
             self._known.add(located.record)
@@ -239,7 +239,7 @@ class JsonlJournal:
             crc = zlib.crc32(data, at.crc)
             known.position = mark(os.fstat(fd), size + len(data), line, crc, tail, done=True)
         else:  # it must never hold more than what stands before its position
-            self._known = Known()
+            self._known = AppenderState()
 
     def _without(
         self, ids: set[str], reason: str | None, given: dict[str, Tombstone]

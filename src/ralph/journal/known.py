@@ -10,7 +10,7 @@ from ralph.journal.line import write_record
 from ralph.records import Record, Tombstone
 
 
-class Known:
+class AppenderState:
     """What an appender must know of the lines before: the last number, contents, tombstones."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Numbers:
 
 
 def prepared(
-    drafts: Sequence[Record | Draft], known: Known, *, name: str, max_line_bytes: int
+    drafts: Sequence[Record | Draft], known: AppenderState, *, name: str, max_line_bytes: int
 ) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
     """What an append comes to, and the records with their lines that are to be written for it."""
     appended: list[Appended] = []

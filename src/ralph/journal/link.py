@@ -21,7 +21,7 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadSetting, JournalBusy, JournalDown, JournalError
 from ralph.journal.migrating import bring_up
-from ralph.journal.talk import Talk
+from ralph.journal.talk import DatabaseSession
 
 if TYPE_CHECKING:
     import psycopg
@@ -59,7 +59,7 @@ class Link:
         self._note = None if notes is None else notes / f"down-{digest}"
         self._lock = threading.RLock()
         # In a list, so that what is thrown away without a word is closed all the same.
-        self._held: list[Talk] = []
+        self._held: list[DatabaseSession] = []
         weakref.finalize(self, _close_all, self._held)
         _links.add(self)
         self._off_until = 0.0
@@ -80,7 +80,7 @@ class Link:
         """Why the server was not reached the last time; None where it was."""
         return self._why
 
-    def run(self, work: Callable[[Talk], _T]) -> _T:
+    def run(self, work: Callable[[DatabaseSession], _T]) -> _T:
         """Do the work, once more on a new connection where the old one broke; else JournalDown."""
         need_driver()
         from psycopg import Error
@@ -102,7 +102,7 @@ class Link:
                     return done
         raise AssertionError("the loop above returns or raises")
 
-    def open(self) -> Talk:
+    def open(self) -> DatabaseSession:
         """A connection of the caller's own, migrated; JournalDown where there is none to get."""
         need_driver()
         import psycopg
@@ -114,7 +114,7 @@ class Link:
             connection = self._connect()
         except psycopg.Error as error:
             raise self._down(self._said(error)) from None
-        talk = Talk(
+        talk = DatabaseSession(
             connection,
             answer_timeout_s=self.patience.answer_s,
             lock_timeout_s=self.patience.lock_s,
@@ -143,7 +143,7 @@ class Link:
         with self._lock:
             self._drop()
 
-    def _ready(self) -> Talk:
+    def _ready(self) -> DatabaseSession:
         if not self._held or self._held[0].lost:
             self._drop()
             self._held.append(self.open())
@@ -174,7 +174,7 @@ class Link:
         asked = {name: str(value) for name, value in options.items() if name not in given}
         return connect(conninfo.make_conninfo(self._url, **asked), autocommit=True)
 
-    def _prepare(self, talk: Talk) -> None:
+    def _prepare(self, talk: DatabaseSession) -> None:
         patience = self.patience
         lock_ms = max(1, int(patience.lock_s * 1000))
         answer_ms = max(1, int(patience.answer_s * 1000))
@@ -267,14 +267,14 @@ class Link:
         return said
 
 
-def _close_all(held: list[Talk]) -> None:
+def _close_all(held: list[DatabaseSession]) -> None:
     while held:
         held.pop().close()
 
 
 # Those of this process; and the connections of the one it was forked from, which stay as they are.
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
-_parents: list[Talk] = []
+_parents: list[DatabaseSession] = []
 
 
 def _after_fork() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ralph.errors import JournalError
-from ralph.journal.talk import Talk
+from ralph.journal.talk import DatabaseSession
 
 _FOLDER = Path(__file__).parent / "migrations"
 # Any number does, as long as every Ralph takes the same one.
@@ -36,7 +36,7 @@ def migrations(folder: Path = _FOLDER) -> list[Migration]:
     return [Migration(int(f.name[:4]), f.stem[5:], f.read_text(encoding="utf-8")) for f in files]
 
 
-def bring_up(talk: Talk, shown: str, steps: list[Migration] | None = None) -> None:
+def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = None) -> None:
     """Apply what the database lacks, once however many come at once; refuse a newer one."""
     from psycopg import errors
 
@@ -56,7 +56,7 @@ def bring_up(talk: Talk, shown: str, steps: list[Migration] | None = None) -> No
         )
 
 
-def _apply(talk: Talk, shown: str, known: list[Migration]) -> int:
+def _apply(talk: DatabaseSession, shown: str, known: list[Migration]) -> int:
     encoding = str(talk.rows("SHOW server_encoding")[0][0])
     if encoding != "UTF8":
         raise JournalError(

@@ -16,7 +16,7 @@ TAIL_BYTES = 16 * 1024
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Position(msgspec.Struct, frozen=True):
+class FilePosition(msgspec.Struct, frozen=True):
     """How far was read, and enough about the file to notice that it is another one now.
 
     `line` counts the lines that ended before the offset; `crc` is of all bytes before it, `tail`
@@ -33,13 +33,13 @@ class Position(msgspec.Struct, frozen=True):
     done: bool
 
 
-_decode = msgspec.json.Decoder(Position).decode
+_decode = msgspec.json.Decoder(FilePosition).decode
 _encode = msgspec.json.Encoder().encode
 
 
 def mark(stat: os.stat_result, offset: int, line: int, crc: int, tail: str, *, done: bool) -> str:
     """The position as it is given out and kept by others."""
-    position = Position(
+    position = FilePosition(
         offset=offset,
         line=line,
         inode=stat.st_ino,
@@ -54,11 +54,11 @@ def mark(stat: os.stat_result, offset: int, line: int, crc: int, tail: str, *, d
 
 def no_file() -> str:
     """The position in a file that is not there."""
-    nothing = Position(offset=0, line=0, inode=0, size=0, mtime_ns=0, crc=0, tail="", done=True)
+    nothing = FilePosition(offset=0, line=0, inode=0, size=0, mtime_ns=0, crc=0, tail="", done=True)
     return _encode(nothing).decode()
 
 
-def known_position(position: str | None) -> Position | None:
+def known_position(position: str | None) -> FilePosition | None:
     """The position read; None for none, and for one that another version of Ralph wrote."""
     try:
         return None if position is None else _decode(position)

@@ -24,7 +24,7 @@ from ralph.journal.link import Link
 from ralph.journal.position import short_hash
 from ralph.journal.rows import COLUMNS, check_fits, is_text, put, settled, steps
 from ralph.journal.scan import judge
-from ralph.journal.talk import Row, Talk
+from ralph.journal.talk import DatabaseSession, Row
 from ralph.records import Complaint, Located, Record, Tombstone, now
 
 CHANNEL = "ralph_journal"
@@ -75,7 +75,7 @@ _EXPECTED = "SELECT head - removed FROM ralph_streams WHERE stream = %s"
 _BEYOND = "SELECT position FROM ralph_entries WHERE stream = %s AND position > %s LIMIT 1"
 
 
-class Position(msgspec.Struct, frozen=True):
+class TablePosition(msgspec.Struct, frozen=True):
     """How far was read, in which stream, and which entry stood there ("" where none does now)."""
 
     epoch: str
@@ -98,14 +98,14 @@ class Tried:
         self.numbers = numbers or (lambda: contextlib.nullcontext(Numbers()))
 
 
-class _Stream(msgspec.Struct, frozen=True):
+class _StreamRow(msgspec.Struct, frozen=True):
     stream: int
     epoch: str
     head: int
     last_number: int
 
 
-_decode = msgspec.json.Decoder(Position).decode
+_decode = msgspec.json.Decoder(TablePosition).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -141,7 +141,7 @@ class PostgresJournal:
         if not drafts:
             return []
 
-        def work(talk: Talk) -> list[Appended]:
+        def work(talk: DatabaseSession) -> list[Appended]:
             with talk.transaction():
                 stream = self._locked(talk)
                 if tried.xid is not None and _committed(talk, tried.xid):
@@ -210,23 +210,23 @@ class PostgresJournal:
 
     # -- reading
 
-    def _state(self, talk: Talk, at: Position) -> tuple[_Stream | None, bool]:
+    def _state(self, talk: DatabaseSession, at: TablePosition) -> tuple[_StreamRow | None, bool]:
         """The stream as it is now, and whether the position still fits it."""
         rows = talk.rows(_STATE, [at.at, self._memory(), self._stream])
         if not rows:
             return None, at.at == 0
         stream, epoch, head, last_number, *marked = rows[0]
         self.last_number = last_number
-        state = _Stream(stream, epoch, head, last_number)
+        state = _StreamRow(stream, epoch, head, last_number)
         if at.at == 0:
             return state, True
         same = at.epoch == epoch and at.at <= head
         # A row that is gone was forgotten; one that is another came with a restored database.
         return state, same and (not at.mark or marked[0] is None or at.mark == _mark(marked))
 
-    def _read(self, talk: Talk, position: str | None, limit: int | None) -> Batch:
+    def _read(self, talk: DatabaseSession, position: str | None, limit: int | None) -> Batch:
         at = known_position(position)
-        start = at or Position("", 0)
+        start = at or TablePosition("", 0)
         state, fits = self._state(talk, start)
         restarted = position is not None and (at is None or not fits)
         if state is None:
@@ -254,7 +254,7 @@ class PostgresJournal:
         return Batch(tuple(records), tuple(stones), tuple(complaints), where, restarted, done)
 
     def _pages(
-        self, talk: Talk, state: _Stream, after: int, limit: int | None
+        self, talk: DatabaseSession, state: _StreamRow, after: int, limit: int | None
     ) -> Iterator[list[Row]]:
         """The rows up to the head as it was, and one beyond the limit where there is one."""
         left = None if limit is None else limit + 1
@@ -267,9 +267,9 @@ class PostgresJournal:
             after = page[-1][0]
             left = None if left is None else left - len(page)
 
-    def _verify(self, talk: Talk) -> tuple[int, list[Complaint]]:
+    def _verify(self, talk: DatabaseSession) -> tuple[int, list[Complaint]]:
         with talk.transaction(snapshot=True):
-            state, _ = self._state(talk, Position("", 0))
+            state, _ = self._state(talk, TablePosition("", 0))
             if state is None:
                 return 0, []
             name = self.name
@@ -291,17 +291,22 @@ class PostgresJournal:
 
     # -- writing
 
-    def _locked(self, talk: Talk) -> _Stream:
+    def _locked(self, talk: DatabaseSession) -> _StreamRow:
         """The stream with its lock held, made where it is new."""
         names = [self._memory(), self._stream]
         rows = talk.rows(_LOCK, names, waits=True)
         if not rows:
             talk.rows(_MAKE, names, waits=True)
             rows = talk.rows(_LOCK, names, waits=True)
-        return _Stream(*rows[0])
+        return _StreamRow(*rows[0])
 
     def _move(
-        self, talk: Talk, stream: _Stream, head: int, last_number: int, removed: int = 0
+        self,
+        talk: DatabaseSession,
+        stream: _StreamRow,
+        head: int,
+        last_number: int,
+        removed: int = 0,
     ) -> str:
         """Set the stream's row, wake whoever listens after the commit; gives the transaction."""
         woken = f"{self._memory()}\n{self._stream}"
@@ -310,7 +315,7 @@ class PostgresJournal:
 
     def _forget(
         self,
-        talk: Talk,
+        talk: DatabaseSession,
         wanted: list[str],
         reason: str | None,
         given: dict[str, Tombstone],
@@ -338,7 +343,7 @@ class PostgresJournal:
         return list(gone)
 
 
-def known_position(position: str | None) -> Position | None:
+def known_position(position: str | None) -> TablePosition | None:
     """The position read; None for none, and for one of a file or of another version of Ralph."""
     try:
         return None if position is None else _decode(position)
@@ -347,12 +352,12 @@ def known_position(position: str | None) -> Position | None:
 
 
 def _given(epoch: str, at: int, mark: str) -> str:
-    return _encode(Position(epoch, at, mark)).decode()
+    return _encode(TablePosition(epoch, at, mark)).decode()
 
 
 def _mark(row: Sequence[object]) -> str:
     return short_hash(f"{row[0]} {row[1]}".encode())
 
 
-def _committed(talk: Talk, xid: str) -> bool:
+def _committed(talk: DatabaseSession, xid: str) -> bool:
     return bool(talk.rows(_FATE, [xid, xid])[0][0] == "committed")

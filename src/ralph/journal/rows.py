@@ -8,10 +8,10 @@ import msgspec
 
 from ralph.errors import BadRecord, RecordForgotten
 from ralph.journal import Appended, Draft
-from ralph.journal.known import Known, prepared
+from ralph.journal.known import AppenderState, prepared
 from ralph.journal.line import FORGOTTEN, VERSION, newer
 from ralph.journal.scan import Step
-from ralph.journal.talk import Row, Talk
+from ralph.journal.talk import DatabaseSession, Row
 from ralph.records import Record, Source, Tombstone
 
 COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
@@ -62,7 +62,9 @@ def is_text(text: str) -> bool:
     return "\0" not in text
 
 
-def put(talk: Talk, stream: int, head: int, entries: Sequence[Record | Tombstone]) -> int:
+def put(
+    talk: DatabaseSession, stream: int, head: int, entries: Sequence[Record | Tombstone]
+) -> int:
     """Write the entries behind the head, each at the next position; gives the new head."""
     chunk: list[Row] = []
     size = 0
@@ -77,7 +79,7 @@ def put(talk: Talk, stream: int, head: int, entries: Sequence[Record | Tombstone
     return head + len(entries)
 
 
-def _put(talk: Talk, stream: int, rows: Sequence[Row]) -> None:
+def _put(talk: DatabaseSession, stream: int, rows: Sequence[Row]) -> None:
     if rows:
         talk.rows(_PUT, [stream, *(list(column) for column in zip(*rows, strict=True))])
 
@@ -111,7 +113,7 @@ def steps(rows: Iterable[Row]) -> Iterable[Step]:
         yield Step(position, 0, 0, 0, entry, digest or "", complaint)
 
 
-class _Asking(Known):
+class _Asking(AppenderState):
     """What is known so far, and what was asked for beyond it."""
 
     def __init__(self, last_number: int) -> None:
@@ -141,7 +143,7 @@ class _Asking(Known):
 
 
 def settled(
-    talk: Talk,
+    talk: DatabaseSession,
     stream: int,
     last_number: int,
     drafts: Sequence[Record | Draft],

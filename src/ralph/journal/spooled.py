@@ -21,14 +21,14 @@ from ralph.records import Complaint, Located, Record, Tombstone
 _DELIVERY_PATIENCE_S = 1.0
 
 
-class _Position(msgspec.Struct, frozen=True):
+class _SpooledPosition(msgspec.Struct, frozen=True):
     """How far the server's journal was read, and how far what waits here."""
 
     server: str
     spool: str | None
 
 
-_decode = msgspec.json.Decoder(_Position).decode
+_decode = msgspec.json.Decoder(_SpooledPosition).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -241,14 +241,14 @@ def _fitting(draft: Record | Draft) -> Record | Draft:
     return checked
 
 
-def _split(position: str | None) -> _Position | None:
+def _split(position: str | None) -> _SpooledPosition | None:
     if position is None:
         return None
     try:
         return _decode(position)
     except (msgspec.DecodeError, UnicodeError):
-        return _Position(position, None)
+        return _SpooledPosition(position, None)
 
 
 def _joined(server: str, spool: str) -> str:
-    return _encode(_Position(server, spool)).decode()
+    return _encode(_SpooledPosition(server, spool)).decode()

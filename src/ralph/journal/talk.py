@@ -18,7 +18,7 @@ _TICK_S = 0.5
 _IDLE_S = 5.0
 
 
-class Talk:
+class DatabaseSession:
     """One connection. Whoever gives no answer in time is cut off, and the connection is lost.
 
     After a fork it is the parent's alone: to the child it is lost, and never said good-bye on.
@@ -34,7 +34,7 @@ class Talk:
         self.connection = connection
         self._answer_timeout_s = answer_timeout_s
         self._lock_timeout_s = lock_timeout_s
-        self._watch = _Watch(self._cut)
+        self._watch = _AnswerTimer(self._cut)
         self._pid = os.getpid()
 
     @property
@@ -81,7 +81,7 @@ class Talk:
             _shut(self.connection.fileno())
 
 
-class _Watch:
+class _AnswerTimer:
     """Calls `late` when something takes too long. Its thread comes with the first use, looks at
     the clock about once a second, and goes when nobody has needed it for a while."""
 

@@ -19,7 +19,7 @@ from ralph.clients import AgentCall, agent_command, agent_variables, found_comma
 from ralph.clients.detect import Detecting, open_capture
 from ralph.config import Settings
 from ralph.errors import BadInput
-from ralph.loop.environment import Event, Listener, Watched, agent_environment
+from ralph.loop.environment import Listener, LoopEvent, Watched, agent_environment
 from ralph.loop.servers import Servers, write_mcp_config
 from ralph.records import now
 from ralph.records.iteration import ErrorSeen
@@ -29,16 +29,16 @@ from ralph.text.redact import redact
 
 
 if sys.platform == "win32":
-    from ralph.loop.windows import KeptAgent
+    pass
 else:
-    from ralph.loop.posix import KeptAgent
+    from ralph.loop.posix import PosixAgent
 
 LOCK = "lock"
 _POLL_S = 0.05
 _STDERR_TAIL_BYTES = 4000
 
 
-class Ended(msgspec.Struct, frozen=True):
+class AgentEnd(msgspec.Struct, frozen=True):
     """How an agent's run ended."""
 
     exit_code: int | None
@@ -78,7 +78,7 @@ class AgentProcess:
             self._stderr.open("ab") as stderr,
             (folder / LOCK).open("ab") as lock,
         ):
-            self._agent: Watched = KeptAgent(
+            self._agent: Watched = PosixAgent(
                 command,
                 files=(stdin, stdout, stderr),
                 lock=lock,
@@ -87,7 +87,7 @@ class AgentProcess:
                 grace_s=grace_s,
             )
 
-    def wait(self, *, timeout_s: float, on_tick: Callable[[], bool]) -> Ended:
+    def wait(self, *, timeout_s: float, on_tick: Callable[[], bool]) -> AgentEnd:
         """Until the agent ends, its time is over, or `on_tick` (called often) says to stop."""
         deadline = self._began + timeout_s
         timed_out = interrupted = False
@@ -103,7 +103,7 @@ class AgentProcess:
                 f"the agent's command {self._program!r} cannot be started: {started.failed}",
                 todo="Install it, or name another with --agent.",
             )
-        return Ended(
+        return AgentEnd(
             exit_code=started.exit_code,
             timed_out=timed_out,
             interrupted=interrupted,
@@ -139,7 +139,7 @@ LONGEST_LINE_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000
 
 
-class Output:
+class AgentOutput:
     """What an agent has printed so far, captured line by line in bounded memory."""
 
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
@@ -261,14 +261,14 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 
 
-class Start(msgspec.Struct, frozen=True):
+class AgentCommand(msgspec.Struct, frozen=True):
     """The command line and the environment of one run."""
 
     command: list[str]
     env: dict[str, str]
 
 
-class Driver:
+class AgentDriver:
     """The means to run one agent in one project's folder: any number of times, one at a time."""
 
     def __init__(
@@ -294,7 +294,7 @@ class Driver:
 
     def prepare(
         self, folder: Path, servers: Servers, *, model: str | None, given: dict[str, str]
-    ) -> Start:
+    ) -> AgentCommand:
         """What to start; the servers' file goes into the run's folder."""
         call = AgentCall(
             model=model,
@@ -303,11 +303,13 @@ class Driver:
         )
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
-        return Start(found_command(agent_command(self.agent, call), env, root=self._root), env)
+        return AgentCommand(
+            found_command(agent_command(self.agent, call), env, root=self._root), env
+        )
 
     def run(
-        self, start: Start, folder: Path, prompt: str, *, observe: Callable[[bool], None]
-    ) -> tuple[Output, Ended]:
+        self, start: AgentCommand, folder: Path, prompt: str, *, observe: Callable[[bool], None]
+    ) -> tuple[AgentOutput, AgentEnd]:
         """One run to its end; `observe` is told often whether the agent was idle since."""
         output = self.output(folder, prompt)
         shown = Live()
@@ -326,7 +328,7 @@ class Driver:
                 observe(output.idle())
             if output.capture.live != shown:
                 shown = copy(output.capture.live)
-                self._listener(Event("doing", now(), msgspec.structs.asdict(shown)))
+                self._listener(LoopEvent("doing", now(), msgspec.structs.asdict(shown)))
             return not self._stopping()
 
         with AgentProcess(
@@ -342,11 +344,11 @@ class Driver:
         observe(output.idle())
         return output, ended
 
-    def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> Output:
+    def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         file.touch()
-        return Output(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+        return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
         return agent_environment(also=self._settings.agent_env, given=given)

@@ -131,7 +131,7 @@ Name = Literal[
 ]
 
 
-class Event(msgspec.Struct, frozen=True):
+class LoopEvent(msgspec.Struct, frozen=True):
     """One thing that happened, with its facts by name."""
 
     event: Name
@@ -139,4 +139,4 @@ class Event(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[LoopEvent], None]

@@ -20,12 +20,12 @@ from ralph.capture.exchange import SessionExchange, SessionHead, SessionReader, 
 from ralph.clients import BY_SOURCE
 from ralph.errors import JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_journal import GENERAL
-from ralph.memory.conversation_stream import Series
-from ralph.memory.conversations import Imported, Talk, keep_many
+from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
 from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, write_marks
 from ralph.memory.pausing import unpaused_talks
 from ralph.memory.project import Project, find_project
-from ralph.memory.store import Shelf
+from ralph.memory.store import Store
 from ralph.records import Complaint
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import cut
@@ -37,7 +37,7 @@ from ralph.text.marks import strip_marked
 _TITLE_CHARS = 80
 
 
-class Home(msgspec.Struct, frozen=True):
+class SessionHome(msgspec.Struct, frozen=True):
     """Where a session belongs: the stream, the project's name and its root."""
 
     stream: str
@@ -46,14 +46,19 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def conversations_of(
-    seen: Sequence[SessionExchange], *, source: str, session: str, title: str | None, where: Home
-) -> list[Talk]:
+    seen: Sequence[SessionExchange],
+    *,
+    source: str,
+    session: str,
+    title: str | None,
+    where: SessionHome,
+) -> list[ConversationContent]:
     """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
     by_session: dict[str, list[SessionExchange]] = {}
     for one in seen:
         if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
             by_session.setdefault(one.session_id or session, []).append(one)
-    found: list[Talk] = []
+    found: list[ConversationContent] = []
     for name, some in by_session.items():
         conversation = Conversation(
             id=conversation_id(source, name),
@@ -63,7 +68,7 @@ def conversations_of(
             created=some[0].captured.started_at,
         )
         exchanges = [_exchange(conversation.id, one) for one in some]
-        found.append(Talk(conversation, exchanges))
+        found.append(ConversationContent(conversation, exchanges))
     return found
 
 
@@ -91,20 +96,20 @@ def first_words(seen: SessionExchange) -> str:
     return cut(" ".join(words), _TITLE_CHARS)
 
 
-def home_of(cwd: str, home: Path) -> Home:
+def home_of(cwd: str, home: Path) -> SessionHome:
     """The project around a folder, or the folder itself; it need not be there any more."""
     if not cwd or "\0" in cwd:
-        return Home(GENERAL)
+        return SessionHome(GENERAL)
     path = Path(cwd)
     if not path.is_absolute():  # another system's
-        return Home(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
+        return SessionHome(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
     try:
         project = find_project(path, home=home)
     except UnsafeFile:
         project = None
     if project is None:
-        return Home(Project(path, home).id, path.name, cwd)
-    return Home(project.id, project.root.name, str(project.root))
+        return SessionHome(Project(path, home).id, path.name, cwd)
+    return SessionHome(project.id, project.root.name, str(project.root))
 
 
 # How long a file must be left alone before its last exchange counts as over: after the
@@ -118,7 +123,7 @@ _BATCH_BYTES = 16 * 1024 * 1024
 class _ImportBatch(msgspec.Struct):
     """What was read and is not kept yet."""
 
-    talks: dict[str, list[Talk]] = {}
+    talks: dict[str, list[ConversationContent]] = {}
     marks: dict[str, Mark] = {}
     size: int = 0
 
@@ -136,8 +141,8 @@ class _Tally(msgspec.Struct):
     unread: list[Complaint] = []
     complaints: list[Complaint] = []
 
-    def imported(self) -> Imported:
-        return Imported(
+    def imported(self) -> ConversationImport:
+        return ConversationImport(
             conversations=len(self.grown),
             exchanges=self.exchanges,
             known=self.known,
@@ -160,7 +165,7 @@ class Importer:
     def __init__(
         self,
         client: str,
-        shelf: Shelf,
+        shelf: Store,
         *,
         home: Path,
         folder: Path | None = None,
@@ -178,14 +183,14 @@ class Importer:
         self._clock = clock
         self._marks_file = home / "cache" / "imports" / f"{client}.json"
         self._marks: dict[str, Mark] = {}
-        self._series: dict[str, Series] = {}
-        self._homes: dict[str, Home] = {}
+        self._series: dict[str, ConversationStream] = {}
+        self._homes: dict[str, SessionHome] = {}
         # Of other projects, or a sub-agent's: that does not change.
         self._passed_over: set[Path] = set()
         self._batch, self._tally = _ImportBatch(), _Tally()
         self.total_bytes = 0
 
-    def once(self) -> Imported:
+    def once(self) -> ConversationImport:
         """Bring in what is new since the last time."""
         if not self.folder.exists():
             raise NotFound(
@@ -326,12 +331,12 @@ class Importer:
             self._marks |= batch.marks
             write_marks(self._marks_file, self._marks)
 
-    def _stream(self, name: str) -> Series:
+    def _stream(self, name: str) -> ConversationStream:
         if name not in self._series:
-            self._series[name] = Series(name, self._shelf)
+            self._series[name] = ConversationStream(name, self._shelf)
         return self._series[name]
 
-    def _home_of(self, cwd: str) -> Home:
+    def _home_of(self, cwd: str) -> SessionHome:
         if cwd not in self._homes:
             self._homes[cwd] = home_of(cwd, self._home)
         return self._homes[cwd]
@@ -349,7 +354,7 @@ class _SessionFile:
         path: Path,
         file: BinaryIO,
         head: SessionHead,
-        where: Home,
+        where: SessionHome,
         mark: Mark,
         quiet_s: float,
     ) -> None:
@@ -389,13 +394,13 @@ class _SessionFile:
 
 def import_sessions(
     client: str,
-    shelf: Shelf,
+    shelf: Store,
     *,
     home: Path,
     folder: Path | None = None,
     within: Project | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Imported:
+) -> ConversationImport:
     """Bring in one client's sessions, those of every project or of one."""
     return Importer(
         client, shelf, home=home, folder=folder, within=within, progress=progress

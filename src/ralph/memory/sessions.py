@@ -14,9 +14,9 @@ import msgspec
 from ralph.capture.exchange import SessionExchange
 from ralph.errors import BadRecord
 from ralph.memory.conversation_history import CLAUDE_CODE, run_name
-from ralph.memory.conversation_journal import Kept
-from ralph.memory.feature import Remembered
-from ralph.memory.importing import Home, conversations_of, first_words
+from ralph.memory.conversation_journal import SavedExchange
+from ralph.memory.feature import SavedIteration
+from ralph.memory.importing import SessionHome, conversations_of, first_words
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
 from ralph.plan.learnings import prompt_lines
@@ -29,7 +29,7 @@ from ralph.records.iteration import Iteration, Outcome
 _MOVED = ("in_progress", "blocked", "skipped")
 
 
-class Work(msgspec.Struct, frozen=True):
+class SessionWork(msgspec.Struct, frozen=True):
     """What an exchange was work on: a feature, perhaps one of its tasks, and how that moved."""
 
     feature: str
@@ -40,9 +40,11 @@ class Work(msgspec.Struct, frozen=True):
 
 def keep_exchanges(
     ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, title: str | None
-) -> list[Kept]:
+) -> list[SavedExchange]:
     """Keep what was said, each exchange once, in the conversation its session is."""
-    talks = conversations_of(seen, source=CLAUDE_CODE, session=session, title=title, where=Home(""))
+    talks = conversations_of(
+        seen, source=CLAUDE_CODE, session=session, title=title, where=SessionHome("")
+    )
     return [
         kept
         for talk in talks
@@ -66,8 +68,8 @@ def _id(seen: SessionExchange, session: str) -> str:
 
 
 def keep_iteration(
-    ralph: Ralph, seen: SessionExchange, work: Work, *, session: str
-) -> Remembered | None:
+    ralph: Ralph, seen: SessionExchange, work: SessionWork, *, session: str
+) -> SavedIteration | None:
     """Keep the exchange as an iteration of the feature, if it did anything and is not there yet."""
     if not (_did_something(seen) or work.moved):
         return None
@@ -94,7 +96,7 @@ def _did_something(seen: SessionExchange) -> bool:
     return bool(changed or captured.errors or captured.decisions)
 
 
-def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> Work | None:
+def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> SessionWork | None:
     """What the exchange was work on: what a person set, else the one feature whose tasks moved.
 
     None when neither says; never a failure by default.
@@ -112,12 +114,14 @@ def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> Work 
         named = [task for task in view.tasks if str(task.id) == str(task_id)]
         moved = [task for task in moved if str(task.id) == str(task_id)]
         if not moved:
-            return Work(feature, named[0] if named else None)
+            return SessionWork(feature, named[0] if named else None)
     if not moved:
-        return Work(feature)
+        return SessionWork(feature)
     # Of several tasks the one that got done says most, then the one that moved last.
     task = max(moved, key=lambda one: (_done(one, seen), one.updated or ""))
-    return Work(feature, task, "success" if _done(task, seen) else _outcome(task, seen), moved=True)
+    return SessionWork(
+        feature, task, "success" if _done(task, seen) else _outcome(task, seen), moved=True
+    )
 
 
 def _moved(task: Task, seen: SessionExchange) -> bool:

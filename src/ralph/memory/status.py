@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index.sync import Target, is_current
-from ralph.index.tables import Collection, Corrupt
-from ralph.index.view import View
+from ralph.index.port import Collection, Corrupt, View
+from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Shelf
+    from ralph.memory.store import Store
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -105,7 +104,7 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
     return {"journalled": entries, "indexed": indexed, "staged": staged}
 
 
-def _records(shelf: Shelf, name: str) -> int:
+def _records(shelf: Store, name: str) -> int:
     with shelf.index.store.reading() as view:
         live = view.live(name)
         return view.counts(live)[0] if live else 0
@@ -254,7 +253,7 @@ def _feature_faults(ralph: Ralph, memory: FeatureMemory) -> tuple[list[Fault], i
 
 
 def _vector_faults(
-    view: View, live: Collection, target: Target, memory: FeatureMemory
+    view: View, live: Collection, target: IndexSpec, memory: FeatureMemory
 ) -> Iterator[str]:
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]

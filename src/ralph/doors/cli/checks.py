@@ -118,9 +118,9 @@ def pause(folder: Path, project: Project | None) -> Check:
 
 def embedder(settings: Settings) -> Check:
     """What makes vectors is there, and is exactly what it should be."""
-    from ralph.index.choose import choose
+    from ralph.index.embedders import choose_embedder
 
-    chosen = choose(settings, None)  # without stamps: its files are hashed now
+    chosen = choose_embedder(settings, None)  # without stamps: its files are hashed now
     if chosen is None:
         todo = "Run: ralph config embedder static"
         return Check("embedder", "warning", "none: searching by words alone", todo)

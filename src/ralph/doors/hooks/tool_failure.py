@@ -18,8 +18,8 @@ from ralph.memory.lessons import Solved, solved
 from ralph.prompt.recalled import before_text
 
 if TYPE_CHECKING:
-    from ralph.doors.hooks.call import Call
-    from ralph.programs import CurrentRun
+    from ralph.current_run import CurrentRun
+    from ralph.doors.hooks.call import HookCall
     from ralph.records.iteration import ErrorSeen
 
 
@@ -27,7 +27,7 @@ _LOOKED_UP = 3
 _FOR_INDEX = 0.2
 
 
-def answer(call: Call, run: CurrentRun | None) -> str:
+def answer(call: HookCall, run: CurrentRun | None) -> str:
     """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
     settings = settings_of(call)
     if call.given.get("is_interrupt") is True:
@@ -55,7 +55,7 @@ def answer(call: Call, run: CurrentRun | None) -> str:
     )
 
 
-def _known(call: Call, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
+def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
     """The first of the errors that was solved before, else the first that was met."""
     met: Solved | None = None
     with opened(call) as ralph:
@@ -70,7 +70,7 @@ def _known(call: Call, errors: tuple[ErrorSeen, ...], feature: str | None) -> So
     return met
 
 
-def _errors(call: Call) -> tuple[ErrorSeen, ...]:
+def _errors(call: HookCall) -> tuple[ErrorSeen, ...]:
     return tool_errors(
         call.text("tool_name"),
         call.given.get("tool_input"),

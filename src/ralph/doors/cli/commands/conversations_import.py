@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.clients import BY_SOURCE
-from ralph.doors.cli.opening import (
+from ralph.doors.cli.context import (
+    Bar,
     as_json,
     read_bytes,
     shown_name,
@@ -21,14 +22,13 @@ from ralph.doors.cli.opening import (
     the_project,
     warnings_told,
 )
-from ralph.doors.cli.page import Page, count, note, print_json, to_json, write_out
-from ralph.doors.cli.progress import Bar
+from ralph.doors.cli.render import Page, count, note, print_json, to_json, write_out
 from ralph.doors.cli.tree import Command, project_given
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ralph.memory.conversations import Conversations, Imported
+    from ralph.memory.conversations import ConversationImport, Conversations
     from ralph.memory.importing import Importer
     from ralph.memory.project import Project
     from ralph.records import Complaint
@@ -134,7 +134,7 @@ def _import_sessions(
     return 1 if came.unread and not (came.files or came.unchanged) else 0
 
 
-def _follow(importer: Importer, came: Imported, *, as_json: bool) -> None:
+def _follow(importer: Importer, came: ConversationImport, *, as_json: bool) -> None:
     """Look again and again until Ctrl-C; only news are told."""
     told = {str(one) for one in (*came.unread, *came.complaints)}
     if not as_json:
@@ -152,7 +152,7 @@ def _follow(importer: Importer, came: Imported, *, as_json: bool) -> None:
 
 
 def _tell(
-    came: Imported,
+    came: ConversationImport,
     *,
     as_json: bool,
     on_one_line: bool = False,
@@ -174,7 +174,7 @@ def _tell(
     _complain(news)
 
 
-def summary(came: Imported) -> str:
+def summary(came: ConversationImport) -> str:
     """What an import came to, in one line."""
     more = [f"{came.known} known"] if came.known else []
     if came.unchanged:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.clients import BY_AGENT
-from ralph.doors.cli.opening import as_json, start_folder, the_project
-from ralph.doors.cli.page import Page, Span, note, print_json
+from ralph.doors.cli.context import as_json, start_folder, the_project
+from ralph.doors.cli.render import Page, Span, note, print_json
 from ralph.doors.cli.tree import Command, Group, keep_project, project_given
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, start_folder
-from ralph.doors.cli.page import Page, is_terminal, note, print_json
+from ralph.doors.cli.context import as_json, start_folder
+from ralph.doors.cli.render import Page, is_terminal, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def init(folder: str | None, embedder: str | None, as_json: bool) -> None:
 def _offered(settings: Settings, *, person: bool) -> str | None:
     """Ollama, if it answers and a person wants it; where nobody can be asked, a line tells how."""
     from ralph.errors import EmbedderOff
-    from ralph.index.ollama import Ollama, ollama_wire
+    from ralph.index.embedders.ollama import Ollama, ollama_wire
     from ralph.wire import Deadline
 
     if settings.embedder == "ollama":
@@ -104,8 +104,8 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
     """Make a vector with it; EmbedderOff says what is missing, before anything is written."""
     import msgspec
 
-    from ralph.index.choose import choose
+    from ralph.index.embedders import choose_embedder
 
-    chosen = choose(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
+    chosen = choose_embedder(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
     if chosen is not None:
         chosen.check()

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import (
+from ralph.doors.cli.context import (
     as_json,
     feature_option,
+    number,
     opened,
     opened_input,
     shown_name,
     the_project,
 )
-from ralph.doors.cli.page import Page, count, excerpt, note, print_json
-from ralph.doors.cli.planning import number
+from ralph.doors.cli.render import Page, count, excerpt, note, print_json
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
     from ralph.capture import AgentRun
-    from ralph.memory.feature import Remembered
+    from ralph.memory.feature import SavedIteration
     from ralph.memory.ralph import Ralph
     from ralph.records.iteration import Iteration
 
@@ -55,7 +55,7 @@ def record(
     Without --feature they belong where `ralph focus` says. Nothing is written unless all of it
     can be.
     """
-    from ralph.doors.cli.reading import first_lines, objects
+    from ralph.doors.cli.input_files import first_lines, objects
     from ralph.records import Source
     from ralph.records.iteration import read_iteration
 
@@ -100,7 +100,7 @@ def record(
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record with what the line and the focus say where it says nothing itself."""
     from ralph.clients.detect import session_client
-    from ralph.doors.cli.reading import expected
+    from ralph.doors.cli.input_files import expected
     from ralph.records.iteration import FIELDS
 
     if client := session_client(plain):
@@ -162,7 +162,7 @@ def _focused(flags: dict[str, Any]) -> dict[str, Any]:
 
 def _record_run(
     lines: Iterable[bytes], dialect: str, name: str, flags: dict[str, Any]
-) -> list[Remembered]:
+) -> list[SavedIteration]:
     """One run of an agent as one iteration; what could not be read is told, a line each."""
     import msgspec
 

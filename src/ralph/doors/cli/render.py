@@ -18,6 +18,7 @@ from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
 if TYPE_CHECKING:
     from rich.console import Console
 
+
 # A piece of a line: text, or text and its style.
 Span = str | tuple[str, str]
 

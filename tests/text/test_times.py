@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.text.when import LONGEST_QUESTION, Range, event_range, time_range
+from ralph.text.times import LONGEST_QUESTION, TimeRange, event_range, time_range
 
 TODAY = date(2026, 3, 11)  # a Wednesday
 
@@ -109,17 +109,6 @@ what was said between 2024 and 2025?     | 2024-01-01 2025-12-31 | what was said
 which events did I attend from July to October? | 2025-07-01 2025-10-31 | which events did I attend?
 after March 3 and before March 10 what broke? | 2026-03-04 2026-03-09 | what broke?
 what did we do yesterday and today?      | 2026-03-10 2026-03-11 | what did we do?
-was haben wir gestern besprochen?        | 2026-03-10 2026-03-10 | was haben wir besprochen?
-was war vorgestern?                      | 2026-03-09 2026-03-09 | was war?
-Was haben wir letzte Woche gemacht?      | 2026-03-02 2026-03-08 | Was haben wir gemacht?
-Was war letzten Freitag?                 | 2026-03-06 2026-03-06 | Was war?
-Was haben wir im Januar über X gesagt?   | 2026-01-01 2026-01-31 | Was haben wir über X gesagt?
-Was haben wir vor drei Tagen versucht?   | 2026-03-07 2026-03-09 | Was haben wir versucht?
-was war in den letzten 5 Tagen           | 2026-03-06 2026-03-11 | was war
-was war am 3. März?                      | 2026-03-03 2026-03-03 | was war?
-was wurde seit 05.03.2026 geändert?      | 2026-03-05 -          | was wurde geändert?
-was war zwischen Januar und März?        | 2026-01-01 2026-03-31 | was war?
-was war Ende Februar?                    | 2026-02-19 2026-02-28 | was war?
 """
 
 NOT_UNDERSTOOD = """
@@ -187,8 +176,8 @@ def rows(table: str) -> list[tuple[str, ...]]:
     return [tuple(part.strip() for part in line.split("|")) for line in table.strip().splitlines()]
 
 
-def test_there_are_more_than_a_hundred_and_fifty_cases() -> None:
-    assert len(rows(UNDERSTOOD)) + len(rows(NOT_UNDERSTOOD)) > 150
+def test_there_are_more_than_a_hundred_and_forty_cases() -> None:
+    assert len(rows(UNDERSTOOD)) + len(rows(NOT_UNDERSTOOD)) > 140
 
 
 @pytest.mark.parametrize(("question", "days", "rest"), rows(UNDERSTOOD))
@@ -207,7 +196,7 @@ def test_what_is_not_plainly_a_time_is_no_range(question: str) -> None:
 
 def test_the_words_that_were_understood_are_given() -> None:
     found = time_range("What did we decide in March 2025 about auth?", TODAY)
-    assert found == Range(
+    assert found == TimeRange(
         first=date(2025, 3, 1),
         last=date(2025, 3, 31),
         words="in March 2025",
@@ -264,8 +253,6 @@ why did it fail after the upgrade to Python 3.12?   | after  | the upgrade to Py
 what happened since we switched to Postgres?        | since  | we switched to Postgres
 what did I learn since I joined the team?           | since  | I joined the team
 what was the plan prior to our launch?              | before | our launch
-Was haben wir vor dem Release entschieden?          | before | dem Release
-Was wurde seit unserem letzten Umzug geändert?      | since  | unserem letzten Umzug
 """
 
 
@@ -328,7 +315,7 @@ def test_between_two_days_is_from_the_earlier_to_the_later(a: date, b: date) -> 
 PIECES = st.sampled_from(
     "what did we do in on since before after until from to between and the last this past 3 10 two"
     " a few week weeks month days ago March May may 2025 2026 2026-03-05 Friday today yesterday mid"
-    " early ? , 3rd of im letzte vor gestern couple 31 12".split()
+    " early ? , 3rd of couple 31 12".split()
 )
 
 

@@ -11,14 +11,106 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ralph.index import Manifest
-from ralph.index.facets import Only
-from ralph.index.tables import Collection, Row
+import msgspec
+
+from ralph.index import Manifest, Only, Passage
 from ralph.records import Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.sync import Progress, Synced, Target
+    from ralph.index.sync import IndexSpec, Progress, Synced
+
+
+# -- The tables of one collection generation in SQLite, and what goes into them.
+
+
+META = """
+CREATE TABLE IF NOT EXISTS collection (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL, stream TEXT NOT NULL, live INTEGER NOT NULL,
+    embedder TEXT NOT NULL, dims INTEGER NOT NULL, tokeniser TEXT NOT NULL, cut TEXT NOT NULL,
+    position TEXT, sweep INTEGER NOT NULL DEFAULT 0, sweeping INTEGER NOT NULL DEFAULT 0,
+    removals INTEGER NOT NULL DEFAULT 0, UNIQUE (name, live));
+"""
+# Rows of passage and vector are never used twice: an open reader asks for those above the last
+# one it knows.
+TABLES = """
+CREATE TABLE record_{n} (
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, kind TEXT NOT NULL,
+    number INTEGER NOT NULL, at TEXT NOT NULL, source TEXT NOT NULL, body BLOB NOT NULL,
+    sweep INTEGER NOT NULL, UNIQUE (id, digest));
+CREATE INDEX record_number_{n} ON record_{n} (number);
+CREATE TABLE passage_{n} (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER NOT NULL, hash BLOB NOT NULL,
+    waiting TEXT);
+CREATE INDEX passage_record_{n} ON passage_{n} (record);
+CREATE INDEX passage_waiting_{n} ON passage_{n} (row) WHERE waiting IS NOT NULL;
+CREATE TABLE vector_{n} (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, passage INTEGER NOT NULL UNIQUE, v BLOB NOT NULL);
+CREATE VIRTUAL TABLE words_{n} USING fts5(
+    title, text, places, facets, tokenize = "ascii tokenchars '._/+#-'");
+CREATE VIRTUAL TABLE vocabulary_{n} USING fts5vocab(words_{n}, 'row');
+CREATE TABLE forgotten_{n} (id TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+DROP = "\n".join(
+    f"DROP TABLE IF EXISTS {table}_{{n}};"
+    for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
+)
+COLUMNS = (
+    "id, name, stream, live, embedder, dims, tokeniser, cut, position, sweep, sweeping, removals"
+)
+
+
+class Corrupt(Exception):
+    """The index does not hold what it should; `Index.healed` sets it aside and builds it anew."""
+
+
+class Collection(msgspec.Struct, frozen=True):
+    """One generation of a collection as the store has it."""
+
+    id: int
+    name: str
+    stream: str
+    live: bool
+    manifest: Manifest
+    position: str | None
+    sweep: int
+    sweeping: bool
+    removals: int
+    # Where a store gives its generations names of their own, this one's; and what changes with
+    # everything that is written to it.
+    physical: str = ""
+    state: str = ""
+
+
+class IndexedRecord(msgspec.Struct, frozen=True):
+    """A record to be indexed: its passages, their hashes, and the vectors there are already.
+
+    A passage's vectors are one blob: one vector, or one for each piece it was cut into.
+    """
+
+    record: Record
+    passages: Sequence[Passage]
+    hashes: Sequence[bytes]
+    vectors: Sequence[bytes | None]
+
+
+def collection_of(row: Sequence[object]) -> Collection:
+    """A row of COLUMNS as a value."""
+    number, name, stream, live, embedder, dims, tokeniser, cut, position, sweep, on, gone = row
+    plain = {
+        "id": number,
+        "name": name,
+        "stream": stream,
+        "live": bool(live),
+        "manifest": {"embedder": embedder, "dims": dims, "tokeniser": tokeniser, "cut": cut},
+        "position": position,
+        "sweep": sweep,
+        "sweeping": bool(on),
+        "removals": gone,
+    }
+    return msgspec.convert(plain, Collection)
+
 
 _T = TypeVar("_T")
 
@@ -153,7 +245,7 @@ class Store(Protocol):
     def write(
         self,
         collection: Collection,
-        rows: Sequence[Row],
+        rows: Sequence[IndexedRecord],
         *,
         forget: Some[str],
         seen: Sequence[tuple[str, str]],
@@ -229,7 +321,7 @@ class AnyIndex(Protocol):
 
     def sync(
         self,
-        target: Target,
+        target: IndexSpec,
         *,
         budget_s: float | None = None,
         afresh: bool = False,
@@ -244,7 +336,7 @@ class AnyIndex(Protocol):
         """Do the work; where the index turns out damaged, heal it and do the work again."""
         ...
 
-    def erase(self, target: Target, *, lock_timeout_s: float) -> None:
+    def erase(self, target: IndexSpec, *, lock_timeout_s: float) -> None:
         """Leave nothing of what was forgotten in the index."""
         ...
 

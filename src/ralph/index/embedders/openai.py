@@ -9,21 +9,27 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ralph.errors import EmbedderOff
-from ralph.index.recipes import Recipe, plain_name, recipe_for
-from ralph.index.refused import SLOW, UNWANTED, Refused
+from ralph.index.embedders.served import (
+    SLOW,
+    UNWANTED,
+    Recipe,
+    TextsRefused,
+    plain_name,
+    recipe_for,
+)
 from ralph.wire import Deadline, Reply, Wire, versioned
 
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_MODEL = "text-embedding-3-small"
 
 
-class _Row(msgspec.Struct):
+class _OpenAIVector(msgspec.Struct):
     embedding: list[float]
     index: int | None = None
 
 
-class _Embedded(msgspec.Struct):
-    data: list[_Row]
+class _OpenAIAnswer(msgspec.Struct):
+    data: list[_OpenAIVector]
 
 
 class OpenAI:
@@ -85,9 +91,9 @@ class OpenAI:
         reply = self._wire.call("POST", "/embeddings", body, deadline=deadline)
         if reply.status != 200:
             error = self._refused(reply)
-            raise Refused(error) if reply.status in UNWANTED else error
+            raise TextsRefused(error) if reply.status in UNWANTED else error
         try:
-            rows = msgspec.json.decode(reply.body, type=_Embedded).data
+            rows = msgspec.json.decode(reply.body, type=_OpenAIAnswer).data
         except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
         if any(row.index is not None for row in rows):

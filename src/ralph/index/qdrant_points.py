@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ralph.index import ASIDE_WEIGHT, Manifest, Passage
-from ralph.index.facets import facet_tokens
-from ralph.index.tables import Collection, Corrupt, Row
+from ralph.index import ASIDE_WEIGHT, Manifest, Passage, facet_tokens
+from ralph.index.port import Collection, Corrupt, IndexedRecord
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
@@ -51,7 +50,7 @@ _SATURATION, _LENGTH = 1.2, 0.75
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """What the metadata point of a generation tells: what it is, and how far it has come."""
 
     name: str
@@ -86,10 +85,10 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def read_metadata(payload: object) -> Metadata:
+def read_metadata(payload: object) -> CollectionMetadata:
     """The metadata of a generation; Corrupt where it is none."""
     try:
-        return msgspec.convert(payload, Metadata)
+        return msgspec.convert(payload, CollectionMetadata)
     except msgspec.ValidationError as error:
         raise Corrupt(f"its metadata cannot be read: {error}") from None
 
@@ -120,7 +119,7 @@ def id_of(row: int) -> str:
 # -- points
 
 
-class Point(msgspec.Struct, frozen=True):
+class QdrantPoint(msgspec.Struct, frozen=True):
     """A point before it is handed to Qdrant's client."""
 
     id: str
@@ -139,35 +138,40 @@ class Point(msgspec.Struct, frozen=True):
         return 20 * numbers + 30 * words + told + 500
 
 
-def points_of(row: Row, *, sweep: int, dims: int, average: float) -> list[Point]:
+def points_of(row: IndexedRecord, *, sweep: int, dims: int, average: float) -> list[QdrantPoint]:
     """A record as points, the one that holds the record last."""
     record = row.record
-    made: list[Point] = []
+    made: list[QdrantPoint] = []
     for place, (passage, passage_hash, blob) in enumerate(
         zip(row.passages, row.hashes, row.vectors, strict=True)
     ):
         payload, words = _passage(passage, average)
-        payload |= {"hash": passage_hash.hex(), "place": place, **_named(record)}
+        payload |= {"hash": passage_hash.hex(), "place": place, **_record_keys(record)}
         vectors: dict[str, list[list[float]]] = {}
         if blob is not None:
             vectors = named_vectors(blob, dims)
         elif passage.embed:
             payload |= {"waits": True, "waiting": passage.embed}
-        made.append(Point(point_id(record.id, record.digest, place), payload, vectors, words))
+        made.append(QdrantPoint(point_id(record.id, record.digest, place), payload, vectors, words))
     if not made:
         made.append(
-            Point(point_id(record.id, record.digest, 0), {"place": 0, **_named(record)}, {}, None)
+            QdrantPoint(
+                point_id(record.id, record.digest, 0),
+                {"place": 0, **_record_keys(record)},
+                {},
+                None,
+            )
         )
     head = made.pop(0)
-    head.payload.update(_whole(record), head=True, sweep=sweep, count=len(row.passages))
+    head.payload.update(_record_payload(record), head=True, sweep=sweep, count=len(row.passages))
     return [*made, head]
 
 
-def _named(record: Record) -> dict[str, Any]:
+def _record_keys(record: Record) -> dict[str, Any]:
     return {"type": record.kind, "record": record.id, "digest": record.digest}
 
 
-def _whole(record: Record) -> dict[str, Any]:
+def _record_payload(record: Record) -> dict[str, Any]:
     try:
         body = {"body": record.body.decode()}
     except UnicodeDecodeError:
@@ -179,7 +183,7 @@ def _whole(record: Record) -> dict[str, Any]:
 def record_of(payload: Mapping[str, Any]) -> Record:
     """The record that a head's payload holds; Corrupt where it is not the one it should be."""
     try:
-        held = msgspec.convert(payload, _Head)
+        held = msgspec.convert(payload, _HeadPayload)
         raw = base64.b64decode(held.body_base64) if held.body is None else held.body.encode()
         source = _decode_source(held.source)
     except (binascii.Error, msgspec.MsgspecError) as error:
@@ -190,7 +194,7 @@ def record_of(payload: Mapping[str, Any]) -> Record:
     return record
 
 
-class _Head(msgspec.Struct):
+class _HeadPayload(msgspec.Struct):
     """What of a head's payload is the record's."""
 
     record: str
@@ -292,9 +296,11 @@ def vectors_blob(vectors: object) -> bytes | None:
 # -- batches
 
 
-def in_batches(points: Iterable[Point], *, most: int, most_bytes: int) -> Iterator[list[Point]]:
+def in_batches(
+    points: Iterable[QdrantPoint], *, most: int, most_bytes: int
+) -> Iterator[list[QdrantPoint]]:
     """As many points at once as a request may hold; at least one."""
-    some: list[Point] = []
+    some: list[QdrantPoint] = []
     held = 0
     for point in points:
         weight = point.weight

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.errors import EmbedderOff
-from ralph.index.pinned import check_file
+from ralph.index.embedders import check_file
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ralph.index import Vectors
+
 
 TABLE_SHA256 = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
 # The same tokeniser, written with other white space by different releases of the package.
