@@ -209,6 +209,7 @@ def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
 # them is given a path in a project's `.ralph`.
 OTHER_FILES = {
     "chat.claude_process": "a folder in Ralph's home",
+    "capture.exchange": "the names of the clients' transcripts",
     "chat.worker": "Ralph's home",
     "clients.__init__": "the agent's program",
     "clients.claude_code_settings": "the package",
@@ -218,7 +219,6 @@ OTHER_FILES = {
     "doors.cli.checks_clients": "Ralph's home",
     "doors.cli.commands.conversations_import": "the file that a person names",
     "doors.cli.commands.demo": "a scratch folder",
-    "doors.cli.commands.hooks": "settings of the clients",
     "doors.cli.commands.index": "Ralph's home",
     "doors.cli.commands.init": "the folder that a person names",
     "doors.cli.commands.transfer": "the file that a person names",

@@ -9,7 +9,8 @@ import pytest
 from capturing import ROOT, SECRET, SESSION
 from places import FIXTURES
 
-from ralph.clients.claude_code_sessions import Exchanges, SessionExchange
+from ralph.capture.exchange import SessionExchange
+from ralph.clients.claude_code_sessions import Exchanges
 from ralph.records.conversation import Message
 from ralph.text.marks import mark
 

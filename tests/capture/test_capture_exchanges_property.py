@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import FIXTURES
 
-from ralph.clients.claude_code_sessions import Exchanges, SessionExchange, SessionLine
+from ralph.capture.exchange import SessionExchange
+from ralph.clients.claude_code_sessions import Exchanges, SessionLine
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
 

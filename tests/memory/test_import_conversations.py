@@ -13,7 +13,7 @@ from places import FIXTURES
 
 from ralph.errors import JournalBusy, JournalError, NotFound
 from ralph.memory.conversations import ConversationImport
-from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_claude_code
+from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_sessions
 from ralph.memory.project import Project
 from ralph.records.conversation import conversation_id
 
@@ -29,7 +29,9 @@ def sessions(tmp_path: Path) -> Path:
 
 
 def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> ConversationImport:
-    return import_claude_code(kept.shelf, home=kept.home, folder=sessions, within=within)
+    return import_sessions(
+        "claude-code", kept.shelf, home=kept.home, folder=sessions, within=within
+    )
 
 
 def counts(came: ConversationImport) -> tuple[int, int, int]:
@@ -275,10 +277,10 @@ def test_the_client_s_own_folder_is_looked_for_where_the_client_looks(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Path.home() / ".claude" / "projects" / "-a" / "one.jsonl", turn("one", 1, tmp_path))
-    assert import_claude_code(kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("claude-code", kept.shelf, home=kept.home).exchanges == 1
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
     write(tmp_path / "config" / "projects" / "two.jsonl", turn("two", 1, tmp_path))
-    assert import_claude_code(kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("claude-code", kept.shelf, home=kept.home).exchanges == 1
 
 
 def test_what_could_not_be_kept_is_not_noted_as_read(

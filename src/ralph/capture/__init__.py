@@ -13,7 +13,8 @@ import msgspec
 from ralph.records import Complaint
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration, ModelTier, Outcome
 
-Dialect = Literal["stream-json", "transcript", "codex"]
+# The name of an output format; clients/ has them.
+Dialect = str
 
 # How a run ended. `unknown`: a transcript does not say, and may still be growing.
 TerminalReason = Literal[

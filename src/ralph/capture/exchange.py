@@ -1,14 +1,22 @@
-"""What happened between a question and its answer, step by step, each cut."""
+"""An exchange in a session file: a person asked, the agent answered, and the steps between.
+
+Every client's sessions are read into these values, whatever its files look like.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
+from ralph.capture import AgentRun, TerminalReason
 from ralph.capture.lines import clip
-from ralph.records.conversation import Message, Role
+from ralph.records import Complaint
+from ralph.records.conversation import Message, Role, Status
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
 
@@ -16,11 +24,85 @@ LONGEST_TEXT = 2000
 LONGEST_ASKED = 500
 LONGEST_ANSWER = 500
 LONGEST_FINAL = 20_000
+LONGEST_USER = LONGEST_FINAL
+LONGEST_TITLE = 200
 # Of a long exchange, how it began and how it ended.
 MOST_FIRST = 50
 MOST_LAST = 150
 _MOST_OPEN = 1000
 _MOST_AFTER = 50
+STATUS: dict[TerminalReason, Status] = {
+    "ok": "complete",
+    "interrupted": "interrupted",
+    "unknown": "interrupted",
+}
+
+
+class SessionHead(msgspec.Struct, frozen=True):
+    """What the beginning of a file says of the session it holds."""
+
+    session: str = ""
+    cwd: str = ""
+    git_branch: str = ""
+    is_subagent: bool = False
+
+
+class SessionStart(msgspec.Struct, frozen=True):
+    """Where reading starts: the file, the byte and line, and what is known of the session."""
+
+    file: str = "-"
+    root: str | None = None
+    head: SessionHead = SessionHead()
+    offset: int = 0
+    line: int = 0
+    title: str | None = None
+
+
+class SessionExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One exchange as the transcript tells it, redacted.
+
+    `key` names its prompt, however often and however far the file is read. `session_id` is the
+    session it was held in: in a copy of a session, the first one. Of `captured`, the cost is not
+    known. Not `finished`: nobody has asked anything after it yet, so it may go on; `ends_at` is
+    then how far it was read.
+    """
+
+    key: str
+    session_id: str | None
+    user: str
+    assistant: str
+    messages: tuple[Message, ...]
+    captured: AgentRun
+    status: Status
+    finished: bool
+    cwd: str | None
+    git_branch: str | None
+    begins_at: int
+    ends_at: int
+
+
+class SessionReader(Protocol):
+    """A session's file being read line by line."""
+
+    complaints: list[Complaint]
+
+    def feed(self, line: bytes) -> list[SessionExchange]:
+        """Take one line with its end; return the exchanges it finished. Never raises."""
+        ...
+
+    def rest(self) -> list[SessionExchange]:
+        """The exchange under way, if any, as it stands."""
+        ...
+
+    @property
+    def ends_at(self) -> int:
+        """How far everything was read."""
+        ...
+
+    @property
+    def title(self) -> str | None:
+        """What the session is called."""
+        ...
 
 
 class _ExchangeStep(msgspec.Struct):
@@ -107,3 +189,12 @@ def _cut(text: str, most: int) -> str:
 def cleaned(text: str, most: int) -> str:
     """A text as it may be kept: without what Ralph injected, redacted, within the limit."""
     return clip(redact(strip_marked(text).strip()), most)
+
+
+def jsonl_files(folder: Path) -> Iterator[Path]:
+    """Every `.jsonl` file under a folder, in a steady order."""
+    for here, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(".jsonl"):
+                yield Path(here) / name

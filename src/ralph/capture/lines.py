@@ -96,6 +96,21 @@ def loose_objects(line: bytes) -> list[dict[str, Any]]:
     return found
 
 
+def structs_on(
+    line: bytes, kind: type[Part], decode: Callable[[bytes], Part], *, put_off: Iterable[str]
+) -> list[Part]:
+    """The objects on a line as structs; the values that are put off stay raw."""
+    try:
+        return [decode(line)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        plain = [
+            {key: raw(value) if key in put_off else value for key, value in found.items()}
+            for found in loose_objects(line)
+        ]
+        keys = set(kind.__struct_fields__)  # type: ignore[attr-defined]
+        return [kind(**{key: found[key] for key in found.keys() & keys}) for found in plain]
+
+
 def _objects_of(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, dict):
         return [value]

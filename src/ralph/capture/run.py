@@ -9,17 +9,26 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import msgspec
 
-from ralph.capture import Live
+from ralph.capture import AgentRun, Live, TerminalReason
 from ralph.capture.decisions import decisions_in
 from ralph.capture.errors import errors_in, errors_said
-from ralph.capture.lines import LineReader, clip
+from ralph.capture.lines import LineReader, clip, moment
 from ralph.capture.shell import file_effects, merely_asked, origin
+from ralph.capture.solved import (
+    ELSEWHERE,
+    Attempts,
+    CallOutcome,
+    ToolAttempt,
+    how_it_went,
+    shell_call,
+)
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
-from ralph.capture.solved import Attempts, CallOutcome, ToolCall, how_it_went, shell_call
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
 from ralph.text.marks import marked, strip_marked
 from ralph.text.redact import redact
@@ -66,6 +75,8 @@ class RunFindings(LineReader):
         self._roots = [plain_path(root)] if root else []
         self._given_root = bool(root)
         self.cwd = ""
+        self.started: str | None = None
+        self.ended: str | None = None
         self._files: dict[str, FileAction] = {}
         self._errors: dict[str, ErrorSeen] = {}
         self._met: dict[ErrorSeen, str] = {}
@@ -119,6 +130,17 @@ class RunFindings(LineReader):
     def knows(self, path: str) -> bool:
         """Whether the file was met before, and was not deleted since."""
         return self._files.get(self.place(path) or "", "deleted") != "deleted"
+
+    def changed(self, path: str, action: FileAction, base: str | None = None) -> None:
+        """A tool changed a file: that may be what solves an error."""
+        self.touch(path, action, base)
+        self.attempts.do("edited", self.place(path, base) or ELSEWHERE)
+
+    def see_time(self, value: Any) -> None:
+        """Something happened at this time."""
+        if (when := moment(value)) is not None:
+            self.started = self.started or when
+            self.ended = when
 
     # What was said
 
@@ -252,7 +274,7 @@ class RunFindings(LineReader):
         self.attempts.do("ran", command)
 
     def tried(
-        self, call: ToolCall, errors: list[ErrorSeen], went: CallOutcome, *, begun: int
+        self, call: ToolAttempt, errors: list[ErrorSeen], went: CallOutcome, *, begun: int
     ) -> None:
         """A call came back: its errors are kept, and those that it shows to be gone are solved."""
         names = [name for error in errors if (name := self.add_error(error))]
@@ -277,24 +299,43 @@ class RunFindings(LineReader):
     def errors(self) -> tuple[ErrorSeen, ...]:
         return tuple(self._errors.values())
 
-    def errors_with(self, *more: ErrorSeen) -> tuple[ErrorSeen, ...]:
-        """The errors and these, which the run may still turn out not to have ended with."""
+    def result(
+        self,
+        dialect: str,
+        reason: TerminalReason,
+        *,
+        session: str | None,
+        summary: str,
+        model: str | None = None,
+        failure: str = "",
+        denied: Iterable[str] = (),
+        **facts: Any,
+    ) -> AgentRun:
+        """The run so far; `failure` is the error it ended with, which may not be its end yet."""
         before = dict(self._errors)
-        for error in more:
-            self._keep(error)
-        found, self._errors = self.errors, before
-        return found
-
-    @property
-    def decisions(self) -> tuple[Decision, ...]:
-        return tuple(
-            Decision(redact(d.description), redact(d.rationale) if d.rationale else None)
-            for d in self._decisions.values()
+        if failure:
+            self._keep(ErrorSeen(clip(failure, 2000), "runtime"))
+        errors, self._errors = self.errors, before
+        return AgentRun(
+            dialect=dialect,
+            session_id=session_name(session),
+            model=redact((model or "")[:200]) or None,
+            summary=summary_of(summary),
+            errors=errors,
+            decisions=tuple(
+                Decision(redact(d.description), redact(d.rationale) if d.rationale else None)
+                for d in self._decisions.values()
+            ),
+            files_touched=tuple(
+                FileTouched(redact(path), action) for path, action in self._files.items()
+            ),
+            terminal_reason=reason,
+            permission_denials=tuple(redact(name) for name in denied if name),
+            used_tools={redact(name): n for name, n in self.used_tools.items()},
+            started_at=self.started,
+            ended_at=self.ended,
+            **facts,
         )
-
-    @property
-    def files(self) -> tuple[FileTouched, ...]:
-        return tuple(FileTouched(redact(path), action) for path, action in self._files.items())
 
 
 def summary_of(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from ralph.capture.lines import clip
-from ralph.capture.shell import ASKING, Command, commands, kind_of
+from ralph.capture.shell import ASKING, ShellCommand, commands, kind_of
 from ralph.text.redact import redact
 
 # -- Whether a call is one that was made before, how it went, and whether it changed anything.
@@ -81,7 +81,7 @@ _CHANGING = frozenset("export set unset source . mkdir touch chmod rm mv cp".spl
 _PROBES = frozenset({"-c", "-e", "--version", "-V", "--help", "-h", "-version"})
 
 
-class ToolCall(msgspec.Struct, frozen=True):
+class ToolAttempt(msgspec.Struct, frozen=True):
     """A tool call, as far as it matters for telling whether it is made again."""
 
     text: str
@@ -107,14 +107,14 @@ class ToolCall(msgspec.Struct, frozen=True):
         return f"{self.change} went through" if self.change else f"`{short(self.line)}` passed"
 
 
-def shell_call(line: str, folder: str = "") -> ToolCall:
+def shell_call(line: str, folder: str = "") -> ToolAttempt:
     """The call that a shell's command line is, in the folder it goes to."""
     text = _GOING.sub("", " ".join(line.split()))
     found = commands(line)
     work = [one for one in found if one.joined not in {"|", "|&"} and kind_of(one.words) == "own"]
     masked = bool(found) and "pipefail" not in line
     masked = masked and (not work or found[-1] is not work[-1])
-    call = ToolCall(text, line, folder=folder, masked=masked)
+    call = ToolAttempt(text, line, folder=folder, masked=masked)
     if len(work) != 1:
         return call
     program, rest = _program(work[0])
@@ -133,9 +133,9 @@ def shell_call(line: str, folder: str = "") -> ToolCall:
     )
 
 
-def file_call(tool: str, path: str, place: str | None) -> ToolCall:
+def file_call(tool: str, path: str, place: str | None) -> ToolAttempt:
     """The call that changes a file: with whatever tool, it is the same change tried again."""
-    return ToolCall(file_text(path), change=f"{tool} of {place or ELSEWHERE}")
+    return ToolAttempt(file_text(path), change=f"{tool} of {place or ELSEWHERE}")
 
 
 def file_text(path: str) -> str:
@@ -143,7 +143,7 @@ def file_text(path: str) -> str:
     return f"\0file {path}"
 
 
-def again(call: ToolCall, failed: ToolCall, place: str | None) -> bool:
+def again(call: ToolAttempt, failed: ToolAttempt, place: str | None) -> bool:
     """Whether the call, had it gone well, shows that an error of the failed one is gone."""
     if call.folder != failed.folder:
         return False
@@ -166,7 +166,7 @@ def again(call: ToolCall, failed: ToolCall, place: str | None) -> bool:
     return bool(wanted) and all(_within(one, call.targets) for one in wanted)
 
 
-def how_it_went(call: ToolCall, said: str, *, failed: bool, errors: bool) -> CallOutcome:
+def how_it_went(call: ToolAttempt, said: str, *, failed: bool, errors: bool) -> CallOutcome:
     """How a command went; where its exit code is another's, its words must say so."""
     if failed:
         return "badly"
@@ -184,7 +184,7 @@ def looks_only(line: str) -> bool:
     return bool(found) and all(_looks(command) for command in found)
 
 
-def _looks(command: Command) -> bool:
+def _looks(command: ShellCommand) -> bool:
     if command.silenced and command.silenced != "/dev/null":
         return False
     program, rest = _program(command)
@@ -207,7 +207,7 @@ def short(line: str) -> str:
     return clip(redact(_GOING.sub("", text)), _SHORT).replace("`", "'")
 
 
-def _program(command: Command) -> tuple[tuple[str, ...], list[str]]:
+def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
     """The program, with its verb where it has many, and the words after it."""
     words = list(command.words)
     while words:
@@ -285,7 +285,7 @@ _ANNOUNCES = re.compile(
 
 
 class _FailedCall(msgspec.Struct):
-    call: ToolCall
+    call: ToolAttempt
     place: str | None
     first: int
     last: int
@@ -330,7 +330,7 @@ class Attempts:
         self._fresh.clear()
         return self._time
 
-    def fail(self, name: str, call: ToolCall, place: str | None) -> None:
+    def fail(self, name: str, call: ToolAttempt, place: str | None) -> None:
         """A call failed with this error."""
         self._time += 1
         before = self._failed.pop(name, None)
@@ -365,7 +365,7 @@ class Attempts:
             self._said.append(_AttemptStep(self._time, "said", text[:_LONGEST_TEXT]))
         return better
 
-    def succeed(self, call: ToolCall, begun: int, echoed: Echoed) -> list[tuple[str, str]]:
+    def succeed(self, call: ToolAttempt, begun: int, echoed: Echoed) -> list[tuple[str, str]]:
         """A call went well: the errors that are gone with it, and how each was solved."""
         solved: list[tuple[str, str]] = []
         self._fresh.clear()
@@ -397,7 +397,7 @@ class Attempts:
         return []
 
 
-def _told(steps: list[_AttemptStep], call: ToolCall, failed: ToolCall) -> str:
+def _told(steps: list[_AttemptStep], call: ToolAttempt, failed: ToolAttempt) -> str:
     if not steps:
         if call.text != failed.text:
             return f"{call.told} instead."

@@ -1,7 +1,8 @@
-"""Claude Code's `--output-format stream-json`: one JSON object a line, a `result` at the end.
+"""Claude Code: its command, and its messages in `--output-format stream-json`.
 
-The result is judged by `is_error` and its reason, never by its subtype; totals are taken from it
-alone; a stream without one was killed.
+A stream is one JSON object a line with a `result` at the end. The result is judged by `is_error`
+and its reason, never by its subtype; totals are taken from it alone; a stream without one was
+killed. `claude_code_sessions` has its session files, `claude_code_settings` its settings and hooks.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.capture import AgentRun, TerminalReason
+from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.exchange import Steps
 from ralph.capture.lines import (
     NOTHING,
@@ -21,20 +22,98 @@ from ralph.capture.lines import (
     content_text,
     count,
     items,
-    loose_objects,
     mapping,
     moment,
     money,
-    raw,
+    structs_on,
     text_of,
     tokens,
     unraw,
 )
-from ralph.capture.run import RunFindings, session_name, summary_of
+from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.capture.solved import ELSEWHERE, file_call, file_text
+from ralph.clients import AgentCall, SessionFiles
 from ralph.records.iteration import ErrorSeen, ErrorType, FileAction
 from ralph.text.redact import redact
+
+if TYPE_CHECKING:
+    from ralph.clients.setup import ClientSetup
+
+DIALECTS: tuple[str, ...] = ("stream-json", "transcript")
+OUTPUTS: tuple[str, ...] = (
+    "the output of `claude -p --output-format stream-json --verbose`",
+    "a Claude Code transcript (~/.claude/projects/*/*.jsonl)",
+)
+SESSION_TYPES: frozenset[str] = frozenset()
+LOGIN_SHELLS: bool = False
+_COMMAND = ("claude", "-p", "--output-format", "stream-json", "--verbose")
+_ALLOWED_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
+_STREAM_TYPES = {"system", "assistant", "user", "result", "stream_event", "rate_limit_event"}
+_TRANSCRIPT_KEYS = {"sessionId", "parentUuid", "isSidechain", "leafUuid"}
+
+
+def command(call: AgentCall) -> list[str]:
+    """The command line of one run."""
+    words = [*_COMMAND, "--permission-mode", "acceptEdits"]
+    if call.model:
+        words += ["--model", call.model]
+    if call.mcp_config:
+        words += ["--mcp-config", str(call.mcp_config), "--strict-mcp-config"]
+    servers = [f"mcp__{name}" for name in call.mcp_servers]
+    return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS]
+
+
+def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
+    """Nothing: it reads the file that its command names."""
+    return {}
+
+
+def dialect_of(event: Mapping[str, Any]) -> str | None:
+    """Its own transcripts have keys that its output does not."""
+    kind = event.get("type")
+    if not isinstance(kind, str) or "." in kind:
+        return None
+    if _TRANSCRIPT_KEYS & event.keys():
+        return "transcript"
+    return "stream-json" if kind in _STREAM_TYPES else None
+
+
+def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
+    """A fresh capture of one of its dialects."""
+    if dialect == "transcript":
+        from ralph.clients.claude_code_sessions import Transcript
+
+        return Transcript(file=file, root=root, injected=injected)
+    return StreamJson(file=file, root=root, injected=injected)
+
+
+def sessions() -> SessionFiles:
+    """The transcripts under `~/.claude/projects`."""
+    from ralph.clients import claude_code_sessions
+
+    return claude_code_sessions
+
+
+def setup() -> ClientSetup:
+    """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
+    from ralph.clients import claude_code_settings
+
+    return claude_code_settings
+
+
+def tool_errors(
+    tool: str, given: Any, output: str, *, root: str, cwd: str | None
+) -> tuple[ErrorSeen, ...]:
+    """The errors in a failed tool's answer, as they will be found in the transcript."""
+    use = {"type": "tool_use", "id": "this", "name": tool, "input": given}
+    result = {"type": "tool_result", "tool_use_id": "this", "is_error": True, "content": output}
+    found = RunFindings(file="-", root=root, injected="")
+    messages = Messages(found)
+    messages.assistant({"content": [use]}, parent=None, failed=False)
+    messages.user({"content": [result]}, lambda: f"Error: {output}", parent=None, cwd=cwd)
+    return found.errors if output.strip() else ()
+
 
 # -- Claude Code's messages, which its stream and its transcripts share: blocks, tools, results.
 
@@ -328,7 +407,6 @@ class StreamLine(msgspec.Struct):
     api_error_type: Any = None
 
 
-_KEYS = frozenset(StreamLine.__struct_fields__)
 _decode = msgspec.json.Decoder(StreamLine).decode
 
 
@@ -342,8 +420,6 @@ class StreamJson:
         self.complaints = self._found.complaints
         self._session: str | None = None
         self._others: set[str] = set()
-        self._started: str | None = None
-        self._ended: str | None = None
         self._model: str | None = None
         self._mcp_failed: tuple[str, ...] = ()
         self._denied: list[str] = []
@@ -365,9 +441,7 @@ class StreamJson:
             return
         if not self._is_ours(line):
             return
-        if (when := moment(line.timestamp)) is not None:
-            self._started = self._started or when
-            self._ended = when
+        self._found.see_time(line.timestamp)
         parent = text_of(line.parent_tool_use_id) or None
         if kind == "assistant":
             failed = line.is_api_error_message is True
@@ -446,27 +520,21 @@ class StreamJson:
             self._resets_at = self._resets_at or moment(int(stated[1]))
         named = result.permission_denials if result is not None else None
         denied = [text_of(item.get("tool_name")) for item in items(named)]
-        return AgentRun(
-            dialect="stream-json",
-            session_id=session_name(self._session),
-            model=redact(self._model or messages.model or "") or None,
-            summary=summary_of(summary),
-            errors=found.errors,
-            decisions=found.decisions,
-            files_touched=found.files,
+        return found.result(
+            "stream-json",
+            reason,
+            session=self._session,
+            summary=summary,
+            model=self._model or messages.model,
+            denied=denied or self._denied,
             tokens_used=self._tokens,
             cost_usd=self.live.cost_usd,
             duration_ms=self._duration_ms if result is not None else None,
             num_turns=self._turns if result is not None else None,
             is_error=result.is_error is True if result is not None else True,
-            terminal_reason=reason,
             api_status=count(result.api_error_status) if result is not None else None,
             rate_limit_resets_at=self._resets_at if reason == "rate_limited" else None,
-            permission_denials=tuple(redact(name) for name in denied or self._denied if name),
             mcp_failed=tuple(redact(name) for name in self._mcp_failed),
-            used_tools={redact(name): n for name, n in found.used_tools.items()},
-            started_at=self._started,
-            ended_at=self._ended,
         )
 
     def _failures(self, said: str, *, failed: bool) -> list[str]:
@@ -507,13 +575,4 @@ class StreamJson:
 
 
 def _lines(line: bytes) -> list[StreamLine]:
-    try:
-        return [_decode(line)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return [_line(plain) for plain in loose_objects(line)]
-
-
-def _line(plain: dict[str, Any]) -> StreamLine:
-    kept = {key: value for key, value in plain.items() if key in _KEYS}
-    kept["tool_use_result"] = raw(kept.get("tool_use_result"))
-    return StreamLine(**kept)
+    return structs_on(line, StreamLine, _decode, put_off=("tool_use_result",))

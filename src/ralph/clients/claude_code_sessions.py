@@ -9,41 +9,48 @@ exchange is depends on its own lines alone, so a file can be read on from where 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.exchange import LONGEST_FINAL, Steps, cleaned
+from ralph.capture.exchange import (
+    LONGEST_TITLE,
+    LONGEST_USER,
+    STATUS,
+    SessionExchange,
+    SessionHead,
+    SessionReader,
+    SessionStart,
+    Steps,
+    cleaned,
+    jsonl_files,
+)
 from ralph.capture.lines import (
+    BOM,
     NOTHING,
     LineReader,
-    clip,
     content_text,
     count,
     items,
-    loose_objects,
     mapping,
-    moment,
     money,
-    raw,
+    structs_on,
     text_of,
     tokens,
     unraw,
 )
-from ralph.capture.run import RunFindings, session_name, summary_of
-from ralph.clients.claude_code import PLACEHOLDER, Messages
-from ralph.records.conversation import Message, Status
-from ralph.records.iteration import ErrorSeen
+from ralph.capture.run import RunFindings, session_name
+from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 from ralph.text.redact import redact
 
 # -- The lines of Claude Code's session transcripts: their keys, and whose words they hold.
 
 
-INTERRUPTED = "[Request interrupted by user"
 _READ = 64_000
 
 # `prompt`: a person's words. `command`, `shell`: what a person had run, which the assistant may
@@ -89,7 +96,6 @@ class SessionLine(msgspec.Struct):
     leafUuid: Any = None
 
 
-_KEYS = frozenset(SessionLine.__struct_fields__)
 _decode = msgspec.json.Decoder(SessionLine).decode
 
 _NOT_A_PERSON = frozenset(
@@ -122,17 +128,7 @@ _HELD = {"image": "[image]", "document": "[document]"}
 
 def lines_of(line: bytes) -> list[SessionLine]:
     """The lines on a line: one, or several when line ends were lost."""
-    try:
-        return [_decode(line)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return [_line(plain) for plain in loose_objects(line)]
-
-
-def _line(plain: dict[str, Any]) -> SessionLine:
-    kept = {key: value for key, value in plain.items() if key in _KEYS}
-    for key in ("toolUseResult", "attachment"):
-        kept[key] = raw(kept.get(key))
-    return SessionLine(**kept)
+    return structs_on(line, SessionLine, _decode, put_off=("toolUseResult", "attachment"))
 
 
 def sort_of(line: SessionLine) -> Sort:
@@ -221,24 +217,14 @@ def _without(text: str) -> str:
 
 
 _FAILED: frozenset[TerminalReason] = frozenset({"api_error", "rate_limited", "refused"})
-_MODEL_TOKENS = (
-    "inputTokens",
-    "outputTokens",
-    "cacheReadInputTokens",
-    "cacheCreationInputTokens",
-)
+_MODEL_TOKENS = "inputTokens outputTokens cacheReadInputTokens cacheCreationInputTokens".split()
 
 
 class Transcript:
     """A transcript being read."""
 
     def __init__(
-        self,
-        *,
-        file: str = "-",
-        root: str | None = None,
-        injected: str = "",
-        steps: Steps | None = None,
+        self, *, file: str, root: str | None, injected: str = "", steps: Steps | None = None
     ) -> None:
         self._found = RunFindings(file=file, root=root, injected=injected)
         self._messages = Messages(self._found, steps)
@@ -246,8 +232,6 @@ class Transcript:
         self.complaints = self._found.complaints
         self._session: str | None = None
         self._speaker: tuple[bool, str] | None = None
-        self._started: str | None = None
-        self._ended: str | None = None
         self._duration_ms: int | None = None
         self._stop: Any = None
         self._limited = False
@@ -283,9 +267,7 @@ class Transcript:
             # The client's own words begin nothing and end nothing.
             self._found.see_injected(content_text(message.get("content")))
             return
-        if (when := moment(line.timestamp)) is not None:
-            self._started = self._started or when
-            self._ended = when
+        self._found.see_time(line.timestamp)
         if kind == "user":
             detail = partial(unraw, line.toolUseResult)
             self._messages.user(message, detail, parent=parent, cwd=cwd or None)
@@ -341,37 +323,27 @@ class Transcript:
         self._duration_ms = count(line.totalDuration) or self._duration_ms
         usage = mapping(line.modelUsage)
         if usage:
-            self._total_tokens = sum(
-                count(mapping(spent).get(key)) or 0
-                for spent in usage.values()
-                for key in _MODEL_TOKENS
-            )
+            spent = [mapping(model).get(key) for model in usage.values() for key in _MODEL_TOKENS]
+            self._total_tokens = sum(count(number) or 0 for number in spent)
 
     def finish(self) -> AgentRun:
         """What the session left behind so far."""
         found, messages = self._found, self._messages
         reason = self._reason()
-        failed = reason in _FAILED and messages.api_error
-        last = [ErrorSeen(clip(messages.api_error, 2000), "runtime")] if failed else []
         spent = self._tokens if self._total_tokens is None else self._total_tokens
-        return AgentRun(
-            dialect="transcript",
-            session_id=session_name(self._name()),
-            model=redact(messages.model or "") or None,
-            summary=summary_of(found.last_text or messages.api_error),
-            errors=found.errors_with(*last),
-            decisions=found.decisions,
-            files_touched=found.files,
+        return found.result(
+            "transcript",
+            reason,
+            session=self._name(),
+            summary=found.last_text or messages.api_error,
+            model=messages.model,
+            failure=messages.api_error if reason in _FAILED else "",
+            denied=messages.denied,
             tokens_used=spent or None,
             cost_usd=self.live.cost_usd,
-            duration_ms=self._duration_ms or _between(self._started, self._ended),
+            duration_ms=self._duration_ms or _between(found.started, found.ended),
             num_turns=self.live.turns or None,
             is_error=reason in _FAILED,
-            terminal_reason=reason,
-            permission_denials=tuple(redact(name) for name in messages.denied if name),
-            used_tools={redact(name): n for name, n in found.used_tools.items()},
-            started_at=self._started,
-            ended_at=self._ended,
         )
 
     def _name(self) -> str | None:
@@ -397,39 +369,9 @@ def _between(started: str | None, ended: str | None) -> int | None:
     return max(0, round(span.total_seconds() * 1000))
 
 
-LONGEST_USER = LONGEST_FINAL
-_LONGEST_TITLE = 200
 _MOST_SEEN = 50_000
 _MOST_SUMMARIES = 20
 _MOST_QUEUED = 50
-_STATUS: dict[TerminalReason, Status] = {
-    "ok": "complete",
-    "interrupted": "interrupted",
-    "unknown": "interrupted",
-}
-
-
-class SessionExchange(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange as the transcript tells it, redacted.
-
-    `key` names its prompt, however often and however far the file is read. `session_id` is the
-    session it was held in: in a copy of a session, the first one. Of `captured`, the cost is not
-    known. Not `finished`: nobody has asked anything after it yet, so it may go on; `ends_at` is
-    then how far it was read.
-    """
-
-    key: str
-    session_id: str | None
-    user: str
-    assistant: str
-    messages: tuple[Message, ...]
-    captured: AgentRun
-    status: Status
-    finished: bool
-    cwd: str | None
-    git_branch: str | None
-    begins_at: int
-    ends_at: int
 
 
 class _OpenExchange:
@@ -448,10 +390,9 @@ class _OpenExchange:
 
     @property
     def key(self) -> str:
-        named = text_of(self.prompt.uuid) or text_of(self.prompt.promptId)
+        name = session_name(text_of(self.prompt.uuid) or text_of(self.prompt.promptId))
         # Where it stands is a name, too; how many came before is not known to who reads on.
-        session = session_name(text_of(self.prompt.sessionId)) or ""
-        return session_name(named) or f"{session}@{self.begins_at}"
+        return name or f"{session_name(text_of(self.prompt.sessionId)) or ''}@{self.begins_at}"
 
     def add(self, text: str) -> None:
         """More words of the person's; they are told twice by some clients."""
@@ -471,7 +412,7 @@ class _OpenExchange:
             assistant=self.steps.final,
             messages=self.steps.messages,
             captured=captured,
-            status=_STATUS.get(captured.terminal_reason, "failed"),
+            status=STATUS.get(captured.terminal_reason, "failed"),
             finished=finished,
             cwd=redact(text_of(line.cwd)[:500]) or None,
             git_branch=redact(text_of(line.gitBranch)[:200]) or None,
@@ -495,11 +436,10 @@ class Exchanges:
         offset: int = 0,
         line: int = 0,
         title: str | None = None,
-        injected: str = "",
     ) -> None:
         self._reading = LineReader(file, line)
         self.complaints = self._reading.complaints
-        self._new = lambda steps: Transcript(file=file, root=root, injected=injected, steps=steps)
+        self._new = lambda steps: Transcript(file=file, root=root, steps=steps)
         self._at = self._next = offset
         self._reads_on = offset > 0
         self._titles: dict[str, str] = {"before": title or ""}
@@ -533,7 +473,7 @@ class Exchanges:
         told = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
         # A file may begin with the summaries of other sessions.
         told += [text for leaf, text in reversed(self._summaries) if not leaf or self._knows(leaf)]
-        return next((cleaned(text, _LONGEST_TITLE) for text in told if text), None) or None
+        return next((cleaned(text, LONGEST_TITLE) for text in told if text), None) or None
 
     def _take(self, line: SessionLine) -> None:
         kind = line.type
@@ -544,9 +484,9 @@ class Exchanges:
                 self._said(kind, line)
         elif kind in {"custom-title", "ai-title"}:
             title = text_of(line.customTitle) or text_of(line.aiTitle)
-            self._titles[kind] = title[: 4 * _LONGEST_TITLE] or self._titles.get(kind, "")
+            self._titles[kind] = title[: 4 * LONGEST_TITLE] or self._titles.get(kind, "")
         elif kind == "summary":
-            told = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * _LONGEST_TITLE])
+            told = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * LONGEST_TITLE])
             self._summaries = [*self._summaries, told][-_MOST_SUMMARIES:]
         elif kind == "queue-operation" and self._open is not None:
             self._open.add(queued(line))
@@ -616,3 +556,44 @@ class Exchanges:
 
     def _knows(self, uuid: str) -> bool:
         return hash(uuid) in self._seen
+
+
+# How far a file is searched for the folder its session was held in.
+_HEAD_LINES = 200
+_HEAD_BYTES = 4 * 1024 * 1024
+
+
+def session_folder(environ: Mapping[str, str]) -> Path:
+    """Where Claude Code keeps its sessions."""
+    given = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(given) if given else Path.home() / ".claude") / "projects"
+
+
+def session_files(folder: Path) -> Iterator[Path]:
+    """Every session's file; those of sub-agents belong to their session."""
+    for file in jsonl_files(folder):
+        if not file.name.startswith("agent-") and "subagents" not in file.parts:
+            yield file
+
+
+def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
+    """The session a file holds; None where nothing in it looks like one."""
+    found = False
+    for number, data in enumerate(file):
+        if number >= _HEAD_LINES or file.tell() > _HEAD_BYTES:
+            break
+        try:
+            line = _decode(data.removeprefix(BOM))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        kind, cwd = text_of(line.type), text_of(line.cwd)
+        found = found or bool(kind)
+        if kind in {"user", "assistant"} and cwd:
+            return SessionHead(path.stem, cwd, is_subagent=line.isSidechain is True)
+    return SessionHead(path.stem) if found else None
+
+
+def session_reader(start: SessionStart) -> SessionReader:
+    """A reader of one file."""
+    at = {"offset": start.offset, "line": start.line}
+    return Exchanges(file=start.file, root=start.root, title=start.title, **at)

@@ -1,4 +1,4 @@
-"""Ralph's part in Claude Code's settings: text in, text out, and nobody else's part touched.
+"""Ralph's part in Claude Code's settings: hooks, the MCP server, and the plugin.
 
 Hooks of ours are known by what they call: Ralph, the word `hook`, and an event. So those of an
 older version are found as well, wherever a person moved them, and no mark must be kept beside them.
@@ -7,28 +7,104 @@ older version are found as well, wherever a person moved them, and no mark must 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from ralph.clients import json_text
-from ralph.clients.places import claude_servers
-from ralph.clients.setup import RalphCall, hook_call, read_json, read_text, server_call
+import msgspec
+
+from ralph.clients.setup import (
+    NAMED,
+    SERVER,
+    RalphCall,
+    SettingsEdit,
+    SetupPart,
+    SetupPlace,
+    State,
+    foreign_server,
+    hook_call,
+    is_outdated,
+    read_json,
+    read_text,
+    server_call,
+    server_part,
+    setup_call,
+    setup_part,
+    write_json,
+)
 from ralph.errors import BadInput, RalphError
 from ralph.programs import find_program
 
+HAS_HOOKS: bool = True
+FILLS_VARIABLES: bool = True
 PLUGIN = "ralph@ralph"
-SERVER = "ralph-memory"
 _PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
 _HOOKS = "hooks"
 _SERVERS = "mcpServers"
+_TIMEOUT_S = 60.0
+_T = TypeVar("_T")
+
+
+# -- Where they are.
+
+
+def settings_file(root: Path | None) -> Path:
+    """Claude Code's settings: of the project at this root, else the person's own."""
+    return (_user_folder() if root is None else root / ".claude") / "settings.json"
+
+
+def servers_file(root: Path | None) -> Path:
+    """Where Claude Code keeps MCP servers; the person's own file is the client's to write."""
+    if root is not None:
+        return root / ".mcp.json"
+    given = os.environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(given).expanduser() if given else Path.home()) / ".claude.json"
+
+
+def _user_folder() -> Path:
+    given = os.environ.get("CLAUDE_CONFIG_DIR")
+    return Path(given).expanduser() if given else Path.home() / ".claude"
 
 
 def plugin_folder() -> Path:
     """The plugin as it was installed with this package; it is a marketplace too."""
     return _PLUGIN_FOLDER
+
+
+# -- Putting Ralph in and taking it out.
+
+
+def install_edits(root: Path | None, call: RalphCall, *, mcp: bool) -> list[SettingsEdit]:
+    """The hooks, and the server in a project; a person's own server the client registers."""
+    file = settings_file(root)
+    text = read_text(file, root=root)
+    edits = [SettingsEdit(file, text, with_hooks(text, call, file), root, keeps_previous=True)]
+    if mcp and root is None:
+        registered()  # refuses somebody else's server before anything is written
+    elif mcp:
+        file = servers_file(root)
+        text = read_text(file, root=root)
+        edit = SettingsEdit(file, text, with_server(text, call, file), root, keeps_previous=True)
+        edits.append(edit)
+    return edits
+
+
+def uninstall_edits(root: Path | None) -> list[SettingsEdit]:
+    """What takes Ralph out again."""
+    edits = []
+    file = settings_file(root)
+    if (text := read_text(file, root=root)) is not None:
+        left = without_hooks(text, file)
+        edits.append(SettingsEdit(file, text, left, root, keeps_previous=True))
+    file = servers_file(root)
+    if root is not None and (text := read_text(file, root=root)) is not None:
+        left = without_server(text, file)
+        edits.append(SettingsEdit(file, text, left, root, keeps_previous=True))
+    return edits
 
 
 def wanted_hooks(call: RalphCall) -> dict[str, list[Any]]:
@@ -42,95 +118,68 @@ def wanted_hooks(call: RalphCall) -> dict[str, list[Any]]:
     return hooks
 
 
-def wanted_commands(call: RalphCall) -> dict[str, str]:
+def _wanted_commands(call: RalphCall) -> dict[str, str]:
     """The command of each event's hook."""
     return {event: groups[0][_HOOKS][0]["command"] for event, groups in wanted_hooks(call).items()}
 
 
 def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[RalphCall, str]]]:
     """Each event that calls Ralph, with the calls and the whole commands."""
-    found: dict[str, list[tuple[RalphCall, str]]] = {}
-    for path, call, command in _ours(settings):
-        found.setdefault(str(path[1]), []).append((call, command))
-    return found
+    hooks = settings.get(_HOOKS)
+    found = {
+        event: [called for group in groups for hook in _list_in(group) if (called := _called(hook))]
+        for event, groups in (hooks.items() if isinstance(hooks, dict) else ())
+        if isinstance(groups, list)
+    }
+    return {event: calls for event, calls in found.items() if calls}
 
 
 def with_hooks(text: str | None, call: RalphCall, where: Path) -> str:
     """The settings with all our hooks, each once; those that are right stay as they are."""
-    wanted = wanted_hooks(call)
-    if text is None:
-        return json_text.whole({_HOOKS: wanted}, json_text.Style())
-    _check(text, where)
-    commands = wanted_commands(call)
-    found = hooks_in(read_json(text, where))
-    outdated = [
-        event for event in found if [one for _, one in found[event]] != [commands.get(event)]
-    ]
-    left = _without_hooks(text, where, outdated)
-    if left is None:
-        return json_text.whole({_HOOKS: wanted}, json_text.style_of(text))
+    settings = {} if text is None else _read_settings(text, where)
+    wanted, commands, found = wanted_hooks(call), _wanted_commands(call), hooks_in(settings)
+    changed = deepcopy(settings)
+    stale = [event for event in found if [c for _, c in found[event]] != [commands.get(event)]]
+    _take_out(changed, stale)
+    hooks = changed.setdefault(_HOOKS, {})
     for event, groups in wanted.items():
-        if event in outdated or event not in found:
-            left = _with_event(left, event, groups, where)
-    return left
+        if event in stale or event not in found:
+            hooks[event] = [*hooks.get(event, []), *groups]
+    _drop_empty(changed, stale)
+    return text if text is not None and changed == settings else write_json(changed)
 
 
 def without_hooks(text: str, where: Path) -> str | None:
     """The settings without our hooks; None when nothing else was in them."""
-    _check(text, where)
-    return _without_hooks(text, where, list(hooks_in(read_json(text, where))))
-
-
-def with_server(text: str | None, call: RalphCall, where: Path) -> str:
-    """The file with our MCP server in it."""
-    if text is None:
-        return json_text.whole({_SERVERS: {SERVER: call.server()}}, json_text.Style())
-    settings = read_json(text, where)
-    servers = settings.get(_SERVERS)
-    if _SERVERS not in settings:
-        return json_text.added(text, (), {SERVER: call.server()}, key=_SERVERS)
-    if not isinstance(servers, dict):
-        raise _unfit(text, where, (_SERVERS,), "an object")
-    if SERVER not in servers:
-        return json_text.added(text, (_SERVERS,), call.server(), key=SERVER)
-    known = server_call(servers[SERVER])
-    if known is None:
-        raise foreign_server(where, json_text.line_of(text, (_SERVERS, SERVER)))
-    if known == call:
+    settings = _read_settings(text, where)
+    found = hooks_in(settings)
+    if not found:
         return text
-    return json_text.replaced(text, (_SERVERS, SERVER), call.server())
+    _take_out(settings, found)
+    _drop_empty(settings, found)
+    return write_json(settings) if settings else None
 
 
-def without_server(text: str, where: Path) -> str | None:
-    """The file without our MCP server; None when nothing else was in it."""
-    if server_in(read_json(text, where)) is None:
-        return text
-    return json_text.taken(text, (_SERVERS, SERVER))
+def _take_out(settings: dict[str, Any], events: Collection[str]) -> None:
+    """Take our hooks out of these events; a group that is all ours goes with its matcher."""
+    for event in events:
+        groups = []
+        for group in settings[_HOOKS][event]:
+            hooks = _list_in(group)
+            left = [hook for hook in hooks if not _called(hook)]
+            if left == hooks:
+                groups.append(group)
+            elif left:
+                groups.append({**group, _HOOKS: left})
+        settings[_HOOKS][event] = groups
 
 
-def server_in(settings: dict[str, Any]) -> RalphCall | None:
-    """How our MCP server is called, None where it is not registered."""
-    servers = settings.get(_SERVERS)
-    return server_call(servers.get(SERVER)) if isinstance(servers, dict) else None
-
-
-def foreign_server(where: Path, line: int | None = None) -> BadInput:
-    """What to say of a server with our name that somebody else made."""
-    return BadInput(
-        f"there is an MCP server {SERVER} that Ralph did not make",
-        where=str(where) if line is None else f"{where}:{line}",
-        todo="Rename it, or use --no-mcp. Nothing was changed.",
-    )
-
-
-def _ours(settings: dict[str, Any]) -> Iterator[tuple[json_text.Path, RalphCall, str]]:
-    """Where our hooks are, how they call us, and their whole commands."""
-    hooks = settings.get(_HOOKS)
-    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
-        for at, group in enumerate(groups if isinstance(groups, list) else ()):
-            for place, hook in enumerate(_list_in(group)):
-                if called := _called(hook):
-                    yield (_HOOKS, event, at, _HOOKS, place), *called
+def _drop_empty(settings: dict[str, Any], events: Collection[str]) -> None:
+    for event in events:
+        if not settings[_HOOKS][event]:
+            del settings[_HOOKS][event]
+    if not settings[_HOOKS]:
+        del settings[_HOOKS]
 
 
 def _called(hook: object) -> tuple[RalphCall, str] | None:
@@ -147,64 +196,62 @@ def _list_in(group: object) -> list[Any]:
     return []
 
 
-def _without_hooks(text: str, where: Path, events: list[str]) -> str | None:
-    while True:
-        settings = read_json(text, where)
-        paths = [path for path, *_ in _ours(settings) if path[1] in events]
-        if not paths:
-            return text
-        path = paths[0]
-        hooks = settings[_HOOKS][path[1]][path[2]][_HOOKS]
-        # A group in which all is ours goes whole, with its matcher.
-        left = json_text.taken(text, path[:3] if all(map(_called, hooks)) else path)
-        if left is None:
-            return None
-        text = left
-
-
-def _with_event(text: str, event: str, groups: list[Any], where: Path) -> str:
-    settings = read_json(text, where)
-    if _HOOKS not in settings:
-        return json_text.added(text, (), {event: groups}, key=_HOOKS)
-    if event not in settings[_HOOKS]:
-        return json_text.added(text, (_HOOKS,), groups, key=event)
-    for group in groups:
-        text = json_text.added(text, (_HOOKS, event), group)
-    return text
-
-
-def _check(text: str, where: Path) -> None:
+def _read_settings(text: str, where: Path) -> dict[str, Any]:
     """Refuse what is not laid out as settings are: we would not know where ours belong."""
     settings = read_json(text, where)
     hooks = settings.get(_HOOKS, {})
     if not isinstance(hooks, dict):
-        raise _unfit(text, where, (_HOOKS,), "an object")
+        raise _unfit(where, _HOOKS, "an object")
     for event, groups in hooks.items():
         if not isinstance(groups, list):
-            raise _unfit(text, where, (_HOOKS, event), "a list")
+            raise _unfit(where, f"{_HOOKS}.{event}", "a list")
+    return settings
 
 
-def _unfit(text: str, where: Path, path: json_text.Path, what: str) -> BadInput:
-    return BadInput(
-        f"{'.'.join(map(str, path))} must be {what}",
-        where=f"{where}:{json_text.line_of(text, path)}",
-        todo="Mend it; nothing was changed.",
-    )
+def with_server(text: str | None, call: RalphCall, where: Path) -> str:
+    """The file with our MCP server in it."""
+    settings = {} if text is None else read_json(text, where)
+    servers = settings.setdefault(_SERVERS, {})
+    if not isinstance(servers, dict):
+        raise _unfit(where, _SERVERS, "an object")
+    known = server_call(servers.get(SERVER))
+    if SERVER in servers and known is None:
+        raise foreign_server(where)
+    if text is not None and known == call:
+        return text
+    servers[SERVER] = call.server()
+    return write_json(settings)
 
 
-# -- The MCP server in a person's own Claude Code: registered by the client itself.
-#
-# The client rewrites the file that holds it all the time, so nobody else may.
+def without_server(text: str, where: Path) -> str | None:
+    """The file without our MCP server; None when nothing else was in it."""
+    settings = read_json(text, where)
+    if server_in(settings) is None:
+        return text
+    del settings[_SERVERS][SERVER]
+    if not settings[_SERVERS]:
+        del settings[_SERVERS]
+    return write_json(settings) if settings else None
 
 
-_TIMEOUT_S = 60.0
+def server_in(settings: dict[str, Any]) -> RalphCall | None:
+    """How our MCP server is called, None where it is not registered."""
+    servers = settings.get(_SERVERS)
+    return server_call(servers.get(SERVER)) if isinstance(servers, dict) else None
+
+
+def _unfit(where: Path, key: str, what: str) -> BadInput:
+    return BadInput(f"{key} must be {what}", where=str(where), todo="Fix it. Nothing was changed.")
+
+
+# -- A person's own MCP server: the client rewrites its file all the time, so nobody else may.
 
 
 def registered() -> RalphCall | None:
     """How the registered server is called; one with our name that is not ours is an error."""
-    file = claude_servers(None)
+    file = servers_file(None)
     text = read_text(file)
-    servers = {} if text is None else read_json(text, file).get("mcpServers")
+    servers = {} if text is None else read_json(text, file).get(_SERVERS)
     if not isinstance(servers, dict) or SERVER not in servers:
         return None
     call = server_call(servers[SERVER])
@@ -247,13 +294,122 @@ def _ask(*requests: list[str]) -> str | None:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _refused(words, str(error)) from None
         if asked.returncode != 0:
-            told = (asked.stderr or asked.stdout).decode(errors="replace").strip()
-            raise _refused(words, told)
+            why = (asked.stderr or asked.stdout).decode(errors="replace").strip()
+            raise _refused(words, why)
     return None
 
 
-def _refused(words: list[str], told: str) -> RalphError:
+def _refused(words: list[str], why: str) -> RalphError:
     return RalphError(
-        f"claude could not change its MCP servers: {told}",
+        f"claude could not change its MCP servers: {why}",
         todo=f"The hooks are done; run by hand: {shlex.join(['claude', *words])}",
     )
+
+
+# -- What is set up.
+
+
+def places(root: Path | None) -> list[SetupPlace]:
+    """The person's own settings, the project's, and the plugin."""
+    found = [_place("user", None)]
+    if root is not None:
+        found.append(_place("project", root))
+    return [*found, _plugin(root)]
+
+
+def _place(where: Literal["user", "project"], root: Path | None) -> SetupPlace:
+    hooks = setup_part(settings_file(root), root, _hooks_part)
+    return SetupPlace("claude", where, hooks, setup_part(servers_file(root), root, _server_part))
+
+
+def _hooks_part(text: str, file: Path, root: Path | None) -> SetupPart:
+    found = hooks_in(read_json(text, file))
+    if not found:
+        return SetupPart(str(file), "none")
+    calls = list(dict.fromkeys(call for pairs in found.values() for call, _ in pairs))
+    missing = [event for event in wanted_hooks(RalphCall(NAMED)) if event not in found]
+    state: State = "partly" if missing else "installed"
+    outdated = any(
+        is_outdated(call, root) or command != _wanted_commands(call).get(event)
+        for event, pairs in found.items()
+        for call, command in pairs
+    )
+    return SetupPart(str(file), state, missing, list(map(setup_call, calls)), outdated=outdated)
+
+
+def _server_part(text: str, file: Path, root: Path | None) -> SetupPart:
+    return server_part(file, server_in(read_json(text, file)), root)
+
+
+def _plugin(root: Path | None) -> SetupPlace:
+    """The plugin brings hooks and server together, where it is there and not switched off."""
+    part = setup_part(
+        _user_folder() / "plugins" / "installed_plugins.json",
+        None,
+        lambda text, file, _: _plugin_part(file, read_json(text, file)),
+    )
+    if part.state == "installed" and not _plugin_enabled(root):
+        part = msgspec.structs.replace(part, state="disabled", calls=[])
+    return SetupPlace("claude", "plugin", part, part)
+
+
+def _plugin_part(file: Path, noted: dict[str, Any]) -> SetupPart:
+    plugins = noted.get("plugins")
+    if not isinstance(plugins, dict) or not plugins.get(PLUGIN):
+        return SetupPart(str(file), "none")
+    # The plugin is the package's own, so what it calls is up to date.
+    return SetupPart(str(file), "installed", calls=[setup_call(RalphCall(NAMED))])
+
+
+def _plugin_enabled(root: Path | None) -> bool:
+    """What the settings say of the plugin, the last one that says it."""
+    values = [plugins.get(PLUGIN) for _, plugins in _settings_of(root, "enabledPlugins", dict)]
+    return ([value for value in values if isinstance(value, bool)] or [False])[-1]
+
+
+def warnings(places: list[SetupPlace], root: Path | None) -> list[str]:
+    """What is done twice, and whether a person has switched all hooks off."""
+    # Claude Code knows the same command in two settings, not in a plugin.
+    hooks = {
+        place.where: place.hooks.calls[0] for place in places if place.hooks and place.hooks.calls
+    }
+    plugin = "plugin" in hooks
+    found = []
+    if len({call for where, call in hooks.items() if where != "plugin"}) + plugin > 1:
+        found.append(f"each event calls Ralph more than once: {_choice(list(hooks))}")
+    servers = [place.where for place in places if place.mcp.calls]
+    if plugin and len(servers) > 1:
+        found.append(f"the memory's tools are offered twice: {_choice(servers)}")
+    disabled = _settings_of(root, "disableAllHooks", bool)
+    if hooks and disabled and disabled[-1][1]:
+        what = "disableAllHooks is on, so no hook is called. Take it out to use the memory."
+        found.append(f"{disabled[-1][0]}: {what}")
+    return found
+
+
+def _choice(where: Sequence[str]) -> str:
+    return f"{', '.join(where)}. Run: {' or '.join(map(_removal, where))}"
+
+
+def _removal(where: str) -> str:
+    if where == "plugin":
+        return f"claude plugin uninstall {PLUGIN}"
+    return f"ralph hooks uninstall --{where}"
+
+
+def _settings_of(root: Path | None, name: str, kind: type[_T]) -> list[tuple[Path, _T]]:
+    """The files of Claude Code that set this, the one that counts most last."""
+    files: list[tuple[Path, Path | None]] = [(settings_file(None), None)]
+    if root is not None:
+        project = settings_file(root)
+        files += [(project, root), (project.with_name("settings.local.json"), root)]
+    found = []
+    for file, whose in files:
+        try:
+            text = read_text(file, root=whose)
+            value = None if text is None else read_json(text, file).get(name)
+        except RalphError:
+            continue  # reported with the hooks
+        if isinstance(value, kind):
+            found.append((file, value))
+    return found

@@ -1,22 +1,128 @@
-"""Codex's `exec --json`: events of a thread, its turns and their items.
+"""Codex: its command, and the events of `codex exec --json`.
 
-It names neither its folder nor its model nor what it cost, so files outside a given root are
-unknown to it; a thread without a completed turn at the end failed or was killed.
+The output names neither its folder nor its model nor what it cost, so files outside a given root
+are unknown to it; a thread without a completed turn at the end failed or was killed.
+`codex_sessions` has its session files, `codex_settings` its settings.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ralph.capture import AgentRun, TerminalReason
+from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
-from ralph.capture.run import RunFindings, session_name, summary_of
+from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
-from ralph.capture.solved import ELSEWHERE
+from ralph.clients import AgentCall, SessionFiles, codex_server
+from ralph.errors import BadInput
+from ralph.programs import python
 from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
+
+if TYPE_CHECKING:
+    from ralph.clients.setup import ClientSetup
+
+DIALECTS: tuple[str, ...] = ("codex",)
+OUTPUTS: tuple[str, ...] = ("the output of `codex exec --json`",)
+SESSION_TYPES: frozenset[str] = frozenset({"session_meta"})
+LOGIN_SHELLS: bool = True
+_COMMAND = ("codex", "exec", "--json", "--skip-git-repo-check", "-s", "workspace-write")
+# It gives a server one second before it asks the model without it; a Python process may need more.
+# One that never comes up still does not end the run.
+_SERVER_WAIT_MS = 30_000
+
+
+def command(call: AgentCall) -> list[str]:
+    """The command line of one run."""
+    words = [*_COMMAND, *(["-m", call.model] if call.model else [])]
+    if call.mcp_config is not None and call.mcp_servers:
+        words += ["-c", f"mcp_optional_startup_grace_ms={_SERVER_WAIT_MS}"]
+        for name, entry in call.mcp_servers.items():
+            for key, value in _server(name, entry, call).items():
+                words += ["-c", f"mcp_servers.{name}.{key}={_toml(value)}"]
+    return [*words, "-"]
+
+
+def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
+    """The headers of its servers, which may be secret and must not be on the command line."""
+    found = {}
+    for server, header, variable in _headers(call):
+        value = str(call.mcp_servers[server]["headers"][header])
+        try:
+            found[variable] = codex_server.filled(value, environ)
+        except KeyError as error:
+            raise BadInput(
+                f"the header {header} of the MCP server {server} needs {error.args[0]}, "
+                "which the agent's environment does not have",
+                where=".ralph/db/disciplines.yaml",
+                todo="Set it, and name it in the setting agent_env.",
+            ) from None
+    return found
+
+
+def _server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, Any]:
+    """One server as Codex is told of it: nothing secret, and its tools need no approval."""
+    settings: dict[str, Any]
+    if "url" in entry:
+        headers = {header: var for server, header, var in _headers(call) if server == name}
+        settings = {"url": str(entry["url"])}
+        if headers:
+            settings["env_http_headers"] = headers
+    else:
+        program, *isolated = python()
+        words = ["-m", codex_server.__name__, str(call.mcp_config), name]
+        settings = {"command": program, "args": [*isolated, *words]}
+        if names := codex_server.variables(json.dumps(entry)):
+            settings["env_vars"] = names
+    # A server of this name in the user's own settings may be switched off.
+    return {**settings, "enabled": True, "default_tools_approval_mode": "approve"}
+
+
+def _headers(call: AgentCall) -> Iterator[tuple[str, str, str]]:
+    """Server, header, and the variable that carries its value."""
+    number = 0
+    for server, entry in call.mcp_servers.items():
+        for header in entry.get("headers") or {}:
+            number += 1
+            yield server, header, f"MCP_HEADER_{number}"
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it: as JSON does, but for mappings."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def dialect_of(event: Mapping[str, Any]) -> str | None:
+    """Its events are of a thread, a turn or an item."""
+    kind = text_of(event.get("type"))
+    return "codex" if kind.startswith(("thread.", "turn.", "item.")) else None
+
+
+def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
+    """A fresh capture of its output."""
+    return Codex(file=file, root=root, injected=injected)
+
+
+def sessions() -> SessionFiles:
+    """The rollouts under `~/.codex/sessions`."""
+    from ralph.clients import codex_sessions
+
+    return codex_sessions
+
+
+def setup() -> ClientSetup:
+    """The MCP server in `config.toml`."""
+    from ralph.clients import codex_settings
+
+    return codex_settings
+
+
+# -- The output of `codex exec --json`.
 
 _CHANGES: dict[str, FileAction] = {"add": "created", "update": "modified", "delete": "deleted"}
 _TOOLS = {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}
@@ -148,38 +254,36 @@ class Codex:
             kind = change.get("kind")
             name = text_of(mapping(kind).get("type")) or text_of(kind)
             if action := _CHANGES.get(name):
-                path = text_of(change.get("path"))
-                self._found.touch(path, action)
-                self._found.attempts.do("edited", self._found.place(path) or ELSEWHERE)
+                self._found.changed(text_of(change.get("path")), action)
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
         found = self._found
         reason = self._reason()
-        if self._failure:
-            found.add_error(ErrorSeen(clip(self._failure, 2000), "runtime"))
         summary = (self._last_message if reason == "ok" else "") or found.last_text
-        return AgentRun(
-            dialect="codex",
-            session_id=session_name(self._thread),
-            summary=summary_of(summary or self._failure),
-            errors=found.errors,
-            decisions=found.decisions,
-            files_touched=found.files,
+        return found.result(
+            "codex",
+            reason,
+            session=self._thread,
+            summary=summary or self._failure,
+            failure=self._failure,
+            denied=self._denied,
             tokens_used=self._tokens,
             num_turns=self._turns or None,
             is_error=reason != "ok",
-            terminal_reason=reason,
-            permission_denials=tuple(self._denied),
-            used_tools={redact(name): n for name, n in found.used_tools.items()},
         )
 
     def _reason(self) -> TerminalReason:
         if self._failure:
-            if _LIMITED.search(self._failure):
-                return "rate_limited"
-            return "prompt_too_long" if _TOO_LONG.search(self._failure) else "api_error"
+            return failure_reason(self._failure)
         return "killed" if self._open else "ok"
+
+
+def failure_reason(message: str) -> TerminalReason:
+    """What kind of end an error was."""
+    if _LIMITED.search(message):
+        return "rate_limited"
+    return "prompt_too_long" if _TOO_LONG.search(message) else "api_error"
 
 
 def _name(item: Mapping[str, Any], kind: str) -> str:

@@ -10,12 +10,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.exchange import Steps, cleaned
+from ralph.capture.exchange import (
+    LONGEST_TITLE,
+    LONGEST_USER,
+    STATUS,
+    SessionExchange,
+    SessionHead,
+    SessionReader,
+    SessionStart,
+    Steps,
+    cleaned,
+    jsonl_files,
+)
 from ralph.capture.lines import (
     LineReader,
     UnreadableLine,
@@ -24,14 +36,11 @@ from ralph.capture.lines import (
     count,
     items,
     mapping,
-    moment,
     objects,
     text_of,
 )
-from ralph.capture.run import RunFindings, session_name, summary_of
-from ralph.capture.solved import ELSEWHERE
-from ralph.clients.claude_code_sessions import LONGEST_USER, SessionExchange
-from ralph.records.conversation import Status
+from ralph.capture.run import RunFindings, session_name
+from ralph.clients.codex import failure_reason
 from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
@@ -63,17 +72,6 @@ _BADLY = re.compile(
 )
 _STOPPED = re.compile(r"^aborted by user|rejected by user|user (?:rejected|declined)", re.M | re.I)
 _HEAD_CHARS = 500
-_LIMITED = re.compile(r"usage limit|rate.?limit|\b429\b|too many requests", re.I)
-_TOO_LONG = re.compile(r"context (?:window|length)|prompt is too long", re.I)
-
-
-class SessionHead(msgspec.Struct, frozen=True):
-    """What the beginning of a file says of the session it holds."""
-
-    session: str = ""
-    cwd: str = ""
-    git_branch: str = ""
-    is_subagent: bool = False
 
 
 def rollout_head(line: bytes) -> SessionHead | None:
@@ -212,13 +210,6 @@ def total_tokens(usage: Any) -> int:
     return sum(count(told.get(key)) or 0 for key in ("input_tokens", "output_tokens"))
 
 
-def failure(message: str) -> TerminalReason:
-    """What kind of end a turn's error was."""
-    if _LIMITED.search(message):
-        return "rate_limited"
-    return "prompt_too_long" if _TOO_LONG.search(message) else "api_error"
-
-
 def told_in(message: str) -> str:
     """What an error says, without the provider's envelope around it."""
     error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
@@ -255,11 +246,6 @@ def _command(given: Mapping[str, Any]) -> str:
 
 _MOST_OPEN = 1000
 MOST_QUEUED = 50
-_STATUS: dict[TerminalReason, Status] = {
-    "ok": "complete",
-    "interrupted": "interrupted",
-    "unknown": "interrupted",
-}
 
 
 class CodexTurn:
@@ -284,8 +270,6 @@ class CodexTurn:
         self._failure = ""
         self._spent = 0
         self._before: int | None = None
-        self._started: str | None = None
-        self._ended: str | None = None
 
     def ask(self, text: str) -> None:
         """A person's words; what comes while the assistant works is a step, too."""
@@ -293,11 +277,6 @@ class CodexTurn:
             self.steps.asked(text)
         if len(self._typed) < MOST_QUEUED:
             self._typed.append(text)
-
-    def see(self, when: str | None) -> None:
-        """Something happened in this turn."""
-        self._started = self._started or when
-        self._ended = when or self._ended
 
     def context(self, told: Mapping[str, Any]) -> None:
         """Where the turn is held, and by which model."""
@@ -355,8 +334,7 @@ class CodexTurn:
             self.found.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
             return
         for path, action in changes_of(call):
-            self.found.touch(path, action, call.folder)
-            self.found.attempts.do("edited", self.found.place(path, call.folder) or ELSEWHERE)
+            self.found.changed(path, action, call.folder)
 
     def spend(self, total: int, last: int | None) -> None:
         """What the thread has used so far; `last` of it since it was told before."""
@@ -377,7 +355,7 @@ class CodexTurn:
         if self._reason == "interrupted":
             return "interrupted"
         if self._failure:
-            return failure(self._failure)
+            return failure_reason(self._failure)
         if self._reason is None and self._said_last and not self._is_marked:
             return "ok"  # an older client, which writes nothing at the end
         return self._reason or "unknown"
@@ -392,8 +370,8 @@ class CodexTurn:
             user=cleaned("\n\n".join(self._typed)[: 2 * LONGEST_USER], LONGEST_USER),
             assistant=self.steps.final,
             messages=self.steps.messages,
-            captured=self._captured(head, reason),
-            status=_STATUS.get(reason, "failed"),
+            captured=self._run(head, reason),
+            status=STATUS.get(reason, "failed"),
             finished=finished,
             cwd=redact(cwd[:500]) or None,
             git_branch=redact(head.git_branch[:200]) or None,
@@ -401,28 +379,20 @@ class CodexTurn:
             ends_at=ends_at,
         )
 
-    def _captured(self, head: SessionHead, reason: TerminalReason) -> AgentRun:
-        found = self.found
-        last = [ErrorSeen(clip(self._failure, 2000), "runtime")] if self._failure else []
-        return AgentRun(
-            dialect="codex",
-            session_id=session_name(head.session),
-            model=redact(self.model[:200]) or None,
-            summary=summary_of(found.last_text or self._failure),
-            errors=found.errors_with(*last),
-            decisions=found.decisions,
-            files_touched=found.files,
+    def _run(self, head: SessionHead, reason: TerminalReason) -> AgentRun:
+        return self.found.result(
+            "codex",
+            reason,
+            session=head.session,
+            summary=self.found.last_text or self._failure,
+            model=self.model,
+            failure=self._failure,
             tokens_used=self._spent or None,
-            num_turns=found.live.turns or None,
+            num_turns=self.found.live.turns or None,
             is_error=reason not in {"ok", "interrupted", "unknown"},
-            terminal_reason=reason,
-            used_tools={redact(name): n for name, n in found.used_tools.items()},
-            started_at=self._started,
-            ended_at=self._ended,
         )
 
 
-_LONGEST_TITLE = 200
 _CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
 _ANSWERS = {"function_call_output", "custom_tool_call_output"}
 
@@ -490,7 +460,7 @@ class Rollout:
         elif kind == "event_msg":
             self._event(text_of(told.get("type")), told)
         elif kind == "response_item":
-            self._item(text_of(told.get("type")), told, moment(event.get("timestamp")))
+            self._item(text_of(told.get("type")), told, event.get("timestamp"))
         elif kind == "token_usage_record" and self._open is not None:
             thread = total_tokens(told.get("thread_token_usage"))
             self._open.spend(thread, total_tokens(told.get("usage")))
@@ -511,7 +481,7 @@ class Rollout:
             self._is_marked = True
         elif kind == "thread_name_updated":
             name = text_of(told.get("thread_name"))
-            self.title = cleaned(name[: 4 * _LONGEST_TITLE], _LONGEST_TITLE) or self.title
+            self.title = cleaned(name[: 4 * LONGEST_TITLE], LONGEST_TITLE) or self.title
         elif self._open is None:
             return
         elif kind == "token_count":
@@ -530,7 +500,7 @@ class Rollout:
             self._open.end("interrupted")
             self._close(self._next)
 
-    def _item(self, kind: str, item: Mapping[str, Any], when: str | None) -> None:
+    def _item(self, kind: str, item: Mapping[str, Any], when: Any) -> None:
         role = text_of(item.get("role"))
         if kind == "message" and role == "user":
             self._asked(item)
@@ -539,7 +509,7 @@ class Rollout:
         one = self._open
         if one is None:
             return
-        one.see(when)
+        one.found.see_time(when)
         if kind == "message" and role == "assistant":
             for text in said_in(item):
                 one.say(text)
@@ -585,3 +555,37 @@ class Rollout:
 
     def _seen(self, one: CodexTurn, at: int, finished: bool) -> SessionExchange:
         return one.seen(self.head, ends_at=at, finished=finished)
+
+
+# -- The files of its sessions.
+
+
+def session_folder(environ: Mapping[str, str]) -> Path:
+    """Where Codex keeps its sessions."""
+    given = environ.get("CODEX_HOME")
+    return (Path(given) if given else Path.home() / ".codex") / "sessions"
+
+
+def session_files(folder: Path) -> Iterator[Path]:
+    """Every rollout."""
+    return (file for file in jsonl_files(folder) if file.name.startswith("rollout-"))
+
+
+def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
+    """The session a rollout is of; a file that does not name one is named by itself."""
+    head = rollout_head(file.readline())
+    if head is None or head.session:
+        return head
+    return msgspec.structs.replace(head, session=path.stem)
+
+
+def session_reader(start: SessionStart) -> SessionReader:
+    """A reader of one rollout."""
+    return Rollout(
+        file=start.file,
+        root=start.root,
+        offset=start.offset,
+        line=start.line,
+        title=start.title,
+        head=start.head,
+    )

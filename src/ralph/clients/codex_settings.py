@@ -1,17 +1,30 @@
-"""Ralph's part in Codex's `config.toml`: one block between two comments, the rest byte for byte."""
+"""Ralph's part in Codex's `config.toml`: one block between two comments, the rest untouched."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from ralph.clients.claude_code_settings import SERVER, foreign_server
-from ralph.clients.setup import RalphCall, server_call
+from ralph.clients.setup import (
+    SERVER,
+    RalphCall,
+    SettingsEdit,
+    SetupPart,
+    SetupPlace,
+    foreign_server,
+    read_text,
+    server_call,
+    server_part,
+    setup_part,
+)
 from ralph.errors import BadInput
 
+HAS_HOOKS: bool = False
+FILLS_VARIABLES: bool = False
 _BEGIN = "# >>> ralph: made by `ralph hooks install --agent codex`, removed by `uninstall` >>>"
 _END = "# <<< ralph <<<"
 _BLOCK = re.compile(
@@ -19,6 +32,63 @@ _BLOCK = re.compile(
 )
 # `codex mcp remove` takes the table and the comment before it, and leaves the one after it.
 _LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
+
+
+def settings_file(root: Path | None) -> Path:
+    """Codex's settings: of the project at this root, else the person's own."""
+    if root is not None:
+        return root / ".codex" / "config.toml"
+    given = os.environ.get("CODEX_HOME")
+    return (Path(given).expanduser() if given else Path.home() / ".codex") / "config.toml"
+
+
+def install_edits(root: Path | None, call: RalphCall, *, mcp: bool) -> list[SettingsEdit]:
+    """What sets Ralph up; the server is all there is."""
+    file = settings_file(root)
+    text = read_text(file, root=root)
+    return [SettingsEdit(file, text, with_block(text, call, file), root)]
+
+
+def uninstall_edits(root: Path | None) -> list[SettingsEdit]:
+    """What takes Ralph out again."""
+    file = settings_file(root)
+    text = read_text(file, root=root)
+    return [] if text is None else [SettingsEdit(file, text, without_block(text, file), root)]
+
+
+def places(root: Path | None) -> list[SetupPlace]:
+    """The server for the person, and for the project at this root."""
+    found = [SetupPlace("codex", "user", None, _server_part(None))]
+    if root is not None:
+        found.append(SetupPlace("codex", "project", None, _server_part(root)))
+    return found
+
+
+def _server_part(root: Path | None) -> SetupPart:
+    def judge(text: str, file: Path, root: Path | None) -> SetupPart:
+        return server_part(file, server_in(text, file), root)
+
+    return setup_part(settings_file(root), root, judge)
+
+
+def warnings(places: list[SetupPlace], root: Path | None) -> list[str]:
+    """Nothing is special."""
+    return []
+
+
+def registered() -> RalphCall | None:
+    """None: Codex's servers stand in its settings, which we write."""
+    return None
+
+
+def register(call: RalphCall) -> str | None:
+    """Nothing to do."""
+    return None
+
+
+def unregister() -> str | None:
+    """Nothing to do."""
+    return None
 
 
 def with_block(text: str | None, call: RalphCall, where: Path) -> str:
@@ -90,7 +160,7 @@ def _parsed(text: str, where: Path) -> dict[str, Any]:
         raise BadInput(
             f"this is not valid TOML: {error}",
             where=f"{where}:{line}",
-            todo="Mend it and run this again. Nothing was changed.",
+            todo="Fix it and run this again. Nothing was changed.",
         ) from None
 
 

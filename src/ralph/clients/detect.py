@@ -7,46 +7,39 @@ from typing import Any
 
 from ralph.capture import AgentRun, Capture, Dialect, Live
 from ralph.capture.lines import BOM, UnreadableLine, objects
-from ralph.clients.claude_code import StreamJson
-from ralph.clients.claude_code_sessions import Transcript
-from ralph.clients.codex import Codex
+from ralph.clients import CLIENTS, Client
 from ralph.errors import BadInput
 from ralph.records import Complaint
 
-EXPECTED = (
-    "Give it the output of `claude -p --output-format stream-json --verbose`, of "
-    "`codex exec --json`, or a Claude Code transcript (~/.claude/projects/*/*.jsonl)."
-)
 # Noise in front of a stream (a shell's greeting, a warning) is rarely longer.
 _PATIENCE_LINES = 200
 _PATIENCE_BYTES = 4_000_000
 
-_STREAM_TYPES = {"system", "assistant", "user", "result", "stream_event", "rate_limit_event"}
-_TRANSCRIPT_KEYS = {"sessionId", "parentUuid", "isSidechain", "leafUuid"}
-_CODEX_TYPES = {"thread", "turn", "item"}
+
+def expected(*more: str) -> str:
+    """What to give instead of what is no agent's output, or none of `more` either."""
+    outputs = [output for client in CLIENTS for output in client.program.OUTPUTS]
+    *first, last = [*outputs, *more]
+    return f"Give it {', '.join(first)}, or {last}."
 
 
 def dialect_of(event: Mapping[str, Any]) -> Dialect | None:
     """The dialect a single event belongs to, if it is an agent's."""
-    kind = event.get("type")
-    if not isinstance(kind, str):
-        return None
-    if kind.partition(".")[0] in _CODEX_TYPES and "." in kind:
-        return "codex"
-    if _TRANSCRIPT_KEYS & event.keys():
-        return "transcript"
-    return "stream-json" if kind in _STREAM_TYPES else None
+    found = (client.program.dialect_of(event) for client in CLIENTS)
+    return next(filter(None, found), None)
+
+
+def session_client(event: Mapping[str, Any]) -> Client | None:
+    """The client in whose session files an event stands, if it is no output of a run."""
+    return next((one for one in CLIENTS if event.get("type") in one.program.SESSION_TYPES), None)
 
 
 def open_capture(
     dialect: Dialect, *, file: str = "-", root: str | None = None, injected: str = ""
 ) -> Capture:
     """A fresh capture of a known dialect."""
-    if dialect == "codex":
-        return Codex(file=file, root=root, injected=injected)
-    if dialect == "transcript":
-        return Transcript(file=file, root=root, injected=injected)
-    return StreamJson(file=file, root=root, injected=injected)
+    program = next(one.program for one in CLIENTS if dialect in one.program.DIALECTS)
+    return program.open_capture(dialect, file=file, root=root, injected=injected)
 
 
 class Detecting:
@@ -100,7 +93,7 @@ class Detecting:
             what = "is UTF-16, not UTF-8; convert it first"
         else:
             what = self._clue or "is not the output of an agent that Ralph knows"
-        return BadInput(what, where=self._file, todo=EXPECTED)
+        return BadInput(what, where=self._file, todo=expected())
 
 
 def read(

@@ -1,8 +1,11 @@
-"""How a client calls Ralph: this very interpreter, or by name in files that git shares.
+"""What setting Ralph up in a client's settings takes, whatever the client.
 
-A person's own settings work in every folder, also in a stranger's clone. So they name a program by
-its full path, started so that no module of the current folder is loaded. Files that git shares,
-and the plugin, cannot know a path: their hooks refuse a `ralph` that lies in the project.
+How a client calls Ralph: by this very interpreter, or by name in files that git shares. A person's
+own settings work in every folder, also in a stranger's clone. So they name a program by its full
+path, started so that no module of the current folder is loaded. Files that git shares, and the
+plugin, cannot know a path: their hooks refuse a `ralph` that lies in the project.
+
+The files of other programs are read whole, changed all or none, and left alone on failure.
 """
 
 from __future__ import annotations
@@ -10,26 +13,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from ralph import __version__, disk
-from ralph.clients.json_text import parse
-from ralph.errors import BadInput
+from ralph.clients import CLIENTS
+from ralph.errors import BadInput, RalphError
 from ralph.programs import find_program, python
 
 # The shell, and Claude Code in its own files, put the variable's value here, else the name.
 NAMED = "${RALPH_COMMAND:-ralph}"
 NAME = "ralph"
+SERVER = "ralph-memory"
 _MODULE = ("-m", "ralph")
 _SERVER_WORDS = ("mcp", "--focus")
 _TIMEOUT_S = 20.0
@@ -173,22 +178,25 @@ _MOST_BYTES = 64_000_000  # the client's own file grows with every project
 _MOVE = "Move it away, or choose --user or --project. Nothing was changed."
 # Folders that exist for a client's settings alone: made with the first, they go with the last.
 _FOLDERS = {".claude", ".codex"}
-_MEND = (
-    "JSON knows no comments and no comma before a closing bracket: mend that line and run this "
-    "again. Nothing was changed."
+_FIX_JSON = (
+    "JSON has no comments and no comma before a closing bracket. Fix that line and run this again. "
+    "Nothing was changed."
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SettingsEdit(msgspec.Struct, frozen=True):
-    """One file as it is and as it shall be; None is a file that is not there.
+    """One file as it is and as it will be; None is a file that is not there.
 
-    `root` is the project that it belongs to, None for a person's own.
+    `root` is the project it belongs to, None for a person's own. `keeps_previous`: the file is laid
+    out anew, so what was there is kept beside it, once, as `.bak`.
     """
 
     file: Path
     before: str | None
     after: str | None
     root: Path | None = None
+    keeps_previous: bool = False
 
     @property
     def changes(self) -> bool:
@@ -221,7 +229,7 @@ def read_text(file: Path, *, root: Path | None = None) -> str | None:
 
 
 def read_json(text: str, where: Path) -> dict[str, Any]:
-    """The object that the text is; an error names the line where it is none."""
+    """The object in a settings file; an error names the line that is not JSON."""
     if not text.strip():
         raise BadInput(
             "this file is empty",
@@ -229,21 +237,42 @@ def read_json(text: str, where: Path) -> dict[str, Any]:
             todo="Delete it, or write {} into it. Nothing was changed.",
         )
     try:
-        value = parse(text)
+        # Some editors put a mark in front of the text.
+        plain = text.removeprefix("\ufeff")
+        value = json.loads(plain, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         place = f"{where}:{error.lineno}"
-        raise BadInput(f"this is not valid JSON: {error.msg}", where=place, todo=_MEND) from None
+        raise BadInput(
+            f"this is not valid JSON: {error.msg}", where=place, todo=_FIX_JSON
+        ) from None
     except (ValueError, RecursionError) as error:
         raise BadInput(
-            f"this is not valid JSON: {error}", where=str(where), todo="Mend it. Nothing changed."
+            f"this is not valid JSON: {error}", where=str(where), todo="Fix it. Nothing changed."
         ) from None
     if not isinstance(value, dict):
         raise BadInput(
             "the settings must be one JSON object",
             where=str(where),
-            todo="Mend it, or move it away. Nothing was changed.",
+            todo="Fix it, or move it away. Nothing was changed.",
         )
     return value
+
+
+def write_json(value: dict[str, Any]) -> str:
+    """The text of a settings file: two spaces, the keys in their order."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    # Half of a surrogate pair is valid in JSON, but only as an escape.
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+def _finite(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return number
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _refuse_links(file: Path, root: Path) -> None:
@@ -259,16 +288,23 @@ def _refuse_links(file: Path, root: Path) -> None:
 def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
     """Make every change, or none; give those that changed a file."""
     done: list[SettingsEdit] = []
+    backups: list[Path] = []
     for edit in edits:
         if not edit.changes:
             continue
         try:
             if edit.root is not None:
                 _refuse_links(edit.file, edit.root)
+            backup = edit.file.with_name(f"{edit.file.name}.bak")
+            rewrites = edit.keeps_previous and edit.before is not None and edit.after is not None
+            if rewrites and disk.create(backup, (edit.before or "").encode()):
+                backups.append(backup)
             _put(edit.file, edit.after)
         except OSError as error:
             for one in reversed(done):
                 _put(one.file, one.before)
+            for backup in backups:
+                backup.unlink()
             _tidy(edit.file)
             raise _in_the_way(edit.file, "written", error) from None
         done.append(edit)
@@ -303,3 +339,155 @@ def _in_the_way(file: Path, done: str, error: OSError) -> BadInput:
         where=str(file),
         todo="Permit it, or choose --user or --project. Nothing was changed.",
     )
+
+
+# -- What is set up.
+
+State = Literal["installed", "partly", "disabled", "none", "unreadable"]
+
+
+class SetupCall(msgspec.Struct, frozen=True):
+    """A command that a client calls, and where it is; None when it is not there."""
+
+    command: str
+    found: str | None
+
+
+class SetupPart(msgspec.Struct, frozen=True):
+    """The hooks or the server in one file."""
+
+    file: str
+    state: State
+    missing: list[str] = []
+    calls: list[SetupCall] = []
+    problem: str | None = None
+    outdated: bool = False
+
+
+class SetupPlace(msgspec.Struct, frozen=True):
+    """One place where a client may call Ralph; `hooks` is None where it has none of ours."""
+
+    agent: str
+    where: Literal["user", "project", "plugin"]
+    hooks: SetupPart | None
+    mcp: SetupPart
+
+    @property
+    def parts(self) -> list[SetupPart]:
+        """The hooks, where there may be any, and the server."""
+        return [self.mcp] if self.hooks is None else [self.hooks, self.mcp]
+
+
+class ClientStatus(msgspec.Struct, frozen=True):
+    """Everything that is set up, and what a person should know of it."""
+
+    project: str | None
+    places: list[SetupPlace]
+    warnings: list[str]
+
+
+class ClientSetup(Protocol):
+    """How Ralph is put into one client's settings, found there, and taken out."""
+
+    # Whether it has hooks of ours, beside the MCP server.
+    HAS_HOOKS: bool
+    # Whether it fills in variables in the commands of its settings.
+    FILLS_VARIABLES: bool
+
+    def install_edits(self, root: Path | None, call: RalphCall, *, mcp: bool) -> list[SettingsEdit]:
+        """What sets Ralph up in the project at this root, or for the person."""
+        ...
+
+    def uninstall_edits(self, root: Path | None) -> list[SettingsEdit]:
+        """What takes Ralph out of there again."""
+        ...
+
+    def places(self, root: Path | None) -> list[SetupPlace]:
+        """What is set up for the person and for the project at this root."""
+        ...
+
+    def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
+        """What a person should know of it that is special to this client."""
+        ...
+
+    def registered(self) -> RalphCall | None:
+        """How the person's own server is called, where the client itself keeps it."""
+        ...
+
+    def register(self, call: RalphCall) -> str | None:
+        """Have the client register the server; without a client, the command to run."""
+        ...
+
+    def unregister(self) -> str | None:
+        """Have the client forget the server; without a client, the command to run."""
+        ...
+
+
+def look(root: Path | None) -> ClientStatus:
+    """What is set up for the person and for the project at this root."""
+    all_places, warnings = list[SetupPlace](), list[str]()
+    for client in CLIENTS:
+        setup = client.program.setup()
+        places = setup.places(root)
+        all_places += places
+        warnings += setup.warnings(places, root)
+    return ClientStatus(str(root) if root else None, all_places, [*warnings, *_odd(all_places)])
+
+
+def setup_part(
+    file: Path, root: Path | None, judge: Callable[[str, Path, Path | None], SetupPart]
+) -> SetupPart:
+    """What is in the file; one that cannot be read is no reason to say nothing of the others."""
+    try:
+        text = read_text(file, root=root)
+        return SetupPart(str(file), "none") if text is None else judge(text, file, root)
+    except RalphError as error:
+        return SetupPart(str(file), "unreadable", problem=f"{error.where}: {error.what}")
+
+
+def server_part(file: Path, call: RalphCall | None, root: Path | None) -> SetupPart:
+    """The MCP server in a file."""
+    if call is None:
+        return SetupPart(str(file), "none")
+    outdated = is_outdated(call, root)
+    return SetupPart(str(file), "installed", calls=[setup_call(call)], outdated=outdated)
+
+
+def is_outdated(call: RalphCall, root: Path | None) -> bool:
+    """Whether an older Ralph wrote it, so that a folder may put its own program in the place."""
+    by_name = root is not None and call.program in (NAMED, NAME)
+    return not by_name and not call.is_safe
+
+
+def setup_call(call: RalphCall) -> SetupCall:
+    """The call, and where its program is."""
+    return SetupCall(call.shown, call.found())
+
+
+def foreign_server(where: Path) -> BadInput:
+    """What to say of a server with our name that somebody else made."""
+    return BadInput(
+        f"there is an MCP server {SERVER} that Ralph did not make",
+        where=str(where),
+        todo="Rename it, or use --no-mcp. Nothing was changed.",
+    )
+
+
+def _odd(seen: list[SetupPlace]) -> list[str]:
+    told: dict[str, None] = {}
+    for one in seen:
+        for part in one.parts:
+            if part.problem:
+                told[part.problem] = None
+            again = f"Run: ralph hooks install --{one.where}"
+            again += "" if one.agent == CLIENTS[0].agent else f" --agent {one.agent}"
+            if part.outdated:
+                what = "a folder you work in could put its own program in the place of Ralph"
+                told[f"{part.file}: {what}. {again}"] = None
+            if part.state == "partly":
+                told[f"{part.file}: no hook for {', '.join(part.missing)}. {again}"] = None
+            for call in part.calls:
+                if call.found is None:
+                    todo = "Install it there, or set RALPH_COMMAND."
+                    told[f"{part.file}: {call.command} is not there. {todo}"] = None
+    return list(told)

@@ -14,8 +14,8 @@ from typing import Self
 import msgspec
 
 from ralph import disk
-from ralph.capture import AgentRun, Capture, Dialect, Live
-from ralph.clients import AgentCall, agent_command, agent_variables, found_command
+from ralph.capture import AgentRun, Capture, Live
+from ralph.clients import AgentCall, agent_command, agent_variables, found_command, output_dialect
 from ralph.clients.detect import Detecting, open_capture
 from ralph.config import Settings
 from ralph.errors import BadInput
@@ -133,7 +133,6 @@ class AgentProcess:
 # -- Following an agent's output file while it grows, and once more when nobody writes to it.
 
 
-_DIALECTS: dict[str, Dialect] = {"claude": "stream-json", "codex": "codex"}
 _CHUNK_BYTES = 1024 * 1024
 # No agent's line is as long; what is longer is garbage that must not fill our memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
@@ -148,7 +147,7 @@ class AgentOutput:
         self._offset = 0
         self._rest: list[bytes] = []
         self._rest_bytes = 0
-        dialect = _DIALECTS.get(agent)
+        dialect = output_dialect(agent)
         # Other programs may print a call only when it is over, or not at all.
         self._announces = dialect is not None
         self._acted = (0, 0)

@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PureWindowsPath
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO
 
 import msgspec
 
 from ralph import disk
-from ralph.capture.lines import text_of
-from ralph.clients.claude_code_sessions import Exchanges, SessionExchange
-from ralph.clients.codex_sessions import Rollout, SessionHead, rollout_head
+from ralph.capture.exchange import SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.clients import BY_SOURCE
 from ralph.errors import JournalBusy, NotFound, UnsafeFile
-from ralph.memory.conversation_history import CLAUDE_CODE
 from ralph.memory.conversation_journal import GENERAL
 from ralph.memory.conversation_stream import ConversationStream
 from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
@@ -32,152 +30,6 @@ from ralph.records import Complaint
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import cut
 from ralph.text.marks import strip_marked
-
-# -- The clients whose sessions can be brought in: where their files are, and how each is read.
-
-
-CODEX = "codex"
-# How far a file is searched for the folder its session was held in.
-_HEAD_LINES = 200
-_HEAD_BYTES = 4 * 1024 * 1024
-
-
-class SessionReader(Protocol):
-    """A session's file being read line by line."""
-
-    complaints: list[Complaint]
-
-    def feed(self, line: bytes) -> list[SessionExchange]:
-        """Take one line with its end; the exchanges it finished. Never raises."""
-        ...
-
-    def rest(self) -> list[SessionExchange]:
-        """The exchange under way, if any, as it stands."""
-        ...
-
-    @property
-    def ends_at(self) -> int:
-        """How far everything was read."""
-        ...
-
-    @property
-    def title(self) -> str | None:
-        """What the session is called."""
-        ...
-
-
-class SessionStart(msgspec.Struct, frozen=True):
-    """Where reading begins: which file, at which byte and line, and what is known of it."""
-
-    file: str
-    root: str | None
-    head: SessionHead
-    offset: int = 0
-    line: int = 0
-    title: str | None = None
-
-
-class Client(msgspec.Struct, frozen=True):
-    """One client: its name, its folder, its files, their heads and how they are read."""
-
-    name: str
-    folder: Callable[[Mapping[str, str]], Path]
-    files: Callable[[Path], Iterator[Path]]
-    head: Callable[[Path, BinaryIO], SessionHead | None]
-    reader: Callable[[SessionStart], SessionReader]
-
-
-class _TranscriptLine(msgspec.Struct):
-    type: Any = None
-    cwd: Any = None
-    isSidechain: Any = None
-    agentId: Any = None
-
-
-_decode_line = msgspec.json.Decoder(_TranscriptLine).decode
-
-
-def _claude_folder(environ: Mapping[str, str]) -> Path:
-    given = environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(given) if given else Path.home() / ".claude") / "projects"
-
-
-def _claude_files(folder: Path) -> Iterator[Path]:
-    """Every session's file; those of sub-agents belong to their session."""
-    for file in _below(folder):
-        if not file.name.startswith("agent-") and "subagents" not in file.parts:
-            yield file
-
-
-def _claude_head(path: Path, file: BinaryIO) -> SessionHead | None:
-    """None where nothing in the file looks like a line of a session."""
-    found = False
-    for number, line in enumerate(file):
-        if number >= _HEAD_LINES or file.tell() > _HEAD_BYTES:
-            break
-        try:
-            told = _decode_line(line.removeprefix(b"\xef\xbb\xbf"))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-        found = found or bool(text_of(told.type))
-        if text_of(told.type) in {"user", "assistant"} and text_of(told.cwd):
-            return SessionHead(path.stem, text_of(told.cwd), is_subagent=told.isSidechain is True)
-    return SessionHead(path.stem) if found else None
-
-
-def _claude_reader(start: SessionStart) -> SessionReader:
-    return Exchanges(
-        file=start.file,
-        root=start.root,
-        offset=start.offset,
-        line=start.line,
-        title=start.title,
-    )
-
-
-def _codex_folder(environ: Mapping[str, str]) -> Path:
-    given = environ.get("CODEX_HOME")
-    return (Path(given) if given else Path.home() / ".codex") / "sessions"
-
-
-def _codex_files(folder: Path) -> Iterator[Path]:
-    for file in _below(folder):
-        if file.name.startswith("rollout-"):
-            yield file
-
-
-def _codex_head(path: Path, file: BinaryIO) -> SessionHead | None:
-    head = rollout_head(file.readline())
-    if head is None or head.session:
-        return head
-    return msgspec.structs.replace(head, session=path.stem)
-
-
-def _codex_reader(start: SessionStart) -> SessionReader:
-    return Rollout(
-        file=start.file,
-        root=start.root,
-        offset=start.offset,
-        line=start.line,
-        title=start.title,
-        head=start.head,
-    )
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """Every `.jsonl` file under a folder, in a steady order."""
-    for here, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted(files):
-            if name.endswith(".jsonl"):
-                yield Path(here) / name
-
-
-CLIENTS = {
-    CLAUDE_CODE: Client(CLAUDE_CODE, _claude_folder, _claude_files, _claude_head, _claude_reader),
-    CODEX: Client(CODEX, _codex_folder, _codex_files, _codex_head, _codex_reader),
-}
-
 
 # -- What was seen in a session's file, as the conversations it is, and the project they belong to.
 
@@ -321,10 +173,11 @@ class Importer:
         progress: Callable[[int], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client: Client = CLIENTS[client]
+        self._client = BY_SOURCE[client]
+        self._files = self._client.program.sessions()
         self._shelf = shelf
         self._home = home
-        self.folder = folder or self._client.folder(os.environ)
+        self.folder = folder or self._files.session_folder(os.environ)
         self._within = within
         self._progress = progress
         self._clock = clock
@@ -341,7 +194,7 @@ class Importer:
         """Bring in what is new since the last time."""
         if not self.folder.exists():
             raise NotFound(
-                f"there are no sessions of {self._client.name}",
+                f"there are no sessions of {self._client.source}",
                 where=str(self.folder),
                 todo="Name the folder that holds them.",
             )
@@ -352,7 +205,7 @@ class Importer:
                 self._look_at_all()
         except disk.Busy:
             raise JournalBusy(
-                f"another import of {self._client.name} is under way",
+                f"another import of {self._client.source} is under way",
                 where=str(lock),
                 todo="Try again when it is done.",
             ) from None
@@ -381,7 +234,7 @@ class Importer:
         if self.folder.is_file():
             yield self.folder, self.folder.stat().st_size
             return
-        for path in self._client.files(self.folder):
+        for path in self._files.session_files(self.folder):
             if path in self._passed_over:
                 continue
             try:
@@ -399,9 +252,9 @@ class Importer:
                 self._tally.waiting += bool(same and mark.waits_s)
                 self._tally.unchanged += 1
                 return
-            head = self._client.head(path, file)
+            head = self._files.session_head(path, file)
             if head is None:
-                why = f"holds no session of {self._client.name}"
+                why = f"holds no session of {self._client.source}"
                 self._tally.unread.append(Complaint(str(path), 1, why))
                 return
             where = None if head.is_subagent else self._home_of(head.cwd)
@@ -415,7 +268,7 @@ class Importer:
             self._read(_SessionFile(path, file, head, where, mark, quiet_s), stat, done)
 
     def _read(self, one: _SessionFile, stat: os.stat_result, done: int) -> None:
-        reader = self._client.reader(one.start())
+        reader = self._files.session_reader(one.start())
         one.file.seek(one.at)
         begun = one.at
         for line in one.file:
@@ -440,7 +293,7 @@ class Importer:
         """Into the batch with what was seen, and with how far that goes."""
         talks = conversations_of(
             one.seen,
-            source=self._client.name,
+            source=self._client.source,
             session=one.head.session,
             title=reader.title,
             where=one.where,
@@ -539,7 +392,8 @@ class _SessionFile:
                 self.seen.append(last)
 
 
-def import_claude_code(
+def import_sessions(
+    client: str,
     shelf: Store,
     *,
     home: Path,
@@ -547,21 +401,10 @@ def import_claude_code(
     within: Project | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ConversationImport:
-    """Bring in Claude Code's sessions, those of every project or of one."""
-    told = Importer(CLAUDE_CODE, shelf, home=home, folder=folder, within=within, progress=progress)
-    return told.once()
-
-
-def import_codex(
-    shelf: Store,
-    *,
-    home: Path,
-    folder: Path | None = None,
-    within: Project | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> ConversationImport:
-    """Bring in Codex's sessions, those of every project or of one."""
-    return Importer(CODEX, shelf, home=home, folder=folder, within=within, progress=progress).once()
+    """Bring in one client's sessions, those of every project or of one."""
+    return Importer(
+        client, shelf, home=home, folder=folder, within=within, progress=progress
+    ).once()
 
 
 def _newlines(file: BinaryIO, start: int, end: int) -> int:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.memory.conversation_history import CLAUDE_CODE
 from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
-from ralph.memory.importing import CODEX
 from ralph.memory.knowledge_journal import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.plan.store import Plan
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
 
 
-_CLIENTS = {CLAUDE_CODE: "Claude Code", CODEX: "Codex"}
+_CLIENTS = {client.source: client.title for client in CLIENTS}
 
 
 def iterations_of(ralph: Ralph, said: Collection[str]) -> dict[str, list[str]]:
@@ -70,7 +70,7 @@ def _events(run: str | None) -> list[str]:
     session, apart, key = run.rpartition("#")
     if apart:
         return [exchange_id(conversation_id(CLAUDE_CODE, session), key)]
-    return [conversation_id(client, run) for client in (CLAUDE_CODE, CODEX)]
+    return [conversation_id(client, run) for client in _CLIENTS]
 
 
 def clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:

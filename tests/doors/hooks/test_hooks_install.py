@@ -91,23 +91,44 @@ def test_a_project_is_set_up_once_and_cleaned_without_a_trace(ralph: Line, proje
     assert ralph.well("hooks", "uninstall").out == "Nothing of Ralph's was there.\n"
 
 
-def test_settings_that_were_there_keep_their_bytes_and_their_mode(
+def test_settings_that_were_there_keep_their_order_and_mode_and_the_previous_file(
     ralph: Line, project: Path
 ) -> None:
     (project / ".claude").mkdir()
     file = project / ".claude" / "settings.json"
-    text = '{\n    "permissions": {"allow": ["Bash(git *)", "é"]},\n    "model": "opus"\n}'
-    file.write_text(text, encoding="utf-8")
+    before = '{"permissions": {"allow": ["Bash(git *)", "é"]},\n    "model": "opus"}'
+    file.write_text(before, encoding="utf-8")
     file.chmod(0o600)
 
     ralph.well("hooks", "install", "--no-mcp")
 
     written = file.read_text(encoding="utf-8")
-    assert written.startswith(text[:-2] + ',\n    "hooks": {\n        "SessionStart": [')
-    assert files(project).keys() == {".claude/settings.json"}
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(json.loads(written)) == ["permissions", "model", "hooks"]
+    assert written == json.dumps(json.loads(written), indent=2, ensure_ascii=False) + "\n"
+    previous = file.with_name("settings.json.bak")
+    assert files(project).keys() == {".claude/settings.json", ".claude/settings.json.bak"}
+    assert previous.read_text(encoding="utf-8") == before
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (file, previous)} == {0o600}
+
     ralph.well("hooks", "uninstall")
-    assert file.read_text(encoding="utf-8") == text
+
+    assert json.loads(file.read_bytes()) == json.loads(before)
+    ralph.well("hooks", "install", "--no-mcp")
+    assert previous.read_text(encoding="utf-8") == before, "kept once"
+
+
+@posix
+def test_a_link_in_the_place_of_the_previous_file_is_not_written_through(
+    ralph: Line, project: Path, tmp_path: Path
+) -> None:
+    (project / ".claude").mkdir()
+    (project / ".claude" / "settings.json").write_text('{"model": "x"}', encoding="utf-8")
+    mine = tmp_path / "mine"
+    (project / ".claude" / "settings.json.bak").symlink_to(mine)
+
+    ralph.well("hooks", "install", "--no-mcp")
+
+    assert not mine.exists()
 
 
 @posix
@@ -141,7 +162,7 @@ def test_a_persons_own_link_is_written_through_and_stays(
     assert link.is_symlink()
     assert "SessionStart" in json.loads(target.read_bytes())["hooks"]
     ralph.well("hooks", "uninstall", "--user")
-    assert target.read_bytes() == b'{"model": "opus"}\n'
+    assert json.loads(target.read_bytes()) == {"model": "opus"}
     target.unlink()
     ralph.well("hooks", "install", "--user", "--no-mcp")
     ralph.well("hooks", "uninstall", "--user")
@@ -382,8 +403,9 @@ def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_
         ('{"a": NaN}', "NaN is no JSON"),
         ("[" * 100_000, "not valid JSON"),
         ("[]", "one JSON object"),
-        ('{\n"hooks": []}', "settings.json:2: hooks must be an object"),
-        ('{"hooks": {\n\n"Stop": {}}}', "settings.json:3: hooks.Stop must be a list"),
+        ('{"a": 1e999}', "the number 1e999 is too large"),
+        ('{\n"hooks": []}', "settings.json: hooks must be an object"),
+        ('{"hooks": {\n\n"Stop": {}}}', "settings.json: hooks.Stop must be a list"),
         (b"\xff\xfe", "settings.json: not UTF-8"),
     ],
 )
@@ -406,8 +428,8 @@ def test_settings_that_cannot_be_edited_are_refused_and_left_alone(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"mcpServers": []}', ".mcp.json:1: mcpServers must be an object"),
-        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json:2: there is an MCP server"),
+        ('{"mcpServers": []}', ".mcp.json: mcpServers must be an object"),
+        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json: there is an MCP server"),
         ("{", ".mcp.json:1: this is not valid JSON"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ralph.clients.status import look
+from ralph.clients.setup import look
 from ralph.doors.cli.checks import Check
 
 # As `doors/hooks/sessions.py` writes it.

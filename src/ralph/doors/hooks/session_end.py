@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.clients.claude_code_sessions import Exchanges, SessionExchange
+from ralph.capture.exchange import SessionExchange
+from ralph.clients.claude_code_sessions import Exchanges
 from ralph.doors.hooks import files
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of

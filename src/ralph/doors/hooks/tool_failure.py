@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.capture.run import RunFindings
-from ralph.clients.claude_code import Messages
+from ralph.clients.claude_code import tool_errors
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.doors.hooks.context import opened, settings_of
 from ralph.loop.environment import agent_environment, own_command
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 _LOOKED_UP = 3
 _FOR_INDEX = 0.2
-_USE = "toolu_of_this_call"
 
 
 def answer(call: HookCall, run: CurrentRun | None) -> str:
@@ -73,15 +71,10 @@ def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -
 
 
 def _errors(call: HookCall) -> tuple[ErrorSeen, ...]:
-    """The errors in the tool's answer, as capture will find them in the transcript."""
-    given = call.given.get("tool_input")
-    text = call.text("error")
-    use = {"type": "tool_use", "id": _USE, "name": call.text("tool_name"), "input": given}
-    result = {"type": "tool_result", "tool_use_id": _USE, "is_error": True, "content": text}
-    found = RunFindings(file="-", root=call.root, injected="")
-    messages = Messages(found)
-    messages.assistant({"content": [use]}, parent=None, failed=False)
-    messages.user(
-        {"content": [result]}, lambda: f"Error: {text}", parent=None, cwd=call.text("cwd") or None
+    return tool_errors(
+        call.text("tool_name"),
+        call.given.get("tool_input"),
+        call.text("error"),
+        root=call.root,
+        cwd=call.text("cwd") or None,
     )
-    return found.errors if text.strip() else ()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.clients import BY_SOURCE
 from ralph.doors.cli.context import (
     Bar,
     as_json,
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
     from ralph.memory.project import Project
     from ralph.records import Complaint
 
-_CLIENTS = ("claude-code", "codex")
 _COMPLAINTS_SHOWN = 20
 _LOOK_EVERY_S = 2.0
 
 
 @click.command("import", cls=Command)
-@click.argument("source", metavar="claude-code|codex|FILE|-")
+@click.argument("source", metavar="|".join([*BY_SOURCE, "FILE", "-"]))
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--all", "everything", is_flag=True, help="Sessions of all projects, not of this.")
 @click.option("--follow", is_flag=True, help="Go on bringing in what is new, until Ctrl-C.")
@@ -53,10 +53,10 @@ def import_(
     JSON, as `export` writes them, or lists of messages with role and content. What is here already
     is not doubled, what was forgotten stays so, and secrets are taken out.
     """
-    if source in _CLIENTS:
+    if source in BY_SOURCE:
         return _import_sessions(source, folder, everything, follow, as_json)
     if folder is not None or everything or follow:
-        raise click.UsageError("DIR, --all and --follow go with claude-code or codex only.")
+        raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     from ralph.memory.conversation_stream import prune_if_due
     from ralph.memory.importing_plain import import_conversations
 
