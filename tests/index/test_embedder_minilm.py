@@ -135,7 +135,7 @@ def test_the_hash_is_checked_once_and_a_stamp_remembers_it(site: Path, tmp_path:
 def test_it_loads_nothing_before_its_first_text_and_never_imports_the_packages() -> None:
     script = """
     import sys
-    from ralph.index.minilm import MiniLMEmbedder
+    from ralph.index.embedders.minilm import MiniLMEmbedder
     embedder = MiniLMEmbedder()
     embedder.identity, embedder.dims, embedder.pieces("short")
     print(*[n for n in ("numpy", "tokenizers", "onnxruntime") if n in sys.modules])

@@ -348,7 +348,8 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from knowing import opened
-import ralph.index.sync, ralph.index.embedded, ralph.memory.checkpoints, ralph.index.static
+import ralph.index.sync, ralph.index.open, ralph.memory.checkpoints
+import ralph.index.embedders.static
 
 def work(root, last):
     seen = 0
