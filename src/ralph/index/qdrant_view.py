@@ -123,11 +123,11 @@ def nearest_of(
         some = [query.tolist() for query in queries[start : start + _QUERIES_AT_ONCE]]
         # The nearest by their pieces, and by their asides: the nearest of all are among them.
         tops = _ask_each(
-            server, name, [_Search(query, count, having=having) for query in some], owners
+            server, name, [_QdrantSearch(query, count, having=having) for query in some], owners
         )
         chosen = [list(dict.fromkeys([*main, *asides, *also])) for main, asides in tops]
         searches = [
-            _Search(query, len(points), points=points)
+            _QdrantSearch(query, len(points), points=points)
             for query, points in zip(some, chosen, strict=True)
         ]
         for main, asides in _ask_each(server, name, searches, owners):
@@ -139,7 +139,7 @@ def nearest_of(
     return found, owners
 
 
-class _Search(msgspec.Struct):
+class _QdrantSearch(msgspec.Struct):
     """A vector to search near: among all that fit a filter, or exactly among some points."""
 
     query: list[float]
@@ -165,7 +165,7 @@ class _Search(msgspec.Struct):
 
 
 def _ask_each(
-    server: QdrantConnection, name: str, searches: Sequence[_Search], owners: PointOwners
+    server: QdrantConnection, name: str, searches: Sequence[_QdrantSearch], owners: PointOwners
 ) -> list[tuple[Near, Near]]:
     """What each finds by pieces, and by asides."""
     requests = [one.request(using) for one in searches for using in (MEANING, ASIDE_MEANING)]
