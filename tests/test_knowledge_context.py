@@ -15,7 +15,7 @@ from snapshotting import same_as_snapshot
 from ralph.kinds.knowledge import Entry, FailureSolution, GateApproval, GateRejection
 from ralph.memories.knowledge import Knowledge
 from ralph.recall.context import CLOSING, OPENING, context_block, label
-from ralph.recall.patterns import Pattern, described, success_rate, told, when_to_try
+from ralph.recall.patterns import Pattern, case_of, described, success_rate, when_to_try
 from ralph.text.marks import marked, strip_marked
 
 TASK = "Make the database migration run in CI: no such table users"
@@ -46,7 +46,7 @@ def pattern(entry: Entry, successes: int = 1) -> Pattern:
         id=f"id-of-{entry.entry_type}",
         entry_type=entry.entry_type,
         problem=described(entry),
-        solution=told(entry).solution,
+        solution=case_of(entry).solution,
         when_to_try=when_to_try(entry),
         success_count=successes,
         worked=0,

@@ -13,7 +13,7 @@ from ralph.plan import features, learnings
 from ralph.plan.extract import Draft
 from ralph.plan.shown import prompt_lines
 from ralph.plan.store import Plan
-from ralph.text.similar import gist
+from ralph.text.sameness import gist
 
 
 @pytest.fixture

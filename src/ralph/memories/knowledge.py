@@ -34,10 +34,10 @@ from ralph.recall.context import context_block
 from ralph.recall.patterns import (
     Pattern,
     Patterns,
+    case_of,
     described,
     in_order,
     success_rate,
-    told,
     when_to_try,
 )
 from ralph.record import Record
@@ -314,7 +314,7 @@ def _pattern(history: History, name: str, entry: Entry, hit: Hit | None = None) 
         id=name,
         entry_type=entry.entry_type,
         problem=described(entry),
-        solution=told(entry).solution,
+        solution=case_of(entry).solution,
         when_to_try=when_to_try(entry),
         success_count=len(entries),
         worked=worked,

@@ -14,7 +14,7 @@ from ralph.memories.published import Published
 from ralph.memories.series import when
 from ralph.memories.shelf import Shelf
 from ralph.recall import Found, Hit
-from ralph.recall.patterns import told
+from ralph.recall.patterns import case_of
 from ralph.record import Record
 
 NAME = "knowledge"
@@ -98,7 +98,7 @@ def passages(record: Record, max_chars: int) -> Sequence[Passage]:
         entry: Entry = knowledge_from(record)
     except BadRecord:
         return ()
-    both = told(entry)
+    both = case_of(entry)
     problem = f"{entry.subject}\n{both.problem}".strip()[:max_chars]
     first, _, rest = problem.partition("\n")
     solution = f"{first[:_HEADING_CHARS]}\n{both.solution[:_SOLUTION_CHARS]}"

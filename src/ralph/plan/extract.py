@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from ralph.kinds.iteration import Decision, ErrorSeen, Iteration, cut
-from ralph.text.similar import gist
+from ralph.text.sameness import gist
 
 MOST = 3
 _MOST_DECISIONS = 2

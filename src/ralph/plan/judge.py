@@ -24,8 +24,8 @@ from ralph.plan.merge import as_list
 from ralph.plan.splice import identity, same
 from ralph.plan.values import PRIORITIES, STATUS_ALIASES, STATUSES, Limits
 from ralph.text.redact import redact
+from ralph.text.sameness import compare, gist
 from ralph.text.sanitise import sanitise
-from ralph.text.similar import compare, gist
 
 _PROSE = ("description", "architecture", "boundaries")
 _LISTS = ("learnings", "comments")

@@ -18,8 +18,8 @@ from ralph.plan.store import Plan
 from ralph.plan.values import Limits, TaskId
 from ralph.text.lookalikes import folded
 from ralph.text.redact import redact
+from ralph.text.sameness import compare, from_signature, gist
 from ralph.text.sanitise import sanitise
-from ralph.text.similar import compare, from_signature, gist
 
 FULL = "Learnings full - review needed"
 _OWN_KEYS = frozenset({*FIELDS, "verified"})

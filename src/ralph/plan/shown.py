@@ -9,8 +9,8 @@ import msgspec
 from ralph.kinds.iteration import cut
 from ralph.kinds.learning import TRUST, Learning
 from ralph.plan.values import DEFAULT_LIMITS, Limits, TaskId
+from ralph.text.sameness import compare, gist
 from ralph.text.sanitise import sanitised_line
-from ralph.text.similar import compare, gist
 
 
 def is_stale(learning: Learning, current_iteration: int, limits: Limits = DEFAULT_LIMITS) -> bool:

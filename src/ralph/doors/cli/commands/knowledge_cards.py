@@ -158,7 +158,7 @@ def entry_hit(record: Record) -> Hit:
 
 def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None:
     """One card an entry, best first."""
-    from ralph.recall.patterns import described, told
+    from ralph.recall.patterns import case_of, described
 
     for place, hit in enumerate(hits):
         if place:
@@ -166,7 +166,7 @@ def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> N
         entry: Entry = hit.record
         page.line(*_headline(hit.id, hit.score, hit.relevance, described(entry)))
         page.line(hit.when, " | ", " | ".join(_belongs(entry)), indent=2)
-        solution = excerpt(told(entry).solution, _EXCERPT_CHARS)
+        solution = excerpt(case_of(entry).solution, _EXCERPT_CHARS)
         page.line(("solution ", "green"), solution, indent=2)
         if hit.why:
             page.line((f"why: {hit.why}", "dim"), indent=2)
