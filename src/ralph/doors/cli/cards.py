@@ -305,7 +305,7 @@ def entry_hit(record: Record) -> Hit:
 
 def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None:
     """One card an entry, best first."""
-    from ralph.recall.patterns import described, knowledge_text
+    from ralph.recall.patterns import case_of, described
 
     for place, hit in enumerate(hits):
         if place:
@@ -313,7 +313,7 @@ def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> N
         entry: Entry = hit.record
         page.line(*_entry_headline(hit.id, hit.score, hit.relevance, described(entry)))
         page.line(hit.when, " | ", " | ".join(_belongs(entry)), indent=2)
-        solution = excerpt(knowledge_text(entry).solution, _EXCERPT_CHARS)
+        solution = excerpt(case_of(entry).solution, _EXCERPT_CHARS)
         page.line(("solution ", "green"), solution, indent=2)
         if hit.why:
             page.line((f"why: {hit.why}", "dim"), indent=2)
