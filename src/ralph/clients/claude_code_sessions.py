@@ -470,10 +470,12 @@ class Exchanges:
     @property
     def title(self) -> str | None:
         """What the session is called: by a person, else by the client, else by its summary."""
-        told = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
+        titles = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
         # A file may begin with the summaries of other sessions.
-        told += [text for leaf, text in reversed(self._summaries) if not leaf or self._knows(leaf)]
-        return next((cleaned(text, LONGEST_TITLE) for text in told if text), None) or None
+        titles += [
+            text for leaf, text in reversed(self._summaries) if not leaf or self._knows(leaf)
+        ]
+        return next((cleaned(text, LONGEST_TITLE) for text in titles if text), None) or None
 
     def _take(self, line: SessionLine) -> None:
         kind = line.type
@@ -486,8 +488,8 @@ class Exchanges:
             title = text_of(line.customTitle) or text_of(line.aiTitle)
             self._titles[kind] = title[: 4 * LONGEST_TITLE] or self._titles.get(kind, "")
         elif kind == "summary":
-            told = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * LONGEST_TITLE])
-            self._summaries = [*self._summaries, told][-_MOST_SUMMARIES:]
+            summary = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * LONGEST_TITLE])
+            self._summaries = [*self._summaries, summary][-_MOST_SUMMARIES:]
         elif kind == "queue-operation" and self._open is not None:
             self._open.add(queued(line))
         elif kind == "system" and line.subtype == "local_command":
