@@ -29,7 +29,6 @@ from ralph.capture.exchange import (
     jsonl_files,
 )
 from ralph.capture.lines import (
-    LineReader,
     UnreadableLine,
     clip,
     content_text,
@@ -330,7 +329,7 @@ class CodexTurn:
             self.found.changed(path, action, call.folder)
 
     def spend(self, total: int, last: int | None) -> None:
-        """What the thread has used so far; `last` of it since it was data before."""
+        """What the thread has used so far; `last` of it since the line before."""
         if self._before is None:
             self._before = max(0, total - (last or 0))
         self._spent = max(self._spent, total - self._before)
@@ -390,44 +389,28 @@ _CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
 _ANSWERS = {"function_call_output", "custom_tool_call_output"}
 
 
-class Rollout:
-    """A rollout being read, from its beginning or from where an exchange ended.
+class Rollout(SessionReader):
+    """A rollout being read; to read on, give the head too."""
 
-    Who reads on gives the `head`; `line` and `title` are as for a session transcript.
-    """
-
-    def __init__(
-        self,
-        *,
-        file: str = "-",
-        root: str | None = None,
-        offset: int = 0,
-        line: int = 0,
-        title: str | None = None,
-        head: SessionHead | None = None,
-    ) -> None:
-        self._reading = LineReader(file, line)
-        self.complaints = self._reading.complaints
-        self.head = head or SessionHead()
-        self.title: str | None = title
-        self._file, self._root = file, root
-        self._at = self._next = offset
+    def __init__(self, start: SessionStart | None = None) -> None:
+        super().__init__(start)
+        self.head = self._start.head
+        self._title = self._start.title
         self._open: CodexTurn | None = None
-        # Of the turn that began before its words came: where, its name, and what was data of it.
+        # Of the turn that began before its words came: where, its name, and what is known of it.
         self._turn_at: int | None = None
         self._turn = ""
         self._is_marked = False
         self._context: Mapping[str, Any] = {}
         self._put_in: list[str] = []
-        self._finished: list[SessionExchange] = []
 
-    def feed(self, line: bytes) -> list[SessionExchange]:
-        """Take one line with its end; the exchanges it finished. Never raises."""
-        self._at = self._next
-        self._next += len(line)
+    def _read(self, line: bytes) -> None:
         self._reading.read(line, objects, self._take)
-        finished, self._finished = self._finished, []
-        return finished
+
+    @property
+    def title(self) -> str | None:
+        """What the session was called last."""
+        return self._title
 
     def rest(self) -> list[SessionExchange]:
         """The exchange under way, if any, as it stands; reading may go on after it."""
@@ -474,7 +457,7 @@ class Rollout:
             self._is_marked = True
         elif kind == "thread_name_updated":
             name = text_of(data.get("thread_name"))
-            self.title = cleaned(name[: 4 * LONGEST_TITLE], LONGEST_TITLE) or self.title
+            self._title = cleaned(name[: 4 * LONGEST_TITLE], LONGEST_TITLE) or self._title
         elif self._open is None:
             return
         elif kind == "token_count":
@@ -525,7 +508,7 @@ class Rollout:
         self._close(at)
         # A turn has one name, however often its line is copied; where it stands is a name, too.
         name = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
-        found = RunFindings(file=self._file, root=self._root, injected="")
+        found = RunFindings(file=self._start.file, root=self._start.root, injected="")
         found.at_home(text_of(self._context.get("cwd")) or self.head.cwd)
         for text in self._put_in:
             found.see_injected(text)
@@ -575,11 +558,4 @@ def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
 
 def session_reader(start: SessionStart) -> SessionReader:
     """A reader of one rollout."""
-    return Rollout(
-        file=start.file,
-        root=start.root,
-        offset=start.offset,
-        line=start.line,
-        title=start.title,
-        head=start.head,
-    )
+    return Rollout(start)
