@@ -11,9 +11,8 @@ from journaling import child, living, note, summary, unnumbered
 
 from ralph.errors import BadInput, JournalError
 from ralph.journal import Appended, Batch, Draft, Journals
-from ralph.journal.choose import journals_for
-from ralph.journal.folder import JournalFolder
-from ralph.journal.jsonl import JsonlJournal
+from ralph.journal.file import JsonlJournal
+from ralph.journal.folder import JournalFolder, journals_for
 from ralph.journal.line import write_record
 from ralph.journal.moving import move
 from ralph.records import Record, Tombstone
@@ -91,7 +90,7 @@ KILLED = """
     import os, sys
     from pathlib import Path
     from ralph.journal import moving
-    from ralph.journal.choose import journals_for
+    from ralph.journal.folder import journals_for
     from ralph.journal.folder import JournalFolder
 
     url, files, home, memory, portion = sys.argv[1:6]

@@ -10,9 +10,8 @@ from typing import Self
 
 from ralph.errors import JournalDown
 from ralph.journal.folder import check_name
-from ralph.journal.link import Link, need_driver
 from ralph.journal.postgres import CHANNEL, PostgresJournal
-from ralph.journal.talk import DatabaseSession
+from ralph.journal.session import DatabaseSession, Link, need_driver
 
 _NAMES = "SELECT name FROM ralph_streams WHERE memory = %s"
 _NEWEST = """

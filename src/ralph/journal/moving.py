@@ -8,8 +8,8 @@ import msgspec
 
 from ralph.errors import BadInput, JournalError
 from ralph.journal import Journal, Journals
+from ralph.journal.file import short_hash
 from ralph.journal.line import write_record
-from ralph.journal.position import short_hash
 from ralph.records import Complaint
 
 _PORTION = 500

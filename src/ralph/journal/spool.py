@@ -13,8 +13,8 @@ import msgspec
 from ralph import disk
 from ralph.errors import JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, Journal
+from ralph.journal.file import Numbers
 from ralph.journal.folder import JournalFolder, file_name
-from ralph.journal.known import Numbers
 from ralph.records import Located, Record, now
 
 _log = logging.getLogger("ralph")

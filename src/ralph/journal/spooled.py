@@ -12,8 +12,7 @@ from ralph.errors import JournalBusy, JournalDown
 from ralph.journal import Appended, Batch, Draft
 from ralph.journal.database import Listener, PostgresJournals
 from ralph.journal.folder import file_name
-from ralph.journal.postgres import PostgresJournal, Tried
-from ralph.journal.rows import check_fits
+from ralph.journal.postgres import PostgresJournal, Tried, check_fits
 from ralph.journal.spool import Spool, known_names, spool_folder, waiting_names
 from ralph.records import Complaint, Located, Record, Tombstone
 

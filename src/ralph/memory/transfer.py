@@ -14,7 +14,7 @@ from ralph import disk
 from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, JournalError
 from ralph.journal import Journals
-from ralph.journal.choose import journals_for
+from ralph.journal.folder import journals_for
 from ralph.journal.moving import MovedStream, Progress, move
 from ralph.memory.knowledge_journal import stream_of
 from ralph.memory.project import Project

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import statistics
 import time
@@ -16,8 +17,7 @@ from ralph.doors.cli.render import count
 if TYPE_CHECKING:
     from ralph.config import Settings
     from ralph.index import Embedder
-    from ralph.index.port import AnyIndex
-    from ralph.journal.talk import DatabaseSession
+    from ralph.journal.session import DatabaseSession
     from ralph.memory.ralph import Ralph
 
 POSTGRES, QDRANT, PARAMETERS = "postgres", "qdrant", "parameters"
@@ -128,16 +128,17 @@ def spool(home: Path) -> Check | None:
 
 def qdrant(settings: Settings, home: Path) -> Check:
     """The server of the indexes is reached, and new enough."""
-    from ralph.index.open import index_for
-    from ralph.index.qdrant import QdrantIndex
+    from ralph.index.qdrant import QdrantStore
+    from ralph.memory.store import index_for
 
     folders = [home / "cache" / "doctor"]
-    index = index_for(settings, folders, home=home, scope=lambda: "doctor")
-    assert isinstance(index, QdrantIndex)
-    index.check()
-    took_ms = _median_ms(index.check) / 2  # each asks twice: who it is, and a thing of ours
-    detail = f"{index.where}: Qdrant {index.version}, answers in {took_ms:.1f} ms"
-    if _exposed(settings, index.where):
+    store = index_for(settings, folders, home=home, scope=lambda: "doctor").store
+    assert isinstance(store, QdrantStore)
+    server = store.server
+    server.check()
+    took_ms = _median_ms(server.check) / 2  # each asks twice: who it is, and a thing of ours
+    detail = f"{server.where}: Qdrant {server.version}, answers in {took_ms:.1f} ms"
+    if _exposed(settings, server.where):
         todo = "Put TLS before the server, and set qdrant_url to https://"
         return Check(QDRANT, "warning", f"{detail}; the key travels unencrypted", todo)
     return Check(QDRANT, "ok", detail)
@@ -151,17 +152,14 @@ def _exposed(settings: Settings, where: str) -> bool:
 
 def collections(ralph: Ralph) -> Check:
     """Every collection of this project has the parameters and the dimension it should have."""
-    indexes: list[AnyIndex] = [
-        ralph.place.index,
-        ralph.conversations.shelf.index,
-        ralph.knowledge.shelf.index,
-    ]
+    shelves = [ralph.place, ralph.conversations.shelf, ralph.knowledge.shelf]
     faults: list[str] = []
     behind: list[str] = []
     number = 0
-    for index in indexes:
-        faults += index.healed(index.store.check)
-        for one in index.healed(index.store.collections):
+    for shelf in shelves:
+        store = shelf.index.store
+        faults += shelf.index.with_repair(functools.partial(store.check, deep=True))
+        for one in shelf.index.collections():
             number += 1
             dims = _dims(ralph.place.embedder)
             if one.live and dims is not None and one.manifest.dims != dims:

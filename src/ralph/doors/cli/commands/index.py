@@ -13,7 +13,7 @@ from ralph.doors.cli.render import Page, count, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.index.port import AnyIndex
+    from ralph.index.open import Index
     from ralph.index.sync import IndexSpec
     from ralph.memory.ralph import Ralph
     from ralph.memory.store import Store, Stream
@@ -127,7 +127,7 @@ def prune(as_json: bool) -> None:
     """Delete collections without a journal, and files that no longer serve."""
     with opened() as ralph:
         ralph.place.need_journals()  # else other machines' collections would be without one
-        gone = ralph.place.index.healed(ralph.prune)
+        gone = ralph.place.index.with_repair(ralph.prune)
         gone += _prune_knowledge(ralph)
     if as_json:
         print_json({"removed": gone})
@@ -177,12 +177,10 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
     gone: list[str] = []
     if not memory.shelf.names():
         target = memory.stream.target()
-        index = memory.shelf.index
-        held = index.healed(index.store.collections)
-        gone = [one.name for one in held if one.name == target.name][:1]
+        gone = [one.name for one in memory.shelf.index.collections() if one.name == target.name][:1]
         for name in gone:
-            index.drop(name)
-    return gone + [file.name for file in memory.shelf.index.remove_others()]
+            memory.shelf.index.drop(name)
+    return gone + memory.shelf.index.prune()
 
 
 def _look_at_knowledge(ralph: Ralph) -> dict[str, Any] | None:
@@ -193,30 +191,29 @@ def _look_at_knowledge(ralph: Ralph) -> dict[str, Any] | None:
     return _look(memory.shelf.index, [memory.stream.target()], sure=sure)
 
 
-def _look(index: AnyIndex, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _look(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
     by_name = {target.name: target for target in targets}
-    return index.healed(lambda: _looked_at(index, by_name, sure=sure))
+    return index.with_repair(lambda: _looked_at(index, by_name, sure=sure))
 
 
-def _looked_at(place: AnyIndex, targets: dict[str, IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _looked_at(place: Index, targets: dict[str, IndexSpec], *, sure: bool) -> dict[str, Any]:
     import msgspec
 
     from ralph.index.sync import is_current
 
-    held = place.store.collections()
     collections = []
-    with place.store.reading() as view:
-        for one in held:
-            records, passages, waiting = view.counts(one)
+    with place.store.state() as view:
+        for one in view.collections():
+            size = view.size(one)
             collections.append(
                 {
                     "name": one.name,
                     "feature": one.stream,
                     "live": one.live,
                     "orphan": one.name not in targets if sure or one.name in targets else None,
-                    "records": records,
-                    "passages": passages,
-                    "waiting": waiting,
+                    "records": size.records,
+                    "passages": size.passages,
+                    "waiting": size.waiting,
                     "manifest": msgspec.to_builtins(one.manifest),
                 }
             )

@@ -4,30 +4,290 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
+
+import msgspec
 
 from ralph import disk
-from ralph.errors import JournalBusy, JournalError
+from ralph.errors import JournalBusy, JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft
-from ralph.journal.known import AppenderState, prepared
-from ralph.journal.line import FORGOTTEN, write_tombstone
-from ralph.journal.position import (
-    TAIL_BYTES,
-    FilePosition,
-    crc_of,
-    known_position,
-    mark,
-    no_file,
-    short_hash,
-    tail_hash,
-)
-from ralph.journal.scan import BUFFER_BYTES, judge, scan
+from ralph.journal.line import BOM, FORGOTTEN, Unreadable, read_line, write_record, write_tombstone
 from ralph.records import Complaint, Located, Record, Tombstone, now
+
+# -- What an appender must know of a journal before it may add to it.
+
+
+class AppenderState:
+    """What an appender must know of the lines before: the last number, contents, tombstones."""
+
+    def __init__(self) -> None:
+        self.position: str | None = None
+        self.last_number = 0
+        self.forgotten: set[str] = set()
+        # Where a content stands, and where one of that time stood: ids and numbers.
+        self._places: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._graves: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def numbered(self, draft: Draft) -> Record:
+        """The draft as the journal has or had it already, else with the next number."""
+        record = draft(self.last_number + 1)
+        places = self._places.get(record.digest, ())
+        graves = self._graves.get(record.at, ())
+        for known_id, number in (*places, *graves):
+            again = draft(number)
+            if again.id == known_id:
+                return again
+        return record
+
+    def has(self, record: Record) -> bool:
+        """Whether exactly this content stands under this id."""
+        return any(known == record.id for known, _ in self._places.get(record.digest, ()))
+
+    def buried(self, record: Record) -> bool:
+        """Whether what has this id was forgotten."""
+        return record.id in self.forgotten
+
+    def add(self, record: Record) -> None:
+        """Know one more record."""
+        self.stands(record.digest, record.id, record.number)
+
+    def stands(self, digest: str, record_id: str, number: int) -> None:
+        """Know that this content stands under this id and number."""
+        places = self._places.get(digest, ())
+        if all(known != record_id for known, _ in places):
+            self._places[digest] = (*places, (record_id, number))
+        self.last_number = max(self.last_number, number)
+
+    def bury(self, stone: Tombstone) -> None:
+        """Know one more tombstone."""
+        # The number stays taken: under it another record could get the forgotten one's id.
+        self.forgotten.add(stone.id)
+        if stone.was_at:
+            graves = self._graves.get(stone.was_at, ())
+            self._graves[stone.was_at] = (*graves, (stone.id, stone.number))
+        self.last_number = max(self.last_number, stone.number)
+
+
+class Numbers:
+    """The highest number that was given out, by whoever."""
+
+    def __init__(self, highest: int = 0) -> None:
+        self.highest = highest
+
+
+def prepared(
+    drafts: Sequence[Record | Draft], known: AppenderState, *, name: str, max_line_bytes: int
+) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
+    """What an append comes to, and the records with their lines that are to be written for it."""
+    appended: list[Appended] = []
+    fresh: list[tuple[Record, bytes]] = []
+    for draft in drafts:
+        record = draft if isinstance(draft, Record) else known.numbered(draft)
+        if known.buried(record):
+            raise RecordForgotten(f"record {record.id} was forgotten and stays so", where=name)
+        new = not known.has(record)
+        if new:
+            line = write_record(record)
+            if len(line) > max_line_bytes:
+                raise JournalError(
+                    f"record {record.id} takes {len(line)} bytes, the limit is {max_line_bytes}",
+                    where=name,
+                    todo="Shorten it; nothing was written.",
+                )
+            fresh.append((record, line))
+            known.add(record)
+        appended.append(Appended(record, new))
+    return appended, fresh
+
+
+# -- Going through a journal's lines whatever is on them: nothing raises, nothing is left unsaid.
+
+
+BUFFER_BYTES = 1024 * 1024
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """One line as it was met: an entry, a complaint, or both; `crc` is of all up to its end."""
+
+    line: int
+    start: int
+    end: int
+    crc: int
+    entry: Record | Tombstone | None = None
+    digest: str = ""
+    complaint: str | None = None
+    torn: bool = False
+    ended: bool = True
+
+
+def scan(
+    file: BinaryIO, max_line_bytes: int, offset: int = 0, line: int = 0, crc: int = 0
+) -> Iterator[Step]:
+    """Each line from the offset on; together the steps cover every byte of the file."""
+    file.seek(offset)
+    told_crlf = False
+    while raw := file.readline(max_line_bytes + 1):
+        line += 1
+        start, notes = offset, list[str]()
+        ended = raw.endswith(b"\n")
+        offset += len(raw)
+        crc = zlib.crc32(raw, crc)
+        if not ended and len(raw) > max_line_bytes:
+            more, ended, crc = _skip_line(file, crc)
+            offset += more
+            what = f"is {offset - start} bytes long, over the limit of {max_line_bytes}"
+            yield Step(line, start, offset, crc, complaint=what, ended=ended)
+            if not ended:
+                return
+            continue
+        if start == 0 and raw.startswith(BOM):
+            raw = raw[len(BOM) :]
+            notes.append("begins with a byte order mark; it was ignored")
+        if raw.endswith(b"\r\n") and not told_crlf:
+            told_crlf = True
+            notes.append("ends in CRLF, as do maybe others; read all the same")
+        entry: Record | Tombstone | None = None
+        digest, torn = "", False
+        if text := raw.strip(b" \t\r\n"):
+            try:
+                entry, digest = read_line(text)
+            except Unreadable as error:
+                torn = not ended
+                notes.append(f"is torn: it {error}" if torn else str(error))
+        yield Step(line, start, offset, crc, entry, digest, "; ".join(notes) or None, torn, ended)
+        if not ended:
+            return  # what a writer adds by now is the rest of this line, not a line of its own
+
+
+def _skip_line(file: BinaryIO, crc: int) -> tuple[int, bool, int]:
+    """Step over the rest of a line without holding it: its length, whether it ended, the crc."""
+    size = 0
+    while more := file.readline(BUFFER_BYTES):
+        size += len(more)
+        crc = zlib.crc32(more, crc)
+        if more.endswith(b"\n"):
+            return size, True, crc
+    return size, False, crc
+
+
+def judge(name: str, steps: Iterator[Step]) -> tuple[int, list[Complaint]]:
+    """How many records the lines hold, and everything that looks wrong about them."""
+    complaints: list[Complaint] = []
+    first_line: dict[str, int] = {}
+    contents: dict[str, set[str]] = {}
+    lines: dict[str, list[int]] = {}
+    buried: set[str] = set()
+    for step in steps:
+        if step.complaint:
+            complaints.append(Complaint(name, step.line, step.complaint))
+        if isinstance(step.entry, Tombstone):
+            buried.add(step.entry.id)
+        elif step.entry is not None:
+            record = step.entry
+            lines.setdefault(record.id, []).append(step.line)
+            if step.digest and step.digest != record.digest:
+                what = f"record {record.id} does not match its digest: changed after it was written"
+                complaints.append(Complaint(name, step.line, what))
+            known = contents.setdefault(record.id, set())
+            if known and record.digest not in known:
+                what = (
+                    f"record {record.id} stands on line {first_line[record.id]} with other "
+                    "content; both are kept"
+                )
+                complaints.append(Complaint(name, step.line, what))
+            first_line.setdefault(record.id, step.line)
+            known.add(record.digest)
+    for record_id in sorted(buried & lines.keys()):
+        what = f"record {record_id} was forgotten and is back, by a merge perhaps; forget it again"
+        complaints += [Complaint(name, line, what) for line in lines[record_id]]
+    complaints.sort(key=lambda complaint: complaint.line)
+    return sum(len(known) for i, known in contents.items() if i not in buried), complaints
+
+
+# -- A place in a journal's file, and how to tell that the file before it is still the same.
+
+
+# Several lines, heads and all: lines that differ only there must not look the same.
+TAIL_BYTES = 16 * 1024
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class FilePosition(msgspec.Struct, frozen=True):
+    """How far was read, and enough about the file to notice that it is another one now.
+
+    `line` counts the lines that ended before the offset; `crc` is of all bytes before it, `tail`
+    a hash of the last of them.
+    """
+
+    offset: _Count
+    line: _Count
+    inode: int
+    size: int
+    mtime_ns: int
+    crc: int
+    tail: str
+    done: bool
+
+
+_decode = msgspec.json.Decoder(FilePosition).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def mark(stat: os.stat_result, offset: int, line: int, crc: int, tail: str, *, done: bool) -> str:
+    """The position as it is given out and kept by others."""
+    position = FilePosition(
+        offset=offset,
+        line=line,
+        inode=stat.st_ino,
+        size=stat.st_size,
+        mtime_ns=stat.st_mtime_ns,
+        crc=crc,
+        tail=tail,
+        done=done,
+    )
+    return _encode(position).decode()
+
+
+def no_file() -> str:
+    """The position in a file that is not there."""
+    nothing = FilePosition(offset=0, line=0, inode=0, size=0, mtime_ns=0, crc=0, tail="", done=True)
+    return _encode(nothing).decode()
+
+
+def known_position(position: str | None) -> FilePosition | None:
+    """The position read; None for none, and for one that another version of Ralph wrote."""
+    try:
+        return None if position is None else _decode(position)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def tail_hash(file: BinaryIO, offset: int) -> str:
+    """A hash of the last bytes before the offset."""
+    start = max(0, offset - TAIL_BYTES)
+    file.seek(start)
+    return short_hash(file.read(offset - start))
+
+
+def crc_of(file: BinaryIO, end: int) -> int:
+    """The crc of everything before the offset."""
+    file.seek(0)
+    crc = 0
+    while (left := end - file.tell()) > 0 and (data := file.read(min(left, BUFFER_BYTES))):
+        crc = zlib.crc32(data, crc)
+    return crc
+
+
+def short_hash(data: bytes) -> str:
+    """A hash of these bytes, short enough to be kept in a position."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 # Half a million records. A clone can ship a file that is larger and packs to nothing.

@@ -9,10 +9,11 @@ import hashlib
 import logging
 import math
 import os
+import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,11 +21,204 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadSetting, JournalBusy, JournalDown, JournalError
-from ralph.journal.migrating import bring_up
-from ralph.journal.talk import DatabaseSession
 
 if TYPE_CHECKING:
     import psycopg
+
+
+# -- Speaking with PostgreSQL over one connection, never waiting longer than was allowed.
+
+
+Row = tuple[Any, ...]
+_TICK_S = 0.5
+_IDLE_S = 5.0
+
+
+class DatabaseSession:
+    """One connection. Whoever gives no answer in time is cut off, and the connection is lost.
+
+    After a fork it is the parent's alone: to the child it is lost, and never said good-bye on.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Row],
+        *,
+        answer_timeout_s: float,
+        lock_timeout_s: float,
+    ) -> None:
+        self.connection = connection
+        self._answer_timeout_s = answer_timeout_s
+        self._lock_timeout_s = lock_timeout_s
+        self._watch = _AnswerTimer(self._cut)
+        self._pid = os.getpid()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection is of no use any more."""
+        return self.connection.closed or self._pid != os.getpid()
+
+    def rows(self, sql: str, params: Sequence[object] = (), *, waits: bool = False) -> list[Row]:
+        """The statement's rows; `waits` says that it may wait for a lock before it answers."""
+        with self._watched(waits):
+            cursor = self.connection.execute(sql.encode(), params or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def script(self, sql: str) -> None:
+        """Run many statements at once."""
+        with self._watched(waits=True):
+            self.connection.execute(sql.encode())
+
+    @contextlib.contextmanager
+    def transaction(self, *, snapshot: bool = False) -> Iterator[None]:
+        """All of it or nothing; with `snapshot` every statement sees the same moment."""
+        level = "REPEATABLE READ READ ONLY" if snapshot else "READ COMMITTED"
+        self.rows(f"BEGIN ISOLATION LEVEL {level}")
+        try:
+            yield
+        except BaseException:
+            if not self.lost:
+                self.rows("ROLLBACK")
+            raise
+        self.rows("COMMIT")  # it waits for no lock, and whose answer is late can be asked about
+
+    def close(self) -> None:
+        """Say good-bye; never raises."""
+        if self._pid != os.getpid():
+            return
+        with contextlib.suppress(Exception):
+            self.connection.close()
+
+    def _watched(self, waits: bool) -> contextlib.AbstractContextManager[None]:
+        return self._watch.within(self._answer_timeout_s + (self._lock_timeout_s if waits else 0.0))
+
+    def _cut(self) -> None:
+        if not self.lost:
+            _shut(self.connection.fileno())
+
+
+class _AnswerTimer:
+    """Calls `late` when something takes too long. Its thread comes with the first use, looks at
+    the clock about once a second, and goes when nobody has needed it for a while."""
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        self._late = late
+        self._gate = threading.Lock()
+        self._deadline: float | None = None
+        self._used = 0.0
+        self._running = False
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        with self._gate:
+            self._used = time.monotonic()
+            self._deadline = self._used + seconds
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, daemon=True, name="ralph-watch").start()
+        try:
+            yield
+        finally:
+            with self._gate:  # what is late must still be what it was
+                self._deadline = None
+
+    def _run(self) -> None:
+        tick_s = _TICK_S
+        while True:
+            time.sleep(tick_s)
+            with self._gate:
+                now_s = time.monotonic()
+                if self._deadline is not None and now_s >= self._deadline:
+                    self._deadline = None
+                    self._late()
+                elif self._deadline is not None:
+                    tick_s = min(_TICK_S, self._deadline - now_s)
+                elif now_s - self._used > _IDLE_S:
+                    self._running = False
+                    return
+                else:
+                    tick_s = _TICK_S
+
+
+def _shut(descriptor: int) -> None:
+    """End the traffic on a socket: whoever waits for it gets an error instead."""
+    copy = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
+    with copy, contextlib.suppress(OSError):  # it is down already
+        copy.shutdown(socket.SHUT_RDWR)
+
+
+# -- Bringing a database to the schema this Ralph knows, by numbered files of SQL.
+
+
+_FOLDER = Path(__file__).parent / "migrations"
+# Any number does, as long as every Ralph takes the same one.
+_ADVISORY_LOCK = 7_239_116_240_518
+_HAVE = "SELECT coalesce(max(number), 0) FROM ralph_migrations"
+_TABLE = """
+CREATE TABLE IF NOT EXISTS ralph_migrations (
+    number integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+"""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema: its number, its name and its SQL."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def migrations(folder: Path = _FOLDER) -> list[Migration]:
+    """Every step this Ralph knows, in order."""
+    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    return [Migration(int(f.name[:4]), f.stem[5:], f.read_text(encoding="utf-8")) for f in files]
+
+
+def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = None) -> None:
+    """Apply what the database lacks, once however many come at once; refuse a newer one."""
+    from psycopg import errors
+
+    known = migrations() if steps is None else steps
+    newest = max(step.number for step in known)
+    try:
+        have = int(talk.rows(_HAVE)[0][0])
+    except errors.UndefinedTable:
+        have = 0
+    if have < newest:
+        have = _apply(talk, shown, known)
+    if have > newest:
+        raise JournalError(
+            f"the journal's tables are of a newer Ralph (schema {have}, this one knows {newest})",
+            where=shown,
+            todo="Upgrade Ralph here: pip install --upgrade 'ralph-rag[postgres]'",
+        )
+
+
+def _apply(talk: DatabaseSession, shown: str, known: list[Migration]) -> int:
+    encoding = str(talk.rows("SHOW server_encoding")[0][0])
+    if encoding != "UTF8":
+        raise JournalError(
+            f"the database keeps its text as {encoding}, which cannot hold every record",
+            where=shown,
+            todo="Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'",
+        )
+    with talk.transaction():
+        talk.rows("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK], waits=True)
+        talk.rows(_TABLE)
+        have = int(talk.rows(_HAVE)[0][0])
+        for step in known:
+            if step.number > have:
+                talk.script(step.sql)
+                talk.rows(
+                    "INSERT INTO ralph_migrations (number, name) VALUES (%s, %s)",
+                    [step.number, step.name],
+                )
+                have = step.number
+    return have
+
 
 _log = logging.getLogger("ralph")
 _T = TypeVar("_T")
