@@ -229,7 +229,7 @@ OTHER_FILES = {
     "doors.hooks.sessions": "Ralph's home",
     "doors.mcp.main": "the folder that a person names",
     "doors.mcp.resources": "files of the project that the plan names",
-    "index.embedders": "the package's model; Ralph's home",
+    "index.embedders.__init__": "the package's model; Ralph's home",
     "index.embedders.served": "Ralph's home",
     "index.embedders.static": "the package's model",
     "index.open": "Ralph's home",
