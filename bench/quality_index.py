@@ -21,7 +21,7 @@ from ralph.index import Cut, Embedder, Passage
 from ralph.index.sqlite import SqliteStore
 from ralph.index.sync import IndexSpec, is_current, sync
 from ralph.journal import Batch
-from ralph.memory.checkpoints import Foresight
+from ralph.memory.checkpoints import CachedEmbedder
 from ralph.records import Located, Record, Source
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def records_of(corpus: Corpus) -> list[Record]:
     ]
 
 
-class RememberingEmbedder(Foresight):
+class RememberingEmbedder(CachedEmbedder):
     """An embedder that keeps every vector it made in a file, under its identity and the text."""
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:

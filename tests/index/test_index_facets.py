@@ -17,7 +17,7 @@ from ralph.index.matrix import Matrix
 from ralph.index.open import open_index
 from ralph.index.port import Collection, IndexView, live_of
 from ralph.index.sync import IndexSpec
-from ralph.journal.jsonl import JsonlJournal
+from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record
 

@@ -15,7 +15,7 @@ from ralph.index.sync import IndexSpec, is_current
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Shelf
+    from ralph.memory.store import Store
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
     return {"journalled": entries, "indexed": indexed, "staged": staged}
 
 
-def _records(shelf: Shelf, name: str) -> int:
+def _records(shelf: Store, name: str) -> int:
     with shelf.index.answering(name) as (view, live):
         return view.size(live).records if live else 0
 

@@ -18,10 +18,9 @@ from ralph.index.open import Index, open_index
 from ralph.index.port import live_of
 from ralph.index.sync import IndexSpec, Progress, is_current_in
 from ralph.journal import Journals
-from ralph.journal.choose import journals_for
-from ralph.journal.folder import JournalFolder
+from ralph.journal.folder import JournalFolder, journals_for
 from ralph.memory.project import Project
-from ralph.recall import Answer, Found, Hit
+from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record
 
@@ -150,12 +149,12 @@ class Stream(Protocol):
         """Every living record."""
         ...
 
-    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         ...
 
 
-class Shelf:
+class Store:
     """Journals in a folder, the index that follows them, and the embedder they share."""
 
     def __init__(
@@ -321,7 +320,7 @@ class Shelf:
         last: dict[str, int] = {}
         for stream, record in held:
             last[stream] = max(last.get(stream, 0), record.number)
-        found: list[Found] = []
+        found: list[ScoredRecord] = []
         if streams:
             found = search_plainly(held, streams[0].target().cut, question)
         return _shown(found, by_stream, last)
@@ -342,7 +341,9 @@ class Shelf:
             _log.warning("memory: %s", text)
 
 
-def _shown(found: Sequence[Found], by_stream: dict[str, Stream], last: dict[str, int]) -> list[Hit]:
+def _shown(
+    found: Sequence[ScoredRecord], by_stream: dict[str, Stream], last: dict[str, int]
+) -> list[Hit]:
     return [hit for one in found for hit in by_stream[one.stream].hits([one], last[one.stream])]
 
 
@@ -376,7 +377,7 @@ def short_hash(text: str) -> str:
 # -- The shelf of one project: the journals of its features, and the index beside them.
 
 
-class Place(Shelf):
+class ProjectStore(Store):
     """One project's memory on this machine."""
 
     def __init__(

@@ -11,7 +11,7 @@ import msgspec
 
 from ralph.index import Cut, Only, fits
 from ralph.index.port import Collection, IndexView, StoredPassage, WordMatches
-from ralph.recall import Found, Parts, Relevance
+from ralph.recall import Parts, Relevance, ScoredRecord
 from ralph.recall.ranking import Fused, fuse, meaning_share, weigh_words, words_of
 from ralph.recall.score import FLOOR, RELEVANT, Evidence, score, weigh, why
 from ralph.records import Record
@@ -68,13 +68,13 @@ def search(
     *,
     vector: Vectors | None,
     embedder: str,
-) -> list[Found]:
+) -> list[ScoredRecord]:
     """The best records of these collections, in order, none under the floor.
 
     A collection built with another embedder than the question's vector is searched by words.
     """
     asked = query_tokens(question.text)
-    facts = _Facts(view, asked, question.only)
+    facts = _QuestionWords(view, asked, question.only)
     candidates: list[_Candidate] = []
     words: dict[int, float] = {}
     meaning: dict[int, float] = {}
@@ -105,7 +105,7 @@ def search(
 
 
 def _settled(
-    facts: _Facts, candidates: Sequence[_Candidate], fused: Sequence[Fused], wanted: int
+    facts: _QuestionWords, candidates: Sequence[_Candidate], fused: Sequence[Fused], wanted: int
 ) -> list[Fused]:
     """The first ones, the newest first among equals: rows are numbered anew by every rebuild."""
 
@@ -126,14 +126,14 @@ def _settled(
 
 
 def _weighed(
-    facts: _Facts,
+    facts: _QuestionWords,
     candidates: Sequence[_Candidate],
     order: Sequence[Fused],
     ranks: tuple[dict[int, int], dict[int, int]],
     question: Question,
     embedder: str,
-) -> list[Found]:
-    found: list[Found] = []
+) -> list[ScoredRecord]:
+    found: list[ScoredRecord] = []
     seen: set[tuple[int, str, str]] = set()
     for fused in order:
         if len(found) == question.limit:
@@ -149,7 +149,7 @@ def _weighed(
             continue
         seen.add(key)
         found.append(
-            Found(
+            ScoredRecord(
                 record=record,
                 stream=candidate.collection.stream,
                 score=value,
@@ -171,7 +171,7 @@ def _weighed(
     return found
 
 
-class _Facts:
+class _QuestionWords:
     """What is known of the question's words and of its candidates, asked for once."""
 
     def __init__(self, view: IndexView, asked: Sequence[str], only: Only | None) -> None:
@@ -248,7 +248,7 @@ def _ranks(values: dict[int, float]) -> dict[int, int]:
 
 def search_plainly(
     records: Iterable[tuple[str, Record]], cut: Cut, question: Question
-) -> list[Found]:
+) -> list[ScoredRecord]:
     """The records (each with its stream) whose words answer best, none under the floor."""
     asked = query_tokens(question.text)
     wanted = frozenset(asked)
@@ -261,7 +261,7 @@ def search_plainly(
             words = frozenset(tokens(f"{passage.title}\n{passage.text}\n{passage.places}"))
             held.append((stream, record, words))
             frequencies.update(words & wanted)
-    found: list[Found] = []
+    found: list[ScoredRecord] = []
     for stream, record, words in held:
         if not words & wanted:
             continue
@@ -280,7 +280,9 @@ def search_plainly(
                 score=value,
             )
             found.append(
-                Found(record, stream, value, relevance(value), why(evidence, question.text), parts)
+                ScoredRecord(
+                    record, stream, value, relevance(value), why(evidence, question.text), parts
+                )
             )
     found.sort(key=lambda hit: (-hit.score, hit.record.id))
     best = {(hit.record.id, hit.record.digest): hit for hit in reversed(found)}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commanding import LOGIN, Line, Terminal, process
 
-from ralph.doors.cli.planning import completing
+from ralph.doors.cli.context import completing
 from ralph.doors.cli.tree import COMMANDS
 from ralph.doors.cli.tree import ralph as tree
 from ralph.errors import IndexOff

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ralph.doors.cli.checks import Check
-from ralph.doors.cli.page import count
+from ralph.doors.cli.render import count
 
 if TYPE_CHECKING:
     from ralph.config import Settings
     from ralph.index import Embedder
-    from ralph.journal.talk import Talk
+    from ralph.journal.session import DatabaseSession
     from ralph.memory.ralph import Ralph
 
 POSTGRES, QDRANT, PARAMETERS = "postgres", "qdrant", "parameters"
@@ -58,7 +58,7 @@ def postgres(settings: Settings, home: Path) -> Check:
         journals.close()
 
 
-def _asked(talk: Talk) -> tuple[Sequence[object], bool]:
+def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
     """What the server says of itself, and whether others can read along on the way to it.
 
     The way is seen from this end: what a container or a pooler calls its own address is not it.
@@ -68,7 +68,7 @@ def _asked(talk: Talk) -> tuple[Sequence[object], bool]:
     return talk.rows(_ABOUT)[0], openly
 
 
-def _ping(talk: Talk) -> None:
+def _ping(talk: DatabaseSession) -> None:
     talk.rows("SELECT 1")
 
 

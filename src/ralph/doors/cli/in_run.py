@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
+from ralph.current_run import current_run
 from ralph.errors import BadInput
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
-    from ralph.programs import CurrentRun
+    from ralph.current_run import CurrentRun
 
 
 class Call(NamedTuple):
@@ -116,7 +116,7 @@ def _check_feature(context: click.Context, own: str, name: str, *, fills: bool) 
 
 
 def _check_task(own: str, wanted: str) -> None:
-    from ralph.doors.cli.planning import the_plan
+    from ralph.doors.cli.context import the_plan
 
     for task in the_plan().read("tasks").tasks:
         if str(task.id) == wanted and task.feature != own:

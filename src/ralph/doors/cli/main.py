@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from ralph.doors.cli.page import clean_streams, one_line
+from ralph.doors.cli.render import clean_streams, one_line
 from ralph.doors.cli.tree import ralph
 from ralph.errors import RalphError
 
@@ -34,7 +34,7 @@ def _model_reads(argv: Sequence[str]) -> bool:
     """Whether an agent in its run asks memory or plan, and gets text; JSON is for programs."""
     if "--json" in argv or not _RECALLS.intersection(argv):
         return False
-    from ralph.doors.cli.planning import in_agents_run
+    from ralph.doors.cli.context import in_agents_run
 
     return in_agents_run()
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import as_json, opened, opened_input, shown_name
-from ralph.doors.cli.page import Page, count, excerpt, is_terminal, print_json
-from ralph.doors.cli.planning import number, plain
-from ralph.doors.cli.reading import text_of
+from ralph.doors.cli.context import as_json, number, opened, opened_input, plain, shown_name
+from ralph.doors.cli.input_files import text_of
+from ralph.doors.cli.render import Page, count, excerpt, is_terminal, print_json
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadInput
 
@@ -80,8 +79,7 @@ def braindump(
 def _planned(
     ralph: Ralph, file: str, agent: str | None, timeout_s: float | None, *, moving: bool
 ) -> Planned:
-    from ralph.doors.cli.commands.run import stop_on_signals
-    from ralph.doors.cli.live import watching
+    from ralph.doors.cli.commands.run import stop_on_signals, watching
     from ralph.loop.braindump import braindump as plan_with
 
     name = shown_name(file)
@@ -165,7 +163,7 @@ def _counted(proposal: Proposal) -> str:
 
 
 def _took(done: Planned) -> str:
-    from ralph.doors.cli.live import duration, usd
+    from ralph.doors.cli.commands.run import duration, usd
 
     parts = [duration(done.duration_ms / 1000)]
     if done.tokens_used:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID, error_text, styled
+from ralph.doors.cli.cards import SHORT_ID, error_text, styled
 from ralph.doors.cli.commands.conversations_care import (
     add_document,
     private,
@@ -17,8 +17,8 @@ from ralph.doors.cli.commands.conversations_care import (
     tag,
 )
 from ralph.doors.cli.commands.conversations_import import export, import_
-from ralph.doors.cli.opening import as_json, opened_anywhere
-from ralph.doors.cli.page import Page, excerpt, print_json
+from ralph.doors.cli.context import as_json, opened_anywhere
+from ralph.doors.cli.render import Page, excerpt, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:

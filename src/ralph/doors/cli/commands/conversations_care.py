@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.opening import as_json, opened, opened_anywhere, start_folder
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.cards import SHORT_ID
+from ralph.doors.cli.context import as_json, opened, opened_anywhere, start_folder
+from ralph.doors.cli.render import Page, count, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:

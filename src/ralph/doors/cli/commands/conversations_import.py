@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import (
+from ralph.clients import BY_SOURCE
+from ralph.doors.cli.context import (
+    Bar,
     as_json,
     read_bytes,
     shown_name,
@@ -20,25 +22,23 @@ from ralph.doors.cli.opening import (
     the_project,
     warnings_told,
 )
-from ralph.doors.cli.page import Page, count, note, print_json, to_json, write_out
-from ralph.doors.cli.progress import Bar
+from ralph.doors.cli.render import Page, count, note, print_json, to_json, write_out
 from ralph.doors.cli.tree import Command, project_given
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ralph.memory.conversations import Conversations, Imported
+    from ralph.memory.conversations import ConversationImport, Conversations
     from ralph.memory.importing import Importer
     from ralph.memory.project import Project
     from ralph.records import Complaint
 
-_CLIENTS = ("claude-code", "codex")
 _COMPLAINTS_SHOWN = 20
 _LOOK_EVERY_S = 2.0
 
 
 @click.command("import", cls=Command)
-@click.argument("source", metavar="claude-code|codex|FILE|-")
+@click.argument("source", metavar="|".join([*BY_SOURCE, "FILE", "-"]))
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--all", "everything", is_flag=True, help="Sessions of all projects, not of this.")
 @click.option("--follow", is_flag=True, help="Go on bringing in what is new, until Ctrl-C.")
@@ -53,10 +53,10 @@ def import_(
     JSON, as `export` writes them, or lists of messages with role and content. What is here already
     is not doubled, what was forgotten stays so, and secrets are taken out.
     """
-    if source in _CLIENTS:
+    if source in BY_SOURCE:
         return _import_sessions(source, folder, everything, follow, as_json)
     if folder is not None or everything or follow:
-        raise click.UsageError("DIR, --all and --follow go with claude-code or codex only.")
+        raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     from ralph.memory.conversation_stream import prune_if_due
     from ralph.memory.importing_plain import import_conversations
 
@@ -134,7 +134,7 @@ def _import_sessions(
     return 1 if came.unread and not (came.files or came.unchanged) else 0
 
 
-def _follow(importer: Importer, came: Imported, *, as_json: bool) -> None:
+def _follow(importer: Importer, came: ConversationImport, *, as_json: bool) -> None:
     """Look again and again until Ctrl-C; only news are told."""
     told = {str(one) for one in (*came.unread, *came.complaints)}
     if not as_json:
@@ -152,7 +152,7 @@ def _follow(importer: Importer, came: Imported, *, as_json: bool) -> None:
 
 
 def _tell(
-    came: Imported,
+    came: ConversationImport,
     *,
     as_json: bool,
     on_one_line: bool = False,
@@ -174,7 +174,7 @@ def _tell(
     _complain(news)
 
 
-def summary(came: Imported) -> str:
+def summary(came: ConversationImport) -> str:
     """What an import came to, in one line."""
     more = [f"{came.known} known"] if came.known else []
     if came.unchanged:

@@ -16,7 +16,7 @@ from shlex import quote
 import click
 
 from ralph import disk
-from ralph.doors.cli.page import Page
+from ralph.doors.cli.render import Page
 from ralph.doors.cli.tree import Command
 
 _FEATURE = "slugs"

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import as_json, the_project
-from ralph.doors.cli.page import Page, excerpt, print_json
-from ralph.doors.cli.planning import (
+from ralph.doors.cli.context import (
     answer,
+    as_json,
     clear_option,
     completing,
     patch_from,
     plain,
     show_entry,
     the_plan,
+    the_project,
 )
+from ralph.doors.cli.render import Page, excerpt, print_json
 from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 

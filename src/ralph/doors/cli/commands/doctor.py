@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, start_folder, the_project, warnings_told
-from ralph.doors.cli.page import Page, note, print_json
+from ralph.doors.cli.context import as_json, start_folder, the_project, warnings_told
+from ralph.doors.cli.render import Page, note, print_json
 from ralph.doors.cli.tree import Command, project_given
 
 if TYPE_CHECKING:

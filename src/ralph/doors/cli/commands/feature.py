@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import Page, excerpt, note, print_json
-from ralph.doors.cli.planning import (
+from ralph.doors.cli.context import (
     answer,
+    as_json,
     clear_option,
     completing,
     learning_json,
+    opened,
     patch_from,
     plain,
     show_entry,
     the_plan,
 )
+from ralph.doors.cli.render import Page, excerpt, note, print_json
 from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 

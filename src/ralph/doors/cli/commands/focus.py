@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ralph.doors.cli.opening import as_json, the_project
-from ralph.doors.cli.page import Page, print_json
-from ralph.doors.cli.planning import completing, number
+from ralph.doors.cli.context import as_json, completing, number, the_project
+from ralph.doors.cli.render import Page, print_json
 from ralph.doors.cli.tree import Command
 
 

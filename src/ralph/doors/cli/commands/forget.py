@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.commands.knowledge_cards import entry_line
-from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
-from ralph.doors.cli.page import Page, Span, count, excerpt, note, print_json
+from ralph.doors.cli.cards import SHORT_ID, entry_line
+from ralph.doors.cli.context import as_json, feature_option, opened, opened_anywhere
+from ralph.doors.cli.render import Page, Span, count, excerpt, note, print_json
 from ralph.doors.cli.tree import Command, keep_project
 
 if TYPE_CHECKING:

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID
+from ralph.doors.cli.cards import SHORT_ID, filters
 from ralph.doors.cli.commands.knowledge_capture import show_captured
-from ralph.doors.cli.commands.knowledge_cards import filters
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import Page, excerpt, note, print_json
-from ralph.doors.cli.planning import completing, the_plan
+from ralph.doors.cli.context import as_json, completing, opened, the_plan
+from ralph.doors.cli.render import Page, excerpt, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.memory.gates import Waiting
+    from ralph.memory.gates import PendingRejection
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
 
@@ -154,7 +152,7 @@ def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> d
     return {**only, "technology": technology, "subject": title}
 
 
-def _show_rejected(page: Page, waiting: Waiting, planned: Task | None) -> None:
+def _show_rejected(page: Page, waiting: PendingRejection, planned: Task | None) -> None:
     gate_type, task = waiting.gate.gate_type, waiting.gate.task
     known = "" if waiting.fresh else " It was told before."
     page.line(

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ralph.doors.cli.opening import as_json, feature_option, opened
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.context import as_json, feature_option, opened
+from ralph.doors.cli.render import Page, count, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
     from ralph.index.open import Index
     from ralph.index.sync import IndexSpec
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Shelf, Stream
+    from ralph.memory.store import Store, Stream
 
 
 @click.group(cls=Group)
@@ -140,7 +140,7 @@ def prune(as_json: bool) -> None:
 class _Looked:
     """A memory in Ralph's home, as what looks at a project's index sees it."""
 
-    def __init__(self, shelf: Shelf, stream: Stream) -> None:
+    def __init__(self, shelf: Store, stream: Stream) -> None:
         self.place = shelf
         self._stream = stream
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, start_folder
-from ralph.doors.cli.page import Page, is_terminal, note, print_json
+from ralph.doors.cli.context import as_json, start_folder
+from ralph.doors.cli.render import Page, is_terminal, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import (
+from ralph.doors.cli.context import (
     as_json,
     feature_option,
     opened,
@@ -16,7 +16,7 @@ from ralph.doors.cli.opening import (
     the_project,
     warnings_told,
 )
-from ralph.doors.cli.page import Page, count, is_terminal, note, one_line, print_json, raw
+from ralph.doors.cli.render import Page, count, is_terminal, note, one_line, print_json, raw
 from ralph.doors.cli.tree import Group, project_given
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID
-from ralph.doors.cli.commands.knowledge_capture import capture
-from ralph.doors.cli.commands.knowledge_cards import (
+from ralph.doors.cli.cards import (
     FILTERS,
+    SHORT_ID,
     filters,
     held,
     pattern_json,
@@ -19,13 +18,13 @@ from ralph.doors.cli.commands.knowledge_cards import (
     show_patterns,
     staged_table,
 )
-from ralph.doors.cli.opening import as_json, opened, opened_anywhere
-from ralph.doors.cli.page import Page, count, note, print_json
-from ralph.doors.cli.planning import completing, the_plan
+from ralph.doors.cli.commands.knowledge_capture import capture
+from ralph.doors.cli.context import as_json, completing, opened, opened_anywhere, the_plan
+from ralph.doors.cli.render import Page, count, note, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:
-    from ralph.memory.checkpoints import Checkpointed
+    from ralph.memory.checkpoints import CheckpointResult
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
@@ -281,7 +280,7 @@ def _pattern(memory: Knowledge, wanted: str) -> Pattern:
         raise NotFound(error.what, todo=todo) from None
 
 
-def _published(one: Checkpointed, own: str) -> str:
+def _published(one: CheckpointResult, own: str) -> str:
     whose = "this project" if one.project == own else f"project {one.project[:SHORT_ID]}"
     fresh = count(one.new_patterns, "new pattern")
     joined = f", {one.joined} of known patterns" if one.joined else ""

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.commands.knowledge_cards import entry_line
-from ralph.doors.cli.opening import as_json, opened, read_bytes, shown_name
-from ralph.doors.cli.page import Page, count, print_json
+from ralph.doors.cli.cards import entry_line
+from ralph.doors.cli.context import as_json, opened, read_bytes, shown_name
+from ralph.doors.cli.render import Page, count, print_json
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
     from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import Captured
+    from ralph.memory.knowledge_journal import SavedEntry
     from ralph.records.knowledge import Entry
 
 _SHOWN = 10
@@ -84,7 +84,7 @@ def capture(
         show_captured(Page(), captured)
 
 
-def show_captured(page: Page, captured: list[Captured]) -> None:
+def show_captured(page: Page, captured: list[SavedEntry]) -> None:
     """What was captured, and what is to be done next."""
     fresh = sum(one.fresh for one in captured)
     old = len(captured) - fresh
@@ -115,7 +115,7 @@ def _from_options(
 
 def _from_file(memory: Knowledge, file: str) -> list[Entry]:
     """The entries of a file; what is wrong with one is told with its line."""
-    from ralph.doors.cli.reading import objects
+    from ralph.doors.cli.input_files import objects
     from ralph.memory.ledger import prepared_entry
 
     name = shown_name(file)

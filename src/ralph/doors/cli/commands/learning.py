@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import Page, print_json
-from ralph.doors.cli.planning import (
+from ralph.doors.cli.context import (
     answer,
+    as_json,
     completing,
     in_agents_run,
     learning_json,
+    opened,
     plan_feature,
     the_plan,
 )
+from ralph.doors.cli.render import Page, print_json
 from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 

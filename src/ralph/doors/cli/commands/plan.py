@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.commands.braindump import braindump
-from ralph.doors.cli.opening import as_json, read_bytes, shown_name
-from ralph.doors.cli.page import Page, count, print_json
-from ralph.doors.cli.planning import answer, plain, plan_feature, the_plan
-from ralph.doors.cli.reading import text_of
+from ralph.doors.cli.context import (
+    answer,
+    as_json,
+    plain,
+    plan_feature,
+    read_bytes,
+    shown_name,
+    the_plan,
+)
+from ralph.doors.cli.input_files import text_of
+from ralph.doors.cli.render import Page, count, print_json
 from ralph.doors.cli.tree import Group
 
 if TYPE_CHECKING:

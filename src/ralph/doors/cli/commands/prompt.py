@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import is_terminal, note, print_json
-from ralph.doors.cli.planning import completing, in_agents_run, plain, the_plan
+from ralph.doors.cli.context import as_json, completing, in_agents_run, opened, plain, the_plan
+from ralph.doors.cli.render import is_terminal, note, print_json
 from ralph.doors.cli.tree import Command
 from ralph.errors import RalphError
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
-    from ralph.prompt.build import Facts, Prompt
+    from ralph.prompt.build import Prompt, PromptFacts
 
 
 @click.command(cls=Command)
@@ -29,7 +28,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     """
     import msgspec
 
-    from ralph.loop.iteration import History, gather, gather_review, prompt_limits
+    from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt_limits
     from ralph.memory.status import status
     from ralph.prompt.build import review_prompt, task_prompt
 
@@ -37,7 +36,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     task = plan.task(task_id)
     with opened() as ralph:
         settings = ralph.config.settings
-        history = History(ralph)
+        history = IterationHistory(ralph)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
         if review:
             told = history.of(task.feature)
@@ -54,7 +53,7 @@ def prompt(task_id: str, review: bool, as_json: bool) -> None:
     _show_tokens(built)
 
 
-def _context(ralph: Ralph, facts: Facts) -> str:
+def _context(ralph: Ralph, facts: PromptFacts) -> str:
     """What helped in other projects; without it there is a prompt all the same."""
     from ralph.loop.orchestrate import context_for
 

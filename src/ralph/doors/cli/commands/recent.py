@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.answers import hit_json, show_hits
-from ralph.doors.cli.opening import as_json, feature_option, opened
-from ralph.doors.cli.page import Page, print_json
+from ralph.doors.cli.cards import hit_json, show_hits
+from ralph.doors.cli.context import as_json, feature_option, opened
+from ralph.doors.cli.render import Page, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import (
+from ralph.doors.cli.context import (
     as_json,
     feature_option,
+    number,
     opened,
     opened_input,
     shown_name,
     the_project,
 )
-from ralph.doors.cli.page import Page, count, excerpt, note, print_json
-from ralph.doors.cli.planning import number
+from ralph.doors.cli.render import Page, count, excerpt, note, print_json
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 
 if TYPE_CHECKING:
-    from ralph.capture import Captured
-    from ralph.memory.feature import Remembered
+    from ralph.capture import AgentRun
+    from ralph.memory.feature import SavedIteration
     from ralph.memory.ralph import Ralph
     from ralph.records.iteration import Iteration
 
@@ -55,7 +55,7 @@ def record(
     Without --feature they belong where `ralph focus` says. Nothing is written unless all of it
     can be.
     """
-    from ralph.doors.cli.reading import first_lines, objects
+    from ralph.doors.cli.input_files import first_lines, objects
     from ralph.records import Source
     from ralph.records.iteration import read_iteration
 
@@ -69,9 +69,9 @@ def record(
     }
     given: list[tuple[int, dict[str, Any]]] = []
     with opened_input(file) as stream:
-        lines, is_run = first_lines(stream, name=name)
-        if is_run:
-            kept = _record_run(chain(lines, stream), name, flags)
+        lines, dialect = first_lines(stream, name=name)
+        if dialect:
+            kept = _record_run(chain(lines, stream), dialect, name, flags)
         else:
             given = objects(b"".join([*lines, stream.read()]), name=name)
     if given:
@@ -93,24 +93,25 @@ def record(
     old = len(kept) - fresh
     known = f" ({old} {'was' if old == 1 else 'were'} known already)" if old else ""
     page.line(f"Remembered {count(fresh, 'iteration')} of {features}{known}.")
-    if is_run:
+    if dialect:
         page.line(_told(kept[0].record), indent=2)
 
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record with what the line and the focus say where it says nothing itself."""
-    from ralph.doors.cli.reading import EXPECTED
+    from ralph.clients.detect import session_client
+    from ralph.doors.cli.input_files import expected
     from ralph.records.iteration import FIELDS
 
-    if plain.get("type") == "session_meta":
+    if client := session_client(plain):
         raise BadRecord(
-            "this is a session that Codex kept for itself, not the output of a run",
+            f"this is a session that {client.title} kept for itself, not the output of a run",
             where=where,
-            todo="Bring it in with: ralph conversations import codex",
+            todo=f"Bring it in with: ralph conversations import {client.source}",
         )
     if not plain.keys() & {*FIELDS} - {"session_id"}:
         raise BadRecord(
-            "this is neither an agent's output nor a record", where=where, todo=EXPECTED
+            "this is neither an agent's output nor a record", where=where, todo=expected()
         )
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
@@ -159,11 +160,13 @@ def _focused(flags: dict[str, Any]) -> dict[str, Any]:
     return flags | {"feature": focus.feature, "task_id": task_id}
 
 
-def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> list[Remembered]:
+def _record_run(
+    lines: Iterable[bytes], dialect: str, name: str, flags: dict[str, Any]
+) -> list[SavedIteration]:
     """One run of an agent as one iteration; what could not be read is told, a line each."""
     import msgspec
 
-    from ralph.capture.detect import read
+    from ralph.clients.detect import read
     from ralph.records import Source
 
     flags = flags if flags["feature"] else _focused(flags)
@@ -174,7 +177,8 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
             todo="Give --feature NAME, or set one: ralph focus NAME.",
         )
     with opened() as ralph:
-        captured, complaints = read(lines, file=name, root=str(ralph.project.root))
+        root = str(ralph.project.root)
+        captured, complaints = read(lines, file=name, root=root, dialect=dialect)
         run = captured.session_id or _named_by_content(captured)
         iteration = captured.to_iteration(
             feature=flags["feature"],
@@ -196,7 +200,7 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
 
 
-def _named_by_content(captured: Captured) -> str:
+def _named_by_content(captured: AgentRun) -> str:
     """A name for a run that has none: the same output must be one record, however often."""
     import hashlib
 

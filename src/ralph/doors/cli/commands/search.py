@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.answers import hit_json, located, show_hits
-from ralph.doors.cli.commands.knowledge_cards import show_entries
-from ralph.doors.cli.opening import as_json, feature_option, opened, opened_anywhere
-from ralph.doors.cli.page import Page, note, print_json
+from ralph.doors.cli.cards import hit_json, located, show_entries, show_hits
+from ralph.doors.cli.context import as_json, feature_option, opened, opened_anywhere
+from ralph.doors.cli.render import Page, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.answers import SHORT_ID, error_text, hit_json, show_card, whereabouts
-from ralph.doors.cli.commands.knowledge_cards import (
+from ralph.current_run import current_run
+from ralph.doors.cli.cards import (
+    SHORT_ID,
     entry_hit,
+    error_text,
+    hit_json,
     pattern_json,
+    show_card,
     show_entry_whole,
     show_pattern,
     state_of,
+    whereabouts,
 )
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import Page, note, print_json
-from ralph.doors.cli.planning import show_entry
+from ralph.doors.cli.context import as_json, opened, show_entry
+from ralph.doors.cli.render import Page, note, print_json
 from ralph.doors.cli.tree import Command
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, opened
-from ralph.doors.cli.page import Page, Span, print_json
+from ralph.doors.cli.context import as_json, opened
+from ralph.doors.cli.render import Page, Span, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.opening import as_json
-from ralph.doors.cli.page import Page, excerpt, print_json
-from ralph.doors.cli.planning import (
+from ralph.doors.cli.context import (
     answer,
+    as_json,
     clear_option,
     completing,
     in_agents_run,
@@ -22,6 +21,7 @@ from ralph.doors.cli.planning import (
     task_argument,
     the_plan,
 )
+from ralph.doors.cli.render import Page, excerpt, print_json
 from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from ralph.doors.cli.commands.knowledge_cards import staged_table
-from ralph.doors.cli.opening import as_json, feature_option, opened, read_bytes, shown_name
-from ralph.doors.cli.page import Page, count, note, print_json, write_out
+from ralph.doors.cli.cards import staged_table
+from ralph.doors.cli.context import as_json, feature_option, opened, read_bytes, shown_name
+from ralph.doors.cli.render import Page, count, note, print_json, write_out
 from ralph.doors.cli.tree import Command
 
 _COMPLAINTS_SHOWN = 20

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.opening import as_json, start_folder, the_project
-from ralph.doors.cli.page import Page, count, note, print_json
+from ralph.doors.cli.context import as_json, start_folder, the_project
+from ralph.doors.cli.render import Page, count, note, print_json
 from ralph.doors.cli.tree import Command
 
 if TYPE_CHECKING:
