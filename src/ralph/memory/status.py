@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,12 +11,12 @@ import msgspec
 from ralph.errors import EmbedderOff, MemoryOff
 from ralph.index.sync import Target, is_current
 from ralph.index.tables import Collection, Corrupt
-from ralph.index.view import View
+from ralph.index.view import Store, View
 
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Shelf
+    from ralph.memory.store import Shelf, Stream
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -205,13 +205,18 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def verify_index(ralph: Ralph) -> Checked:
-    """The file as SQLite sees it, then every record, passage and vector against the journal."""
+    """Compare the index of the features with their journals."""
+    return verify_streams(ralph.place.index.store, ralph.features())
+
+
+def verify_streams(store: Store, streams: Iterable[FeatureMemory | Stream]) -> Checked:
+    """Check the file as SQLite sees it, then every record, passage and vector of the journals."""
     faults: list[Fault] = []
     records = 0
     try:
-        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in _file_faults(ralph)]
-        for memory in ralph.features():
-            found, good = _feature_faults(ralph, memory)
+        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in store.check()]
+        for stream in streams:
+            found, good = _stream_faults(store, stream)
             faults += found
             records += good
     except Corrupt as damage:
@@ -221,12 +226,8 @@ def verify_index(ralph: Ralph) -> Checked:
     return Checked(not faults, records, faults)
 
 
-def _file_faults(ralph: Ralph) -> list[str]:
-    return ralph.place.index.store.check()
-
-
-def _feature_faults(ralph: Ralph, memory: FeatureMemory) -> tuple[list[Fault], int]:
-    target, store = memory.target(), ralph.place.index.store
+def _stream_faults(store: Store, memory: FeatureMemory | Stream) -> tuple[list[Fault], int]:
+    target = memory.target()
     living = {(record.id, record.digest): record for record in memory.records()}
     if not living:
         return [], 0
@@ -254,7 +255,7 @@ def _feature_faults(ralph: Ralph, memory: FeatureMemory) -> tuple[list[Fault], i
 
 
 def _vector_faults(
-    view: View, live: Collection, target: Target, memory: FeatureMemory
+    view: View, live: Collection, target: Target, memory: FeatureMemory | Stream
 ) -> Iterator[str]:
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ralph.doors.cli.checks import Check
 from ralph.doors.cli.client_status import look
+from ralph.doors.cli.commands.doctor import Check
 
 # As `doors/hooks/sessions.py` writes it.
 _OVER, _KEPT = b'{"note":"over"', b'{"note":"kept"'

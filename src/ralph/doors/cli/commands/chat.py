@@ -13,8 +13,9 @@ import click
 
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.context import as_json, conversations_folder, warnings_told
-from ralph.doors.cli.render import Page, count, excerpt, is_terminal, note, to_json
+from ralph.doors.cli.render import Page, excerpt, is_terminal, note, to_json
 from ralph.doors.cli.tree import Command
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from ralph.chat.loop import Chat, ExchangeResult, Screen
@@ -168,7 +169,7 @@ def _greet(talk: Chat) -> None:
     conversations = len(talk.memory.conversations.list(everywhere=talk.everywhere))
     recall = "recalls nothing"
     if talk.remembers:
-        recall = f"{count(conversations, 'conversation')} remembered"
+        recall = f"{plural(conversations, 'conversation')} remembered"
     page.line(("ralph chat", "bold"), (f"  {talk.model.name}  {recall}  /help, /quit", "dim"))
     if talk.session.begun:
         page.line((f"continuing: {talk.session.title or talk.session.id}", "dim"))

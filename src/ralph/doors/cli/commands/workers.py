@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.doors.cli.context import as_json, conversations_folder, warnings_told
-from ralph.doors.cli.render import Page, count, note, print_json, to_json
+from ralph.doors.cli.render import Page, note, print_json, to_json
 from ralph.doors.cli.tree import Command, Group
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from ralph.chat.worker import WorkerStatus
@@ -139,7 +140,9 @@ def _show(statuses: list[WorkerStatus], given_up: list[GivenUp], *, as_json: boo
     )
     if given_up:
         page.line()
-        page.line(f"Given up: {count(len(given_up), 'item')}. Try again: ralph conversations retry")
+        page.line(
+            f"Given up: {plural(len(given_up), 'item')}. Try again: ralph conversations retry"
+        )
         for item in given_up[:_LISTED]:
             page.line(str(item), indent=2)
         if len(given_up) > _LISTED:

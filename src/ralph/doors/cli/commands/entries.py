@@ -1,0 +1,577 @@
+"""`ralph feature`, `task`, `discipline` and `learning`: the entries of the plan, from one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ralph.doors.cli.context import (
+    Decorator,
+    completing,
+    flag,
+    in_agents_run,
+    json_option,
+    last_iteration,
+    number,
+    opened,
+    option,
+    options,
+    patch_from,
+    plan_feature,
+    task_option,
+    the_plan,
+    the_project,
+)
+from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
+from ralph.doors.cli.tree import Group
+from ralph.errors import BadInput
+
+if TYPE_CHECKING:
+    from ralph.plan.model import Comment, ContextFile, Discipline, Feature, Kind, PlanView, Task
+    from ralph.plan.store import Plan
+    from ralph.records.learning import Learning
+
+_TITLE_CHARS = 70
+
+
+# -- the table
+
+
+class PlanField(NamedTuple):
+    """A field of an entry and the option that sets it."""
+
+    option: str
+    help: str
+    name: str | None = None
+    metavar: str = "TEXT"
+    is_list: bool = False
+    completes: Kind | None = None
+
+    def decorator(self) -> Decorator:
+        """The option itself."""
+        repeated = " Repeatable; the values replace the list." if self.is_list else ""
+        return click.option(
+            self.option,
+            *([self.name] if self.name else []),
+            multiple=self.is_list,
+            metavar=self.metavar,
+            shell_complete=completing(self.completes) if self.completes else None,
+            help=self.help + repeated,
+        )
+
+
+class PlanCommands(NamedTuple):
+    """One kind of entry: its options, how it is shown, and what its commands do besides."""
+
+    word: str
+    kind: Kind
+    examples: tuple[str, str]  # arguments of `add` and of `update`
+    fields: Sequence[PlanField]
+    label: Callable[[Any], str]
+    value: Callable[[Plan, Any], Any]  # the entry as JSON
+    required: Sequence[str] = ("name",)  # what `create_` takes beside the patch
+    add_arguments: Sequence[Decorator] = (click.argument("name"),)
+    update_options: Sequence[Decorator] = ()
+    metavar: str = "NAME"
+    texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, in words for people
+    clean: Callable[[dict[str, Any]], None] = lambda patch: None
+    update: Callable[..., Any] | None = None
+    after: Callable[[Any, dict[str, Any]], None] = lambda entry, patch: None
+    delete: Callable[[str], str] = lambda key: ""
+    delete_help: str = ""
+
+
+def _group(spec: PlanCommands) -> Group:
+    """The group of a kind: add, show, update and delete."""
+    word = spec.word
+    group = Group(word, help=f"Add, show and change {word}s of the plan.")
+    key = click.argument("key", metavar=spec.metavar, shell_complete=completing(spec.kind))
+    fields = options(*(field.decorator() for field in spec.fields))
+    examples = [
+        f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
+        for verb, arguments in zip(("add", "update"), spec.examples, strict=True)
+    ]
+
+    def called(verb: str, *args: Any, **more: Any) -> Any:
+        from ralph.plan import edit
+
+        return getattr(edit, f"{verb}_{word}")(*args, **more)
+
+    @group.command("add", help=f"Add a {word}.{examples[0]}")
+    @options(*spec.add_arguments)
+    @fields
+    @json_option
+    def add(**given: Any) -> Result:
+        plan = the_plan()
+        required = [given.pop(name) for name in spec.required]
+        patch = patch_from(given)
+        spec.clean(patch)
+        new = called("create", plan, *required, patch)
+        spec.after(new, patch)
+        return Result(spec.value(plan, new), f"Added {spec.label(new)}.")
+
+    @group.command("show", help=f"Show one {word}.")
+    @key
+    @json_option
+    def show(key: str) -> Result:
+        plan = the_plan()
+        entry = getattr(plan, word)(key)
+        value = spec.value(plan, entry)
+        return Result(value, lambda page: page.fields(value | spec.texts(entry)))
+
+    @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
+    @key
+    @options(*spec.update_options)
+    @fields
+    @option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
+    @json_option
+    def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
+        plan = the_plan()
+        patch = patch_from(given, clear)
+        spec.clean(patch)
+        more = spec.update(plan, key, patch) if spec.update else {}
+        if not patch and not more:
+            raise BadInput("there is nothing to change", todo=f"See: ralph {word} update --help")
+        changed = called("update", plan, key, patch, **more)
+        spec.after(changed, patch)
+        names = ", ".join([*patch, *(name for name in more if name == "comment")])
+        return Result(spec.value(plan, changed), f"Changed {spec.label(changed)}: {names}.")
+
+    @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
+    @key
+    @json_option
+    def delete(key: str) -> Result:
+        plan = the_plan()
+        task = plan.task(key) if word == "task" else None
+        identity = task.id if task else key
+        called("delete", plan, identity)
+        title = f": {task.title}" if task else "."
+        return Result({"deleted": identity}, f"Deleted {word} {identity}{title}{spec.delete(key)}")
+
+    return group
+
+
+# -- features
+
+
+def _feature_json(view: PlanView, feature: Feature) -> dict[str, Any]:
+    learnings = [learning_json(learning) for learning in feature.learnings]
+    state = view.current_state(feature.name)
+    return {**plain(feature), "learnings": learnings, "current_state": state}
+
+
+def _feature_texts(feature: Feature) -> dict[str, list[str]]:
+    return {
+        "context_files": [_file_line(file) for file in feature.context_files],
+        "learnings": [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings],
+    }
+
+
+def _file_line(file: ContextFile) -> str:
+    touched = f", touched {file.touch_count} times" if file.touch_count else ""
+    return f"{file.path} [{file.source}{touched}]"
+
+
+def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
+    """`--verified` sets `last_verified`, which counts in iterations."""
+    if patch.pop("verified"):
+        if "last_verified" in patch:
+            raise BadInput("last_verified cannot be set and cleared at once")
+        plan.feature(name)
+        patch["last_verified"] = last_iteration(name)
+    return {}
+
+
+def _drop_index(name: str) -> str:
+    from ralph.errors import MemoryOff
+
+    with opened() as ralph:
+        try:
+            ralph.feature(name).drop_index()
+        except MemoryOff as error:  # the plan does not wait for memory
+            note(f"its collection is still in the index: {error}")
+    return " Its index is deleted too; its journal stays."
+
+
+feature = _group(
+    PlanCommands(
+        word="feature",
+        kind="features",
+        examples=(
+            'user-login --description "Sign in with a password."',
+            "user-login --boundaries 'No changes to the database.' --clear acronym",
+        ),
+        fields=(
+            PlanField("--display-name", "The name people read."),
+            PlanField("--acronym", "A short name for it."),
+            PlanField("--description", "What it is and why."),
+            PlanField("--architecture", "How it is built."),
+            PlanField("--boundaries", "What it must not do or touch."),
+            PlanField("--dependency", "What it builds on.", "dependencies", is_list=True),
+            PlanField(
+                "--knowledge-path", "A file to quote to agents.", "knowledge_paths", "PATH", True
+            ),
+            PlanField(
+                "--context-file", "A file agents should open first.", "context_files", "PATH", True
+            ),
+        ),
+        label=lambda feature: f"feature {feature.name}",
+        value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
+        update_options=(flag("--verified", "Its text was compared with the code just now."),),
+        texts=_feature_texts,
+        update=_verify,
+        delete=_drop_index,
+        delete_help=" Its collection is deleted from the index.\n\nA feature that has tasks is not"
+        " deleted. Its journal stays; `ralph forget --feature NAME` deletes that too.",
+    )
+)
+
+
+@feature.command("list")
+@json_option
+def list_features() -> Result:
+    """List the features and their progress."""
+    view = the_plan().read()
+    return Result(
+        [_feature_json(view, feature) for feature in view.features],
+        Table(
+            ("feature", "done", "learnings", "in progress"),
+            [_feature_row(view, feature) for feature in view.features],
+            "The plan has no features yet. Add one: ralph feature add NAME",
+        ),
+    )
+
+
+def _feature_row(view: PlanView, feature: Feature) -> tuple[str, ...]:
+    tasks = [t for t in view.tasks if t.feature == feature.name and t.status != "skipped"]
+    done = sum(task.status == "done" for task in tasks)
+    current = ", ".join(task.title for task in tasks if task.status == "in_progress")
+    learnings = str(len(feature.learnings))
+    return feature.name, f"{done}/{len(tasks)}", learnings, excerpt(current, _TITLE_CHARS)
+
+
+# -- tasks
+
+
+def _clean_task(patch: dict[str, Any]) -> None:
+    if patch.get("priority") is not None:
+        patch["priority"] = number(patch["priority"])
+    if patch.get("blocked_by") is not None:
+        patch["blocked_by"] = [number(blocker) for blocker in patch["blocked_by"]]
+
+
+def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
+    comment, author = patch.pop("comment", None), patch.pop("author", None)
+    if comment is None:
+        return {}
+    return {"comment": comment, "author": author or ("agent" if in_agents_run() else None)}
+
+
+def _comment_line(comment: Comment) -> str:
+    at = f"{comment.at[:16].replace('T', ' ')} " if comment.at else ""
+    return f"{at}{comment.author or 'unknown'}: {comment.text}"
+
+
+task = _group(
+    PlanCommands(
+        word="task",
+        kind="tasks",
+        examples=(
+            '"Refuse empty passwords" --feature user-login --criterion "a test shows it"',
+            '42 --status done --comment "Merged."',
+        ),
+        fields=(
+            PlanField(
+                "--discipline", "How it is worked on.", metavar="NAME", completes="disciplines"
+            ),
+            PlanField("--description", "What is to be done."),
+            PlanField("--criterion", "When it is done.", "acceptance_criteria", is_list=True),
+            PlanField(
+                "--status",
+                "pending, in_progress, blocked, done or skipped (default: pending).",
+                metavar="STATUS",
+            ),
+            PlanField("--priority", "1 comes first; or critical, high, medium, low.", metavar="N"),
+            PlanField("--blocked-by", "A task to do first.", "blocked_by", "ID", True, "tasks"),
+            PlanField("--tag", "A word to sort it by.", "tags", is_list=True),
+        ),
+        label=lambda task: f"task {task.id} of {task.feature} ({task.status})",
+        value=lambda plan, task: plain(task),
+        required=("feature", "title"),
+        add_arguments=(
+            click.argument("title"),
+            plan_feature(required=True, help="The feature it belongs to."),
+        ),
+        update_options=(
+            option("--title", "Its title."),
+            plan_feature(help="The feature it belongs to."),
+            option("--comment", "Append a comment."),
+            option("--author", "Who comments (in an agent's run: agent).", "NAME"),
+        ),
+        metavar="ID",
+        texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
+        clean=_clean_task,
+        update=_take_comment,
+        delete_help=" A task that blocks another is not deleted.",
+    )
+)
+
+
+@task.command("list")
+@plan_feature(help="Only tasks of this feature.")
+@option("--status", "Only tasks with this status.", "STATUS")
+@json_option
+def list_tasks(feature: str | None, status: str | None) -> Result:
+    """List the tasks."""
+    from ralph.plan.fields import clean_status
+
+    wanted = None if status is None else clean_status(status)
+    tasks = [each for each in _tasks_of(the_plan(), feature) if wanted in (None, each.status)]
+    none = "The plan has no tasks yet. Add one: ralph task add TITLE --feature NAME"
+    return _task_table(tasks, "No task matches." if feature or wanted else none)
+
+
+@task.command()
+@plan_feature(help="Only tasks of this feature.")
+@json_option
+def ready(feature: str | None) -> Result:
+    """List the tasks that can be worked on now, in the order a run takes them."""
+    from ralph.plan.edit import ready as ready_tasks
+
+    plan = the_plan()
+    _tasks_of(plan, feature)
+    found = ready_tasks(plan.read("tasks").tasks, feature=feature)
+    return _task_table(found, "No task is ready.")
+
+
+def _tasks_of(plan: Plan, feature: str | None) -> list[Task]:
+    """The tasks, or a feature's; a feature that neither tasks nor plan know is an error."""
+    tasks = [each for each in plan.read("tasks").tasks if feature in (None, each.feature)]
+    if feature is not None and not tasks:
+        plan.feature(feature)
+    return tasks
+
+
+def _task_table(tasks: Sequence[Task], empty: str) -> Result:
+    rows = [
+        (str(t.id), t.status, str(t.priority), t.feature, excerpt(t.title, _TITLE_CHARS))
+        for t in tasks
+    ]
+    return Result(list(tasks), Table(("id", "status", "prio", "feature", "title"), rows, empty))
+
+
+# -- disciplines
+
+
+def _clean_discipline(patch: dict[str, Any]) -> None:
+    if isinstance(text := patch.get("mcp_servers"), str):
+        try:
+            patch["mcp_servers"] = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(
+                f"--mcp-servers is not JSON: {error}",
+                todo='Give an object such as {"files": {"command": "files-server"}}.',
+            ) from None
+
+
+def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
+    """Trust the servers that a person names on the line."""
+    from ralph.config import home_folder
+    from ralph.memory.project import trust_servers
+
+    if "mcp_servers" in patch:
+        trust_servers(the_project(), changed, home=home_folder())
+
+
+discipline = _group(
+    PlanCommands(
+        word="discipline",
+        kind="disciplines",
+        examples=('backend --convention "Type every function."', "backend --clear skills"),
+        fields=(
+            PlanField("--display-name", "The name people read."),
+            PlanField("--system-prompt", "How prompts of this kind begin."),
+            PlanField("--skill", "What it takes.", "skills", is_list=True),
+            PlanField("--convention", "A rule to follow.", "conventions", is_list=True),
+            PlanField(
+                "--mcp-servers",
+                'MCP servers for the agent: {"name": {"command": ..., "args": [...]}}',
+                metavar="JSON",
+            ),
+        ),
+        label=lambda discipline: f"discipline {discipline.name}",
+        value=lambda plan, discipline: plain(discipline),
+        clean=_clean_discipline,
+        after=_trust_servers,
+    )
+)
+
+
+@discipline.command("list")
+@json_option
+def list_disciplines() -> Result:
+    """List the disciplines."""
+    found = the_plan().read().disciplines
+    rows = [(each.name, excerpt(each.system_prompt or "", _TITLE_CHARS)) for each in found]
+    empty = "The plan has no disciplines yet. Add one: ralph discipline add NAME"
+    return Result(list(found), Table(("discipline", "system prompt"), rows, empty))
+
+
+# -- learnings
+
+_learning_feature = plan_feature(required=True, help="The feature of the learning.")
+_ref = click.argument("ref", metavar="ID")
+_INDENT = 10
+_ADDED = {
+    "added": "Added",
+    "known": "Already known",
+    "seen_again": "Seen again",
+    "removed_before": "Not added, because it was removed before",
+}
+
+
+@click.group(cls=Group)
+def learning() -> None:
+    """List, add, remove and review learnings.
+
+    ID is what `ralph learning list` prints before a learning. The text of a learning, or its
+    position in the list, works too.
+    """
+
+
+def learning_json(learning: Learning) -> dict[str, Any]:
+    """A learning as every command prints it."""
+    fields = {name: plain(getattr(learning, name)) for name in learning.__struct_fields__}
+    return {"id": learning.id, **fields, "provenance": learning.provenance}
+
+
+@learning.command("list")
+@_learning_feature
+@json_option
+def list_learnings(feature: str) -> Result:
+    """List a feature's learnings and where each comes from."""
+    from ralph.plan.learnings import conflicts, is_stale
+
+    plan = the_plan()
+    found = plan.feature(feature).learnings
+    rivals: dict[str, list[str]] = {each.id: [] for each in found}
+    for left, right in conflicts(found):
+        rivals[left.id].append(right.id)
+        rivals[right.id].append(left.id)
+    last = last_iteration(feature) if any(each.source == "auto" for each in found) else 0
+    stale = {each.id: is_stale(each, last + 1, plan.limits) for each in found}
+
+    def show(page: Page) -> None:
+        for each in found:
+            mark = "[STALE] " if stale[each.id] else ""
+            page.line((each.id, "cyan"), "  ", (mark, "yellow"), each.text)
+            reason = f" {each.reason}" if each.reason else ""
+            page.line((f"{each.provenance}{reason}", "dim"), indent=_INDENT)
+            if rivals[each.id]:
+                page.line((f"contradicts {', '.join(rivals[each.id])}", "yellow"), indent=_INDENT)
+
+    value = [
+        {**learning_json(each), "stale": stale[each.id], "conflicts": rivals[each.id]}
+        for each in found
+    ]
+    return Result(value, show if found else f"{feature} has no learnings yet.")
+
+
+@learning.command()
+@click.argument("text")
+@_learning_feature
+@task_option("It concerns this task only.")
+@option("--reason", "Why it exists.")
+@click.option(
+    "--source",
+    type=click.Choice(["human", "agent"]),
+    help="Who says so (default: human; in an agent's run: agent).",
+)
+@json_option
+def add(
+    text: str, feature: str, task: str | None, reason: str | None, source: str | None
+) -> Result:
+    """Add a learning; one that says the same as another is not added twice.
+
+    A learning that contradicts another is saved beside it, and both are shown.
+
+    \b
+    Examples:
+      ralph learning add "Run the tests with -n 2." --feature user-login
+    """
+    from ralph.plan.learnings import add as add_learning
+
+    plan = the_plan()
+    added = add_learning(
+        plan,
+        feature,
+        text,
+        source="agent" if _learning_source(source) == "agent" else "human",
+        reason=reason,
+        task_id=None if task is None else _task_id(plan, task, feature),
+    )
+
+    def show(page: Page) -> None:
+        page.line(f"{_ADDED[added.what]}: {added.learning.text}")
+        for each in added.conflicts:
+            page.line(("It contradicts: ", "yellow"), f"{each.id} {each.text}")
+        if added.evicted:
+            page.line(f"It replaced: {added.evicted.text}")
+
+    value = {
+        "what": added.what,
+        "learning": learning_json(added.learning),
+        "conflicts": [learning_json(each) for each in added.conflicts],
+        "evicted": learning_json(added.evicted) if added.evicted else None,
+    }
+    return Result(value, show)
+
+
+@learning.command()
+@_ref
+@_learning_feature
+@option("--reason", "Why it is removed.")
+@json_option
+def remove(ref: str, feature: str, reason: str | None) -> Result:
+    """Remove a learning for good: the same lesson is not learned again."""
+    from ralph.plan.learnings import remove as remove_learning
+
+    by = "agent" if in_agents_run() else "human"
+    removed = remove_learning(the_plan(), feature, ref, by=by, reason=reason)
+    return Result(learning_json(removed), f"Removed: {removed.text}")
+
+
+@learning.command()
+@_ref
+@_learning_feature
+@option("--text", "Better words for it.")
+@option("--reason", "What the review found.")
+@json_option
+def review(ref: str, feature: str, text: str | None, reason: str | None) -> Result:
+    """Note that a learning was reviewed. Reviewed does not mean proven."""
+    from ralph.plan.learnings import review as review_learning
+
+    reviewed = review_learning(the_plan(), feature, ref, text=text, reason=reason)
+    return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")
+
+
+def _learning_source(source: str | None) -> str:
+    """Who says it: an agent's words are never taken for a person's."""
+    if not in_agents_run():
+        return source or "human"
+    if source == "human":
+        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
+    return "agent"
+
+
+def _task_id(plan: Plan, task: str, feature: str) -> int | str:
+    found = plan.task(task)
+    if found.feature != feature:
+        raise BadInput(
+            f"task {found.id} belongs to {found.feature!r}, not to {feature!r}",
+            todo="Name the feature of the task, or leave --task out.",
+        )
+    return found.id
