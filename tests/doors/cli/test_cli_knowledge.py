@@ -855,7 +855,7 @@ def test_imported_knowledge_is_shown_and_reaches_nobody_before_a_person_publishe
     assert "Imported 6 records." in ran.out
     assert f"Staged 6 entries of knowledge from {file}" in ran.out
     assert ran.out.count("The database migration fails in CI") == 6
-    assert "18 lines that would publish, judge or forget knowledge were left out" in ran.complaint
+    assert "left out 18 lines that would publish, rate or forget knowledge" in ran.complaint
     for quiet in (["checkpoint"], ["checkpoint", "--all-projects"]):
         told = ralph.well("knowledge", *quiet)
         assert "6 entries came by `ralph import` and stay staged" in told.complaint
