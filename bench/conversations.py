@@ -19,8 +19,8 @@ from bench.measure import BenchProject, compared, in_chunks, python, temporary_p
 from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_found
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy, warm_searches
-from ralph.memory.conversation_stream import Series
-from ralph.memory.conversations import Talk, keep_many
+from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversations import ConversationContent, keep_many
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
@@ -92,12 +92,12 @@ def _kept(size: int, each: int) -> Iterator[BenchProject]:
         yield msgspec.structs.replace(place, ingest=ingest)
 
 
-def _keep(ralph: Ralph, talks: Sequence[Talk]) -> None:
+def _keep(ralph: Ralph, talks: Sequence[ConversationContent]) -> None:
     shelf = ralph.conversations.shelf
-    keep_many(Series(ralph.project.id, shelf), talks, shelf.settings)
+    keep_many(ConversationStream(ralph.project.id, shelf), talks, shelf.settings)
 
 
-def _talks(start: int, stop: int, each: int) -> Iterator[Talk]:
+def _talks(start: int, stop: int, each: int) -> Iterator[ConversationContent]:
     for first in range(start, stop, each):
         name = conversation_id("bench", str(first))
         at = f"2026-{1 + first % 10:02}-{1 + first % 28:02}T10"
@@ -114,7 +114,7 @@ def _talks(start: int, stop: int, each: int) -> Iterator[Talk]:
         ]
         title = str(made[0]["task_title"])
         begun = Conversation(id=name, title=title, source="bench", created=f"{at}:00:00Z")
-        yield Talk(begun, exchanges)
+        yield ConversationContent(begun, exchanges)
 
 
 def _keeping(place: BenchProject) -> list[Row]:
@@ -136,7 +136,7 @@ def _warm(place: BenchProject, repeat: int) -> list[Row]:
     with place.opened() as ralph:
         memory = ralph.conversations
         shelf = memory.shelf
-        name = Series(ralph.project.id, shelf).target().name
+        name = ConversationStream(ralph.project.id, shelf).target().name
         return warm_searches(
             {
                 "related(), warm": lambda text: memory.related(text, min_similarity=0.4),
@@ -215,9 +215,9 @@ def _ask(ralph: Ralph, haystack: Haystack, values: dict[str, list[dict[str, floa
         values["session, by related"].append(measured(by_related, haystack.answers))
 
 
-def _sessions(haystack: Haystack) -> tuple[list[Talk], frozenset[str]]:
+def _sessions(haystack: Haystack) -> tuple[list[ConversationContent], frozenset[str]]:
     """The sessions as conversations, and the exchanges that hold the answer."""
-    talks: list[Talk] = []
+    talks: list[ConversationContent] = []
     evidence: set[str] = set()
     for session in haystack.sessions:
         name = conversation_id(_SOURCE, session.id)
@@ -236,5 +236,7 @@ def _sessions(haystack: Haystack) -> tuple[list[Talk], frozenset[str]]:
             )
             if spoken.holds_answer:
                 evidence.add(identity)
-        talks.append(Talk(Conversation(id=name, source=_SOURCE, created=at), exchanges))
+        talks.append(
+            ConversationContent(Conversation(id=name, source=_SOURCE, created=at), exchanges)
+        )
     return talks, frozenset(evidence)

@@ -18,10 +18,10 @@ from typing import Any
 
 from bench.measure import FEATURE, BenchProject, Compared, filled_project, taken
 from bench.report import Row, Target, parser, row_of, show_rows
-from ralph.clients import Call, agent_command, found_command
+from ralph.clients import AgentCall, agent_command, found_command
 from ralph.loop.agent import AgentProcess
-from ralph.loop.environment import Event, agent_environment
-from ralph.loop.run import Options, run
+from ralph.loop.environment import LoopEvent, agent_environment
+from ralph.loop.run import RunOptions, run
 from ralph.memory.ralph import open_ralph
 from ralph.plan.edit import create_feature, create_task
 from ralph.plan.learnings import add
@@ -81,7 +81,7 @@ def main(args: Sequence[str]) -> int:
 def _row(what: str, place: BenchProject, agent: str, rounds: int) -> Row:
     clock = _LoopClock(_alone(place, agent))
     settings: dict[str, Any] = {"review_every": 0, "stagnation_limit": _FOR_EVER}
-    options = Options(agent=agent, max_iterations=_WARM_UP + rounds + 1)
+    options = RunOptions(agent=agent, max_iterations=_WARM_UP + rounds + 1)
     with open_ralph(place.project, home=place.home, **settings) as ralph:
         run(ralph, options, listener=clock.listen, stop=threading.Event())
     alone = clock.alone[_WARM_UP:]
@@ -99,7 +99,7 @@ class _LoopClock:
         self.whole: list[float] = []
         self.alone: list[float] = []
 
-    def listen(self, event: Event) -> None:
+    def listen(self, event: LoopEvent) -> None:
         if event.event != "started":
             return
         if self._last is not None:
@@ -113,7 +113,7 @@ def _alone(place: BenchProject, agent: str) -> Callable[[], object]:
     copy = place.scratch / "alone"
     shutil.copytree(place.project / ".ralph" / "db", copy / ".ralph" / "db", dirs_exist_ok=True)
     env = agent_environment()
-    command = found_command(agent_command(agent, Call()), env)
+    command = found_command(agent_command(agent, AgentCall()), env)
 
     def start() -> None:
         with (

@@ -35,8 +35,7 @@ from bench.report import (
 )
 from ralph.errors import BadInput
 from ralph.index import Embedder
-from ralph.index.tables import Collection
-from ralph.index.view import View
+from ralph.index.port import Collection, View
 from ralph.memory.ralph import open_ralph
 from ralph.recall.score import FLOOR
 from ralph.recall.search import Question, search

@@ -19,9 +19,9 @@ from ralph import index, text
 from ralph.errors import EmbedderOff, JournalError
 from ralph.index import Cut, Embedder, Passage
 from ralph.index.sqlite import SqliteStore
-from ralph.index.sync import Target, is_current, sync
+from ralph.index.sync import IndexSpec, is_current, sync
 from ralph.journal import Batch
-from ralph.memory.checkpoints import Foresight
+from ralph.memory.checkpoints import CachedEmbedder
 from ralph.records import Located, Record, Source
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class CorpusIndex(msgspec.Struct, frozen=True):
         records = records_of(corpus)
         digest = hashlib.sha256(b"".join(one.body for one in records)).hexdigest()[:16]
         name = f"{corpus.name}-{digest}"
-        target = Target(
+        target = IndexSpec(
             name=name,
             stream=corpus.name,
             journal=_DatasetJournal(records),
@@ -111,7 +111,7 @@ def records_of(corpus: Corpus) -> list[Record]:
     ]
 
 
-class RememberingEmbedder(Foresight):
+class RememberingEmbedder(CachedEmbedder):
     """An embedder that keeps every vector it made in a file, under its identity and the text."""
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:

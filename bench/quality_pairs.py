@@ -13,8 +13,7 @@ from bench.quality import Asked, Rank, by_mix
 from bench.quality_index import WHOLE, CorpusIndex, Cutting, corpus_index, records_of
 from bench.report import Tell
 from ralph.index import Embedder, Passage
-from ralph.index.tables import Collection
-from ralph.index.view import View
+from ralph.index.port import Collection, View
 from ralph.recall.score import Evidence, score, weigh
 from ralph.text.tokens import query_tokens, tokens
 

@@ -49,7 +49,7 @@ from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Embedder, Passage, Vectors
-    from ralph.index.view import AnyIndex
+    from ralph.index.port import AnyIndex
     from ralph.memory.feature import FeatureMemory
 
 NUMPY = 'python -c "import numpy"'

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from commanding import Line
 from hypothesis import settings as hypothesis_settings
 from postgres import GIVEN_URL, Server, own_server, with_database
-from qdrant_server import QdrantServer
-from qdrant_server import running as running_qdrant
 from remembering import ToyEmbedder, made, open_toy
 
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.records.iteration import Iteration
+
+if TYPE_CHECKING:
+    from qdrant_server import QdrantServer
 
 # Machines differ in speed; a slow one is no failure. Failing examples are printed, not kept. What
 # lands is judged by the same examples every time; everybody else's runs go on looking.
@@ -27,10 +30,12 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("ralph")
 
-# A shell's background job ignores Ctrl-C, and so would every process that a test starts and stops.
+# A background job ignores Ctrl-C and one under nohup a hang-up, and so would every process that a
+# test starts in order to stop it: what is ignored is inherited, and what is handled is not.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
+if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Fixtures that start a real client or a real database: what uses them takes long.
 _CLIENTS = {"codex", "world"}
@@ -144,5 +149,7 @@ def database(postgres: str) -> Iterator[str]:
 @pytest.fixture
 def qdrant() -> Iterator[QdrantServer]:
     """A server that speaks Qdrant's interface."""
-    with running_qdrant() as started:
+    from qdrant_server import running  # its client takes seconds to load
+
+    with running() as started:
         yield started

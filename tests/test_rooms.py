@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -23,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": set(),
     "trust": {"disk"},
     "programs": set(),
+    "current_run": set(),
     "config": {"disk", "trust"},
     "capture": {*VALUES, "text"},
     "journal": {"records", "disk"},
@@ -35,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "text",
         "config",
         "capture",
+        "clients",
         "journal",
         "index",
         "recall",
@@ -42,9 +46,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "disk",
         "trust",
         "programs",
+        "current_run",
     },
     "prompt": {"records", "text", "recall", "plan"},
-    "clients": {*VALUES, "text", "programs"},
+    "clients": {*VALUES, "text", "capture", "disk", "programs"},
     "loop": {
         *VALUES,
         "text",
@@ -57,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "disk",
         "trust",
         "programs",
+        "current_run",
     },
     "chat": {
         *VALUES,
@@ -70,6 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "loop",
         "trust",
         "programs",
+        "current_run",
     },
 }
 MAY_IMPORT["doors"] = set(MAY_IMPORT)  # everything, but no door imports another
@@ -85,6 +92,14 @@ BANNED = {"utils", "core", "services", "managers", "models", "helpers"}
 HEAVY = {"numpy", "msgspec", "click", "rich", "sqlite3", "tokenizers", "ruamel", "asyncio"}
 
 LONGEST_MODULE_LINES = 600
+# Below this a module with a single importer belongs into its importer.
+SHORTEST_MODULE_LINES = 60
+# Modules that run as programs of their own, or that only the tree of commands loads, by name.
+STARTED = {"__main__.py", "clients/codex_server.py"}
+LAZY = "doors/cli/commands/"
+WIDEST_PORT = 7
+# Statements of the package: may only fall. Raised on purpose, in the commit that says why.
+MOST_STATEMENTS = 31_000
 
 
 def modules(package: Path) -> list[Path]:
@@ -185,6 +200,102 @@ def test_no_module_is_too_long_to_read() -> None:
     assert {m: n for m, n in lengths.items() if n > LONGEST_MODULE_LINES} == {}
 
 
+def code_lines(source: str) -> int:
+    """Lines that hold code: no blank lines, comments or docstrings."""
+    docs: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ) and (ast.get_docstring(node, clean=False) is not None):
+            docs.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    silent = {
+        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+        *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+    }
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in silent:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - docs)
+
+
+def crumbs(package: Path) -> list[str]:
+    """Modules so short, and with so few importers, that they belong into another."""
+    importers: dict[str, set[str]] = {}
+    for module in modules(package):
+        for _, name in imports(package, module):
+            for known in (name, name.rpartition(".")[0]):
+                importers.setdefault(known, set()).add(module.as_posix())
+    found = []
+    for module in modules(package):
+        place = module.relative_to(package).as_posix()
+        name = ".".join([package.name, *dotted(package, module)])
+        if module.name == "__init__.py" or place in STARTED or place.startswith(LAZY):
+            continue
+        length = code_lines(module.read_text(encoding="utf-8"))
+        if length < SHORTEST_MODULE_LINES and len(importers.get(name, ())) < 2:
+            found.append(f"{place}: {length} lines of code and a single importer")
+    return found
+
+
+def classes(package: Path) -> Iterator[tuple[str, str, ast.ClassDef]]:
+    """The name without its underscore, the module and the definition of every class."""
+    for module in modules(package):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield node.name.lstrip("_"), module.relative_to(package).as_posix(), node
+
+
+def name_clashes(package: Path) -> dict[str, list[str]]:
+    """Class names that more than one class has, each with the modules."""
+    found: dict[str, list[str]] = {}
+    for name, place, _ in classes(package):
+        found.setdefault(name, []).append(place)
+    return {name: places for name, places in found.items() if len(places) > 1}
+
+
+def wide_ports(package: Path) -> dict[str, int]:
+    """Protocols with more methods than a port may have; attributes do not count."""
+    found = {}
+    for name, _, node in classes(package):
+        if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
+            methods = [
+                one
+                for one in node.body
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+                and not any(ast.unparse(by) == "property" for by in one.decorator_list)
+            ]
+            if len(methods) > WIDEST_PORT:
+                found[name] = len(methods)
+    return found
+
+
+def statements(package: Path) -> int:
+    """How many statements there are, docstrings aside."""
+    total = 0
+    for module in modules(package):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            total += isinstance(node, ast.stmt) and not docstring
+    return total
+
+
+def test_no_module_is_a_crumb() -> None:
+    assert crumbs(RALPH) == []
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    assert name_clashes(RALPH) == {}
+
+
+def test_no_port_is_too_wide() -> None:
+    assert wide_ports(RALPH) == {}
+
+
+def test_the_package_does_not_grow() -> None:
+    assert statements(RALPH) <= MOST_STATEMENTS
+
+
 def test_importing_ralph_loads_nothing_heavy() -> None:
     code = "import ralph, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -266,3 +377,45 @@ def test_what_the_table_allows_is_no_breach(tmp_path: Path, module: str, source:
     (package / module).write_text(source, encoding="utf-8")
 
     assert breaches(package) == []
+
+
+def package_of(tmp_path: Path, **modules: str) -> Path:
+    package = tmp_path / "ralph"
+    package.mkdir()
+    for name, source in modules.items():
+        (package / f"{name}.py").write_text(source, encoding="utf-8")
+    return package
+
+
+def test_a_crumb_is_seen_and_a_long_or_shared_module_is_none(tmp_path: Path) -> None:
+    package = package_of(
+        tmp_path,
+        alone='"""Says little."""\nx = 1\n',
+        shared="y = 1\n",
+        long="\n".join(f"x{n} = {n}" for n in range(SHORTEST_MODULE_LINES)),
+        one="from ralph.alone import x\nfrom ralph.shared import y\nimport ralph.long\n",
+        two="from ralph.shared import y\nimport ralph.one\n",
+        three="import ralph.one\nimport ralph.two\n",
+        four="import ralph.two\nimport ralph.three\n",
+        five="import ralph.three\nimport ralph.four\nimport ralph.five\n",
+        six="import ralph.four\nimport ralph.five\nimport ralph.six\n",
+    )
+    assert [one.partition(":")[0] for one in crumbs(package)] == ["alone.py", "six.py"]
+
+
+def test_two_classes_of_one_name_are_seen(tmp_path: Path) -> None:
+    package = package_of(tmp_path, a="class _Call: ...", b="def f():\n    class Call: ...")
+    assert name_clashes(package) == {"Call": ["a.py", "b.py"]}
+
+
+def test_a_wide_port_is_seen_and_attributes_do_not_count(tmp_path: Path) -> None:
+    methods = "".join(f"    def m{n}(self) -> None: ...\n" for n in range(WIDEST_PORT))
+    more = "    @property\n    def name(self) -> str: ...\n"
+    narrow = f"class Narrow(Protocol):\n{methods}{more}"
+    wide = f"class Wide(Protocol):\n{methods}    def last(self) -> None: ...\n"
+    assert wide_ports(package_of(tmp_path, a=narrow, b=wide)) == {"Wide": WIDEST_PORT + 1}
+
+
+def test_statements_are_counted_without_docstrings(tmp_path: Path) -> None:
+    source = '"""Text."""\n\n\ndef f():\n    """Text."""\n    x = 1\n    return x\n'
+    assert statements(package_of(tmp_path, a=source)) == 3

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 # -P keeps the current folder out of Python's path. -E ignores PYTHONPATH, where an empty or
 # relative entry would bring it back. The user's own site stays: `pip install --user` puts us there.
@@ -88,31 +87,3 @@ def _is_installed() -> bool:
     here = Path(__file__).resolve().parents[1]
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return here not in {Path(one).resolve() for one in given if one}
-
-
-# -- The run of an agent, as the loop tells it in the environment of everything the agent starts.
-#
-# A fence, not a wall: a program that drops these variables is taken for a person's.
-
-
-FEATURE = "RALPH_FEATURE"
-TASK = "RALPH_TASK"
-PROJECT = "RALPH_PROJECT"
-
-
-class CurrentRun(NamedTuple):
-    """What a run works on: in a planning run the feature is "", in a review the task.
-
-    The feature is None where only the task is told.
-    """
-
-    feature: str | None
-    task: str
-    project: str
-
-
-def current_run(environ: Mapping[str, str] | None = None) -> CurrentRun | None:
-    """The run that this process was started in, None outside of any."""
-    found = os.environ if environ is None else environ
-    run = CurrentRun(found.get(FEATURE), found.get(TASK, ""), found.get(PROJECT, ""))
-    return run if TASK in found or run.feature else None

@@ -52,7 +52,7 @@ class Trusted(msgspec.Struct, frozen=True):
     wishes: dict[str, str]
 
 
-class _Kept(msgspec.Struct):
+class _TrustFile(msgspec.Struct):
     folders: dict[str, Trusted] = {}
     version: int = 1
 
@@ -103,13 +103,13 @@ def _key(root: Path) -> str:
     return os.path.realpath(root)
 
 
-def _read(home: Path) -> _Kept:
+def _read(home: Path) -> _TrustFile:
     file = home / FILE
     try:
         data = disk.read(file)
-        return msgspec.json.decode(data, type=_Kept) if data else _Kept()
+        return msgspec.json.decode(data, type=_TrustFile) if data else _TrustFile()
     except FileNotFoundError:
-        return _Kept()
+        return _TrustFile()
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(
             f"the list of trusted folders cannot be read: {error}",

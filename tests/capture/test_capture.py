@@ -25,9 +25,9 @@ from capturing import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.capture import Capture, Captured, Dialect
-from ralph.capture.detect import Detecting, open_capture, read
-from ralph.capture.stream_json import StreamJson
+from ralph.capture import AgentRun, Capture, Dialect
+from ralph.clients.claude_code import StreamJson
+from ralph.clients.detect import Detecting, open_capture, read
 from ralph.errors import BadInput
 from ralph.records import Complaint
 from ralph.text.marks import mark
@@ -547,7 +547,7 @@ VALUES = st.recursive(
 EVENTS = st.dictionaries(KEYS, VALUES, max_size=8)
 
 
-def take(capture: Capture, data: Iterable[bytes]) -> tuple[Captured, list[Complaint]]:
+def take(capture: Capture, data: Iterable[bytes]) -> tuple[AgentRun, list[Complaint]]:
     for line in data:
         capture.feed(line)
     return capture.finish(), capture.complaints

@@ -9,7 +9,7 @@ import posixpath
 import pytest
 from timing import assert_linear
 
-from ralph.capture.error_lines import errors_in, errors_said
+from ralph.capture.errors import errors_in, errors_said
 
 
 def resolve(path: str) -> str | None:

@@ -9,7 +9,8 @@ import pytest
 from capturing import ROOT, SECRET, SESSION
 from places import FIXTURES
 
-from ralph.capture.exchanges import Exchanges, ExchangeSeen
+from ralph.capture.exchange import SessionExchange
+from ralph.clients.claude_code_sessions import Exchanges
 from ralph.records.conversation import Message
 from ralph.text.marks import mark
 
@@ -50,19 +51,19 @@ def data(*events: Any) -> bytes:
     return b"".join(e if isinstance(e, bytes) else json.dumps(e).encode() + b"\n" for e in events)
 
 
-def read(content: bytes, offset: int = 0, **more: Any) -> tuple[list[ExchangeSeen], Exchanges]:
+def read(content: bytes, offset: int = 0, **more: Any) -> tuple[list[SessionExchange], Exchanges]:
     reading = Exchanges(offset=offset, **more)
-    found: list[ExchangeSeen] = []
+    found: list[SessionExchange] = []
     for one in content[offset:].splitlines(keepends=True):
         found += reading.feed(one)
     return found + reading.rest(), reading
 
 
-def cut(*events: Any, **more: Any) -> list[ExchangeSeen]:
+def cut(*events: Any, **more: Any) -> list[SessionExchange]:
     return read(data(*events), **more)[0]
 
 
-def pairs(exchanges: list[ExchangeSeen]) -> list[tuple[str, str]]:
+def pairs(exchanges: list[SessionExchange]) -> list[tuple[str, str]]:
     return [(exchange.user, exchange.assistant) for exchange in exchanges]
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import FIXTURES
 
-from ralph.capture.exchanges import Exchanges, ExchangeSeen
-from ralph.capture.session_lines import Line
+from ralph.capture.exchange import SessionExchange
+from ralph.clients.claude_code_sessions import Exchanges, SessionLine
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
 
@@ -94,7 +94,9 @@ def transcripts(draw: st.DrawFn) -> list[bytes]:
     return lines
 
 
-def read(lines: list[bytes], offset: int = 0) -> tuple[list[ExchangeSeen], list[ExchangeSeen]]:
+def read(
+    lines: list[bytes], offset: int = 0
+) -> tuple[list[SessionExchange], list[SessionExchange]]:
     """The exchanges that are finished, and the one that is not."""
     reading = Exchanges(offset=offset)
     finished = [one for line in lines for one in reading.feed(line)]
@@ -162,7 +164,8 @@ kinds = st.sampled_from(
 
 
 @given(
-    st.lists(st.dictionaries(st.sampled_from(Line.__struct_fields__), values), max_size=6), kinds
+    st.lists(st.dictionaries(st.sampled_from(SessionLine.__struct_fields__), values), max_size=6),
+    kinds,
 )
 @settings(deadline=None)
 def test_no_line_raises_whatever_stands_in_it(plain: list[dict[str, Any]], kind: str) -> None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 from places import FIXTURES
 
-from ralph.capture import Captured
-from ralph.capture.detect import read
+from ralph.capture import AgentRun
+from ralph.clients.detect import read
 from ralph.errors import BadInput
 from ralph.records import Complaint
 
@@ -142,7 +142,7 @@ SOLVED = {
 # fmt: on
 
 
-def captured(name: str) -> tuple[Captured, list[Complaint]]:
+def captured(name: str) -> tuple[AgentRun, list[Complaint]]:
     path = next(FIXTURES.glob(f"*/{name}.jsonl"))
     with path.open("rb") as lines:
         return read(lines, file=path.name)

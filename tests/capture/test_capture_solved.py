@@ -9,7 +9,7 @@ from capturing import INIT, ROOT, SECRET, bash, came, ended, run, said, used
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.capture.retries import again, how_it_went, looks_only, shell_call
+from ralph.capture.solved import again, how_it_went, looks_only, shell_call
 
 TRACE = (
     'Exit code 1\nTraceback (most recent call last):\n  File "db.py", line 3\nValueError: closed'

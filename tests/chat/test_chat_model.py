@@ -23,14 +23,14 @@ from ralph.chat.model import (
     ToolCall,
     ToolSpec,
 )
-from ralph.chat.providers import ServedModel, anthropic_model, ollama_model, openai_model
+from ralph.chat.providers import HttpModel, anthropic_model, ollama_model, openai_model
 from ralph.errors import BadInput
 
 LONG = 60.0
 REAL_URL = os.environ.get("RALPH_TEST_CHAT_URL", "")
 REAL_MODEL = os.environ.get("RALPH_TEST_CHAT_MODEL", "")
 REAL_KEY = os.environ.get("RALPH_TEST_CHAT_KEY")
-SERVED: dict[str, Callable[..., ServedModel]] = {
+SERVED: dict[str, Callable[..., HttpModel]] = {
     "openai": openai_model,
     "anthropic": anthropic_model,
     "ollama": ollama_model,
@@ -44,7 +44,7 @@ HELLO = [ChatTurn("system", "Be brief."), ChatTurn("user", "Hello!")]
 
 
 @pytest.fixture(params=SERVED)
-def served(request: pytest.FixtureRequest, server: ChatServer) -> ServedModel:
+def served(request: pytest.FixtureRequest, server: ChatServer) -> HttpModel:
     return SERVED[request.param](MODEL, url=server.url)
 
 
@@ -232,7 +232,7 @@ def test_a_base_url_may_be_written_as_people_do(server: ChatServer, path: str) -
     assert ask(openai_model(MODEL, url=server.url + path)).text == "You said: Hello!"
 
 
-def test_without_a_key_none_is_sent(served: ServedModel, server: ChatServer) -> None:
+def test_without_a_key_none_is_sent(served: HttpModel, server: ChatServer) -> None:
     ask(served)
     assert not {"authorization", "x-api-key"} & server.requests[0].headers.keys()
 
@@ -240,7 +240,7 @@ def test_without_a_key_none_is_sent(served: ServedModel, server: ChatServer) -> 
 # -- what servers differ in
 
 
-def test_several_calls_are_told_apart(served: ServedModel, server: ChatServer) -> None:
+def test_several_calls_are_told_apart(served: HttpModel, server: ChatServer) -> None:
     for places in ("counted", "same", "none"):
         server.call_places = places
         calls = (Call("get_weather", '{"city": "Oslo"}', "a"), Call("get_weather", "", "b"))
@@ -252,7 +252,7 @@ def test_several_calls_are_told_apart(served: ServedModel, server: ChatServer) -
 
 @pytest.mark.parametrize("arguments", ['{"city": "Os', "[1, 2]", "Oslo"])
 def test_arguments_that_are_no_object_are_kept_as_they_came(
-    served: ServedModel, server: ChatServer, arguments: str
+    served: HttpModel, server: ChatServer, arguments: str
 ) -> None:
     server.say(Answer(calls=(Call("get_weather", arguments),)))
     [call] = ask(served, tools=[WEATHER]).calls
@@ -294,13 +294,13 @@ def test_fields_that_a_server_does_not_know_are_left_out_from_then_on(server: Ch
     assert server.requests[-1].body.keys() == {"model", "messages", "stream"}
 
 
-def test_an_answer_that_reached_its_limit_says_so(served: ServedModel, server: ChatServer) -> None:
+def test_an_answer_that_reached_its_limit_says_so(served: HttpModel, server: ChatServer) -> None:
     server.say(Answer("It is beca", stop="length"))
     said = ask(served)
     assert (said.text, said.stop) == ("It is beca", "length")
 
 
-def test_a_refusal_with_words_is_an_answer(served: ServedModel, server: ChatServer) -> None:
+def test_a_refusal_with_words_is_an_answer(served: HttpModel, server: ChatServer) -> None:
     server.say(Answer("I would rather not.", stop="content_filter"))
     said = ask(served)
     assert (said.text, said.stop) == ("I would rather not.", "refused")
@@ -322,7 +322,7 @@ def test_a_price_nobody_knows_is_no_price_and_is_said(server: ChatServer) -> Non
     assert ask(openai_model(MODEL, url=server.url)).cost_usd is None
 
 
-def test_tokens_that_are_not_told_make_no_cost(served: ServedModel, server: ChatServer) -> None:
+def test_tokens_that_are_not_told_make_no_cost(served: HttpModel, server: ChatServer) -> None:
     server.say(Answer("Hi.", told_tokens=False))
     said = ask(served)
     assert (said.tokens_in, said.tokens_out, said.cost_usd) == (None, None, None)

@@ -11,7 +11,7 @@ import pytest
 from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer
 
 from ralph.chat.model import ChatTurn, ModelAccess
-from ralph.chat.providers import ServedModel, anthropic_model, ollama_model, openai_model
+from ralph.chat.providers import HttpModel, anthropic_model, ollama_model, openai_model
 from ralph.errors import MemoryOff, ModelOff
 from tests.chat.test_chat_model import HELLO, SERVED
 
@@ -29,7 +29,7 @@ def waits() -> list[float]:
 @pytest.fixture(params=SERVED)
 def model(
     request: pytest.FixtureRequest, server: ChatServer, waits: list[float]
-) -> Iterator[ServedModel]:
+) -> Iterator[HttpModel]:
     access = ModelAccess(KEY, sleep=waits.append)
     yield SERVED[request.param](MODEL, url=server.url, access=access)
     assert all_over()
@@ -43,7 +43,7 @@ def all_over() -> bool:
     return not any(thread.is_alive() for thread in threads)
 
 
-def refused(model: ServedModel, timeout_s: float = LONG) -> ModelOff:
+def refused(model: HttpModel, timeout_s: float = LONG) -> ModelOff:
     with pytest.raises(ModelOff) as caught:
         model.answer(HELLO, timeout_s=timeout_s)
     error = caught.value
@@ -63,7 +63,7 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
     error = refused(ollama_model(MODEL, url=url))
     assert str(error) == f"{url}/v1: Ollama is not reachable. Start it: ollama serve"
     error = refused(openai_model(MODEL, url=url, access=ModelAccess(role="summary")))
-    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url."
+    told = f"{url}/v1: the model's server is not reachable. Check summary_base_url and the network."
     assert str(error) == told
     assert error.fault == "server"
 
@@ -95,7 +95,7 @@ def test_nobody_there_is_told_with_the_url_and_what_to_do() -> None:
     ],
 )
 def test_every_fault_is_told(
-    model: ServedModel, server: ChatServer, fault: str, told: str, kind: str
+    model: HttpModel, server: ChatServer, fault: str, told: str, kind: str
 ) -> None:
     server.fail(fault)
     error = refused(model)
@@ -131,7 +131,7 @@ def test_a_key_that_is_needed_and_not_there_is_told_without_asking() -> None:
         assert (error.todo, error.fault) == ("Set RALPH_CHAT_API_KEY.", "setting")
 
 
-def test_an_empty_answer_is_none(model: ServedModel, server: ChatServer) -> None:
+def test_an_empty_answer_is_none(model: HttpModel, server: ChatServer) -> None:
     server.say(Answer(""), Answer(" \n"), Answer("", stop="length"))
     server.say(Answer("", stop="content_filter"))
     for _ in range(2):
@@ -145,7 +145,7 @@ def test_an_empty_answer_is_none(model: ServedModel, server: ChatServer) -> None
 # -- time
 
 
-def test_a_server_that_says_nothing_is_given_up(model: ServedModel, server: ChatServer) -> None:
+def test_a_server_that_says_nothing_is_given_up(model: HttpModel, server: ChatServer) -> None:
     server.fail("hang")
     error = refused(model, SHORT)
     assert error.what.endswith("gave no answer within 0.5 s")
@@ -154,7 +154,7 @@ def test_a_server_that_says_nothing_is_given_up(model: ServedModel, server: Chat
 
 
 def test_a_server_that_stalls_is_given_up_and_what_had_come_is_kept(
-    model: ServedModel, server: ChatServer
+    model: HttpModel, server: ChatServer
 ) -> None:
     server.fail("stall")
     for seconds in (0.5, 2.0, 8.0, 32.0):  # a slow machine may need longer for the beginning
@@ -169,7 +169,7 @@ def test_a_server_that_stalls_is_given_up_and_what_had_come_is_kept(
 
 @pytest.mark.parametrize("fault", ["cut", "ended"])
 def test_what_had_come_of_a_cut_answer_is_kept(
-    model: ServedModel, server: ChatServer, fault: str
+    model: HttpModel, server: ChatServer, fault: str
 ) -> None:
     server.fail(fault)
     server.say(STORY)
@@ -180,7 +180,7 @@ def test_what_had_come_of_a_cut_answer_is_kept(
 
 
 def test_a_failure_in_mid_answer_is_told_and_what_had_come_is_kept(
-    model: ServedModel, server: ChatServer
+    model: HttpModel, server: ChatServer
 ) -> None:
     server.fail("fails_midway")
     server.say(STORY)
@@ -190,7 +190,7 @@ def test_a_failure_in_mid_answer_is_told_and_what_had_come_is_kept(
 
 
 def test_a_server_that_does_not_hang_up_is_not_waited_for(
-    model: ServedModel, server: ChatServer
+    model: HttpModel, server: ChatServer
 ) -> None:
     server.fail("lingers")
     assert model.answer(HELLO, timeout_s=3600).text == "You said: Hello!"
@@ -202,7 +202,7 @@ def test_a_server_that_does_not_hang_up_is_not_waited_for(
 
 @pytest.mark.parametrize("fault", ["429", "500", "503", "529"])
 def test_a_busy_server_is_asked_again_later(
-    model: ServedModel, server: ChatServer, waits: list[float], fault: str
+    model: HttpModel, server: ChatServer, waits: list[float], fault: str
 ) -> None:
     server.fail(fault, times=3)
     assert model.answer(HELLO, timeout_s=LONG).text == "You said: Hello!"
@@ -210,7 +210,7 @@ def test_a_busy_server_is_asked_again_later(
 
 
 def test_it_waits_as_long_as_the_server_asks_but_not_beyond_its_time(
-    model: ServedModel, server: ChatServer, waits: list[float]
+    model: HttpModel, server: ChatServer, waits: list[float]
 ) -> None:
     server.fail("429", times=1)
     server.retry_after = "7"
@@ -224,7 +224,7 @@ def test_it_waits_as_long_as_the_server_asks_but_not_beyond_its_time(
 
 
 def test_what_was_begun_is_not_asked_again(
-    model: ServedModel, server: ChatServer, waits: list[float]
+    model: HttpModel, server: ChatServer, waits: list[float]
 ) -> None:
     for fault in ("cut", "reset", "fails_midway", "garbled"):
         server.requests.clear()
@@ -239,7 +239,7 @@ def test_what_was_begun_is_not_asked_again(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_key_is_in_no_error_no_log_and_no_repr(
-    model: ServedModel, server: ChatServer, caplog: pytest.LogCaptureFixture, fault: str
+    model: HttpModel, server: ChatServer, caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
     server.key = KEY
@@ -264,7 +264,7 @@ def test_a_key_that_no_header_can_hold_is_told_without_it(server: ChatServer) ->
     assert server.requests == []
 
 
-def test_a_prompt_is_sent_whole_however_large(model: ServedModel, server: ChatServer) -> None:
+def test_a_prompt_is_sent_whole_however_large(model: HttpModel, server: ChatServer) -> None:
     text = "Zoë " * 500_000
     server.say("That is long.")
     assert model.answer([ChatTurn("user", text)], timeout_s=LONG).text == "That is long."

@@ -6,15 +6,13 @@ import json
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 from workers_ground import fill, opener
 
 from ralph.chat.loop import LastRetrieval
-from ralph.chat.worker_commands import RAG_KEYS, WorkerCommands
+from ralph.chat.worker_commands import WorkerCommands
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
-from ralph.memory.ralph import open_ralph
 
 
 @pytest.fixture
@@ -124,13 +122,6 @@ def test_rag_set_refuses_what_does_not_fit(
 def test_other_words_after_rag_are_refused(chat: WorkerCommands, words: list[str]) -> None:
     with pytest.raises(BadInput, match="/rag "):
         chat.rag(words)
-
-
-def test_every_setting_of_retrieval_can_be_set(project: Path) -> None:
-    with open_ralph(project) as ralph:
-        settings = ralph.config.settings
-    named = [one for one in msgspec.structs.asdict(settings) if one.startswith("rag_")]
-    assert sorted(named) == sorted(RAG_KEYS)
 
 
 def test_a_stronger_setting_is_told_of(

@@ -1,4 +1,4 @@
-"""Ralph's part in other programs' settings: put in once, found again, taken out to the byte."""
+"""Ralph's part in other programs' settings: put in once, found again, taken out alone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ralph.doors.cli.client_call import NAMED, Call, hook_call, server_call
-from ralph.doors.cli.client_settings import (
+from ralph.clients.claude_code_settings import (
     hooks_in,
     wanted_hooks,
     with_hooks,
@@ -23,12 +22,13 @@ from ralph.doors.cli.client_settings import (
     without_hooks,
     without_server,
 )
-from ralph.doors.cli.codex_settings import server_in, with_block, without_block
+from ralph.clients.codex_settings import server_in, with_block, without_block
+from ralph.clients.setup import NAMED, RalphCall, hook_call, server_call
 from ralph.errors import BadInput
 
 WHERE = Path("settings.json")
-BY_NAME = Call(NAMED)
-BY_PATH = Call('/opt/it\'s "my" venv/bin/python', ("-m", "ralph"))
+BY_NAME = RalphCall(NAMED)
+BY_PATH = RalphCall('/opt/it\'s "my" venv/bin/python', ("-m", "ralph"))
 EVENTS = list(wanted_hooks(BY_NAME))
 SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
 
@@ -83,17 +83,34 @@ def meaning(text: str | None) -> Any:
     return json.loads(text.removeprefix("\ufeff"))
 
 
+def kept(value: dict[str, Any]) -> dict[str, Any]:
+    """Without the empty lists and objects, which say nothing to the client."""
+    hooks = {k: v for k, v in value.get("hooks", {}).items() if v or k not in EVENTS}
+    return {**value, "hooks": hooks} if hooks else {k: value[k] for k in value if k != "hooks"}
+
+
 @given(texts(), st.sampled_from([BY_NAME, BY_PATH]))
 @example("{}", BY_NAME)
-@example("{\n}\n", BY_NAME)
 @example('{"hooks": {}}', BY_NAME)
-@example('{"hooks": {"Stop": [ ]}}\n', BY_NAME)
-def test_hooks_that_were_put_in_and_taken_out_leave_every_byte(text: str, call: Call) -> None:
-    assert without_hooks(with_hooks(text, call, WHERE), WHERE) == text
+@example('{"hooks": {"Stop": [ ]}, "model": "x"}\n', BY_NAME)
+@example('{"a": "\\ud800"}', BY_NAME)
+def test_hooks_that_were_put_in_and_taken_out_leave_everything_else(
+    text: str, call: RalphCall
+) -> None:
+    left = without_hooks(with_hooks(text, call, WHERE), WHERE)
+
+    assert kept({} if left is None else meaning(left)) == kept(meaning(text))
+    assert list({} if left is None else meaning(left)) == list(kept(meaning(text)))
+
+
+@given(texts())
+def test_settings_without_anything_of_ours_are_not_written_anew(text: str) -> None:
+    assert without_hooks(text, WHERE) == text
+    assert without_server(text, WHERE) == text
 
 
 @given(texts(), st.sampled_from([BY_NAME, BY_PATH]))
-def test_hooks_come_once_and_nothing_else_moves(text: str, call: Call) -> None:
+def test_hooks_come_once_and_nothing_else_moves(text: str, call: RalphCall) -> None:
     installed = with_hooks(text, call, WHERE)
 
     before, after = meaning(text), meaning(installed)
@@ -116,17 +133,12 @@ def test_what_the_client_laid_out_anew_is_still_found(text: str, indent: int) ->
 
     left = without_hooks(rewritten, WHERE)
 
-    def kept(value: dict[str, Any]) -> dict[str, Any]:
-        """Without the empty lists and objects, which say nothing to the client."""
-        hooks = {k: v for k, v in value.get("hooks", {}).items() if v or k not in EVENTS}
-        return {**value, "hooks": hooks} if hooks else {k: value[k] for k in value if k != "hooks"}
-
     assert kept({} if left is None else meaning(left)) == kept(meaning(text))
 
 
 @given(texts())
 def test_hooks_of_an_older_ralph_are_brought_up_to_date(text: str) -> None:
-    old = meaning(with_hooks(text, Call("/old/bin/ralph"), WHERE))
+    old = meaning(with_hooks(text, RalphCall("/old/bin/ralph"), WHERE))
     del old["hooks"]["PreCompact"]
     outdated = json.dumps(old, indent=2)
 
@@ -151,7 +163,9 @@ server_files = st.builds(
 
 @given(texts(server_files), st.sampled_from([BY_NAME, BY_PATH]))
 @example('{"mcpServers": {}}', BY_NAME)
-def test_a_server_that_was_put_in_and_taken_out_leaves_every_byte(text: str, call: Call) -> None:
+def test_a_server_that_was_put_in_and_taken_out_leaves_everything_else(
+    text: str, call: RalphCall
+) -> None:
     installed = with_server(text, call, WHERE)
     before = meaning(text)
 
@@ -160,10 +174,12 @@ def test_a_server_that_was_put_in_and_taken_out_leaves_every_byte(text: str, cal
         "mcpServers": {**before.get("mcpServers", {}), "ralph-memory": call.server()},
     }
     assert with_server(installed, call, WHERE) == installed
-    assert meaning(with_server(installed, Call("ralph"), WHERE))["mcpServers"]["ralph-memory"] == (
-        Call("ralph").server()
-    )
-    assert without_server(installed, WHERE) == text
+    assert meaning(with_server(installed, RalphCall("ralph"), WHERE))["mcpServers"][
+        "ralph-memory"
+    ] == (RalphCall("ralph").server())
+    left = without_server(installed, WHERE)
+    others = {k: v for k, v in before.items() if k != "mcpServers" or v}
+    assert ({} if left is None else meaning(left)) == others
 
 
 toml_lines = st.lists(
@@ -180,12 +196,12 @@ toml_tables = st.lists(
     st.builds(lambda *parts: [*parts[0], *parts[1]], toml_lines, toml_tables),
     st.sampled_from(["\n", "\r\n"]),
     st.booleans(),
-    st.sampled_from([Call("ralph"), BY_PATH]),
+    st.sampled_from([RalphCall("ralph"), BY_PATH]),
 )
-@example([], "\n", False, Call("ralph"))
-@example([""], "\n", True, Call("ralph"))
+@example([], "\n", False, RalphCall("ralph"))
+@example([""], "\n", True, RalphCall("ralph"))
 def test_a_block_that_was_put_in_and_taken_out_leaves_every_byte(
-    lines: list[str], newline: str, ends: bool, call: Call
+    lines: list[str], newline: str, ends: bool, call: RalphCall
 ) -> None:
     text = newline.join(lines) + (newline if ends else "")
     try:
@@ -202,8 +218,8 @@ def test_a_block_that_was_put_in_and_taken_out_leaves_every_byte(
     }
     assert with_block(installed, call, WHERE) == installed
     assert without_block(installed, WHERE) == text
-    moved = with_block(installed, Call("/new/ralph"), WHERE)
-    assert server_in(moved, WHERE) == Call("/new/ralph")
+    moved = with_block(installed, RalphCall("/new/ralph"), WHERE)
+    assert server_in(moved, WHERE) == RalphCall("/new/ralph")
     assert without_block(moved, WHERE) == text
 
 
@@ -214,11 +230,11 @@ def test_a_block_that_was_put_in_and_taken_out_leaves_every_byte(
     ("command", "call"),
     [
         (f'"{NAMED}" hook stop 2>/dev/null || exit 0', BY_NAME),
-        ("ralph hook stop", Call("ralph")),
-        ("/usr/bin/ralph hook session-start", Call("/usr/bin/ralph")),
-        (r"'C:\Tools\ralph.exe' hook stop", Call(r"C:\Tools\ralph.exe")),
-        ("/v/bin/python -m ralph hook stop || exit 0", Call("/v/bin/python", ("-m", "ralph"))),
-        ("/v/python -E -P -m ralph hook stop", Call("/v/python", ("-E", "-P", "-m", "ralph"))),
+        ("ralph hook stop", RalphCall("ralph")),
+        ("/usr/bin/ralph hook session-start", RalphCall("/usr/bin/ralph")),
+        (r"'C:\Tools\ralph.exe' hook stop", RalphCall(r"C:\Tools\ralph.exe")),
+        ("/v/bin/python -m ralph hook stop || exit 0", RalphCall("/v/bin/python", ("-m", "ralph"))),
+        ("/v/python -E -P -m ralph hook stop", RalphCall("/v/python", ("-E", "-P", "-m", "ralph"))),
         (BY_NAME.hook("stop"), BY_NAME),
         (BY_PATH.hook("stop"), BY_PATH),
         (BY_NAME.hook("stop").replace("exit 0", "rm x"), None),
@@ -234,7 +250,7 @@ def test_a_block_that_was_put_in_and_taken_out_leaves_every_byte(
         (7, None),
     ],
 )
-def test_a_hook_is_known_by_what_it_calls(command: object, call: Call | None) -> None:
+def test_a_hook_is_known_by_what_it_calls(command: object, call: RalphCall | None) -> None:
     found = hook_call(command)
 
     assert (found[0] if found else None) == call

@@ -16,9 +16,9 @@ from clients import World, client, loopback_only
 from places import ROOT
 
 from ralph import __version__
+from ralph.clients.claude_code_settings import plugin_folder
+from ralph.clients.setup import hook_call
 from ralph.config import Settings
-from ralph.doors.cli.client_call import hook_call
-from ralph.doors.cli.client_settings import plugin_folder
 from ralph.doors.mcp.context import read_options
 
 if sys.platform == "win32":
@@ -96,12 +96,12 @@ def test_the_server_is_called_with_words_it_takes() -> None:
 
 
 def test_the_skill_names_only_tools_that_the_server_has(project: Path) -> None:
-    from ralph.doors.mcp.context import Desk
-    from ralph.doors.mcp.toolbox import tools_for
+    from ralph.doors.mcp.context import ServerContext
+    from ralph.doors.mcp.server import tools_for
 
     text = (PLUGIN / "skills" / "ralph-memory" / "SKILL.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:\w+_)+\w+)`", text))
-    desk = Desk(read_options(["--focus"]), project)
+    desk = ServerContext(read_options(["--focus"]), project)
 
     assert named
     assert named <= {tool.name for tool in tools_for(desk)}

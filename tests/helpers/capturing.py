@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ralph.capture import Captured
-from ralph.capture.detect import read
+from ralph.capture import AgentRun
+from ralph.clients.detect import read
 
 ROOT = "/home/dev/shop"
 SESSION = "11111111-2222-3333-4444-555555555555"
@@ -54,13 +54,13 @@ def lines(*events: Any) -> list[bytes]:
     return [e if isinstance(e, bytes) else json.dumps(e).encode() + b"\n" for e in events]
 
 
-def run(*events: Any, **more: Any) -> Captured:
+def run(*events: Any, **more: Any) -> AgentRun:
     return read(lines(*events), **more)[0]
 
 
-def files(run: Captured) -> dict[str, str]:
+def files(run: AgentRun) -> dict[str, str]:
     return {file.path: file.action for file in run.files_touched}
 
 
-def messages(run: Captured) -> list[str]:
+def messages(run: AgentRun) -> list[str]:
     return [error.message for error in run.errors]

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ralph.index.recipes import recipe_for
-from ralph.index.static import StaticEmbedder
+from ralph.index.embedders.served import recipe_for
+from ralph.index.embedders.static import StaticEmbedder
 
 OLLAMA_MODEL = "nomic-embed-text"
 OPENAI_MODEL = "text-embedding-3-small"

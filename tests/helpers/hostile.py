@@ -33,7 +33,7 @@ from forking import ForkServer
 ROUNDS = int(os.environ.get("RALPH_HOSTILE_ROUNDS", "1"))
 SEED = int(os.environ.get("RALPH_HOSTILE_SEED", "0"))
 # Far beyond what any command needs on the slowest machine: whoever is still there then hangs.
-PATIENCE_S = 25.0
+PATIENCE_S = 45.0
 # What a command may take in all; loading Ralph and its embedder takes about 110 MB of it.
 MOST_BYTES = 400 * 1024 * 1024
 _READ_BYTES = 1024 * 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import load
-from ralph.memory.conversation_stream import Series
+from ralph.memory.conversation_stream import ConversationStream
 from ralph.memory.conversations import Conversations
 from ralph.records.conversation import Conversation, Exchange
 
@@ -104,12 +104,16 @@ class Kept:
     def exchanges(self, stream: str | None = None) -> list[Exchange]:
         """Every exchange, of one stream or of all; what stands in the file twice is seen twice."""
         names = self.streams() if stream is None else [stream]
-        return [one for name in names for one in Series(name, self.shelf).exchanges()]
+        return [one for name in names for one in ConversationStream(name, self.shelf).exchanges()]
 
     def conversations(self, stream: str | None = None) -> list[Conversation]:
         """Every conversation, of one stream or of all."""
         names = self.streams() if stream is None else [stream]
-        return [one for name in names for one in Series(name, self.shelf).conversations().values()]
+        return [
+            one
+            for name in names
+            for one in ConversationStream(name, self.shelf).conversations().values()
+        ]
 
     def lines(self) -> list[tuple[str, str]]:
         """Kind and id of every line in the journals, as they stand there."""

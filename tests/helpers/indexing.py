@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.index.embedded import Index
+from ralph.index.open import Index
 from ralph.memory.ralph import Ralph
 
 

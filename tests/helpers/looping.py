@@ -19,8 +19,8 @@ import places
 import pytest
 from remembering import ToyEmbedder, state_of
 
-from ralph.loop.environment import Event
-from ralph.loop.run import Options, Stopped, run
+from ralph.loop.environment import LoopEvent
+from ralph.loop.run import RunOptions, RunResult, run
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.plan.store import Plan
@@ -159,16 +159,16 @@ class Loop:
 
     def __init__(self, root: Path, **settings: Any) -> None:
         self.root = root
-        self.events: list[Event] = []
+        self.events: list[LoopEvent] = []
         self.stop = threading.Event()
-        self.on_event: Callable[[Event], None] = lambda event: None
+        self.on_event: Callable[[LoopEvent], None] = lambda event: None
         self._settings: dict[str, Any] = {"review_every": 0, "agent_grace_s": 0.5, **settings}
 
-    def __call__(self, agent: str, **options: Any) -> Stopped:
+    def __call__(self, agent: str, **options: Any) -> RunResult:
         """Run with this agent until the loop stops."""
         self.events.clear()
         with self.opened() as ralph:
-            chosen = Options(agent=agent, **options)
+            chosen = RunOptions(agent=agent, **options)
             return run(ralph, chosen, listener=self._hear, stop=self.stop)
 
     @contextlib.contextmanager
@@ -179,7 +179,7 @@ class Loop:
                 ralph.place.embedder = ToyEmbedder()
             yield ralph
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: LoopEvent) -> None:
         self.events.append(event)
         self.on_event(event)
 

@@ -13,10 +13,8 @@ import pytest
 from qdrant_client import QdrantClient
 from remembering import ToyEmbedder, open_toy
 
-from ralph.index.qdrant.index import QdrantIndex
-from ralph.index.qdrant.names import Names
-from ralph.index.qdrant.server import Server
-from ralph.index.qdrant.store import QdrantStore
+from ralph.index.qdrant import CollectionNames, QdrantIndex, QdrantStore
+from ralph.index.qdrant_server import QdrantConnection
 from ralph.memory.ralph import Ralph
 
 # Read before a test's own environment takes it away.
@@ -30,31 +28,33 @@ quiet = [
 ]
 
 
-def local_server() -> Server:
+def local_server() -> QdrantConnection:
     """The local mode of Qdrant's client in the place of a server."""
-    return Server("", client=QdrantClient(":memory:"))
+    return QdrantConnection("", client=QdrantClient(":memory:"))
 
 
-def real_server() -> Server:
+def real_server() -> QdrantConnection:
     """The server that the environment names."""
     if REAL_URL is None:
         pytest.skip("RALPH_TEST_QDRANT_URL names no server")
-    return Server(REAL_URL, key=REAL_KEY, timeout_s=30.0)
+    return QdrantConnection(REAL_URL, key=REAL_KEY, timeout_s=30.0)
 
 
 @contextmanager
-def qdrant_store(server: Server) -> Iterator[QdrantStore]:
+def qdrant_store(server: QdrantConnection) -> Iterator[QdrantStore]:
     """A store that nobody else has, gone afterwards."""
-    store = QdrantStore(server, Names(str, f"test{uuid.uuid4().hex[:8]}"))
+    store = QdrantStore(server, CollectionNames(str, f"test{uuid.uuid4().hex[:8]}"))
     try:
         yield store
     finally:
         store.drop_all()
 
 
-def on(server: Server, memory: Ralph, place: str = "test") -> QdrantIndex:
+def on(server: QdrantConnection, memory: Ralph, place: str = "test") -> QdrantIndex:
     """Let a memory keep its index on this server."""
-    index = QdrantIndex(server, Names(str, place), [memory.project.cache], lock_timeout_s=2.0)
+    index = QdrantIndex(
+        server, CollectionNames(str, place), [memory.project.cache], lock_timeout_s=2.0
+    )
     memory.place.index = index
     return index
 

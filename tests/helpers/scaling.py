@@ -8,7 +8,7 @@ from typing import Any
 from knowing import LESSONS, many
 from remembering import TOPICS, ToyEmbedder, marker, open_toy, topical
 
-from ralph.index.view import AnyIndex
+from ralph.index.port import AnyIndex
 from ralph.journal import Journals
 from ralph.memory.ralph import Ralph
 

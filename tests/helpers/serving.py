@@ -16,7 +16,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client
 from measuring import measured
 
-from ralph.doors.mcp.context import Desk, read_options
+from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import make_server
 
 MODERN = "2026-07-28"
@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 class Served:
     """A server in this process, and the SDK's own client that talks to it."""
 
-    def __init__(self, portal: BlockingPortal, client: Client, desk: Desk) -> None:
+    def __init__(self, portal: BlockingPortal, client: Client, desk: ServerContext) -> None:
         self._portal = portal
         self.client = client
         self.desk = desk
@@ -79,7 +79,7 @@ class Served:
 @contextlib.contextmanager
 def served(root: Path, *words: str, era: str = "auto") -> Iterator[Served]:
     """A server started with these words on this folder."""
-    desk = Desk(read_options(list(words)), root)
+    desk = ServerContext(read_options(list(words)), root)
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(Client(make_server(desk), mode=era)) as client,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
-from qdrant_server import QdrantServer
+
+if TYPE_CHECKING:
+    from qdrant_server import QdrantServer
 
 
 @pytest.fixture

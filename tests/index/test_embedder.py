@@ -25,12 +25,12 @@ from remembering import ToyEmbedder
 
 from ralph.errors import EmbedderOff
 from ralph.index import Embedder
-from ralph.index import static as static_module
-from ralph.index.minilm import MiniLMEmbedder
-from ralph.index.ollama import Ollama, ollama_wire
-from ralph.index.openai import OpenAI
-from ralph.index.served import ServedEmbedder
-from ralph.index.static import StaticEmbedder
+from ralph.index.embedders import static as static_module
+from ralph.index.embedders.minilm import MiniLMEmbedder
+from ralph.index.embedders.ollama import Ollama, ollama_wire
+from ralph.index.embedders.openai import OpenAI
+from ralph.index.embedders.served import ServedEmbedder
+from ralph.index.embedders.static import StaticEmbedder
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -327,7 +327,7 @@ def test_a_stamp_that_cannot_be_kept_does_no_harm(package: Path, tmp_path: Path)
 def test_the_package_that_holds_the_table_is_never_imported() -> None:
     script = """
     import sys
-    from ralph.index.static import StaticEmbedder
+    from ralph.index.embedders.static import StaticEmbedder
     assert StaticEmbedder().embed_query("login form").any()
     print(*[name for name in sys.modules if name.partition(".")[0] == "wordllama"])
     """
@@ -337,7 +337,7 @@ def test_the_package_that_holds_the_table_is_never_imported() -> None:
 def test_nothing_heavy_is_loaded_before_the_first_text() -> None:
     script = """
     import sys
-    from ralph.index.static import StaticEmbedder
+    from ralph.index.embedders.static import StaticEmbedder
     embedder = StaticEmbedder()
     embedder.identity, embedder.dims
     print(*[name for name in ("numpy", "tokenizers") if name in sys.modules])

@@ -13,15 +13,15 @@ import pytest
 from journaling import run_child
 
 from ralph.errors import EmbedderOff
-from ralph.index import minilm as minilm_module
-from ralph.index.minilm import MiniLMEmbedder
+from ralph.index.embedders import minilm as minilm_module
+from ralph.index.embedders.minilm import MiniLMEmbedder
 
 pytestmark = pytest.mark.skipif(
     find_spec("onnxruntime") is None, reason="the extra minilm is not installed"
 )
 
 FILES = {
-    minilm_module._MODEL: minilm_module.MODEL_SHA256,
+    minilm_module._MODEL: minilm_module.MINILM_SHA256,
     minilm_module._TOKENISER: minilm_module.TOKENISER_SHA256,
 }
 
@@ -135,7 +135,7 @@ def test_the_hash_is_checked_once_and_a_stamp_remembers_it(site: Path, tmp_path:
 def test_it_loads_nothing_before_its_first_text_and_never_imports_the_packages() -> None:
     script = """
     import sys
-    from ralph.index.minilm import MiniLMEmbedder
+    from ralph.index.embedders.minilm import MiniLMEmbedder
     embedder = MiniLMEmbedder()
     embedder.identity, embedder.dims, embedder.pieces("short")
     print(*[n for n in ("numpy", "tokenizers", "onnxruntime") if n in sys.modules])

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder, index_file, made, open_toy
 
+from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, recipe_for
 from ralph.index.matrix import Matrix
-from ralph.index.pieces import about_tokens, cut, ends
-from ralph.index.recipes import plain_name, recipe_for
 from ralph.memory.status import verify_index
 from ralph.text.words import estimate_tokens
 

@@ -11,9 +11,9 @@ import pytest
 from embedding_server import KEY, OLLAMA_MODEL, EmbeddingServer, running
 
 from ralph.errors import EmbedderOff
-from ralph.index.ollama import Ollama, ollama_wire
-from ralph.index.openai import OpenAI
-from ralph.index.served import Dialect, ServedEmbedder, memo_file
+from ralph.index.embedders.ollama import Ollama, ollama_wire
+from ralph.index.embedders.openai import OpenAI
+from ralph.index.embedders.served import Dialect, ServedEmbedder, memo_file
 from ralph.wire import Deadline
 
 # Long enough for a busy machine to answer, short enough to wait for.

@@ -264,7 +264,8 @@ def test_a_plain_http_server_is_asked_directly_whatever_the_environment_says(
 def test_importing_it_loads_no_http_client() -> None:
     script = """
     import sys
-    import ralph.wire, ralph.index.ollama, ralph.index.openai, ralph.index.served
+    import ralph.wire
+    from ralph.index.embedders import ollama, openai, served
     print(*[name for name in ("http.client", "ssl", "httpx", "numpy") if name in sys.modules])
     """
     assert run_child(script) == [""]

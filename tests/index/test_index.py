@@ -503,7 +503,7 @@ def test_a_missing_package_means_words_alone(project: Path) -> None:
     script = """
     import sys
     from ralph import open_ralph
-    from ralph.index import static
+    from ralph.index.embedders import static
     from remembering import topical
     static.find_spec = lambda name: None
     with open_ralph(sys.argv[1]) as memory:

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder
 
-from ralph.index import Passage
-from ralph.index.embedded import Index
-from ralph.index.facets import Facets, Only, facet_tokens, fits, wanted_tokens
+from ralph.index import Facets, Only, Passage, facet_tokens, fits, wanted_tokens
 from ralph.index.matrix import Matrix
-from ralph.index.sync import Target
-from ralph.journal.jsonl import JsonlJournal
+from ralph.index.open import Index
+from ralph.index.sync import IndexSpec
+from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record
 
@@ -104,8 +103,8 @@ def cut(one: Record) -> Sequence[Passage]:
     return [Passage(title=body["text"], text="", embed=body["text"], facets=held)]
 
 
-def target(journal: JsonlJournal, toy: ToyEmbedder | None) -> Target:
-    return Target(
+def target(journal: JsonlJournal, toy: ToyEmbedder | None) -> IndexSpec:
+    return IndexSpec(
         name="notes", stream="notes", journal=journal, cut=cut, cut_version="1", embedder=toy
     )
 

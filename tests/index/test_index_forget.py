@@ -28,7 +28,7 @@ from remembering import (
 from ralph import disk
 from ralph.errors import NotFound, RecordForgotten
 from ralph.index import sync as sync_module
-from ralph.memory.feature import Remembered
+from ralph.memory.feature import SavedIteration
 from ralph.memory.keeping import choose, export_lines, forget, import_lines
 from ralph.memory.ralph import Ralph
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
@@ -62,7 +62,7 @@ def traces(root: Path) -> list[str]:
 
 
 @pytest.fixture
-def written(memory: Ralph) -> Remembered:
+def written(memory: Ralph) -> SavedIteration:
     """One record to be forgotten among many that stay."""
     auth = memory.feature("auth")
     auth.remember_all(topical(40))
@@ -71,7 +71,7 @@ def written(memory: Ralph) -> Remembered:
     return remembered
 
 
-def assert_gone(memory: Ralph, gone: Remembered) -> None:
+def assert_gone(memory: Ralph, gone: SavedIteration) -> None:
     auth = memory.feature("auth")
     for word in WORDS:
         found = auth.search(f"{word} repair", min_score=0.0, limit=20)
@@ -83,7 +83,7 @@ def assert_gone(memory: Ralph, gone: Remembered) -> None:
 
 
 def test_a_record_is_there_with_all_its_words_before_it_is_forgotten(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     assert {"auth.jsonl"} < set(traces(project))
     found = memory.feature("auth").search("plimfoxations")
@@ -91,7 +91,7 @@ def test_a_record_is_there_with_all_its_words_before_it_is_forgotten(
 
 
 def test_no_file_holds_a_byte_of_what_was_forgotten(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     memory.feature("auth").search("plimfoxations")
     assert memory.feature("auth").forget([written.id], reason="private") == [written.id]
@@ -104,7 +104,7 @@ def test_no_file_holds_a_byte_of_what_was_forgotten(
 
 
 def test_no_file_holds_it_while_another_process_has_the_index_open(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     script = """
     import sys
@@ -124,7 +124,7 @@ def test_no_file_holds_it_while_another_process_has_the_index_open(
 
 
 def test_an_index_that_somebody_keeps_reading_is_thrown_away_rather_than_left_unclean(
-    memory: Ralph, written: Remembered, project: Path, caplog: pytest.LogCaptureFixture
+    memory: Ralph, written: SavedIteration, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     embedded(memory).store._busy_timeout_s = 0.01
     memory.place.index.store.close()
@@ -139,7 +139,7 @@ def test_an_index_that_somebody_keeps_reading_is_thrown_away_rather_than_left_un
 
 
 def test_an_index_that_somebody_is_building_is_thrown_away_rather_than_left_unclean(
-    written: Remembered, project: Path
+    written: SavedIteration, project: Path
 ) -> None:
     with (
         open_toy(project, index_lock_timeout_s=0.0, journal_lock_timeout_s=0.01) as memory,
@@ -150,7 +150,7 @@ def test_an_index_that_somebody_is_building_is_thrown_away_rather_than_left_uncl
 
 
 def test_a_tombstone_that_comes_by_git_cleans_the_bytes_too(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     # A colleague forgot it: the journal changes under us, nobody calls forget here.
     memory.place.journals.journal("auth").forget([written.id])
@@ -160,7 +160,7 @@ def test_a_tombstone_that_comes_by_git_cleans_the_bytes_too(
 
 
 def test_a_forget_that_died_before_the_index_was_clean_is_finished_by_the_next_search(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     memory.close()
     script = """
@@ -181,7 +181,7 @@ def test_a_forget_that_died_before_the_index_was_clean_is_finished_by_the_next_s
 
 
 def test_a_rebuild_under_way_does_not_keep_what_is_forgotten_meanwhile(
-    memory: Ralph, written: Remembered, project: Path, monkeypatch: pytest.MonkeyPatch
+    memory: Ralph, written: SavedIteration, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sync_module, "_BATCH", 50)
     new = ToyEmbedder("toy:2")
@@ -196,7 +196,7 @@ def test_a_rebuild_under_way_does_not_keep_what_is_forgotten_meanwhile(
 
 
 def test_a_damaged_index_set_aside_earlier_is_removed_with_it(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     memory.close()
     index = index_file(project)
@@ -213,7 +213,7 @@ def test_a_damaged_index_set_aside_earlier_is_removed_with_it(
 # -- and it does not come back
 
 
-def test_it_does_not_come_back_by_a_rebuild(memory: Ralph, written: Remembered) -> None:
+def test_it_does_not_come_back_by_a_rebuild(memory: Ralph, written: SavedIteration) -> None:
     auth = memory.feature("auth")
     auth.forget([written.id])
     auth.sync(afresh=True)
@@ -222,7 +222,9 @@ def test_it_does_not_come_back_by_a_rebuild(memory: Ralph, written: Remembered) 
     assert_gone(memory, written)
 
 
-def test_it_does_not_come_back_by_remembering_it_again(memory: Ralph, written: Remembered) -> None:
+def test_it_does_not_come_back_by_remembering_it_again(
+    memory: Ralph, written: SavedIteration
+) -> None:
     auth = memory.feature("auth")
     auth.forget([written.id])
     with pytest.raises(RecordForgotten, match="stays so"):
@@ -231,7 +233,7 @@ def test_it_does_not_come_back_by_remembering_it_again(memory: Ralph, written: R
 
 
 def test_it_does_not_come_back_by_an_import(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     exported = list(export_lines(memory))
     assert any(b"plimfoxations" in line for line in exported)
@@ -243,7 +245,7 @@ def test_it_does_not_come_back_by_an_import(
 
 
 def test_what_was_forgotten_elsewhere_is_forgotten_here_by_an_import(
-    memory: Ralph, written: Remembered, project: Path, tmp_path: Path
+    memory: Ralph, written: SavedIteration, project: Path, tmp_path: Path
 ) -> None:
     clone = tmp_path / "clone"
     shutil.copytree(project, clone)
@@ -264,7 +266,7 @@ def git(folder: Path, *args: str) -> str:
 
 
 def test_it_does_not_come_back_by_a_merge(
-    memory: Ralph, written: Remembered, project: Path
+    memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     git(project, "init", "-q", "-b", "main")
     git(project, "add", "-A")
@@ -284,7 +286,7 @@ def test_it_does_not_come_back_by_a_merge(
     assert gone_from(memory, written)
 
 
-def gone_from(memory: Ralph, gone: Remembered) -> bool:
+def gone_from(memory: Ralph, gone: SavedIteration) -> bool:
     auth = memory.feature("auth")
     found = auth.search("plimfoxations", min_score=0.0, limit=20)
     return gone.id not in {hit.id for hit in (*found, *auth.recent(1000))}
@@ -303,7 +305,7 @@ def test_many_are_forgotten_at_once_and_the_answers_match_a_rebuild(memory: Ralp
 
 
 def test_forgetting_nothing_there_changes_nothing(
-    memory: Ralph, written: Remembered, caplog: pytest.LogCaptureFixture
+    memory: Ralph, written: SavedIteration, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert memory.feature("auth").forget(["no-such-id"]) == []
     assert memory.feature("nowhere").forget(["no-such-id"]) == []

@@ -19,12 +19,10 @@ from ralph.config import Settings
 from ralph.errors import IndexOff
 from ralph.index import Passage
 from ralph.index.open import index_for
-from ralph.index.qdrant.index import QdrantIndex
-from ralph.index.qdrant.names import Names
-from ralph.index.qdrant.server import Server
-from ralph.index.qdrant.store import QdrantStore
+from ralph.index.port import Corrupt
+from ralph.index.qdrant import CollectionNames, QdrantIndex, QdrantStore
+from ralph.index.qdrant_server import QdrantConnection
 from ralph.index.sync import is_current
-from ralph.index.tables import Corrupt
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
@@ -554,10 +552,10 @@ def test_two_machines_that_sync_at_once_lose_and_double_nothing(
         try:
             with open_toy(project) as memory:
                 # Each with a lock of its own, as on different machines.
-                names = Names(str, "shared")
+                names = CollectionNames(str, "shared")
                 folder = project / f"machine-{machine}"
                 memory.place.index = QdrantIndex(
-                    Server(server.url), names, [folder], lock_timeout_s=2.0
+                    QdrantConnection(server.url), names, [folder], lock_timeout_s=2.0
                 )
                 together.wait()
                 memory.feature("auth").sync()
@@ -572,7 +570,10 @@ def test_two_machines_that_sync_at_once_lose_and_double_nothing(
     assert failures == []
     with open_toy(project) as memory:
         memory.place.index = QdrantIndex(
-            Server(server.url), Names(str, "shared"), [project / "m"], lock_timeout_s=2.0
+            QdrantConnection(server.url),
+            CollectionNames(str, "shared"),
+            [project / "m"],
+            lock_timeout_s=2.0,
         )
         assert memory.feature("auth").sync().complete
         assert verify_index(memory).ok
@@ -581,7 +582,9 @@ def test_two_machines_that_sync_at_once_lose_and_double_nothing(
 
 
 def test_a_sweep_that_another_machine_overtakes_is_begun_again(server: QdrantServer) -> None:
-    one, two = (QdrantStore(Server(server.url), Names(str, "shared")) for _ in range(2))
+    one, two = (
+        QdrantStore(QdrantConnection(server.url), CollectionNames(str, "shared")) for _ in range(2)
+    )
     made_one = one.create("name", "stream", MANIFEST, live=True)
     rows = [plain(n, f"word {n}", X) for n in range(1, 4)]
     one.write(made_one, rows, forget=[], seen=[], position="1", restart=False, done=True)
@@ -595,7 +598,7 @@ def test_a_sweep_that_another_machine_overtakes_is_begun_again(server: QdrantSer
 
 
 def test_a_record_of_which_only_a_part_is_written_is_not_found_yet(server: QdrantServer) -> None:
-    store = QdrantStore(Server(server.url), Names(str, "place"))
+    store = QdrantStore(QdrantConnection(server.url), CollectionNames(str, "place"))
     collection = store.create("name", "stream", MANIFEST, live=True)
     passages = [Passage(title="", text=f"word part{n}", embed=str(n)) for n in range(3)]
     whole = row(record(1), *((passage, blob(X)) for passage in passages))
@@ -611,7 +614,7 @@ def test_a_record_of_which_only_a_part_is_written_is_not_found_yet(server: Qdran
         store.write(collection, [torn], forget=[], seen=[], position="2", restart=False, done=True)
     server.after = lambda asked: None
     server.fail(None)
-    store = QdrantStore(Server(server.url), Names(str, "place"))
+    store = QdrantStore(QdrantConnection(server.url), CollectionNames(str, "place"))
     with store.reading() as view:
         live = view.live("name")
         assert live is not None

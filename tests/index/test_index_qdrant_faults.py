@@ -14,9 +14,8 @@ from remembering import made, open_toy, summaries, topical
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.qdrant.index import QdrantIndex
-from ralph.index.qdrant.names import Names
-from ralph.index.qdrant.server import REST_S, Server
+from ralph.index.qdrant import CollectionNames, QdrantIndex
+from ralph.index.qdrant_server import REST_S, QdrantConnection
 from ralph.index.sync import is_current
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import verify_index
@@ -156,7 +155,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(hasty: Ralph, server: Qd
 
 def test_a_server_is_asked_again_after_a_while(server: QdrantServer) -> None:
     now = 100.0
-    one = Server(server.url, timeout_s=2.5, clock=lambda: now)
+    one = QdrantConnection(server.url, timeout_s=2.5, clock=lambda: now)
     server.fail("500")
     with pytest.raises(IndexOff, match="500: Service internal error"):
         one.check()
@@ -296,7 +295,10 @@ def test_while_another_process_builds_nothing_is_dropped(
     auth.sync()
     index = served.place.index
     other = QdrantIndex(
-        Server(server.url), Names(str, "x"), [index.path.parent], lock_timeout_s=0.0
+        QdrantConnection(server.url),
+        CollectionNames(str, "x"),
+        [index.path.parent],
+        lock_timeout_s=0.0,
     )
     with disk.locked(index.path.with_name("index.lock"), timeout_s=1.0):
         with pytest.raises(IndexOff, match="another process"):

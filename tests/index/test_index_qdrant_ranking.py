@@ -12,7 +12,7 @@ from bench.datasets import Dataset, read
 from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
 
-pytestmark = quiet
+pytestmark = [*quiet, pytest.mark.slow, pytest.mark.timeout(300)]
 
 OWN: Dataset = read("own", DATA / "own_pairs.jsonl")
 Answers = list[list[tuple[str, float]]]

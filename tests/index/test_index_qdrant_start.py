@@ -18,7 +18,7 @@ from remembering import made, open_toy, summaries
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.qdrant.start import LocalServer, local_server
+from ralph.index.qdrant_start import LocalServer, local_server
 
 if sys.platform == "win32":
     pytest.skip("a script is no program there", allow_module_level=True)
@@ -120,6 +120,8 @@ def test_a_server_ends_even_when_we_are_killed(
     assert not runs(pid)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_what_a_started_server_holds_is_there_the_next_time(
     project: Path, url: str, binary: Path, home: Path, remembered: str
 ) -> None:
@@ -158,6 +160,8 @@ def leave(process: subprocess.Popen[str]) -> None:
     assert process.wait(PATIENT_S) == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_two_at_once_start_one_server(
     project: Path, url: str, binary: Path, home: Path, remembered: str
 ) -> None:
@@ -172,6 +176,8 @@ def test_two_at_once_start_one_server(
     assert not any(map(runs, pids(home)))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_whoever_misses_a_server_that_ended_with_another_starts_it_again(
     project: Path, url: str, binary: Path, home: Path, remembered: str
 ) -> None:

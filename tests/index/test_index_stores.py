@@ -12,10 +12,9 @@ from qdrant import REAL_URL, local_server, qdrant_store, quiet, real_server
 from qdrant_server import running
 
 from ralph.index import ASIDE_WEIGHT, Manifest, Passage
-from ralph.index.qdrant.server import Server
+from ralph.index.port import Collection, IndexedRecord, Store, View
+from ralph.index.qdrant_server import QdrantConnection
 from ralph.index.sqlite import SqliteStore
-from ralph.index.tables import Collection, Row
-from ralph.index.view import Store, View
 from ralph.records import Record, Source
 
 pytestmark = quiet
@@ -42,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             with qdrant_store(local_server()) as local:
                 yield local
         case "qdrant over HTTP":
-            with running() as server, qdrant_store(Server(server.url)) as served:
+            with running() as server, qdrant_store(QdrantConnection(server.url)) as served:
                 yield served
         case _:
             with qdrant_store(real_server()) as real:
@@ -58,12 +57,12 @@ def blob(*vectors: Numbers) -> bytes:
     return np.array(vectors, dtype=np.float32).tobytes()
 
 
-def row(one: Record, *passages: tuple[Passage, bytes | None]) -> Row:
+def row(one: Record, *passages: tuple[Passage, bytes | None]) -> IndexedRecord:
     hashes = [hashlib.sha256(passage.embed.encode()).digest()[:16] for passage, _ in passages]
-    return Row(one, [p for p, _ in passages], hashes, [vector for _, vector in passages])
+    return IndexedRecord(one, [p for p, _ in passages], hashes, [vector for _, vector in passages])
 
 
-def plain(number: int, text: str, *vectors: Numbers, **facets: tuple[str, ...]) -> Row:
+def plain(number: int, text: str, *vectors: Numbers, **facets: tuple[str, ...]) -> IndexedRecord:
     passage = Passage(title="", text=text, embed=f"{number} {text}", facets=facets)
     return row(record(number), (passage, blob(*vectors) if vectors else None))
 
@@ -75,7 +74,7 @@ def create(store: Store, *, live: bool = True, manifest: Manifest = MANIFEST) ->
 def write(
     store: Store,
     collection: Collection,
-    rows: Sequence[Row] = (),
+    rows: Sequence[IndexedRecord] = (),
     *,
     forget: Sequence[str] = (),
     seen: Sequence[tuple[str, str]] = (),
@@ -391,7 +390,7 @@ def test_an_aside_counts_less(store: Store) -> None:
 def test_asides_are_seen_even_where_many_pieces_are_nearer_than_their_own(store: Store) -> None:
     made = create(store)
     rng = np.random.default_rng(7)
-    rows: list[Row] = []
+    rows: list[IndexedRecord] = []
     expected: dict[str, float] = {}
     query = np.array(X, dtype=np.float32)
     for number in range(1, 61):

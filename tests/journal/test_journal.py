@@ -11,8 +11,8 @@ from journaling import living, note, summary
 
 from ralph.errors import RecordForgotten
 from ralph.journal import Journal
+from ralph.journal.file import JsonlJournal
 from ralph.journal.fold import Fold
-from ralph.journal.jsonl import JsonlJournal
 from ralph.records import Record, utc
 
 

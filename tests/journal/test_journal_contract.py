@@ -11,13 +11,12 @@ from journaling import in_steps, living, note, summary, unnumbered
 
 from ralph.errors import BadRecord, JournalError, RecordForgotten
 from ralph.journal import Batch, Journal, Journals
-from ralph.journal.choose import journals_for
 from ralph.journal.database import PostgresJournals
+from ralph.journal.file import JsonlJournal
 from ralph.journal.fold import Fold
-from ralph.journal.folder import JournalFolder
-from ralph.journal.jsonl import JsonlJournal
-from ralph.journal.link import Link, Patience
+from ralph.journal.folder import JournalFolder, journals_for
 from ralph.journal.postgres import PostgresJournal
+from ralph.journal.session import Link, Patience
 from ralph.records import Record, Source, Tombstone
 
 

@@ -16,8 +16,8 @@ from journaling import child, hear, note, tell
 from postgres import ENDURANCE_S, own_server
 
 from ralph.journal.fold import Fold
-from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
+from ralph.journal.session import Link, Patience
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ WRITE = """
     from journaling import unnumbered
     from ralph.errors import JournalDown
     from ralph.journal.database import PostgresJournals
-    from ralph.journal.link import Link, Patience
+    from ralph.journal.session import Link, Patience
     from ralph.journal.spooled import SpooledJournals
 
     url, home, writer, out = sys.argv[1], Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
@@ -62,7 +62,7 @@ READ = """
     import contextlib, json, sys, threading
     from pathlib import Path
     from ralph.errors import JournalDown
-    from ralph.journal.link import Link, Patience
+    from ralph.journal.session import Link, Patience
     from ralph.journal.postgres import PostgresJournal
 
     url, limit, out = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
@@ -144,7 +144,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_through_a_restart_of_the_server
 APPEND = """
     import sys
     from journaling import unnumbered
-    from ralph.journal.link import Link, Patience
+    from ralph.journal.session import Link, Patience
     from ralph.journal.postgres import PostgresJournal
 
     link = Link(sys.argv[1], patience=Patience())

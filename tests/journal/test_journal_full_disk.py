@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from journaling import living, note, run_child
 
-from ralph.journal.jsonl import JsonlJournal
+from ralph.journal.file import JsonlJournal
 
 IS_ROOT = sys.platform != "win32" and os.geteuid() == 0
 OWN_MOUNTS = ("unshare", "--map-root-user", "--mount")
@@ -38,7 +38,7 @@ from pathlib import Path
 from journaling import living, note
 import ralph.text.redact
 from ralph.errors import JournalError
-from ralph.journal.jsonl import JsonlJournal
+from ralph.journal.file import JsonlJournal
 
 def tell(use):
     try:

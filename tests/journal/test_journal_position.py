@@ -9,7 +9,7 @@ import pytest
 from journaling import in_steps, note, summary
 
 from ralph.journal import Batch
-from ralph.journal.jsonl import JsonlJournal
+from ralph.journal.file import JsonlJournal
 from ralph.journal.line import write_record
 
 A = write_record(note("a", 1))

@@ -18,9 +18,8 @@ from postgres import Wire, own_server, with_database
 from ralph.errors import BadRecord, BadSetting, JournalBusy, JournalDown, JournalError, MemoryOff
 from ralph.journal.database import PostgresJournals
 from ralph.journal.folder import JournalFolder
-from ralph.journal.link import Link, Patience
-from ralph.journal.migrating import Migration, bring_up, migrations
-from ralph.journal.postgres import Position, PostgresJournal
+from ralph.journal.postgres import PostgresJournal, TablePosition
+from ralph.journal.session import Link, Migration, Patience, bring_up, migrations
 from ralph.records import Record, Source, Tombstone
 
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
@@ -201,7 +200,7 @@ def test_a_child_of_a_fork_leaves_its_parents_connection_alone(postgres: str) ->
         pytest.skip("there is no fork")
     script = """
         import os, sys, threading, warnings
-        from ralph.journal.link import Link, Patience
+        from ralph.journal.session import Link, Patience
 
         warnings.simplefilter("error", ResourceWarning)
         link = Link(sys.argv[1], patience=Patience())
@@ -237,7 +236,7 @@ def test_long_entries_are_read_a_few_at_a_time(link: Link, journal: PostgresJour
         Record(f"r{i}", "other", i + 1, "", f'"{text}"'.encode()) for i, text in enumerate(texts)
     ]
     journal.append(records)
-    start = Position("", 0)
+    start = TablePosition("", 0)
     state, _ = link.run(lambda talk: journal._state(talk, start))
     assert state is not None
     pages = link.run(lambda talk: list(journal._pages(talk, state, 0, None)))
@@ -369,7 +368,7 @@ def test_a_missing_package_is_told_with_what_to_install(tmp_path: Path) -> None:
         sys.modules["psycopg"] = None
         from journaling import note
         from ralph.errors import JournalError
-        from ralph.journal.choose import journals_for
+        from ralph.journal.folder import journals_for
 
         home = Path(sys.argv[1])
         journals = journals_for("postgresql://h/db", home, memory="x", home=home)
@@ -393,7 +392,7 @@ def test_a_missing_package_is_told_with_what_to_install(tmp_path: Path) -> None:
 def test_nothing_is_loaded_before_it_is_used() -> None:
     script = """
         import sys
-        import ralph.journal.choose
+        import ralph.journal.folder
         import ralph.journal.database
         import ralph.journal.spooled
 
@@ -406,7 +405,7 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
 
 MIGRATE = """
     import sys
-    from ralph.journal.link import Link, Patience
+    from ralph.journal.session import Link, Patience
     from ralph.journal.postgres import PostgresJournal
     from journaling import unnumbered
 

@@ -12,8 +12,8 @@ import pytest
 from journaling import child, hear, living, note, run_child, summary, tell, unnumbered
 
 from ralph.errors import JournalBusy
+from ralph.journal.file import JsonlJournal
 from ralph.journal.fold import Fold
-from ralph.journal.jsonl import JsonlJournal
 
 WRITERS = 8
 EACH = 200
@@ -22,7 +22,7 @@ APPEND = """
     import sys
     from pathlib import Path
     from journaling import unnumbered
-    from ralph.journal.jsonl import JsonlJournal
+    from ralph.journal.file import JsonlJournal
 
     path, writer, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     journal = JsonlJournal(path)
@@ -108,7 +108,7 @@ def test_f5_the_same_iteration_from_many_processes_is_one(journal: JsonlJournal)
         import sys
         from pathlib import Path
         from journaling import unnumbered
-        from ralph.journal.jsonl import JsonlJournal
+        from ralph.journal.file import JsonlJournal
 
         journal = JsonlJournal(Path(sys.argv[1]))
         print("ready", flush=True)
@@ -155,7 +155,7 @@ def test_a_forgetter_killed_at_any_moment_leaves_the_old_journal_or_the_new_one(
     script = """
         import sys
         from pathlib import Path
-        from ralph.journal.jsonl import JsonlJournal
+        from ralph.journal.file import JsonlJournal
 
         journal = JsonlJournal(Path(sys.argv[1]))
         ids = [located.record.id for located in journal.read().records]
@@ -237,7 +237,7 @@ def test_a_journal_replaced_while_a_writer_waits_gets_its_record(journal: JsonlJ
         from pathlib import Path
         from journaling import unnumbered
         from ralph import disk
-        from ralph.journal.jsonl import JsonlJournal
+        from ralph.journal.file import JsonlJournal
 
         try_lock = disk._try_lock
 

@@ -16,10 +16,10 @@ from journaling import note, unnumbered
 
 from ralph.errors import RecordForgotten
 from ralph.journal import Draft, Journal
+from ralph.journal.file import JsonlJournal
 from ralph.journal.fold import Fold
-from ralph.journal.jsonl import JsonlJournal
-from ralph.journal.link import Link, Patience
 from ralph.journal.postgres import PostgresJournal
+from ralph.journal.session import Link, Patience
 from ralph.records import Record, Tombstone
 
 _T = TypeVar("_T")

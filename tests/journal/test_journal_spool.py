@@ -17,12 +17,11 @@ from postgres import Server, Wire, own_server
 from ralph import disk
 from ralph.errors import BadInput, BadRecord, JournalDown
 from ralph.journal import Appended, Draft, Journals
-from ralph.journal.choose import journals_for
 from ralph.journal.database import PostgresJournals
 from ralph.journal.fold import Fold
-from ralph.journal.folder import JournalFolder
-from ralph.journal.link import Link, Patience
+from ralph.journal.folder import JournalFolder, journals_for
 from ralph.journal.postgres import PostgresJournal, Tried
+from ralph.journal.session import Link, Patience
 from ralph.journal.spooled import SpooledJournal, SpooledJournals
 from ralph.records import Record
 
@@ -451,7 +450,7 @@ DELIVER = """
     import os, sys
     from pathlib import Path
     from ralph.journal import spool
-    from ralph.journal.choose import journals_for
+    from ralph.journal.folder import journals_for
 
     url, home, memory, after = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     hand_over = spool._hand_over
@@ -512,7 +511,7 @@ WRITE = """
     from pathlib import Path
     from journaling import unnumbered
     from ralph.journal.database import PostgresJournals
-    from ralph.journal.link import Link, Patience
+    from ralph.journal.session import Link, Patience
     from ralph.journal.spooled import SpooledJournals
 
     url, home, memory, writer = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]

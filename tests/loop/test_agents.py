@@ -18,9 +18,9 @@ import pytest
 from looping import lines
 from snapshotting import same_as_snapshot
 
-from ralph.clients import Call, agent_command, agent_variables, found_command, start_server
+from ralph.clients import AgentCall, agent_command, agent_variables, codex_server, found_command
 from ralph.errors import BadInput
-from ralph.loop.agent import AgentProcess, Ended
+from ralph.loop.agent import AgentEnd, AgentProcess
 from ralph.loop.environment import agent_environment, own_command
 from ralph.programs import find_program
 
@@ -39,7 +39,7 @@ SERVERS: dict[str, dict[str, Any]] = {
 }
 
 
-def ran(command: list[str], folder: Path, *, prompt: bytes = b"", **given: str) -> Ended:
+def ran(command: list[str], folder: Path, *, prompt: bytes = b"", **given: str) -> AgentEnd:
     """The command run to its end."""
     with AgentProcess(
         command,
@@ -110,11 +110,11 @@ def test_a_program_that_cannot_be_executed_is_refused_with_the_reason(folder: Pa
 
 
 def test_the_commands_of_the_agents_we_know() -> None:
-    full = Call(model="strong", mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
+    full = AgentCall(model="strong", mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
     shown = [
         _here(shlex.join(agent_command(agent, call)))
         for agent in ("claude", "codex", "my-agent --fast 'two words'")
-        for call in (Call(), full)
+        for call in (AgentCall(), full)
     ]
     assert same_as_snapshot("agent_commands", "\n".join(shown) + "\n")
 
@@ -125,7 +125,7 @@ def _here(command: str) -> str:
 
 
 def test_nothing_secret_of_a_server_is_on_the_command_line_of_codex() -> None:
-    call = Call(mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
+    call = AgentCall(mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
     words = " ".join(agent_command("codex", call))
     assert "s3cret" not in words
     assert agent_variables("codex", call, {"TOKEN": "from outside"}) == {
@@ -137,7 +137,7 @@ def test_nothing_secret_of_a_server_is_on_the_command_line_of_codex() -> None:
 
 def test_what_codex_is_told_is_toml() -> None:
     odd = {"url": 'http://host/"\\\t', "headers": {"X-Odd \u00e9": "1", "X-2": "2"}}
-    call = Call(mcp_config=Path("/run/it's.json"), mcp_servers={"odd": odd, **SERVERS})
+    call = AgentCall(mcp_config=Path("/run/it's.json"), mcp_servers={"odd": odd, **SERVERS})
     words = agent_command("codex", call)
     told = [word for before, word in itertools.pairwise(words) if before == "-c"]
     plain = tomllib.loads("\n".join(told))
@@ -152,7 +152,7 @@ def test_what_codex_is_told_is_toml() -> None:
 
 
 def test_a_header_whose_variable_is_not_there_is_refused_with_what_to_do() -> None:
-    call = Call(mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
+    call = AgentCall(mcp_config=Path("/run/mcp.json"), mcp_servers=SERVERS)
     with pytest.raises(BadInput, match=r"X-Token of the MCP server far needs TOKEN.*agent_env"):
         agent_variables("codex", call, {})
 
@@ -160,12 +160,12 @@ def test_a_header_whose_variable_is_not_there_is_refused_with_what_to_do() -> No
 @pytest.mark.parametrize("text", ["", "   "])
 def test_an_empty_command_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="command is empty"):
-        agent_command(text, Call())
+        agent_command(text, AgentCall())
 
 
 def test_a_command_with_an_open_quote_is_refused_with_what_to_do() -> None:
     with pytest.raises(BadInput, match="Close the quotes"):
-        agent_command("agent 'half", Call())
+        agent_command("agent 'half", AgentCall())
 
 
 def test_a_command_that_is_not_there_is_refused_with_what_to_do() -> None:
@@ -238,7 +238,7 @@ def served(folder: Path, entry: dict[str, Any], **environ: str) -> subprocess.Co
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-E", "-P", "-m", start_server.__name__, str(config), "one"],
+        [sys.executable, "-E", "-P", "-m", codex_server.__name__, str(config), "one"],
         input="asked\n",
         capture_output=True,
         text=True,

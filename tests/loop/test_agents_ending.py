@@ -15,7 +15,7 @@ import pytest
 from journaling import child
 from looping import MARK, eventually, lines, marked, none_is_left
 
-from ralph.loop.agent import AgentProcess, Ended
+from ralph.loop.agent import AgentEnd, AgentProcess
 from ralph.loop.environment import agent_environment
 
 if sys.platform == "win32":
@@ -100,7 +100,7 @@ def begun(kinds: str, folder: Path, ending: str = "stay", *, grace_s: float = 0.
     return process
 
 
-def ended_by(how: str, kinds: str, folder: Path) -> Ended:
+def ended_by(how: str, kinds: str, folder: Path) -> AgentEnd:
     if how == "itself":
         with begun(kinds, folder, "leave") as process:
             return process.wait(timeout_s=600, on_tick=lambda: True)

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from looping import scripted
 
-from ralph.capture import Captured
-from ralph.capture.detect import read
+from ralph.capture import AgentRun
+from ralph.clients.detect import read
 from ralph.records import Complaint
 from ralph.records.iteration import FileTouched
 
 
 def played(
     folder: Path, run: dict[str, Any], prompt: str = "Do it."
-) -> tuple[Captured, list[Complaint]]:
+) -> tuple[AgentRun, list[Complaint]]:
     """One run of the agent in the folder, as capture reads it."""
     words = shlex.split(scripted(folder.parent, run))
     done = subprocess.run(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from looping import BEGUN, DONE, FIXTURES, Late, Loop, command, planned, replay, scripted, shell
 
-from ralph.capture import Captured
-from ralph.loop.agent import Output
+from ralph.capture import AgentRun
+from ralph.loop.agent import AgentOutput
 from ralph.loop.iteration import judge
 from ralph.plan.edit import update_task
 from ralph.plan.model import Comment, Task
@@ -175,21 +175,21 @@ def test_an_agent_that_prints_faster_than_we_read_is_still_ended_on_time(
 ) -> None:
     calls = 0
     over = False
-    finish = Output.finish
+    finish = AgentOutput.finish
 
-    def always_more(self: Output) -> bool:
+    def always_more(self: AgentOutput) -> bool:
         nonlocal calls
         calls += 1
         assert calls < 1_000_000, "nobody looked at the clock"
         return not over
 
-    def finished(self: Output, **how: Any) -> Captured:
+    def finished(self: AgentOutput, **how: Any) -> AgentRun:
         nonlocal over
         over = True
         return finish(self, **how)
 
-    monkeypatch.setattr(Output, "follow", always_more)
-    monkeypatch.setattr(Output, "finish", finished)
+    monkeypatch.setattr(AgentOutput, "follow", always_more)
+    monkeypatch.setattr(AgentOutput, "finish", finished)
     loop(shell(tmp_path, "sleep 600"), max_iterations=1, timeout_s=0.2)
     assert loop.outcomes == ["timeout"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from looping import DONE, FEATURES, TASKS, Loop, planned, python, ralph_process, scripted, shell
 
-from ralph.loop.agent import Output
+from ralph.loop.agent import AgentOutput
 from ralph.plan.edit import update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
@@ -324,7 +324,7 @@ def test_an_agent_is_idle_while_it_has_no_call_under_way(
 ) -> None:
     file = tmp_path / "output.jsonl"
     file.touch()
-    output = Output(file, agent=agent, root=str(tmp_path), injected="")
+    output = AgentOutput(file, agent=agent, root=str(tmp_path), injected="")
     for events, idle in looks:
         with file.open("a") as out:
             out.write("".join(json.dumps(event) + "\n" for event in events))
@@ -336,7 +336,7 @@ def test_an_agent_is_idle_while_it_has_no_call_under_way(
 def test_an_agent_that_is_printing_a_line_is_not_idle(tmp_path: Path) -> None:
     file = tmp_path / "output.jsonl"
     file.write_text('{"type": "assist')
-    output = Output(file, agent="claude", root=str(tmp_path), injected="")
+    output = AgentOutput(file, agent="claude", root=str(tmp_path), injected="")
     while output.follow():
         pass
     assert not output.idle()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from remembering import made
 
-from ralph.loop.iteration import History
+from ralph.loop.iteration import IterationHistory
 from ralph.memory.ralph import Ralph
 from ralph.records.iteration import FileTouched
 
 
-def summaries(history: History, feature: str = "auth") -> list[str]:
+def summaries(history: IterationHistory, feature: str = "auth") -> list[str]:
     return [one.summary for one in history.of(feature)]
 
 
 def test_it_follows_what_is_remembered_and_forgotten_meanwhile(memory: Ralph) -> None:
-    history = History(memory)
+    history = IterationHistory(memory)
     auth = memory.feature("auth")
     assert summaries(history) == []
     first = auth.remember(made("one", session_id="run-1"))
@@ -32,7 +32,7 @@ def test_it_is_in_the_order_of_the_iterations_and_not_of_the_journal(memory: Ral
     auth = memory.feature("auth")
     auth.remember(made("second", iteration_number=2))
     auth.remember(made("first", iteration_number=1))
-    history = History(memory)
+    history = IterationHistory(memory)
     assert summaries(history) == ["first", "second"]
     auth.remember(
         made("in between", iteration_number=1, session_id="merged", timestamp="2027-01-01")
@@ -41,7 +41,7 @@ def test_it_is_in_the_order_of_the_iterations_and_not_of_the_journal(memory: Ral
 
 
 def test_features_do_not_mix(memory: Ralph) -> None:
-    history = History(memory)
+    history = IterationHistory(memory)
     memory.feature("auth").remember(made("signing in"))
     memory.feature("search").remember(made("ranking"))
     assert summaries(history) == ["signing in"]
@@ -53,7 +53,7 @@ def test_those_that_touched_some_files_come_with_these_files_alone(memory: Ralph
     auth = memory.feature("auth")
     both = (FileTouched("a.py", "read"), FileTouched("b.py", "modified"))
     auth.remember_all([made("both", files_touched=both), made("b", files_touched=both[1:])])
-    history = History(memory)
+    history = IterationHistory(memory)
     [one] = history.touching("auth", ["a.py"])
     assert (one.summary, one.files_touched) == ("both", both[:1])
     assert len(history.touching("auth", ["b.py", "c.py"])) == 2

@@ -20,7 +20,7 @@ from serving import wired
 import ralph
 from ralph import disk
 from ralph.config import Settings, home_folder
-from ralph.loop.environment import Event
+from ralph.loop.environment import LoopEvent
 from ralph.loop.orchestrate import completed
 from ralph.memory.lessons import lessons, technology_of
 from ralph.plan.model import Task
@@ -189,7 +189,7 @@ def test_a_run_that_is_cancelled_publishes_what_is_staged(tmp_path: Path) -> Non
     root = planned(tmp_path / "project", tasks=tasks("auth", "auth"))
     loop = Loop(root, remember_budget_s=60.0)
 
-    def stop(event: Event) -> None:
+    def stop(event: LoopEvent) -> None:
         if event.event == "memory" and event.facts["line"] == "knowledge: 1 captured":
             loop.stop.set()
 
@@ -267,7 +267,7 @@ def test_a_killed_loops_work_teaches_when_the_next_run_finishes_it(
     """The record is in the journal, but the loop died before anything else."""
     agent = scripted(tmp_path, FAILING, SOLVING)
 
-    def die(event: Event) -> None:
+    def die(event: LoopEvent) -> None:
         if event.event == "ended" and event.facts["outcome"] == "success":
             raise KeyboardInterrupt
 
@@ -528,7 +528,7 @@ def test_an_attempt_that_got_somewhere_says_nothing(loop: Loop, tmp_path: Path) 
 def test_an_attempt_that_a_person_stopped_says_nothing(loop: Loop, tmp_path: Path) -> None:
     publish(tmp_path)
 
-    def stop(event: Event) -> None:
+    def stop(event: LoopEvent) -> None:
         if event.event == "started":
             loop.stop.set()
 
@@ -552,7 +552,7 @@ def test_a_pattern_that_was_forgotten_meanwhile_is_not_judged_and_no_trouble(
 ) -> None:
     helped = publish(tmp_path)
 
-    def forget(event: Event) -> None:
+    def forget(event: LoopEvent) -> None:
         if event.event == "started":
             with loop.opened() as ralph:
                 assert ralph.knowledge.forget(helped.entries)

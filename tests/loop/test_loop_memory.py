@@ -14,7 +14,7 @@ from ralph.config import Settings
 from ralph.loop.iteration import gather_review, repeated_errors, stale_prose
 from ralph.plan.edit import update_feature
 from ralph.plan.model import ContextFile, Feature, Task
-from ralph.prompt.build import Facts
+from ralph.prompt.build import PromptFacts
 from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
 
 SEEING = """
@@ -296,7 +296,9 @@ def test_prose_that_nobody_verified_for_long_is_flagged_to_the_reviewer() -> Non
     )
     [flag] = stale_prose(Feature(name="a", last_verified=4, context_files=files), 6, settings)
     assert flag.startswith("6 context files changed since")
-    facts = Facts(feature=feature, task=Task(id=1, feature="auth", title="T"), current_state="")
+    facts = PromptFacts(
+        feature=feature, task=Task(id=1, feature="auth", title="T"), current_state=""
+    )
     told = [made("", iteration_number=13)]
     assert gather_review(facts, told, settings, everything=True).flags != ()
 

@@ -35,7 +35,7 @@ from looping import (
 from remembering import state_of
 
 from ralph.loop.run import Claims
-from ralph.loop.work import Runs
+from ralph.loop.work import RunFolder
 
 if sys.platform == "win32":
     pytest.skip("signals are another thing there", allow_module_level=True)
@@ -247,7 +247,7 @@ def test_work_of_another_version_is_left_for_it(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "newer"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text('{"run": 7, "shape": "unknown"}')
-    assert Runs(tmp_path / "runs").unfinished() == []
+    assert RunFolder(tmp_path / "runs").unfinished() == []
     assert folder.exists()
 
 
@@ -281,6 +281,8 @@ note("finished")
 """
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 10 * ROUNDS)
 def test_killed_at_any_point_no_record_is_lost_or_doubled(tmp_path: Path, mark: str) -> None:
     chance = random.Random(20260207)
     count = min(4 * ROUNDS, 150) + 10

@@ -12,8 +12,8 @@ from importing import Kept, aged, answered, asked, grow, turn, working, write
 from places import FIXTURES
 
 from ralph.errors import JournalBusy, JournalError, NotFound
-from ralph.memory.conversations import Imported
-from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_claude_code
+from ralph.memory.conversations import ConversationImport
+from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_sessions
 from ralph.memory.project import Project
 from ralph.records.conversation import conversation_id
 
@@ -28,11 +28,13 @@ def sessions(tmp_path: Path) -> Path:
     return folder
 
 
-def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> Imported:
-    return import_claude_code(kept.shelf, home=kept.home, folder=sessions, within=within)
+def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> ConversationImport:
+    return import_sessions(
+        "claude-code", kept.shelf, home=kept.home, folder=sessions, within=within
+    )
 
 
-def counts(came: Imported) -> tuple[int, int, int]:
+def counts(came: ConversationImport) -> tuple[int, int, int]:
     return came.conversations, came.exchanges, came.known
 
 
@@ -275,10 +277,10 @@ def test_the_client_s_own_folder_is_looked_for_where_the_client_looks(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Path.home() / ".claude" / "projects" / "-a" / "one.jsonl", turn("one", 1, tmp_path))
-    assert import_claude_code(kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("claude-code", kept.shelf, home=kept.home).exchanges == 1
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
     write(tmp_path / "config" / "projects" / "two.jsonl", turn("two", 1, tmp_path))
-    assert import_claude_code(kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("claude-code", kept.shelf, home=kept.home).exchanges == 1
 
 
 def test_what_could_not_be_kept_is_not_noted_as_read(
@@ -314,7 +316,7 @@ def test_two_imports_at_once_wait_for_each_other(
 def test_a_session_of_many_batches_is_kept_piece_by_piece(
     kept: Kept, sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.transcripts._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.importing._BATCH_BYTES", 1000)
     for name in ("one", "two"):
         lines = [line for number in range(20) for line in turn(name, number, tmp_path)]
         write(sessions / f"{name}.jsonl", lines)

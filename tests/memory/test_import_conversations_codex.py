@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from importing import Kept, aged, write
 
-from ralph.capture.exchanges import ExchangeSeen
-from ralph.capture.rollout import Rollout
-from ralph.capture.rollout_lines import rollout_head
-from ralph.memory.importing import ABANDONED_S, import_codex
+from ralph.capture.exchange import SessionExchange
+from ralph.clients.codex_sessions import Rollout, rollout_head
+from ralph.memory.importing import ABANDONED_S, import_sessions
 from ralph.records.conversation import Message, conversation_id
 
 FIXTURES = places.FIXTURES / "codex"
@@ -23,10 +22,10 @@ SESSION = (FIXTURES / "rollout_session.jsonl").read_bytes()
 NAME = "01a1dfd1-eb94-7503-ade3-c0ec6f4903fe"
 
 
-def read(content: bytes, offset: int = 0) -> list[ExchangeSeen]:
+def read(content: bytes, offset: int = 0) -> list[SessionExchange]:
     head = rollout_head(content.splitlines()[0]) if content else None
     reading = Rollout(offset=offset, head=head)
-    found: list[ExchangeSeen] = []
+    found: list[SessionExchange] = []
     for one in content[offset:].splitlines(keepends=True):
         found += reading.feed(one)
     return found + reading.rest()
@@ -247,7 +246,7 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
     file = write(day / f"rollout-2026-11-15T15-27-18-{NAME}.jsonl", [SESSION[: first.ends_at]])
     write(day / "notes.jsonl", [b'{"type": "session_meta"}\n'])
 
-    came = import_codex(kept.shelf, home=kept.home, folder=tmp_path / "sessions")
+    came = import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path / "sessions")
     assert (came.conversations, came.exchanges, came.unread) == (1, 1, [])
     [conversation] = kept.conversations()
     assert conversation.id == conversation_id("codex", NAME)
@@ -256,7 +255,7 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
 
     file.write_bytes(SESSION)
     aged(file, ABANDONED_S * 2)
-    came = import_codex(kept.shelf, home=kept.home, folder=tmp_path / "sessions")
+    came = import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path / "sessions")
     assert (came.conversations, came.exchanges, came.known) == (1, 1, 0)
     assert {one.model for one in kept.exchanges()} == {"gpt-5.5"}
     assert len(kept.lines()) == 3
@@ -265,17 +264,17 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
 def test_interrupted_within_a_file_the_rest_of_it_comes_later(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.transcripts._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.importing._BATCH_BYTES", 1000)
     write(tmp_path / "rollout-1.jsonl", [SESSION])
 
     def stop(done: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        import_codex(kept.shelf, home=kept.home, folder=tmp_path, progress=stop)
+        import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path, progress=stop)
     assert len(kept.exchanges()) == 1
 
-    came = import_codex(kept.shelf, home=kept.home, folder=tmp_path)
+    came = import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path)
     assert (came.exchanges, came.known) == (1, 0)
     assert len(kept.lines()) == 3
 
@@ -284,15 +283,15 @@ def test_sub_agents_of_codex_give_no_conversation(kept: Kept, tmp_path: Path) ->
     below = SESSION.replace(b'"thread_source":"user"', b'"thread_source":"subagent"', 1)
     assert below != SESSION
     write(tmp_path / "rollout-1.jsonl", [below])
-    assert import_codex(kept.shelf, home=kept.home, folder=tmp_path).exchanges == 0
+    assert import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path).exchanges == 0
 
 
 def test_its_folder_is_looked_for_where_it_looks(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Path.home() / ".codex" / "sessions" / "2026" / "rollout-1.jsonl", [SESSION])
-    assert import_codex(kept.shelf, home=kept.home).exchanges == 2
+    assert import_sessions("codex", kept.shelf, home=kept.home).exchanges == 2
     monkeypatch.setenv("CODEX_HOME", str(tmp_path))
     stopped = (FIXTURES / "rollout_interrupted.jsonl").read_bytes()
     write(tmp_path / "sessions" / "rollout-2.jsonl", [stopped])
-    assert import_codex(kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("codex", kept.shelf, home=kept.home).exchanges == 1

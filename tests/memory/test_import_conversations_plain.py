@@ -15,8 +15,8 @@ from importing import Kept
 from msgspec.structs import replace
 
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.memory.conversation_stream import Series
-from ralph.memory.conversations import Imported, Talk, keep_many
+from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
 from ralph.memory.importing_plain import (
     export_conversations,
     import_conversations,
@@ -29,7 +29,7 @@ from ralph.records.iteration import ErrorSeen, FileTouched
 HERE = "general"
 
 
-def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> Imported:
+def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> ConversationImport:
     data = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
     return import_conversations(kept.shelf, HERE, data, name=name)
 
@@ -87,8 +87,8 @@ def test_out_and_in_again_elsewhere_is_the_same(
             replace(one, id=f"e{number:07x}{place:08x}", conversation=name)
             for place, one in enumerate(exchanges)
         ]
-        talks.append(Talk(conversation, said))
-    keep_many(Series(HERE, here.shelf), talks, here.shelf.settings)
+        talks.append(ConversationContent(conversation, said))
+    keep_many(ConversationStream(HERE, here.shelf), talks, here.shelf.settings)
 
     data = written(export_conversations(here.shelf, [HERE]), lines=lines)
     import_conversations(there.shelf, HERE, data, name="talk")
@@ -289,47 +289,6 @@ def node(parent: str | None, role: str, text: str, at: float) -> dict[str, Any]:
     content = {"content_type": "text", "parts": [text]}
     message = {"author": {"role": role}, "content": content, "create_time": at}
     return {"parent": parent, "message": message}
-
-
-def test_what_chatgpt_exports_is_read_along_the_way_to_its_last_answer(kept: Kept) -> None:
-    tree = {
-        "root": {"parent": None, "message": None},
-        "s": node("root", "system", "", 0),
-        "q": node("s", "user", "Which port?", 1762077600),
-        "a1": node("q", "assistant", "80, perhaps.", 1762077601),
-        "a2": node("q", "assistant", "8080.", 1762077602),
-    }
-    told = {
-        "title": "Ports",
-        "conversation_id": "c-1",
-        "create_time": 1762077599,
-        "current_node": "a2",
-        "mapping": tree,
-    }
-    bring_in(kept, [told])
-    [conversation] = kept.conversations()
-    assert (conversation.title, conversation.source) == ("Ports", "chatgpt")
-    assert conversation.created == "2025-11-02T09:59:59Z"
-    assert list(said(kept)) == [("Which port?", "8080.")]
-    assert bring_in(kept, [told]).known == 1
-
-
-def test_what_claude_exports_is_read(kept: Kept) -> None:
-    told = {
-        "uuid": "c-2",
-        "name": "Ports",
-        "created_at": "2026-11-02T10:00:00.000000Z",
-        "chat_messages": [
-            {"uuid": "1", "sender": "human", "text": "Which port?", "content": []},
-            {"uuid": "2", "sender": "assistant", "text": "8080.", "content": []},
-        ],
-    }
-    bring_in(kept, [told])
-    assert [(one.title, one.source) for one in kept.conversations()] == [("Ports", "claude")]
-    assert list(said(kept)) == [("Which port?", "8080.")]
-
-
-# -- choosing what goes out
 
 
 def test_some_conversations_go_out(kept: Kept) -> None:

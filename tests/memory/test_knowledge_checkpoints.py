@@ -22,7 +22,7 @@ from remembering import ToyEmbedder, shown
 
 from ralph import disk
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalBusy
-from ralph.index.recipes import recipe_for
+from ralph.index.embedders.served import recipe_for
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.project import Project
 from ralph.recall.patterns import Patterns
@@ -31,6 +31,7 @@ QUESTION = "the database migration fails in CI: no such table users"
 _EMBED = "/api/embed"
 # What the model wants before a text that is kept.
 _PASSAGE = recipe_for(OLLAMA_MODEL).passage
+KILL_ROUNDS = int(os.environ.get("RALPH_KILL_ROUNDS", "8"))
 
 
 @pytest.fixture
@@ -348,7 +349,7 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from knowing import opened
-import ralph.index.sync, ralph.index.embedded, ralph.memory.checkpoints, ralph.index.static
+import ralph.index.sync, ralph.index.open, ralph.memory.checkpoints, ralph.index.embedders.static
 
 def work(root, last):
     seen = 0
@@ -388,12 +389,13 @@ def killed(nursery: subprocess.Popen[str], root: Path, last: int) -> int | None:
     return steps
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 30 * KILL_ROUNDS)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 def test_killed_at_any_moment_and_run_again_everything_is_published_once(
     project: Path, home: Path, tmp_path: Path
 ) -> None:
     """The moments are steps of the program: calls, returns and what goes to the system."""
-    rounds = int(os.environ.get("RALPH_KILL_ROUNDS", "8"))
     twins = [lesson(n % 5, subject=f"Task {n}") for n in range(10)]
     with opened(project) as knowledge:
         knowledge.capture(lesson(0, project="billing"))
@@ -407,7 +409,7 @@ def test_killed_at_any_moment_and_run_again_everything_is_published_once(
     with child(KILLED, "") as nursery:
         whole = killed(nursery, project, -1)
         assert whole is not None
-        for _ in range(rounds):
+        for _ in range(KILL_ROUNDS):
             shutil.rmtree(home)
             shutil.copytree(staged, home)
             while killed(nursery, project, dice.randrange(1, whole)) is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from journaling import run_child
 
 from ralph.journal.folder import JournalFolder
-from ralph.memory.ledger import History, Ledger, Published, Slot
+from ralph.memory.ledger import KnowledgeState, Published, PublishedState, Slot
 from ralph.records.knowledge import (
     Checkpoint,
     Covered,
@@ -68,7 +68,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = JournalFolder(folder)
-        self.ledger = Ledger(self.folder)
+        self.ledger = KnowledgeState(self.folder)
         self.model = Model()
         self.followed: set[str] = set()
         self.position: str | None = None
@@ -150,17 +150,17 @@ class World:
 
     def check(self) -> None:
         self.matches(self.ledger)
-        self.matches(Ledger(self.folder))
+        self.matches(KnowledgeState(self.folder))
         published = Published(self.ledger)
         while not published.unchanged(self.position):
             self.follow("", 2)
         assert self.followed == self.model.published()
-        again = Published(Ledger(self.folder)).read()
+        again = Published(KnowledgeState(self.folder)).read()
         ids = [located.record.id for located in again.records]
         assert sorted(ids) == sorted(self.model.published())
         assert again.done
 
-    def matches(self, ledger: Ledger) -> None:
+    def matches(self, ledger: KnowledgeState) -> None:
         model = self.model
         history = ledger.history()
         assert history.slots.keys() == model.published()
@@ -203,7 +203,7 @@ def test_a_later_word_counts_also_when_it_falls_within_the_same_second(tmp_path:
     for worked, at in ((True, "2026-01-01T00:00:01Z"), (False, "2026-01-01T00:00:01.500Z")):
         said = Outcome(project="billing", pattern=name, worked=worked, task="7")
         journal.append([said_record(said, id=at, number=9, at=at)])
-    history = Ledger(folder).history()
+    history = KnowledgeState(folder).history()
     assert (history.worked.get(name, 0), history.failed.get(name, 0)) == (0, 1)
 
 
@@ -261,7 +261,7 @@ def test_why_something_went_is_read_once_until_the_journal_changes(tmp_path: Pat
 
 def test_some_entries_can_be_left_out_of_a_history() -> None:
     slots = {name: Slot(name, "p" if name < "c" else "q", FIRST) for name in "abc"}
-    whole = History(slots, {}, {"p": ["a", "b"], "q": ["c"]}, {"p": 1}, {})
+    whole = PublishedState(slots, {}, {"p": ["a", "b"], "q": ["c"]}, {"p": 1}, {})
     assert whole.without(lambda slot: slot.entry == "a").patterns == {"p": ["b"], "q": ["c"]}
     assert whole.without(lambda slot: slot.entry == "c").patterns == {"p": ["a", "b"]}
     assert whole.without(lambda slot: True).slots == {}

@@ -14,12 +14,12 @@ from commanding import Line
 from hooking import Session, exchanges, iterations, log
 
 from ralph.errors import BadInput
-from ralph.memory.conversations import Conversations, Talk
-from ralph.memory.importing import import_claude_code
+from ralph.memory.conversations import ConversationContent, Conversations
+from ralph.memory.importing import import_sessions
 from ralph.memory.pausing import (
     NAME,
-    Held,
     Pause,
+    PausesInForce,
     in_force,
     pause,
     read_pauses,
@@ -208,7 +208,7 @@ def test_an_import_does_not_bring_in_what_was_said_in_a_pause(
     os.utime(moved, (long_ago, long_ago))
 
     with open_ralph(project) as ralph:
-        import_claude_code(ralph.conversations.shelf, home=home, folder=folder)
+        import_sessions("claude-code", ralph.conversations.shelf, home=home, folder=folder)
 
     assert [one.user for one in exchanges(project)] == [EARLIER, LATER]
 
@@ -219,7 +219,9 @@ def test_a_conversation_of_which_something_is_left_out_is_titled_by_the_rest(hom
         return Exchange(id=name, conversation="c", user=user, completed=f"2026-11-02T{at}:00Z")
 
     paused(home, Pause("2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z", project="here"))
-    talk = Talk(Conversation(id="c", title=SECRET), [said(SECRET, "10:30"), said(LATER, "11:30")])
+    talk = ConversationContent(
+        Conversation(id="c", title=SECRET), [said(SECRET, "10:30"), said(LATER, "11:30")]
+    )
 
     [kept] = unpaused_talks(home, "here", [talk])
 
@@ -244,7 +246,7 @@ def test_a_conversation_of_which_something_is_left_out_is_titled_by_the_rest(hom
 def test_what_touches_a_pause_is_held_in_it(
     started: str | None, ended: str | None, is_held: bool
 ) -> None:
-    one = Held([Pause("2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z")], "any")
+    one = PausesInForce([Pause("2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z")], "any")
 
     def at(hour: str | None) -> str | None:
         return f"2026-11-02T{hour}:00Z" if hour else None
@@ -253,7 +255,7 @@ def test_what_touches_a_pause_is_held_in_it(
 
 
 def test_of_unknown_time_nothing_is_kept_while_a_pause_holds() -> None:
-    assert Held([Pause("2026-11-02T10:00:00Z")], "any").covers("c", None, "no time")
+    assert PausesInForce([Pause("2026-11-02T10:00:00Z")], "any").covers("c", None, "no time")
 
 
 # -- the state itself

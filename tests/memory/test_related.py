@@ -11,7 +11,7 @@ import pytest
 
 from ralph import open_ralph
 from ralph.errors import BadInput
-from ralph.memory.conversation_history import Scope
+from ralph.memory.conversation_history import SearchFilter
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import (
     Conversation,
@@ -242,11 +242,11 @@ def test_days_that_the_question_names_lift_and_hide_nothing(tmp_path: Path) -> N
 
 def test_what_was_given_goes_before_what_the_question_names() -> None:
     today = date(2026, 3, 10)
-    named = Scope.of("what did we decide in February about the cache?", today=today)
+    named = SearchFilter.of("what did we decide in February about the cache?", today=today)
     assert (named.first, named.last, named.named) == ("2026-02-01", "2026-02-28", True)
-    given = Scope.of("what did we decide in February?", since="2026-03-01", today=today)
+    given = SearchFilter.of("what did we decide in February?", since="2026-03-01", today=today)
     assert (given.first, given.last, given.named) == ("2026-03-01", "", False)
-    assert Scope.of("may this fail?", today=today) == Scope("may this fail?")
+    assert SearchFilter.of("may this fail?", today=today) == SearchFilter("may this fail?")
 
 
 def test_a_topic_that_comes_up_again_is_told(tmp_path: Path) -> None:

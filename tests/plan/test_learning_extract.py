@@ -118,12 +118,3 @@ def test_an_iteration_teaches_few_things() -> None:
     errors = tuple(ErrorSeen(f"NameError: name 'thing{c}' is not defined") for c in "abcdef")
     summary = " ".join(f"Fixed the NameError of thing{c} by importing it." for c in "abcdef")
     assert len(extract(succeeded(2, summary, errors=errors))) == 3
-
-
-def test_the_signature_can_be_given() -> None:
-    got = extract(
-        succeeded(6, "Fixed the undefined user in auth.ts."),
-        [failed(3, ERROR)],
-        signature=lambda message: message,
-    )
-    assert len(got) == 1

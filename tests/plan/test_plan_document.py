@@ -148,6 +148,12 @@ def test_data_that_is_the_same_is_the_same_file() -> None:
     assert document.with_data(copy.deepcopy(document.data)) is document
 
 
+def test_a_long_list_of_equal_items_can_be_changed() -> None:
+    document = PlanFile("a:\n" + "  - x\n" * 4000, name="x")
+    data = {"a": ["x"] * 3000 + ["y"]}
+    assert document.with_data(data).data == data
+
+
 def test_places_are_known_after_a_change() -> None:
     document = PlanFile(WRITTEN_BY_A_PERSON, name="features.yaml")
     document.with_data({"version": 1})

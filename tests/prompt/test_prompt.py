@@ -12,12 +12,12 @@ from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.brief import braindump_prompt
 from ralph.prompt.build import (
-    Facts,
     KnowledgeFile,
-    Limits,
+    PromptFacts,
+    PromptLimits,
+    PromptSection,
     RepeatedError,
     ReviewFacts,
-    Section,
     fit,
     render,
     review_prompt,
@@ -47,7 +47,7 @@ Recommendation: Try patterns in order. Pattern 1 is most likely based on histori
 [END CONTEXT]"""
 
 
-def facts(**changed: Any) -> Facts:
+def facts(**changed: Any) -> PromptFacts:
     """Everything a prompt can be made from, filled in."""
     given: dict[str, Any] = {
         "feature": Feature(
@@ -90,11 +90,11 @@ def facts(**changed: Any) -> Facts:
         "context": CONTEXT,
         "vanished": ("[STALE: src/old.py no longer exists \u2014 removed from context_files]",),
     }
-    return Facts(**{**given, **changed})
+    return PromptFacts(**{**given, **changed})
 
 
-def prompt(limits: Limits | None = None, **changed: Any) -> str:
-    return task_prompt(facts(**changed), limits or Limits()).text
+def prompt(limits: PromptLimits | None = None, **changed: Any) -> str:
+    return task_prompt(facts(**changed), limits or PromptLimits()).text
 
 
 def test_the_prompt_of_a_task_as_it_was_looked_at() -> None:
@@ -129,9 +129,9 @@ def test_the_prompt_of_a_review_as_it_was_looked_at(everything: bool) -> None:
         all_learnings=everything,
         flags=("The prose has not been verified yet; this is iteration 12.",),
     )
-    text = review_prompt(facts(), review, Limits()).text
+    text = review_prompt(facts(), review, PromptLimits()).text
     assert same_as_snapshot(f"prompt_review_{'all' if everything else 'new'}", text)
-    by_tools = review_prompt(facts(server="feature-memory"), review, Limits()).text
+    by_tools = review_prompt(facts(server="feature-memory"), review, PromptLimits()).text
     assert same_as_snapshot(f"prompt_review_{'all' if everything else 'new'}_tools", by_tools)
 
 
@@ -151,7 +151,7 @@ def test_braces_in_what_is_filled_in_are_left_alone() -> None:
 
 
 def test_what_must_be_there_stays_whatever_the_budget() -> None:
-    built = task_prompt(facts(), Limits(prompt=1))
+    built = task_prompt(facts(), PromptLimits(prompt=1))
     kept = [one.name for one in built.sections if one.left_out is None]
     assert kept == ["discipline", "feature", "task", "report", "warnings"]
     for words in ("People sign in", "src/login.py", "No third-party", "the mailer", "1/3 tasks"):
@@ -159,7 +159,7 @@ def test_what_must_be_there_stays_whatever_the_budget() -> None:
 
 
 def test_what_is_left_out_says_why() -> None:
-    built = task_prompt(facts(), Limits(prompt=1))
+    built = task_prompt(facts(), PromptLimits(prompt=1))
     left = {one.name: one.left_out for one in built.sections if one.left_out}
     assert left.keys() == {*("memory", "attempts", "context", "learnings", "files", "knowledge")}
     assert set(left.values()) == {"over the budget of 1 tokens"}
@@ -168,11 +168,11 @@ def test_what_is_left_out_says_why() -> None:
 def test_the_least_worth_goes_first_and_a_smaller_one_may_still_fit() -> None:
     built = fit(
         [
-            Section("must", "word " * 10),
-            Section("worth most", "word " * 30, worth=1),
-            Section("too big", "word " * 80, worth=2),
-            Section("small", "word " * 5, worth=3),
-            Section("empty", "  \n"),
+            PromptSection("must", "word " * 10),
+            PromptSection("worth most", "word " * 30, worth=1),
+            PromptSection("too big", "word " * 80, worth=2),
+            PromptSection("small", "word " * 5, worth=3),
+            PromptSection("empty", "  \n"),
         ],
         budget_tokens=60,
     )
@@ -186,7 +186,7 @@ def test_the_least_worth_goes_first_and_a_smaller_one_may_still_fit() -> None:
 
 
 def test_the_block_of_other_projects_stands_in_the_prompt_as_it_is() -> None:
-    built = task_prompt(facts(), Limits())
+    built = task_prompt(facts(), PromptLimits())
     assert f"\n\n{CONTEXT}\n\n" in built.text
     [placed] = [one for one in built.sections if one.name == "context"]
     assert placed.tokens == estimate_tokens(CONTEXT)
@@ -195,7 +195,7 @@ def test_the_block_of_other_projects_stands_in_the_prompt_as_it_is() -> None:
 
 def test_a_block_that_finds_no_room_is_left_out_whole() -> None:
     long = CONTEXT.replace("The browser", "The browser " * 400)
-    limits = Limits(prompt=task_prompt(facts(context=""), Limits()).tokens + 300)
+    limits = PromptLimits(prompt=task_prompt(facts(context=""), PromptLimits()).tokens + 300)
     built = task_prompt(facts(context=long), limits)
     assert not built.has("context")
     assert built.has("knowledge")  # what is worth less and short enough is still there
@@ -205,7 +205,7 @@ def test_a_block_that_finds_no_room_is_left_out_whole() -> None:
 
 def test_a_review_is_told_nothing_of_other_projects() -> None:
     review = ReviewFacts(learnings=(), all_learnings=False)
-    assert CONTEXT not in review_prompt(facts(), review, Limits()).text
+    assert CONTEXT not in review_prompt(facts(), review, PromptLimits()).text
 
 
 def test_the_parts_stand_in_the_order_a_reader_needs_whatever_their_worth() -> None:
@@ -230,20 +230,20 @@ REQUIREMENTS = "We need invoices as PDF.\n\nAnd {{ ralph }} must not be filled i
 
 @pytest.mark.parametrize("server", ["plan", None])
 def test_the_prompt_of_a_planning_run_as_it_was_looked_at(server: str | None) -> None:
-    text = braindump_prompt(REQUIREMENTS, VIEW, Limits(), server=server).text
+    text = braindump_prompt(REQUIREMENTS, VIEW, PromptLimits(), server=server).text
     name = "prompt_braindump_tools" if server else "prompt_braindump"
     assert same_as_snapshot(name, text)
 
 
 def test_a_planning_run_for_an_empty_plan_is_told_so() -> None:
-    text = braindump_prompt(REQUIREMENTS, PlanView(), Limits(), server="plan").text
+    text = braindump_prompt(REQUIREMENTS, PlanView(), PromptLimits(), server="plan").text
     assert "# The plan so far\n(empty)\n" in text
     assert "The plan has no disciplines" in text
 
 
 def test_a_plan_of_many_tasks_is_listed_by_its_first_two_hundred() -> None:
     tasks = tuple(Task(id=n, feature="auth", title=f"Task {n}") for n in range(250))
-    text = braindump_prompt("More.", PlanView(tasks=tasks), Limits(), server="plan").text
+    text = braindump_prompt("More.", PlanView(tasks=tasks), PromptLimits(), server="plan").text
     assert text.count("  - task ") == 200
     assert "  - and 50 more tasks" in text
 
@@ -277,7 +277,7 @@ def test_f12_all_of_them_over_4000_tokens_are_names_and_sizes_only() -> None:
 
 def test_f12_ten_huge_files_stay_within_the_budget() -> None:
     files = tuple(KnowledgeFile(f"{n}.md", words(100_000)) for n in range(10))
-    built = task_prompt(facts(knowledge=files), Limits())
+    built = task_prompt(facts(knowledge=files), PromptLimits())
     assert built.tokens < 2000
     assert re.search(r"- 9\.md \(100\d\d\d tokens\)", built.text)
 
@@ -427,6 +427,6 @@ def test_a_name_with_blanks_is_quoted_in_the_commands_it_appears_in() -> None:
 
 
 def test_the_count_of_a_section_is_the_count_of_its_text() -> None:
-    built = task_prompt(facts(), Limits())
+    built = task_prompt(facts(), PromptLimits())
     assert sum(one.tokens for one in built.sections) == pytest.approx(built.tokens, abs=20)
     assert built.tokens == estimate_tokens(built.text)

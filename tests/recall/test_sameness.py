@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from places import DATA
 
-from ralph.index.static import StaticEmbedder
+from ralph.index.embedders.static import StaticEmbedder
 from ralph.recall.sameness import (
     WORTH_COMPARING,
     Nearness,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.errors import BadInput
-from ralph.text.sections import Section, sections
+from ralph.text.sections import TextSection, sections
 
 GUIDE = """\
 # Guide
@@ -58,7 +58,7 @@ def test_a_heading_inside_a_fence_is_code() -> None:
     text = (
         "# A\n\n```sh\n# not a heading\n```\n\n~~~~\n## nor this\n~~~\n## nor that\n~~~~\n\nend\n"
     )
-    assert sections(text) == [Section("A", text.strip(), 1)]
+    assert sections(text) == [TextSection("A", text.strip(), 1)]
 
 
 def test_a_heading_inside_a_fence_of_a_list_is_code() -> None:
@@ -90,7 +90,9 @@ def test_front_matter_is_skipped_and_gives_the_title() -> None:
 
 
 def test_toml_front_matter_counts_too() -> None:
-    assert sections('+++\ntitle = "My notes"\n+++\nFirst.\n') == [Section("My notes", "First.", 4)]
+    assert sections('+++\ntitle = "My notes"\n+++\nFirst.\n') == [
+        TextSection("My notes", "First.", 4)
+    ]
 
 
 def test_a_title_is_not_put_above_a_first_level_heading() -> None:
@@ -99,7 +101,7 @@ def test_a_title_is_not_put_above_a_first_level_heading() -> None:
 
 def test_two_rules_are_no_front_matter() -> None:
     text = "---\n\nA thought (and another).\n\n---\n\nMore.\n"
-    assert sections(text) == [Section("", text.strip(), 1)]
+    assert sections(text) == [TextSection("", text.strip(), 1)]
 
 
 def test_windows_line_ends_and_a_byte_order_mark_do_not_matter() -> None:

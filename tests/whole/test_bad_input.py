@@ -288,7 +288,6 @@ def one_failure(err: str) -> list[str]:
 # MCP
 
 
-@pytest.mark.parametrize("name", [*DEEP, "half a character", "a long number"])
 @pytest.mark.parametrize(
     "request_line",
     [
@@ -299,19 +298,19 @@ def one_failure(err: str) -> list[str]:
         '{{"jsonrpc":"2.0","id":77,"method":{value}}}',
     ],
 )
-def test_a_request_that_cannot_be_read_is_answered(
-    tmp_path: Path, name: str, request_line: str
-) -> None:
+def test_requests_that_cannot_be_read_are_answered(tmp_path: Path, request_line: str) -> None:
     root = planned(tmp_path / "project")
-    if name == "never closed" and request_line.startswith('{{"method"'):
-        pytest.skip("its id is inside what is never closed")
+    names = [*DEEP, "half a character", "a long number"]
+    if request_line.startswith('{{"method"'):
+        names.remove("never closed")  # the id is inside what is never closed
     with wired(root, "--feature", "auth", environ={"RALPH_EMBEDDER": "none"}) as server:
         server.greet()
-        answer = sent(server, request_line.format(value=ODD[name]))
+        for name in names:
+            answer = sent(server, request_line.format(value=ODD[name]))
 
-        assert answer["id"] == 77
-        assert "error" in answer or answer["result"]["isError"]
-        assert "no iteration" in server.call("get_recent_iterations")
+            assert answer["id"] == 77, name
+            assert "error" in answer or answer["result"]["isError"], name
+            assert "no iteration" in server.call("get_recent_iterations"), name
         assert server.hang_up() == 0
 
 

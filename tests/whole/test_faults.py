@@ -207,6 +207,8 @@ def assert_index_is_journal(memory: Ralph) -> None:
     assert waiting == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 10 * ROUNDS)
 def test_killed_at_random_moments_nothing_is_lost_and_nothing_comes_back(tmp_path: Path) -> None:
     steps = kept = forgotten = 0
     with nursery() as workers:

@@ -31,6 +31,9 @@ from hostile_cases import (
 )
 
 _WORST = ("link-to-file", "link-to-folder", "link-to-own", "dangling-link", "pipe", "file")
+# Every kind, the worst of them always.
+_ALL = [kind if kind in _WORST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+pytestmark = pytest.mark.timeout(60 * ROUNDS)
 # What each place is read by, so that it must be refused there.
 READERS = {
     "db/metadata.yaml": ("status",),
@@ -45,13 +48,13 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", _ALL)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_thing_that_is_not_what_it_should_be(ground: Ground, place: str, kind: str) -> None:
     _try_samples(ground, place, kind, cache=False)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", _ALL)
 def test_everything_at_once_in_the_old_cache_of_a_clone(ground: Ground, kind: str) -> None:
     for place in OLD_FILES:
         ship(ground, place, kind)

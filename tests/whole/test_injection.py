@@ -28,9 +28,9 @@ from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
 from ralph.prompt.brief import braindump_prompt, brief_text
 from ralph.prompt.build import (
-    Facts,
     KnowledgeFile,
-    Limits,
+    PromptFacts,
+    PromptLimits,
     RepeatedError,
     ReviewFacts,
     review_prompt,
@@ -56,7 +56,7 @@ from ralph.text.marks import mark, mark_plan, strip_marked
 from ralph.text.sanitize import sanitize, sanitize_line
 
 Made = Callable[[str], str]
-LIMITS = Limits(prompt=100_000)
+LIMITS = PromptLimits(prompt=100_000)
 
 
 # -- records with the text in every field
@@ -131,7 +131,7 @@ def task(text: str) -> Task:
     )
 
 
-def facts(text: str, **more: object) -> Facts:
+def facts(text: str, **more: object) -> PromptFacts:
     given: dict[str, object] = {
         "feature": feature(text),
         "task": task(text),
@@ -149,7 +149,7 @@ def facts(text: str, **more: object) -> Facts:
         "context": context_block([pattern(text)]),
         **more,
     }
-    return Facts(**given)  # type: ignore[arg-type]
+    return PromptFacts(**given)  # type: ignore[arg-type]
 
 
 def pattern(text: str) -> Pattern:

@@ -20,10 +20,9 @@ from commanding import Terminal
 
 from ralph.doors.cli import run
 from ralph.doors.hooks.call import serve
-from ralph.doors.mcp.context import Desk, read_options
+from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.resources import listed, read
-from ralph.doors.mcp.server import perform
-from ralph.doors.mcp.toolbox import tools_for
+from ralph.doors.mcp.server import perform, tools_for
 from ralph.errors import BadInput
 from ralph.memory.project import Project
 from ralph.memory.ralph import open_ralph
@@ -31,10 +30,12 @@ from ralph.records.conversation import Conversation, Exchange, Message
 from ralph.records.iteration import ErrorSeen, FileTouched
 
 _EACH = 3
+_ALL = os.environ.get("RALPH_INJECTION") == "all"
+pytestmark = pytest.mark.timeout(1800 if _ALL else 60)
 
 
 def _some() -> list[Attack]:
-    if os.environ.get("RALPH_INJECTION") == "all":
+    if _ALL:
         return list(ATTACKS)
     chosen: list[Attack] = []
     for family in dict.fromkeys(one.family for one in ATTACKS):
@@ -164,7 +165,7 @@ def check(text: str, attack: Attack, where: str) -> None:
 
 
 def _called(root: Path, words: str, calls: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    desk = Desk(read_options(words.split()), root)
+    desk = ServerContext(read_options(words.split()), root)
     tools = {tool.name: tool for tool in tools_for(desk)}
     for name, arguments in calls:
         yield perform(desk, tools[name], arguments)[0]

@@ -159,6 +159,7 @@ def test_one_project_pays_and_another_gets_the_solution_for_free(
     assert after["success_rate"] == pytest.approx((1 + 1 + 1) / (1 + 1 + 2))
 
 
+@pytest.mark.slow
 def test_what_a_person_rejected_in_one_project_is_told_to_the_agent_of_another(
     shop: Folder, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ def test_a_prompt_is_shown_with_its_block_and_what_the_block_costs(
     assert section["tokens"] == estimate_tokens(block(told["text"]))
 
 
+@pytest.mark.slow
 def test_a_project_that_wants_none_gets_none_and_one_that_gives_none_keeps_its_own(
     shop: Folder, tmp_path: Path
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_project_that_wants_none_gets_none_and_one_that_gives_none_keeps_its_o
     assert (pattern["success_count"], pattern["worked"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_without_its_index_the_same_block_comes_back(shop: Folder, tmp_path: Path) -> None:
     billing = Folder(tmp_path / "two" / "billing", BILLING)
     before = billing.ralph("prompt", "1")

@@ -25,7 +25,7 @@ from scaling import everything, journals_of, opened
 from ralph.chat.model import EchoModel
 from ralph.doors.cli.context import _records
 from ralph.errors import IndexOff, JournalDown
-from ralph.journal.link import RETRY_AFTER_S
+from ralph.journal.session import RETRY_AFTER_S
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.transfer import waiting_records
 

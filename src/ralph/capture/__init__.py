@@ -13,7 +13,8 @@ import msgspec
 from ralph.records import Complaint
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration, ModelTier, Outcome
 
-Dialect = Literal["stream-json", "transcript", "codex"]
+# The name of an output format; clients/ has them.
+Dialect = str
 
 # How a run ended. `unknown`: a transcript does not say, and may still be growing.
 TerminalReason = Literal[
@@ -31,7 +32,7 @@ TerminalReason = Literal[
 ]
 
 
-class Captured(msgspec.Struct, frozen=True, kw_only=True):
+class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     """What one run of an agent left behind, redacted, before anybody judged it.
 
     `is_error` is the agent's own word, or true when it could not say one. `tokens_used` counts
@@ -127,6 +128,6 @@ class Capture(Protocol):
         """Take one line, with or without its end; never raises, whatever is on it."""
         ...
 
-    def finish(self) -> Captured:
+    def finish(self) -> AgentRun:
         """What the run left behind; nothing is fed after this."""
         ...

@@ -29,11 +29,11 @@ _decode = msgspec.json.Decoder().decode
 _one_after_another = json.JSONDecoder()
 
 
-class Unreadable(Exception):
+class UnreadableLine(Exception):
     """A line that holds nothing to read; the message says why."""
 
 
-class Reading:
+class LineReader:
     """A file being read line by line: where it is, and what was stepped over so far."""
 
     def __init__(self, file: str, line: int = 0) -> None:
@@ -58,7 +58,7 @@ class Reading:
         try:
             for part in parts(line):
                 take(part)
-        except Unreadable as error:
+        except UnreadableLine as error:
             self.complain(f"{error}; stepped over")
 
     def complain(self, what: str) -> None:
@@ -92,8 +92,23 @@ def loose_objects(line: bytes) -> list[dict[str, Any]]:
                 at += 1
     except (ValueError, RecursionError) as error:
         torn = text.startswith(("{", "[")) and isinstance(error, ValueError)
-        raise Unreadable("is torn or garbled JSON" if torn else "is not JSON") from None
+        raise UnreadableLine("is torn or garbled JSON" if torn else "is not JSON") from None
     return found
+
+
+def structs_on(
+    line: bytes, kind: type[Part], decode: Callable[[bytes], Part], *, put_off: Iterable[str]
+) -> list[Part]:
+    """The objects on a line as structs; the values that are put off stay raw."""
+    try:
+        return [decode(line)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        plain = [
+            {key: raw(value) if key in put_off else value for key, value in found.items()}
+            for found in loose_objects(line)
+        ]
+        keys = set(kind.__struct_fields__)  # type: ignore[attr-defined]
+        return [kind(**{key: found[key] for key in found.keys() & keys}) for found in plain]
 
 
 def _objects_of(value: Any) -> list[dict[str, Any]]:
@@ -101,7 +116,7 @@ def _objects_of(value: Any) -> list[dict[str, Any]]:
         return [value]
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return value
-    raise Unreadable("is JSON, but not an object")
+    raise UnreadableLine("is JSON, but not an object")
 
 
 def whole(value: Any) -> Any:

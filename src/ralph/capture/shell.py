@@ -50,7 +50,7 @@ LEFT = re.compile(r"(?<![&<>|])&(?![&>])|\b(?:nohup|setsid|disown)\b")
 ASKING = frozenset("grep egrep fgrep rg ag ack diff cmp test [ [[ which type pgrep".split())
 
 
-class Command(msgspec.Struct):
+class ShellCommand(msgspec.Struct):
     """One simple command in a line, and what joined it to the one before."""
 
     words: list[str]
@@ -65,7 +65,7 @@ Origin = Literal["own", "file", "mixed"]
 
 # The same line is asked for its effects and for its output's origin.
 @lru_cache(maxsize=4)
-def commands(line: str) -> tuple[Command, ...]:
+def commands(line: str) -> tuple[ShellCommand, ...]:
     """The simple commands of a line, in order; none when it is not plain shell."""
     line = line.strip()[:_LONGEST]
     if called := _SUBSHELL_CALL.match(line):
@@ -75,7 +75,7 @@ def commands(line: str) -> tuple[Command, ...]:
             return ()
     if "<<" in line:
         line = _HEREDOC.sub(" ", line)
-    found, current = list[Command](), Command([])
+    found, current = list[ShellCommand](), ShellCommand([])
     after_redirect: str | None = None
     for token in _TOKEN.finditer(line):
         kind = token.lastgroup
@@ -95,7 +95,7 @@ def commands(line: str) -> tuple[Command, ...]:
             if current.words:
                 current.piped = current.piped or join in {"|", "|&"}
                 found.append(current)
-            current = Command([], joined=join, piped=join in {"|", "|&"})
+            current = ShellCommand([], joined=join, piped=join in {"|", "|&"})
             after_redirect = None
     if current.words:
         found.append(current)

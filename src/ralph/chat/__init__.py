@@ -10,7 +10,7 @@ from ralph.memory.conversation_journal import GENERAL
 from ralph.memory.conversations import Conversations
 from ralph.memory.project import Project, find_project
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.memory.store import Place
+from ralph.memory.store import ProjectStore
 
 # A person who waits for an answer should not wait for another process that is indexing.
 _LOCK_S = 0.1
@@ -47,7 +47,7 @@ def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     if project is not None:
         return open_ralph(project.root, home=home, **settings)
     config = load(home=home, given=settings)
-    return _HomeMemory(Place(_NoProject(start, home), config.settings, home=home), config)
+    return _HomeMemory(ProjectStore(_NoProject(start, home), config.settings, home=home), config)
 
 
 def settings_at(start: Path, **given: Any) -> Settings:

@@ -16,7 +16,7 @@ from ralph.chat.model import ChatTurn, ModelAnswer, ModelFault, OnText, ToolSpec
 from ralph.chat.providers import AnswerStream, AnthropicUsage
 from ralph.clients import found_command
 from ralph.errors import BadInput, ModelOff
-from ralph.loop.agent import AgentProcess, Ended
+from ralph.loop.agent import AgentEnd, AgentProcess
 from ralph.loop.environment import agent_environment
 from ralph.text.redact import redact
 
@@ -127,7 +127,7 @@ class ClaudeModel:
             model=stream.model or self.name,
         )
 
-    def _failure(self, line: _ClaudeLine | None, ended: Ended, timeout_s: float) -> ModelOff:
+    def _failure(self, line: _ClaudeLine | None, ended: AgentEnd, timeout_s: float) -> ModelOff:
         if line is None and ended.timed_out:
             todo = "If it is just slow, raise chat_timeout_s."
             return _off(f"did not finish its answer within {timeout_s:g} s", todo)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.chat.worker import Worker, WorkerJob, stream_of
+from ralph.chat.worker import Worker, stream_of
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, IndexOff, MemoryOff
 from ralph.memory.conversations import Conversations
@@ -107,7 +107,7 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     """What the index has of these conversations, by kind."""
     if not memory.exist:
         return EmbeddingCounts()
-    embedded = memory.shelf.index.healed(lambda: _embedded_ids(memory))
+    embedded = _embedded_ids(memory)
     counts = dict.fromkeys(("conversations", "summaries", "exchanges", "documents", "waiting"), 0)
     for record in stream_of(memory).history.records.values():
         if kind := embedding_kind(record):
@@ -115,6 +115,13 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     if memory.shelf.embedder is None:
         counts["waiting"] = 0
     return EmbeddingCounts(**counts)
+
+
+def waiting_ids(memory: Conversations) -> list[str]:
+    """The records that wait for a vector."""
+    embedded = _embedded_ids(memory)
+    records = stream_of(memory).history.records.values()
+    return [r.id for r in records if embedding_kind(r) and r.id not in embedded]
 
 
 def embedding_kind(record: Record) -> str | None:
@@ -125,25 +132,14 @@ def embedding_kind(record: Record) -> str | None:
 
 
 def _embedded_ids(memory: Conversations) -> set[str]:
-    with memory.shelf.index.store.reading() as view:
-        live = view.live(stream_of(memory).target().name)
-        if live is None or not live.manifest.dims:
-            return set()
-        known = {name for name, _ in view.known(live)}
-        rows = [row for row, _ in view.waiting(live, view.counts(live)[1])]
-        return known - {record.id for _, record in view.records(live, rows).values()}
-
-
-def waiting_ids(memory: Conversations, limit: int) -> list[str]:
-    """The first records that wait for a vector."""
-
-    def look() -> list[str]:
+    def look() -> set[str]:
         with memory.shelf.index.store.reading() as view:
             live = view.live(stream_of(memory).target().name)
-            if live is None:
-                return []
-            rows = [row for row, _ in view.waiting(live, limit)]
-            return [record.id for _, record in view.records(live, rows).values()]
+            if live is None or not live.manifest.dims:
+                return set()
+            known = {name for name, _ in view.known(live)}
+            rows = [row for row, _ in view.waiting(live, view.counts(live)[1])]
+            return known - {record.id for _, record in view.records(live, rows).values()}
 
     return memory.shelf.index.healed(look)
 
@@ -237,26 +233,21 @@ class BatchEmbedder:
         return vectors
 
 
-class EmbeddingPipeline(WorkerJob):
+class EmbeddingPipeline(Worker):
     """Brings one stream's index up to its journal; what fails is tried again later."""
 
-    name = "embedding"
     poll_s = 5.0
     _batches: BatchEmbedder | None = None
     _stop = threading.Event()
-    _worker: Worker | None = None
 
     def on_open(self, memory: Conversations) -> None:
         """Put the batches between the index and the embedder."""
-
-        def on_batch(count: int) -> None:
-            if self._worker is not None:
-                self._worker.set(current=f"batch of {count}")
-
         self._batches = None
         if memory.shelf.embedder is not None:
             self._batches = BatchEmbedder(
-                memory.shelf.embedder, stopping=lambda: self._stop.is_set(), on_batch=on_batch
+                memory.shelf.embedder,
+                stopping=lambda: self._stop.is_set(),
+                on_batch=lambda count: self.set(current=f"batch of {count}"),
             )
             memory.shelf.embedder = self._batches
 
@@ -264,40 +255,40 @@ class EmbeddingPipeline(WorkerJob):
         """How many records the index lacks."""
         return index_lag(memory).count
 
-    def work(self, worker: Worker, stop: threading.Event) -> None:
+    def work(self, stop: threading.Event) -> None:
         """Embed what the journal has and the index lacks."""
-        self._worker, self._stop = worker, stop
+        self._stop = stop
         memory = self.memory()
         if not memory.exist:
-            worker.set(total=worker.look().completed, note="")
+            self.set(total=self.look().completed, note="")
             return
         before = index_lag(memory)
-        worker.set(total=worker.look().completed + before.count, note="")
+        self.set(total=self.look().completed + before.count, note="")
         if self._batches is None:
-            worker.set(note="the setting embedder is none: everything is found by words alone")
+            self.set(note="the setting embedder is none: everything is found by words alone")
         failing = self._drop_stale(memory, before)
         if before.current or self._retries.rests(failing):
             return
-        worker.set(state="running")
+        self.set(state="running")
         problem = self._sync(memory, failing.attempts if failing else 0)
         after = index_lag(memory)
         chars = self._batches.chars if self._batches else 0
         cost_usd = (price_per_char(memory.shelf.settings) or 0.0) * chars
-        worker.done(after.done_since(before), cost_usd)
-        worker.set(total=worker.look().completed + after.count)
-        self._give_up_refused(memory, worker)
+        self.add(completed=after.done_since(before), spend_usd=cost_usd)
+        self.set(total=self.look().completed + after.count)
+        self._give_up_refused(memory)
         if stop.is_set():
             return
         if problem is None:
             self._retries.drop([EMBEDDING])
             return
-        worker.set(note=problem)
+        self.set(note=problem)
         if problem != _BUSY:  # else another process does it
             failed = self._retries.failed(
                 EMBEDDING, EMBEDDING, EMBEDDING, problem, count=after.count
             )
             if failed.given_up:
-                worker.set(failed=worker.look().failed + after.count)
+                self.add(failed=after.count)
 
     def _drop_stale(self, memory: Conversations, lag: IndexLag) -> Any:
         """Drop failures that no longer matter; returns the embedder's own failure, if any."""
@@ -325,7 +316,7 @@ class EmbeddingPipeline(WorkerJob):
             return str(error)
         return synced.embedder_off or (None if synced.complete else _BUSY)
 
-    def _give_up_refused(self, memory: Conversations, worker: Worker) -> None:
+    def _give_up_refused(self, memory: Conversations) -> None:
         """Note which records have a text that the embedder fails on."""
         if self._batches is None or not self._batches.refused:
             return
@@ -338,5 +329,5 @@ class EmbeddingPipeline(WorkerJob):
                 self._retries.failed(
                     EMBEDDING, record.id, record.id, refused[text], attempts=attempts
                 )
-                worker.set(failed=worker.look().failed + 1)
+                self.add(failed=1)
         refused.clear()

@@ -117,13 +117,7 @@ class ChatSession:
         return self._conversation is not None
 
     def save(
-        self,
-        memory: Conversations,
-        *,
-        user: str,
-        answer: ChatAnswer,
-        status: Status,
-        started: str,
+        self, memory: Conversations, *, user: str, answer: ChatAnswer, status: Status, started: str
     ) -> str:
         """Save an exchange (with the first also the conversation) and return its id."""
         if self._conversation is None:
@@ -200,7 +194,7 @@ class LastRetrieval(msgspec.Struct, frozen=True):
     exchanges: int
 
 
-class Screen(Protocol):
+class ChatScreen(Protocol):
     """Shows a chat to a person or a program, and asks them."""
 
     def piece(self, text: str) -> None:
@@ -239,7 +233,7 @@ class Chat:
         self,
         open_memory: Callable[[], Ralph],
         model: ChatModel,
-        screen: Screen,
+        screen: ChatScreen,
         *,
         conversation: str | None = None,
         title: str = "",

@@ -38,32 +38,17 @@ _VERSION = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 # USD per million tokens in and out: list prices at the end of 2025. Discounts (cached prompts,
 # batches) are not counted, so a cost is at most too high. A model that is not listed has no price,
 # rather than the price of one with a similar name.
-_LIST_PRICES = """
-openai gpt-5.1 1.25 10
-openai gpt-5 1.25 10
-openai gpt-5-mini 0.25 2
-openai gpt-5-nano 0.05 0.4
-openai gpt-4.1 2 8
-openai gpt-4.1-mini 0.4 1.6
-openai gpt-4.1-nano 0.1 0.4
-openai gpt-4o 2.5 10
-openai gpt-4o-mini 0.15 0.6
-openai o3 2 8
-openai o3-mini 1.1 4.4
-openai o4-mini 1.1 4.4
-anthropic claude-opus-4-5 5 25
-anthropic claude-opus-4-1 15 75
-anthropic claude-opus-4-0 15 75
-anthropic claude-opus-4 15 75
-anthropic claude-sonnet-4-5 3 15
-anthropic claude-sonnet-4-0 3 15
-anthropic claude-sonnet-4 3 15
-anthropic claude-haiku-4-5 1 5
-anthropic claude-3-7-sonnet 3 15
-anthropic claude-3-5-sonnet 3 15
-anthropic claude-3-5-haiku 0.8 4
-anthropic claude-3-haiku 0.25 1.25
-"""
+_LIST_PRICES = {
+    "openai": """
+        gpt-5.1 1.25 10, gpt-5 1.25 10, gpt-5-mini 0.25 2, gpt-5-nano 0.05 0.4,
+        gpt-4.1 2 8, gpt-4.1-mini 0.4 1.6, gpt-4.1-nano 0.1 0.4, gpt-4o 2.5 10,
+        gpt-4o-mini 0.15 0.6, o3 2 8, o3-mini 1.1 4.4, o4-mini 1.1 4.4""",
+    "anthropic": """
+        claude-opus-4-5 5 25, claude-opus-4-1 15 75, claude-opus-4-0 15 75, claude-opus-4 15 75,
+        claude-sonnet-4-5 3 15, claude-sonnet-4-0 3 15, claude-sonnet-4 3 15,
+        claude-haiku-4-5 1 5, claude-3-7-sonnet 3 15, claude-3-5-sonnet 3 15,
+        claude-3-5-haiku 0.8 4, claude-3-haiku 0.25 1.25""",
+}
 # The heading under which memory adds what it found to a prompt.
 _FOUND = re.compile(r"^(?P<marks>#*) *Related Past Conversations\b", re.MULTILINE)
 _ORDER = re.compile(r"!(\w+)\s*(.*)", re.DOTALL)
@@ -198,9 +183,9 @@ FREE = Price(0.0, 0.0)
 
 def list_price(maker: str, model: str) -> Price | None:
     """The maker's list price of a model; None when it is not in our table."""
-    wanted = [maker, _VERSION.sub("", model)]
-    rows = (line.split() for line in _LIST_PRICES.strip().splitlines())
-    return next((Price(float(row[2]), float(row[3])) for row in rows if row[:2] == wanted), None)
+    name = _VERSION.sub("", model)
+    rows = (row.split() for row in _LIST_PRICES.get(maker, "").split(",") if row)
+    return next((Price(float(row[1]), float(row[2])) for row in rows if row[0] == name), None)
 
 
 # -- without a model

@@ -390,7 +390,7 @@ def _anthropic_blocks(turn: ChatTurn) -> Iterator[dict[str, Any]]:
 # -- a model on a server
 
 
-class ServedModel:
+class HttpModel:
     """A model behind a URL. Its key goes into a header and nowhere else."""
 
     def __init__(
@@ -555,7 +555,7 @@ def served_model(
     access: ModelAccess | None = None,
     price: Price | None = None,
     max_tokens: int = 4096,
-) -> ServedModel:
+) -> HttpModel:
     """A model of OpenAI's, Anthropic's or Ollama's dialect, by its server's base URL."""
     access = access or ModelAccess()
     maker, home = _MAKERS[kind]
@@ -583,7 +583,7 @@ def served_model(
         headers=headers,
         sleep=access.sleep,
     )
-    return ServedModel(
+    return HttpModel(
         f"{kind}:{model}",
         dialect,
         wire,

@@ -14,10 +14,10 @@ from contextlib import suppress
 import msgspec
 
 from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
-from ralph.chat.worker import Retries, Worker, WorkerJob, WorkerName, stream_of
+from ralph.chat.worker import Retries, Worker, stream_of
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
-from ralph.memory.conversation_history import History
+from ralph.memory.conversation_history import ConversationStates
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.prompt.build import render
@@ -178,7 +178,7 @@ class PendingSummary(msgspec.Struct, frozen=True):
         """The id that the summary will have."""
         return summary_id(self.target, self.covers)
 
-    def material(self, history: History) -> tuple[str, list[Exchange]]:
+    def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
         """The title and the exchanges in their order; those that cannot be read are left out."""
         if self.of == "exchange":
             title, records = "", [history.records[self.target]]
@@ -202,28 +202,26 @@ class _ExchangeStatus(msgspec.Struct, frozen=True):
     status: object = "complete"
 
 
-class Summarizer(WorkerJob):
+class Summarizer(Worker):
     """Writes the summaries of conversations, or those of exchanges, newest first."""
 
     poll_s = 30.0
 
     def __init__(
         self,
-        of: WorkerName,
+        of: Summarised,
         open_memory: Callable[[], Ralph],
         retries: Retries,
         *,
-        clock: Callable[[], float],
+        poll_s: float | None,
         current: Callable[[], str | None],
         model: ChatModel | None,
         spent_usd: Callable[[], float],
         on_saved: Callable[[], None],
     ) -> None:
         """`spent_usd` is what the summaries of this process have cost so far."""
-        super().__init__(open_memory, retries)
-        self.name = of
-        self._of: Summarised = "conversation" if of == "conversation" else "exchange"
-        self._clock = clock
+        super().__init__(of, open_memory, retries, poll_s=poll_s)
+        self._of = of
         self._current = current
         self._given_model = model
         self._spent_usd = spent_usd
@@ -242,7 +240,7 @@ class Summarizer(WorkerJob):
         self._rest_until = 0.0
 
     def _resting(self) -> bool:
-        return self._rest_until > self._clock()
+        return self._rest_until > self._retries.clock()
 
     def pending(self, memory: Conversations) -> int:
         """How many summaries are missing."""
@@ -274,32 +272,30 @@ class Summarizer(WorkerJob):
         found = [each for each in found if each.key not in done]
         return sorted(found, key=lambda each: each.at, reverse=True)
 
-    def work(self, worker: Worker, stop: threading.Event) -> None:
+    def work(self, stop: threading.Event) -> None:
         """Write every summary that is pending and may be tried now."""
         first = True
         while not stop.is_set():
             memory = self.memory()
             settings = memory.shelf.settings
             pending = self._pending(memory)
-            worker.set(total=worker.look().completed + len(pending))
+            self.set(total=self.look().completed + len(pending))
             model = self._model(settings)
-            worker.set(note=_note(model))
+            self.set(note=_note(model))
             failed = self._retries.entries(self._of)
             if first:
                 self._drop_stale(pending)
                 first = False
             ready = [each for each in pending if not self._retries.rests(failed.get(each.key))]
-            if not ready or (model is not None and self._must_rest(settings, model, worker)):
+            if not ready or (model is not None and self._must_rest(settings, model)):
                 return
-            worker.set(state="running", current=f"{self._of}_id={ready[0].target}")
+            self.set(state="running", current=f"{self._of}_id={ready[0].target}")
             if model is None:
-                self._extract(memory, ready[:_EXTRACTS_AT_ONCE], worker)
-            elif not self._ask(model, memory, ready[0], worker):
+                self._extract(memory, ready[:_EXTRACTS_AT_ONCE])
+            elif not self._ask(model, memory, ready[0]):
                 return
 
-    def _extract(
-        self, memory: Conversations, ready: Sequence[PendingSummary], worker: Worker
-    ) -> None:
+    def _extract(self, memory: Conversations, ready: Sequence[PendingSummary]) -> None:
         history = stream_of(memory).history
         made: list[tuple[Summary, str]] = []
         for each in ready:
@@ -308,22 +304,20 @@ class Summarizer(WorkerJob):
                 made.append((each.summary(text, by=EXTRACTIVE), each.key))
             else:
                 self._skipped.add(each.key)
-        self._save(memory, made, worker)
+        self._save(memory, made)
 
-    def _must_rest(self, settings: Settings, model: ChatModel, worker: Worker) -> bool:
+    def _must_rest(self, settings: Settings, model: ChatModel) -> bool:
         """Whether the model must not be asked now; the note says why."""
         cap_usd, spent_usd = settings.summary_spend_cap_usd, self._spent_usd()
         if spent_usd >= cap_usd and model.costs != "free":
-            worker.set(
+            self.set(
                 note=f"spend cap reached: ${spent_usd:.2f} of ${cap_usd:.2f} in this session. "
                 "To continue: ralph config --user summary_spend_cap_usd USD"
             )
             return True
         return self._resting()
 
-    def _ask(
-        self, model: ChatModel, memory: Conversations, item: PendingSummary, worker: Worker
-    ) -> bool:
+    def _ask(self, model: ChatModel, memory: Conversations, item: PendingSummary) -> bool:
         """Let the model write one summary and save it; returns whether to ask for another."""
         title, exchanges = item.material(stream_of(memory).history)
         if not exchanges:
@@ -336,8 +330,8 @@ class Summarizer(WorkerJob):
             cost_usd = answer.cost_usd or 0.0
             text = read_summary(answer, item.of)
         except ModelOff as error:
-            worker.done(0, cost_usd)
-            return self._failed(item, error, worker)
+            self.add(spend_usd=cost_usd)
+            return self._failed(item, error)
         tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
         summary = msgspec.structs.replace(
             item.summary(text, by=model.name),
@@ -346,36 +340,34 @@ class Summarizer(WorkerJob):
         )
         history = stream_of(memory).history
         self._rest_until = 0.0
-        worker.done(0, cost_usd)
+        self.add(spend_usd=cost_usd)
         # It may have been forgotten while the model was writing.
         exists = item.target in history.conversations or item.target in history.records
-        self._save(memory, [(summary, item.key)] if exists else [], worker)
+        self._save(memory, [(summary, item.key)] if exists else [])
         return True
 
-    def _save(
-        self, memory: Conversations, made: Sequence[tuple[Summary, str]], worker: Worker
-    ) -> None:
+    def _save(self, memory: Conversations, made: Sequence[tuple[Summary, str]]) -> None:
         memory.say_all(made)
         self._retries.drop([key for _, key in made])
-        worker.done(len(made))
+        self.add(completed=len(made))
         if made:
             self._on_saved()
 
-    def _failed(self, item: PendingSummary, error: ModelOff, worker: Worker) -> bool:
+    def _failed(self, item: PendingSummary, error: ModelOff) -> bool:
         """Count a failure; returns whether another item may work now."""
         if error.fault == "setting":
             # Not the item's fault: everything waits until a person has fixed it.
-            self._rest_until = self._clock() + self.poll_s
-            worker.set(note=str(error))
+            self._rest_until = self._retries.clock() + self.poll_s
+            self.set(note=str(error))
             return False
         failed = self._retries.failed(self._of, item.key, item.target, str(error))
         if failed.given_up:
-            worker.set(failed=worker.look().failed + 1)
+            self.add(failed=1)
         if error.fault == "prompt":
             return True
         # The next item would fail too.
-        self._rest_until = failed.at if not failed.given_up else self._clock() + _MAX_REST_S
-        worker.set(note=str(error))
+        self._rest_until = failed.at if not failed.given_up else self._retries.clock() + _MAX_REST_S
+        self.set(note=str(error))
         return False
 
     def _drop_stale(self, pending: Sequence[PendingSummary]) -> None:

@@ -1,4 +1,4 @@
-"""One background worker: its job, its status, its claim on a stream, and its thread.
+"""A background worker: its status, its claim on a stream, its failures and its thread.
 
 There is no job queue: pending work is whatever the journal shows as missing. One process at a time
 works as each worker on one stream; whoever comes next continues.
@@ -18,7 +18,7 @@ import msgspec
 from ralph import disk
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
-from ralph.memory.conversation_stream import Series
+from ralph.memory.conversation_stream import ConversationStream
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.trust import FILE as TRUST_FILE
@@ -97,14 +97,14 @@ class Retries:
     """
 
     def __init__(self, file: Path, *, clock: Clock, max_retries: int = MAX_RETRIES) -> None:
-        self._file = file
-        self._clock = clock
+        self.file = file
+        self.clock = clock
         self.max_retries = max_retries
 
     def entries(self, worker: str | None = None) -> dict[str, FailedItem]:
         """What failed and is still pending, of one worker or of all."""
         try:
-            items = msgspec.json.decode(self._file.read_bytes(), type=dict[str, FailedItem])
+            items = msgspec.json.decode(self.file.read_bytes(), type=dict[str, FailedItem])
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return {}  # none, or of another version: everything is tried again
         return {key: item for key, item in items.items() if worker in (None, item.worker)}
@@ -114,35 +114,27 @@ class Retries:
         if item is None:
             return False
         # A clock that was set back must not make anything wait forever.
-        return item.given_up or 0 < item.at - self._clock() <= _MAX_RETRY_WAIT_S
+        return item.given_up or 0 < item.at - self.clock() <= _MAX_RETRY_WAIT_S
 
     def next_at(self, worker: str) -> float | None:
         """When the first of a worker's failures may be tried again."""
         # An item that is overdue waits for something other than its time.
-        due = self._clock() - 1
+        due = self.clock() - 1
         items = self.entries(worker).values()
         return min((i.at for i in items if not i.given_up and i.at > due), default=None)
 
     def failed(
-        self,
-        worker: str,
-        key: str,
-        item: str,
-        error: str,
-        *,
-        count: int = 1,
-        attempts: int | None = None,
+        self, worker: str, key: str, item: str, error: str, *, count: int = 1, attempts: int = 0
     ) -> FailedItem:
-        """Count a failure; after `max_retries` retries the item is given up."""
+        """Count a failure, or set how many there were; after `max_retries` retries give it up."""
         with self._changing() as items:
-            if attempts is None:
-                attempts = 1 + (items[key].attempts if key in items else 0)
+            attempts = attempts or 1 + (items[key].attempts if key in items else 0)
             wait_s = min(2.0 ** (attempts - 1), _MAX_RETRY_WAIT_S)
             entry = items[key] = FailedItem(
                 worker,
                 item,
                 attempts,
-                self._clock() + wait_s,
+                self.clock() + wait_s,
                 " ".join(error.split())[:_ERROR_CHARS],
                 given_up=attempts > self.max_retries,
                 count=count,
@@ -165,24 +157,24 @@ class Retries:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, FailedItem]]:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with disk.locked(self._file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+            with disk.locked(self.file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
                 items = self.entries()
                 yield items
-                disk.replace(self._file, msgspec.json.encode(items))
+                disk.replace(self.file, msgspec.json.encode(items))
         except disk.Busy:
             raise IndexOff(
                 "another process has locked the workers' notes",
-                where=str(self._file),
+                where=str(self.file),
                 todo="Try again when it has finished.",
             ) from None
 
 
-# -- the job
+# -- memory
 
 
-def stream_of(memory: Conversations) -> Series:
+def stream_of(memory: Conversations) -> ConversationStream:
     """The journal of these conversations as a stream, with its history and its index."""
     return memory._mine()
 
@@ -211,33 +203,43 @@ class SettingsWatch:
         return found
 
 
-class WorkerJob:
-    """What a worker does. It is used by one thread at a time."""
+# -- the worker
 
-    name: WorkerName
+
+class Worker:
+    """One background job, run in a thread or once, while this process holds the claim to it."""
+
     # How long to rest when nothing wakes the worker.
     poll_s: float
 
-    def __init__(self, open_memory: Callable[[], Ralph], retries: Retries) -> None:
+    def __init__(
+        self,
+        name: WorkerName,
+        open_memory: Callable[[], Ralph],
+        retries: Retries,
+        *,
+        poll_s: float | None = None,
+    ) -> None:
+        self.name = name
+        self.poll_s = self.poll_s if poll_s is None else poll_s
         self._open = open_memory
         self._retries = retries
+        self._claim = retries.file.with_name(f"{retries.file.stem}-{name}.lock")
+        self._fd: int | None = None  # of the claim, while we hold it
         self._opened: tuple[Ralph, SettingsWatch] | None = None
+        self._thread: _WorkerThread | None = None
+        self._lock = threading.Lock()
+        self._status = WorkerStatus(name, "stopped")
 
-    def memory(self) -> Conversations:
-        """The conversations; opened again when a setting has changed."""
-        if self._opened is not None and self._opened[1].changed():
-            self.close()
-        if self._opened is None:
-            ralph = self._open()
-            self._opened = ralph, SettingsWatch(ralph)
-            self.on_open(ralph.conversations)
-        return self._opened[0].conversations
+    # -- what each kind of worker does
 
-    def close(self) -> None:
-        """Close the memory."""
-        if self._opened is not None:
-            self._opened[0].close()
-            self._opened = None
+    def pending(self, memory: Conversations) -> int:
+        """How many items are to do."""
+        raise NotImplementedError
+
+    def work(self, stop: threading.Event) -> None:
+        """Do everything that can be done now."""
+        raise NotImplementedError
 
     def on_open(self, memory: Conversations) -> None:
         """Prepare a memory that was just opened."""
@@ -250,43 +252,16 @@ class WorkerJob:
     def hurry(self) -> None:
         """Stop resting because of a failure."""
 
-    def pending(self, memory: Conversations) -> int:
-        """How many items are to do."""
-        raise NotImplementedError
-
-    def work(self, worker: Worker, stop: threading.Event) -> None:
-        """Do everything that can be done now."""
-        raise NotImplementedError
-
-
-# -- the worker
-
-
-class _WorkerThread(threading.Thread):
-    def __init__(self, worker: Worker) -> None:
-        # A daemon: a process that ends does not wait for a model that hangs.
-        super().__init__(name=f"ralph-{worker.name}", daemon=True)
-        self.stop = threading.Event()
-        self.wake = threading.Event()
-        self._worker = worker
-
-    def run(self) -> None:
-        self._worker.run(self.stop, self.wake)
-
-
-class Worker:
-    """Runs one job, in a thread or once, while it holds the claim."""
-
-    def __init__(self, job: WorkerJob, claim: Path, clock: Clock, poll_s: float | None) -> None:
-        self.name = job.name
-        self.job = job
-        self.thread: _WorkerThread | None = None
-        self._claim = claim
-        self._clock = clock
-        self._poll_s = job.poll_s if poll_s is None else poll_s
-        self._lock = threading.Lock()
-        self._status = WorkerStatus(job.name, "stopped")
-        self._fd: int | None = None  # of the claim, while we hold it
+    def memory(self) -> Conversations:
+        """The conversations, for the working thread; opened again when a setting has changed."""
+        if self._opened is not None and self._opened[1].changed():
+            self._opened[0].close()
+            self._opened = None
+        if self._opened is None:
+            ralph = self._open()
+            self._opened = ralph, SettingsWatch(ralph)
+            self.on_open(ralph.conversations)
+        return self._opened[0].conversations
 
     # -- status
 
@@ -307,15 +282,19 @@ class Worker:
                 line = msgspec.json.encode(_PublishedStatus(os.getpid(), self._status))
                 os.write(self._fd, line + b"\n")
 
-    def done(self, count: int, spend_usd: float = 0.0) -> None:
-        """Count finished items and their cost."""
+    def add(self, *, completed: int = 0, failed: int = 0, spend_usd: float = 0.0) -> None:
+        """Add to the counts of the status."""
         now = self.look()
-        self.set(completed=now.completed + count, spend_usd=now.spend_usd + spend_usd)
+        self.set(
+            completed=now.completed + completed,
+            failed=now.failed + failed,
+            spend_usd=now.spend_usd + spend_usd,
+        )
 
     def status(self) -> WorkerStatus:
         """The status of this worker, in whichever process it runs."""
         own = self.look()
-        waits = self.thread is not None and self.thread.is_alive() and self._fd is None
+        waits = self._thread is not None and self._thread.is_alive() and self._fd is None
         if not waits and own.state != "stopped":
             return own
         return self._status_elsewhere() or own
@@ -341,19 +320,19 @@ class Worker:
 
     def start(self) -> None:
         """Run in a thread, unless it already does."""
-        if self.thread is None or not self.thread.is_alive():
+        if self._thread is None or not self._thread.is_alive():
             self.set(state="idle", note="")
-            self.thread = _WorkerThread(self)
-            self.thread.start()
+            self._thread = _WorkerThread(self)
+            self._thread.start()
 
     def signal(self) -> None:
         """Wake the thread: there is something to do."""
-        if self.thread is not None:
-            self.thread.wake.set()
+        if self._thread is not None:
+            self._thread.wake.set()
 
-    def stop(self) -> _WorkerThread | None:
+    def stop(self) -> threading.Thread | None:
         """Tell the thread to end, and return it to be waited for."""
-        thread, self.thread = self.thread, None
+        thread, self._thread = self._thread, None
         if thread is not None:
             thread.stop.set()
             thread.wake.set()
@@ -368,7 +347,6 @@ class Worker:
                     self._work(stop)
                 finally:
                     self.set(state="idle", current="")
-                    self.job.close()
 
     def run(self, stop: threading.Event, wake: threading.Event) -> None:
         """Work and rest in turn until stopped; wait while another process holds the claim."""
@@ -383,23 +361,21 @@ class Worker:
                             self.set(state="idle", current="")
                             wake.wait(self._wait_s())
                 if not stop.is_set():
-                    wake.wait(min(self._poll_s, _CLAIM_POLL_S))
+                    wake.wait(min(self.poll_s, _CLAIM_POLL_S))
         except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
             self.set(state="stopped", note=f"ended by {type(error).__name__}: {error}")
-        finally:
-            self.job.close()
 
     def _work(self, stop: threading.Event) -> None:
         try:
-            self.job.work(self, stop)
+            self.work(stop)
         except (RalphError, OSError) as error:
             self.set(note=str(error))
 
     def _wait_s(self) -> float:
         with suppress(RalphError, OSError):  # the note of the last pass says why
-            if (at := self.job.next_at) is not None:
-                return max(_MIN_WAIT_S, min(self._poll_s, at - self._clock()))
-        return self._poll_s
+            if (at := self.next_at) is not None:
+                return max(_MIN_WAIT_S, min(self.poll_s, at - self._retries.clock()))
+        return self.poll_s
 
     @contextmanager
     def _claimed(self) -> Iterator[bool]:
@@ -418,8 +394,24 @@ class Worker:
                 self.set()
                 yield True
             finally:
+                # Before the next thread may claim: a database belongs to the thread that opened it.
+                if self._opened is not None:
+                    self._opened[0].close()
+                    self._opened = None
                 with self._lock:
                     self._fd = None
+
+
+class _WorkerThread(threading.Thread):
+    def __init__(self, worker: Worker) -> None:
+        # A daemon: a process that ends does not wait for a model that hangs.
+        super().__init__(name=f"ralph-{worker.name}", daemon=True)
+        self.stop = threading.Event()
+        self.wake = threading.Event()
+        self._worker = worker
+
+    def run(self) -> None:
+        self._worker.run(self.stop, self.wake)
 
 
 class JournalListener(threading.Thread):

@@ -19,19 +19,13 @@ from ralph.chat.embeddings import (
 from ralph.chat.loop import LastRetrieval
 from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus, stream_of
 from ralph.chat.workers import Workers, setting_of
-from ralph.config import USER_FILE, Settings, store
+from ralph.config import KEYS, USER_FILE, Settings, store
 from ralph.errors import BadInput, BadSetting, MemoryOff
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.records import Record
 
-RAG_KEYS = (
-    "rag_enabled",
-    "rag_conversation_limit",
-    "rag_exchange_limit_per_conversation",
-    "rag_min_similarity",
-    "rag_recency_half_life_days",
-)
+RAG_KEYS = tuple(key for key in KEYS if key.startswith("rag_"))
 _TITLES: dict[WorkerName, str] = {
     "conversation": "Conversation Summarizer",
     "exchange": "Exchange Summarizer",
@@ -100,27 +94,32 @@ class WorkerCommands:
         raise self._usage("summarizer [conversation|exchange] [on|off]")
 
     def _summarizer_lines(self, status: WorkerStatus, *, alone: bool = False) -> list[str]:
-        items = f"{status.name}s"
         left = status.total - status.completed
+        middle = []
+        if left and status.state != "running":
+            middle.append(f"  To do: {_count(left, status.name)}")
+        if status.current and status.state == "running":
+            middle.append(f"  Current: {status.current}")
+        items = f"{status.name}s"
+        lines = [*self._status_lines(status, items, middle), *_failure_lines(status)]
+        if status.state == "idle":
+            lines.insert(1, f"  Total processed this session: {status.completed:,}")
+            if alone and not (left or status.retrying or status.given_up):
+                lines += ["", f"All {items} are summarized. Worker is idle."]
+        return lines
+
+    def _status_lines(
+        self, status: WorkerStatus, items: str, middle: Sequence[str], estimated: str = ""
+    ) -> list[str]:
+        """The lines that all workers have, with those of one kind in the middle."""
         lines = [f"{_TITLES[status.name]}: {status.state.upper()}"]
         if status.state == "running":
             lines.append(f"  Progress: {status.completed:,}/{status.total:,} {items}")
-        elif status.state == "idle":
-            lines.append(f"  Total processed this session: {status.completed:,}")
         if status.state != "stopped":
             lines.append(f"  Completed: {status.completed:,}, Failed: {status.failed:,}")
-        if left and status.state != "running":
-            lines.append(f"  To do: {_count(left, status.name)}")
-        if status.current and status.state == "running":
-            lines.append(f"  Current: {status.current}")
-        if status.state != "stopped":
-            lines.append(f"  Spend: ${status.spend_usd:.2f}")
-        lines += [*self._note_lines(status), *_failure_lines(status)]
-        if alone and status.state == "idle" and not (left or status.retrying or status.given_up):
-            lines += ["", f"All {items} are summarized. Worker is idle."]
-        return lines
-
-    def _note_lines(self, status: WorkerStatus) -> list[str]:
+            lines += [*middle, f"  Spend: ${status.spend_usd:.2f}{estimated}"]
+        else:
+            lines += middle
         note = status.note
         if not note and status.state == "stopped":
             if getattr(self._settings(), setting_of(status.name)):
@@ -128,7 +127,7 @@ class WorkerCommands:
             else:
                 name = "embeddings" if status.name == "embedding" else f"summarizer {status.name}"
                 note = f"off. To switch it on: {self._prefix}{name} on"
-        return [f"  Note: {note}"] if note else []
+        return [*lines, f"  Note: {note}"] if note else lines
 
     # -- embeddings
 
@@ -149,26 +148,20 @@ class WorkerCommands:
         status = self._pipeline()
         with self._open() as ralph:
             counts = count_embeddings(ralph.conversations)
-            free = price_per_char(ralph.config.settings) == 0.0
-            enabled = ralph.config.settings.embedding_pipeline_enabled
-        running, stopped = status.state == "running", status.state == "stopped"
-        lines = [f"Embedding Pipeline: {status.state.upper()}"]
-        if running:
-            lines += ["  State: Processing batch"]
-            lines += [f"  Progress: {status.completed:,}/{status.total:,} embeddings"]
-        if not stopped:
-            lines += [f"  Completed: {status.completed:,}, Failed: {status.failed:,}"]
+            settings = ralph.config.settings
+        running = status.state == "running"
+        middle = [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
         if running and status.current:
-            lines += [f"  Current batch: {status.current.removeprefix('batch of ')} items"]
-        lines += [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
-        if not stopped:
-            lines += [f"  Spend: ${status.spend_usd:.2f}{'' if free else ' (estimated)'}"]
-        lines += self._note_lines(status)
+            middle.insert(0, f"  Current batch: {status.current.removeprefix('batch of ')} items")
+        estimated = "" if price_per_char(settings) == 0.0 else " (estimated)"
+        lines = self._status_lines(status, "embeddings", middle, estimated)
+        if running:
+            lines.insert(1, "  State: Processing batch")
         warnings = _failure_lines(status)
-        if counts.waiting and stopped:
+        if counts.waiting and status.state == "stopped":
             items = f"{_count(counts.waiting, 'item')} {'is' if counts.waiting == 1 else 'are'}"
-            state = "not running" if enabled else "OFF"
-            warnings += [f"Warning: {items} awaiting embeddings (pipeline is {state})"]
+            state = "not running" if settings.embedding_pipeline_enabled else "OFF"
+            warnings.append(f"Warning: {items} awaiting embeddings (pipeline is {state})")
         return [*lines, "", *warnings] if warnings else lines
 
     def _rebuild(self, part: str, confirm: Callable[[str], str]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -28,10 +27,10 @@ from ralph.chat.worker import (
     WorkerStatus,
 )
 from ralph.memory.ralph import Ralph
+from ralph.records.conversation import Summarised
 
 # How long to wait at the end for a worker that waits for a model.
 _GRACE_S = 3.0
-_LISTED = 1000
 
 
 class GivenUp(msgspec.Struct, frozen=True):
@@ -71,46 +70,35 @@ class Workers:
     ) -> None:
         """`current` names the conversation of this chat, which is left alone."""
         self._open = open_memory
-        self._clock = clock
         self._grace_s = grace_s
         self._listener: JournalListener | None = None
         with open_memory() as ralph:
-            folder, stream = ralph.place.home / "cache" / "workers", ralph.project.id
+            file = ralph.place.home / "cache" / "workers" / f"{ralph.project.id}.json"
             self._settings = SettingsWatch(ralph)
             self._on_server = bool(ralph.config.settings.journal_url)
-        self._retries = Retries(folder / f"{stream}.json", clock=clock, max_retries=max_retries)
+        self._retries = Retries(file, clock=clock, max_retries=max_retries)
 
-        def make(job: Summarizer | EmbeddingPipeline) -> Worker:
-            return Worker(job, folder / f"{stream}-{job.name}.lock", clock, poll_s)
-
-        def summaries(name: WorkerName) -> Worker:
-            return make(
-                Summarizer(
-                    name,
-                    open_memory,
-                    self._retries,
-                    clock=clock,
-                    current=current,
-                    model=summarizer,
-                    spent_usd=lambda: sum(w.look().spend_usd for w in self._summarizers),
-                    on_saved=lambda: self._workers["embedding"].signal(),
-                )
+        def summaries(of: Summarised) -> Worker:
+            return Summarizer(
+                of,
+                open_memory,
+                self._retries,
+                poll_s=poll_s,
+                current=current,
+                model=summarizer,
+                spent_usd=lambda: sum(w.look().spend_usd for w in workers[:2]),
+                on_saved=lambda: self._workers["embedding"].signal(),
             )
 
-        self._summarizers = [summaries("conversation"), summaries("exchange")]
-        pipeline = make(EmbeddingPipeline(open_memory, self._retries))
-        self._workers = {worker.name: worker for worker in [*self._summarizers, pipeline]}
+        workers = [summaries("conversation"), summaries("exchange")]
+        workers.append(EmbeddingPipeline("embedding", open_memory, self._retries, poll_s=poll_s))
+        self._workers = {worker.name: worker for worker in workers}
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     # -- running
@@ -179,7 +167,7 @@ class Workers:
             with self._open() as ralph:
                 memory = ralph.conversations
                 for status in stopped if memory.exist else ():
-                    total = status.completed + self._workers[status.name].job.pending(memory)
+                    total = status.completed + self._workers[status.name].pending(memory)
                     found[status.name] = msgspec.structs.replace(status, total=total)
         return [self._with_retries(status) for status in found.values()]
 
@@ -190,7 +178,7 @@ class Workers:
         return msgspec.structs.replace(
             status,
             retrying=sum(item.count for item in waiting),
-            next_retry_s=None if next_at is None else max(0.0, next_at - self._clock()),
+            next_retry_s=None if next_at is None else max(0.0, next_at - self._retries.clock()),
             given_up=sum(item.count for item in items if item.given_up),
         )
 
@@ -204,7 +192,7 @@ class Workers:
                 items = [failed.item]
                 if key == EMBEDDING:  # the embedder failed, for every passage that waits
                     with self._open() as ralph:
-                        items = waiting_ids(ralph.conversations, _LISTED)
+                        items = waiting_ids(ralph.conversations)
                 worker = next(name for name in WORKER_NAMES if name == failed.worker)
                 found += [GivenUp(worker, item, failed.attempts, failed.error) for item in items]
         return found
@@ -223,6 +211,6 @@ class Workers:
             with self._open() as ralph:
                 clear_embeddings(ralph.conversations, ids)
         for worker in self._workers.values():
-            worker.job.hurry()
+            worker.hurry()
         self.signal()
         return sum(item.count for item in failed)

@@ -1,31 +1,32 @@
-"""The commands of the agents Ralph knows, and of any other program that speaks a dialect."""
+"""The agent programs that Ralph knows: a table, and what the module of each one offers.
+
+A new client is one row here and one module beside it.
+"""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import msgspec
 
-from ralph.clients import start_server
 from ralph.errors import BadInput
-from ralph.programs import find_program, python
+from ralph.programs import find_program
 
-_CLAUDE = ("claude", "-p", "--output-format", "stream-json", "--verbose")
-_CLAUDE_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
-_CODEX = ("codex", "exec", "--json", "--skip-git-repo-check", "-s", "workspace-write")
-# Codex gives a server one second before it asks the model without it; a Python process may need
-# more. One that never comes up still does not end the run.
-_CODEX_WAITS_MS = 30_000
-# Where an agent that is neither finds its servers.
+if TYPE_CHECKING:
+    from ralph.capture import Capture
+    from ralph.capture.exchange import SessionHead, SessionReader, SessionStart
+    from ralph.clients.setup import ClientSetup
+
+# Where an agent that is not in the table finds its MCP servers.
 MCP_CONFIG = "RALPH_MCP_CONFIG"
 
 
-class Call(msgspec.Struct, frozen=True):
+class AgentCall(msgspec.Struct, frozen=True):
     """What an agent is started with, besides the prompt on its standard input.
 
     The servers are those of the file, by name.
@@ -36,41 +37,120 @@ class Call(msgspec.Struct, frozen=True):
     mcp_servers: dict[str, dict[str, Any]] = {}
 
 
+class SessionFiles(Protocol):
+    """The session files that a client leaves on this machine."""
+
+    def session_folder(self, environ: Mapping[str, str]) -> Path:
+        """Where they are."""
+        ...
+
+    def session_files(self, folder: Path) -> Iterator[Path]:
+        """Every session's file under a folder."""
+        ...
+
+    def session_head(self, path: Path, file: BinaryIO) -> SessionHead | None:
+        """The session that a file holds, None when it holds none."""
+        ...
+
+    def session_reader(self, start: SessionStart) -> SessionReader:
+        """A reader that cuts a file into exchanges."""
+        ...
+
+
+class AgentProgram(Protocol):
+    """What the module of a client offers."""
+
+    # Its output formats; the first is what its command prints.
+    DIALECTS: tuple[str, ...]
+    # What `record` accepts from it, for error messages.
+    OUTPUTS: tuple[str, ...]
+    # Events that only its session files have: they are imported, not recorded.
+    SESSION_TYPES: frozenset[str]
+    # Whether it runs commands in login shells, which may set their PATH anew.
+    LOGIN_SHELLS: bool
+
+    def command(self, call: AgentCall) -> list[str]:
+        """The command line of one run."""
+        ...
+
+    def variables(self, call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
+        """What it must find in its environment for this call."""
+        ...
+
+    def dialect_of(self, event: Mapping[str, Any]) -> str | None:
+        """The dialect that an event belongs to, None for another program's."""
+        ...
+
+    def open_capture(self, dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
+        """A fresh capture of one of its dialects."""
+        ...
+
+    def sessions(self) -> SessionFiles:
+        """Its session files."""
+        ...
+
+    def setup(self) -> ClientSetup:
+        """How Ralph is put into its settings."""
+        ...
+
+
+class Client(msgspec.Struct, frozen=True):
+    """One agent program: what it is called where, and the module with everything about it."""
+
+    agent: str  # for --agent and the setting `agent`
+    source: str  # in the ids of its conversations
+    title: str  # for people
+    module: str
+
+    @property
+    def program(self) -> AgentProgram:
+        """The module, loaded when it is needed."""
+        module: AgentProgram = import_module(f"{__name__}.{self.module}")
+        return module
+
+
+CLIENTS = (
+    Client("claude", "claude-code", "Claude Code", "claude_code"),
+    Client("codex", "codex", "Codex", "codex"),
+)
+BY_AGENT = {client.agent: client for client in CLIENTS}
+BY_SOURCE = {client.source: client for client in CLIENTS}
+
+
 def takes_servers(agent: str) -> bool:
     """Whether Ralph knows how to give this agent MCP servers, so that a prompt may name tools."""
-    return agent in ("claude", "codex")
+    return agent in BY_AGENT
 
 
-def agent_command(agent: str, call: Call) -> list[str]:
-    """The command line of an agent: `claude`, `codex`, or any command as one would type it.
+def uses_login_shells(agent: str) -> bool:
+    """Whether this agent's commands may find another PATH than the agent itself."""
+    return agent in BY_AGENT and BY_AGENT[agent].program.LOGIN_SHELLS
+
+
+def output_dialect(agent: str) -> str | None:
+    """What this agent prints; None for a program that is not in the table."""
+    return BY_AGENT[agent].program.DIALECTS[0] if agent in BY_AGENT else None
+
+
+def agent_command(agent: str, call: AgentCall) -> list[str]:
+    """The command line of an agent: a client's name, or any command as one would type it.
 
     The prompt goes by standard input: as an argument it would be limited to 128 KiB.
     """
-    if agent == "claude":
-        return _claude(call)
-    if agent == "codex":
-        return _codex(call)
+    if agent in BY_AGENT:
+        return BY_AGENT[agent].program.command(call)
     words = _words(agent)
     if not words:
-        raise BadInput("the agent's command is empty", todo="Name claude, codex or a command.")
+        names = ", ".join(BY_AGENT)
+        raise BadInput("the agent's command is empty", todo=f"Name {names} or a command.")
     return words
 
 
-def agent_variables(agent: str, call: Call, environ: Mapping[str, str]) -> dict[str, str]:
+def agent_variables(agent: str, call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
     """What an agent must find in its environment for this call."""
     found = {} if call.mcp_config is None else {MCP_CONFIG: str(call.mcp_config)}
-    if agent == "codex":
-        for server, header, variable in _headers(call):
-            value = str(call.mcp_servers[server]["headers"][header])
-            try:
-                found[variable] = start_server.filled(value, environ)
-            except KeyError as error:
-                raise BadInput(
-                    f"the header {header} of the MCP server {server} needs {error.args[0]}, "
-                    "which the agent's environment does not have",
-                    where=".ralph/db/disciplines.yaml",
-                    todo="Set it, and name it in the setting agent_env.",
-                ) from None
+    if agent in BY_AGENT:
+        found |= BY_AGENT[agent].program.variables(call, environ)
     return found
 
 
@@ -84,60 +164,6 @@ def _words(command: str) -> list[str]:
             f"the agent's command {command!r} cannot be read: {error}",
             todo="Close the quotes; write it as you would type it.",
         ) from None
-
-
-def _claude(call: Call) -> list[str]:
-    command = [*_CLAUDE, "--permission-mode", "acceptEdits"]
-    if call.model:
-        command += ["--model", call.model]
-    if call.mcp_config:
-        command += ["--mcp-config", str(call.mcp_config), "--strict-mcp-config"]
-    servers = [f"mcp__{name}" for name in call.mcp_servers]
-    return [*command, "--allowedTools", *servers, *_CLAUDE_TOOLS]
-
-
-def _codex(call: Call) -> list[str]:
-    command = [*_CODEX, *(["-m", call.model] if call.model else [])]
-    if call.mcp_config is not None and call.mcp_servers:
-        command += ["-c", f"mcp_optional_startup_grace_ms={_CODEX_WAITS_MS}"]
-        for name, entry in call.mcp_servers.items():
-            for key, value in _codex_server(name, entry, call).items():
-                command += ["-c", f"mcp_servers.{name}.{key}={_toml(value)}"]
-    return [*command, "-"]
-
-
-def _codex_server(name: str, entry: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    """One server as Codex is told of it: nothing secret, and its tools need no asking."""
-    settings: dict[str, Any]
-    if "url" in entry:
-        headers = {header: var for server, header, var in _headers(call) if server == name}
-        settings = {"url": str(entry["url"])}
-        if headers:
-            settings["env_http_headers"] = headers
-    else:
-        program, *isolated = python()
-        words = ["-m", start_server.__name__, str(call.mcp_config), name]
-        settings = {"command": program, "args": [*isolated, *words]}
-        if names := start_server.variables(json.dumps(entry)):
-            settings["env_vars"] = names
-    # A server of this name in the user's own settings may be switched off.
-    return {**settings, "enabled": True, "default_tools_approval_mode": "approve"}
-
-
-def _headers(call: Call) -> Iterator[tuple[str, str, str]]:
-    """Server, header, and the variable that carries its value."""
-    number = 0
-    for server, entry in call.mcp_servers.items():
-        for header in entry.get("headers") or {}:
-            number += 1
-            yield server, header, f"MCP_HEADER_{number}"
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it; what JSON writes of these is TOML too, but for mappings."""
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{_toml(key)} = {_toml(one)}' for key, one in value.items())}}}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def found_command(

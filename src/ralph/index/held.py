@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import IndexOff
-from ralph.index.embedded import Index
-from ralph.index.tables import Collection, Corrupt
-from ralph.index.view import AnyIndex
+from ralph.index.open import Index
+from ralph.index.port import AnyIndex, Collection, Corrupt
 from ralph.records import Record, Source
 
 if TYPE_CHECKING:
-    from ralph.index.qdrant.index import QdrantIndex
+    from ralph.index.qdrant import QdrantIndex
 
 _decode_source = msgspec.json.Decoder(Source).decode
 _PAGE = 64
@@ -45,7 +44,7 @@ def held_records(index: AnyIndex, name: str, *, budget_s: float) -> list[Record]
 def _records(index: AnyIndex, live: Collection) -> Iterator[Record]:
     if isinstance(index, Index):
         return _in_file(index, live)
-    from ralph.index.qdrant.index import QdrantIndex
+    from ralph.index.qdrant import QdrantIndex
 
     return _on_server(index, live) if isinstance(index, QdrantIndex) else iter(())
 
@@ -58,8 +57,8 @@ def _in_file(index: Index, live: Collection) -> Iterator[Record]:
 
 
 def _on_server(index: QdrantIndex, live: Collection) -> Iterator[Record]:
-    from ralph.index.qdrant.filters import holding
-    from ralph.index.qdrant.points import record_of
+    from ralph.index.qdrant_points import record_of
+    from ralph.index.qdrant_server import holding
 
     with index.store.reading() as view:
         for point in view.scrolled(live.physical, holding(head=True), _HEAD, page=_PAGE):

@@ -20,8 +20,7 @@ import msgspec
 from ralph import disk
 from ralph.errors import EmbedderOff, IndexOff
 from ralph.index import ASIDE, ASIDE_WEIGHT, Cut, Embedder, Manifest, Passage
-from ralph.index.tables import Collection, Row
-from ralph.index.view import Store, View
+from ralph.index.port import Collection, IndexedRecord, Store, View
 from ralph.journal import Batch, Followed
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
@@ -46,7 +45,7 @@ class Synced(msgspec.Struct, frozen=True):
     embedder_off: str | None = None
 
 
-class Target(msgspec.Struct, frozen=True):
+class IndexSpec(msgspec.Struct, frozen=True):
     """A collection, the journal it comes from, and how its records are cut and embedded."""
 
     name: str
@@ -62,13 +61,13 @@ class Target(msgspec.Struct, frozen=True):
         return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
-def is_current(store: Store, target: Target) -> bool:
+def is_current(store: Store, target: IndexSpec) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
     with store.reading() as view:
         return is_current_in(view, target)
 
 
-def is_current_in(view: View, target: Target) -> bool:
+def is_current_in(view: View, target: IndexSpec) -> bool:
     """The same, of one state of the store."""
     live, building = view.generations(target.name)
     if live is None or building is not None or live.sweeping:
@@ -80,7 +79,7 @@ def is_current_in(view: View, target: Target) -> bool:
 
 def sync(
     store: Store,
-    target: Target,
+    target: IndexSpec,
     *,
     lock: Path,
     lock_timeout_s: float,
@@ -99,24 +98,24 @@ def sync(
         with disk.locked(lock, timeout_s=lock_timeout_s):
             for _ in range(_TRIES):
                 try:
-                    run = _Run(store, target, budget_s, progress)
+                    run = _SyncRun(store, target, budget_s, progress)
                     return run.go(afresh=afresh, renew=renew)
-                except _OtherModel:
+                except _EmbedderChanged:
                     continue
     except disk.Busy:
         return Synced(complete=is_current(store, target))
     raise IndexOff("the embedder is another one again and again", where=store.where)
 
 
-class _OtherModel(Exception):
+class _EmbedderChanged(Exception):
     """The embedder turned out to be another one than the collection is built with."""
 
 
-class _Run:
+class _SyncRun:
     def __init__(
         self,
         store: Store,
-        target: Target,
+        target: IndexSpec,
         budget_s: float | None,
         progress: Progress | None,
     ) -> None:
@@ -212,7 +211,7 @@ class _Run:
         self._waiting = self._waiting or any(None in row.vectors for row in rows)
         self._progress(self._written + len(seen))
 
-    def _rows(self, records: Sequence[Record]) -> list[Row]:
+    def _rows(self, records: Sequence[Record]) -> list[IndexedRecord]:
         cut = [(record, self._cut(record)) for record in records]
         hashes = [[_hash(p) for p in passages] for _, passages in cut]
         wanted = [
@@ -223,7 +222,9 @@ class _Run:
         ]
         made = self._embed(wanted)
         return [
-            Row(record, passages, row, [self._reusable.get(h) or made.get(h) for h in row])
+            IndexedRecord(
+                record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]
+            )
             for (record, passages), row in zip(cut, hashes, strict=True)
         ]
 
@@ -249,7 +250,7 @@ class _Run:
         return made
 
     def _vectors(
-        self, embedder: Embedder, some: dict[bytes, Sequence[_Piece]]
+        self, embedder: Embedder, some: dict[bytes, Sequence[_WeightedPiece]]
     ) -> dict[bytes, bytes]:
         import numpy as np
 
@@ -258,7 +259,7 @@ class _Run:
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         vectors = embedder.embed_passages(texts, budget_s=left_s)
         if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
-            raise _OtherModel  # its server has told us only now which one it is
+            raise _EmbedderChanged  # its server has told us only now which one it is
         _check_shape(vectors, len(texts), embedder)
         if any(piece.weight != 1.0 for piece in pieces_of_all):
             weights = np.array([[piece.weight] for piece in pieces_of_all], dtype=np.float32)
@@ -291,24 +292,26 @@ class _Run:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
 
-class _Piece(msgspec.Struct, frozen=True):
+class _WeightedPiece(msgspec.Struct, frozen=True):
     """What is embedded at once, and how much its nearness counts."""
 
     text: str
     weight: float = 1.0
 
 
-def _pieces(text: str, embedder: Embedder) -> list[_Piece]:
+def _pieces(text: str, embedder: Embedder) -> list[_WeightedPiece]:
     main, _, aside = text.partition(ASIDE)
-    found = [_Piece(piece) for piece in embedder.pieces(main)] if main else []
-    return found + [_Piece(piece, ASIDE_WEIGHT) for piece in embedder.pieces(aside) if aside]
+    found = [_WeightedPiece(piece) for piece in embedder.pieces(main)] if main else []
+    return found + [
+        _WeightedPiece(piece, ASIDE_WEIGHT) for piece in embedder.pieces(aside) if aside
+    ]
 
 
 def _portions(
     texts: dict[bytes, str], embedder: Embedder
-) -> Iterator[dict[bytes, Sequence[_Piece]]]:
+) -> Iterator[dict[bytes, Sequence[_WeightedPiece]]]:
     """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
-    some: dict[bytes, Sequence[_Piece]] = {}
+    some: dict[bytes, Sequence[_WeightedPiece]] = {}
     count = 0
     for text_hash, text in texts.items():
         pieces = _pieces(text, embedder)

@@ -81,7 +81,7 @@ class Journal(Followed, Protocol):
 
 
 @runtime_checkable
-class Waiting(Protocol):
+class SpoolingJournal(Protocol):
     """A journal whose records may have to wait here, because its server is elsewhere."""
 
     def waiting(self) -> tuple[Located, ...]:

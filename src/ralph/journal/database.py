@@ -10,9 +10,8 @@ from typing import Self
 
 from ralph.errors import JournalDown
 from ralph.journal.folder import check_name
-from ralph.journal.link import Link, need_driver
 from ralph.journal.postgres import CHANNEL, PostgresJournal
-from ralph.journal.talk import Talk
+from ralph.journal.session import DatabaseSession, Link, need_driver
 
 _NAMES = "SELECT name FROM ralph_streams WHERE memory = %s"
 _NEWEST = """
@@ -94,7 +93,7 @@ class Listener:
     def __init__(self, link: Link, memory: Callable[[], str]) -> None:
         self._link = link
         self._memory = memory
-        self._talk: Talk | None = None
+        self._talk: DatabaseSession | None = None
         self._closed = threading.Event()
 
     def listen(self) -> bool:

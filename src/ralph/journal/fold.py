@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from ralph.errors import JournalDown
-from ralph.journal import Journal, Waiting
+from ralph.journal import Journal, SpoolingJournal
 from ralph.records import Complaint, Located
 
 # Where the first record of an id stands; others of that id stand under their digests.
@@ -65,7 +65,7 @@ class Fold:
             if not self._journal.unchanged(self._position):
                 self._refresh()
         except JournalDown:
-            if not isinstance(self._journal, Waiting):
+            if not isinstance(self._journal, SpoolingJournal):
                 raise
             self._makeshift = True
             before = len(self._records)

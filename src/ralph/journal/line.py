@@ -16,7 +16,7 @@ BOM = b"\xef\xbb\xbf"
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
 
-class _Line(msgspec.Struct, gc=False):
+class _JournalLine(msgspec.Struct, gc=False):
     v: int
     kind: str
     id: str
@@ -48,7 +48,7 @@ class Unreadable(Exception):
     """This line is not an entry; the message says why. It leaves the journal as a complaint."""
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_JournalLine).decode
 _decode_version = msgspec.json.Decoder(_Version).decode
 _encode = msgspec.json.Encoder().encode
 

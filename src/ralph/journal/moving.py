@@ -1,29 +1,29 @@
-"""Copying a memory's journals from one place to another, and comparing them record by record."""
+"""Move a memory's journals: copy what is missing, then verify every record by id and hash."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from ralph.errors import BadInput, JournalError
 from ralph.journal import Journal, Journals
+from ralph.journal.file import short_hash
 from ralph.journal.line import write_record
-from ralph.journal.position import short_hash
-from ralph.records import Complaint, Record, Tombstone
+from ralph.records import Complaint
 
 _PORTION = 500
 _TRIES = 3
 
-# Told the stream's name and how many of its records were looked at.
+# Called with the stream's name and how many of its records were looked at.
 Progress = Callable[[str, int], None]
 
 
 class MovedStream(msgspec.Struct, frozen=True):
-    """What one stream came to: how much is the same in both places now, and what is not there.
+    """How much of one stream is the same in both places now, and what is not there.
 
-    `unreadable` are lines that cannot be read and so stay where they are; `forgotten_there` are
-    records that the target had forgotten before, and that stay so.
+    `unreadable` are lines that cannot be read and stay where they are; `forgotten_there` are
+    records that the target had forgotten before, and that stay forgotten.
     """
 
     name: str
@@ -35,7 +35,7 @@ class MovedStream(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A whole memory, copied and compared."""
+    """A whole memory, copied and verified."""
 
     streams: tuple[MovedStream, ...]
 
@@ -50,69 +50,82 @@ class Moved(msgspec.Struct, frozen=True):
         return sum(stream.fresh for stream in self.streams)
 
 
-class _Held(msgspec.Struct):
-    """A journal as it is compared: each living content once, by its hash, in journal order."""
+class _Contents(msgspec.Struct, frozen=True):
+    """What is in a journal: living records by id and hash, and the ids of its tombstones."""
 
-    order: dict[tuple[str, str], str]
-    stones: dict[str, Tombstone]
+    living: frozenset[tuple[str, str]]
+    buried: frozenset[str]
     complaints: tuple[Complaint, ...]
 
-    def contents(self) -> dict[str, set[str]]:
-        """The digests under every id."""
-        found: dict[str, set[str]] = {}
-        for record_id, digest in self.order:
-            found.setdefault(record_id, set()).add(digest)
-        return found
 
+def move(
+    source: Journals,
+    target: Journals,
+    progress: Progress | None = None,
+    *,
+    names: Collection[str] | None = None,
+    dry_run: bool = False,
+) -> Moved:
+    """Copy every stream (or those of these names); return only when all of it is there.
 
-def move(source: Journals, target: Journals, progress: Progress | None = None) -> Moved:
-    """Copy every stream, and say so only when the target holds the same, record by record.
-
-    The source is not changed. After an interruption it is repeated without harm. Refused before
-    anything of a stream is written: other content under an id that both have.
+    The source is not changed. After an interruption it can be repeated. Refused before anything
+    is written: other content under an id that both have. `dry_run` writes nothing.
     """
-    tell = progress or (lambda name, count: None)
-    source.deliver()
-    target.deliver()
-    names = source.names()
-    for name in names:
-        _refuse_others(source.journal(name), target.journal(name), name, target.where)
-    return Moved(
-        tuple(
-            _stream(source.journal(name), target.journal(name), name, target, tell)
-            for name in names
+    if not dry_run:
+        source.deliver()
+        target.deliver()
+    chosen = [name for name in source.names() if names is None or name in names]
+    planned = [_planned(source.journal(name), target, name) for name in chosen]
+    if dry_run:
+        return Moved(tuple(planned))
+    return Moved(tuple(_copied(source.journal(name), target, name, progress) for name in chosen))
+
+
+def _planned(source: Journal, place: Journals, name: str) -> MovedStream:
+    """What a move would come to."""
+    ours, theirs = _contents(source), _contents(place.journal(name))
+    ids = {record_id for record_id, _ in ours.living}
+    others = sorted({key[0] for key in theirs.living - ours.living if key[0] in ids})
+    if others:
+        raise BadInput(
+            f"records of {name!r} exist there with other content ({len(others)}), the first is "
+            f"{others[0]}; nothing was copied",
+            where=place.where,
+            todo="Move into an empty place, or forget those records on one side.",
         )
-    )
+    return _report(name, ours, theirs)
 
 
-def _stream(
-    source: Journal, target: Journal, name: str, place: Journals, tell: Progress
-) -> MovedStream:
+def _copied(source: Journal, place: Journals, name: str, progress: Progress | None) -> MovedStream:
+    """Copy a stream, and return only when every id and hash of it is in the target."""
+    target = place.journal(name)
     fresh = 0
     for _ in range(_TRIES):
-        brought, position = _copy(source, target, name, tell)
-        fresh += brought
-        ours, theirs = _held(source), _held(target)
+        added, position = _copy(source, target, name, progress)
+        fresh += added
+        ours, theirs = _contents(source), _contents(target)
         if source.unchanged(position):
-            _compare(ours, theirs, name, place.where)
-            lost = {key for key in ours.order if key[0] in theirs.stones}
-            return MovedStream(
-                name=name,
-                records=len(ours.order) - len(lost),
-                tombstones=len(ours.stones),
-                fresh=fresh,
-                forgotten_there=len(lost),
-                unreadable=ours.complaints,
-            )
-    raise JournalError(
-        f"{name!r} is written to faster than it can be copied",
-        where=place.where,
-        todo="End what writes to it, then move again.",
-    )
+            break
+    else:
+        raise JournalError(
+            f"{name!r} is written to faster than it can be copied",
+            where=place.where,
+            todo="Stop what writes to it, then move again.",
+        )
+    missing = {key[0] for key in ours.living - theirs.living} | ours.buried
+    if missing := missing - theirs.buried:
+        raise JournalError(
+            f"the copy of {name!r} lacks records ({len(missing)}), the first is {min(missing)}",
+            where=place.where,
+            todo="Keep using the old place; move into an empty one.",
+        )
+    return _report(name, ours, theirs, fresh)
 
 
-def _copy(source: Journal, target: Journal, name: str, tell: Progress) -> tuple[int, str]:
-    """Bring over what the target lacks, in the source's order: how many, and up to where."""
+def _copy(
+    source: Journal, target: Journal, name: str, progress: Progress | None
+) -> tuple[int, str]:
+    """Append what the target lacks, in the source's order: how many, and up to which position."""
     forgotten = source.forgotten() | target.forgotten()
     position: str | None = None
     fresh = seen = 0
@@ -123,66 +136,28 @@ def _copy(source: Journal, target: Journal, name: str, tell: Progress) -> tuple[
         if batch.tombstones:
             target.forget((), stones=batch.tombstones)
         seen += len(batch.records)
-        tell(name, seen)
+        if progress:
+            progress(name, seen)
         position = batch.position
         if batch.done:
             return fresh, position
 
 
-def _held(journal: Journal) -> _Held:
-    order: dict[tuple[str, str], str] = {}
-    stones: dict[str, Tombstone] = {}
-    complaints: list[Complaint] = []
-    position: str | None = None
-    while True:
-        batch = journal.read(position, limit=_PORTION)
-        if batch.restarted:
-            order, stones, complaints = {}, {}, []
-        for located in batch.records:
-            record = located.record
-            order.setdefault((record.id, record.digest), _hash(record))
-        for stone in batch.tombstones:
-            stones.setdefault(stone.id, stone)
-        complaints += batch.complaints
-        position = batch.position
-        if batch.done:
-            break
-    living = {key: text for key, text in order.items() if key[0] not in stones}
-    return _Held(living, stones, tuple(complaints))
+def _contents(journal: Journal) -> _Contents:
+    batch = journal.read()
+    buried = frozenset(stone.id for stone in batch.tombstones)
+    records = [one.record for one in batch.records if one.record.id not in buried]
+    keys = frozenset((record.id, short_hash(write_record(record))) for record in records)
+    return _Contents(keys, buried, batch.complaints)
 
 
-def _hash(record: Record) -> str:
-    return short_hash(write_record(record))
-
-
-def _refuse_others(source: Journal, target: Journal, name: str, where: str) -> None:
-    ours, theirs = _held(source), _held(target)
-    mine = ours.contents()
-    other = [i for i, digests in theirs.contents().items() if i in mine and digests - mine[i]]
-    changed = [key[0] for key, text in theirs.order.items() if ours.order.get(key, text) != text]
-    found: Sequence[str] = sorted({*other, *changed})
-    if found:
-        raise BadInput(
-            f"{len(found)} record(s) of {name!r} stand there with other content, the first is "
-            f"{found[0]}; nothing was copied",
-            where=where,
-            todo="Move into an empty place, or forget those records on one side.",
-        )
-
-
-def _compare(ours: _Held, theirs: _Held, name: str, where: str) -> None:
-    """Raise unless every living record and tombstone of ours stands there, in our order."""
-    wanted = [(k, text) for k, text in ours.order.items() if k[0] not in theirs.stones]
-    there = [(k, text) for k, text in theirs.order.items() if k in ours.order]
-    lacking = ours.stones.keys() - theirs.stones.keys()
-    if wanted == there and not lacking:
-        return
-    pairs = zip(wanted, there, strict=False)
-    at = next((i for i, (one, other) in enumerate(pairs) if one != other), len(there))
-    first = wanted[at][0][0] if at < len(wanted) else next(iter(lacking), "")
-    raise JournalError(
-        f"the copy of {name!r} is not the same: {len(wanted)} records here, {len(there)} of them "
-        f"there, {len(lacking)} tombstones lacking; the first that differs is {first}",
-        where=where,
-        todo="Keep using the old place; move into an empty one.",
+def _report(name: str, ours: _Contents, theirs: _Contents, fresh: int | None = None) -> MovedStream:
+    lost = {key for key in ours.living if key[0] in theirs.buried}
+    return MovedStream(
+        name=name,
+        records=len(ours.living) - len(lost),
+        tombstones=len(ours.buried),
+        fresh=len(ours.living - theirs.living - lost) if fresh is None else fresh,
+        forgotten_there=len(lost),
+        unreadable=ours.complaints,
     )

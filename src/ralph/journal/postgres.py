@@ -9,23 +9,206 @@ begin again for it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Annotated
 
 import msgspec
 
-from ralph.errors import BadRecord
+from ralph.errors import BadRecord, RecordForgotten
 from ralph.journal import Appended, Batch, Draft
-from ralph.journal.jsonl import MAX_LINE_BYTES
-from ralph.journal.known import Numbers
-from ralph.journal.line import FORGOTTEN
-from ralph.journal.link import Link
-from ralph.journal.position import short_hash
-from ralph.journal.rows import COLUMNS, check_fits, is_text, put, settled, steps
-from ralph.journal.scan import judge
-from ralph.journal.talk import Row, Talk
-from ralph.records import Complaint, Located, Record, Tombstone, now
+from ralph.journal.file import (
+    MAX_LINE_BYTES,
+    AppenderState,
+    Numbers,
+    Step,
+    judge,
+    prepared,
+    short_hash,
+)
+from ralph.journal.line import FORGOTTEN, VERSION, newer
+from ralph.journal.session import DatabaseSession, Link, Row
+from ralph.records import Complaint, Located, Record, Source, Tombstone, now
+
+# -- Entries as rows of a table: what fits in one, what a row says, and what an appender must ask.
+
+
+COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
+# An index of the database takes no longer key.
+_LONGEST_KEY_BYTES = 1000
+_CHUNK_ROWS = 500
+_CHUNK_BYTES = 8 * 1024 * 1024
+
+_decode_source = msgspec.json.Decoder(Source).decode
+_encode_source = msgspec.json.Encoder().encode
+
+_PUT = """
+INSERT INTO ralph_entries
+    (stream, position, v, kind, id, number, at, digest, source, body, reason, was_at)
+SELECT %s, * FROM unnest(
+    %s::bigint[], %s::smallint[], %s::text[], %s::text[], %s::bigint[], %s::text[],
+    %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
+"""
+_ABOUT = """
+SELECT position, kind, id, number, digest, was_at FROM ralph_entries
+    WHERE stream = %s AND digest = ANY(%s)
+UNION SELECT position, kind, id, number, digest, was_at FROM ralph_entries
+    WHERE stream = %s AND id = ANY(%s) AND kind = 'forgotten'
+UNION SELECT position, kind, id, number, digest, was_at FROM ralph_entries
+    WHERE stream = %s AND was_at = ANY(%s)
+ORDER BY position
+"""
+
+
+def check_fits(record: Record) -> None:
+    """Refuse what a line of a file can hold and a row cannot."""
+    texts = (record.id, record.kind, record.at, record.source.run, record.source.file)
+    if any("\0" in text for text in texts if text):
+        raise BadRecord(f"record {record.id!r} cannot be kept: it holds a NUL character")
+    if any(len(text.encode()) > _LONGEST_KEY_BYTES for text in (record.id, record.kind, record.at)):
+        raise BadRecord(
+            f"record {record.id[:40]!r} cannot be kept: its id, kind or time takes over "
+            f"{_LONGEST_KEY_BYTES} bytes"
+        )
+
+
+def is_text(text: str) -> bool:
+    """Whether the database can hold this at all, and so perhaps does."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def put(
+    talk: DatabaseSession, stream: int, head: int, entries: Sequence[Record | Tombstone]
+) -> int:
+    """Write the entries behind the head, each at the next position; gives the new head."""
+    chunk: list[Row] = []
+    size = 0
+    for position, entry in enumerate(entries, start=head + 1):
+        row = _row(position, entry)
+        chunk.append(row)
+        size += len(row[8] or "")
+        if len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
+            _put(talk, stream, chunk)
+            chunk, size = [], 0
+    _put(talk, stream, chunk)
+    return head + len(entries)
+
+
+def _put(talk: DatabaseSession, stream: int, rows: Sequence[Row]) -> None:
+    if rows:
+        talk.rows(_PUT, [stream, *(list(column) for column in zip(*rows, strict=True))])
+
+
+def _row(position: int, entry: Record | Tombstone) -> Row:
+    if isinstance(entry, Tombstone):
+        reason = (entry.reason or "").encode(errors="replace").decode().replace("\0", "?")
+        told = (None, "{}", None, reason or None, entry.was_at or None)
+        return (position, VERSION, FORGOTTEN, entry.id, entry.number, entry.at, *told)
+    source = _encode_source(entry.source).decode()
+    told_of = (entry.digest, source, entry.body.decode(), None, None)
+    return (position, VERSION, entry.kind, entry.id, entry.number, entry.at, *told_of)
+
+
+def steps(rows: Iterable[Row]) -> Iterable[Step]:
+    """The rows as lines of a journal: each with its entry, or with what is wrong with it."""
+    for position, v, kind, record_id, number, at, digest, source, body, reason, was_at in rows:
+        entry: Record | Tombstone | None = None
+        complaint: str | None = None
+        if v > VERSION:
+            complaint = newer(v)
+        elif kind == FORGOTTEN:
+            entry = Tombstone(record_id, at, reason, number, was_at or "")
+        else:
+            try:
+                told = Source() if source == "{}" else _decode_source(source)
+            except msgspec.DecodeError as error:
+                told, complaint = Source(), f"has a source that does not fit ({error})"
+            raw = (body or "").encode()
+            entry = Record(record_id, kind, number, at, raw, told)
+        yield Step(position, 0, 0, 0, entry, digest or "", complaint)
+
+
+class _Asking(AppenderState):
+    """What is known so far, and what was asked for beyond it."""
+
+    def __init__(self, last_number: int) -> None:
+        super().__init__()
+        self.last_number = last_number
+        self.digests: set[str] = set()
+        self.times: set[str] = set()
+        self.ids: set[str] = set()
+
+    def numbered(self, draft: Draft) -> Record:
+        """The draft as the journal has or had it already, else with the next number."""
+        wanted = draft(self.last_number + 1)
+        self._needs(wanted)
+        return super().numbered(draft)
+
+    def buried(self, record: Record) -> bool:
+        """Whether what has this id was forgotten."""
+        self._needs(record)
+        return super().buried(record)
+
+    def _needs(self, record: Record) -> None:
+        # What cannot be kept stands nowhere; the write refuses it in words of its own.
+        if is_text(record.id) and is_text(record.at):
+            self.digests.add(record.digest)
+            self.times.add(record.at)
+            self.ids.add(record.id)
+
+
+def settled(
+    talk: DatabaseSession,
+    stream: int,
+    last_number: int,
+    drafts: Sequence[Record | Draft],
+    *,
+    name: str,
+    max_line_bytes: int,
+) -> tuple[list[Appended], list[Record], int]:
+    """What an append comes to by the rules of `Known`, the records to write, the last number.
+
+    Numbers decide ids, and what stands there decides numbers: so what a first look would use is
+    asked for, and looked at again, until nothing is left to ask.
+    """
+    digests: set[str] = set()
+    times: set[str] = set()
+    ids: set[str] = set()
+    facts: dict[int, Row] = {}
+    while True:
+        known = _Asking(last_number)
+        for _, kind, record_id, number, digest, was_at in (facts[at] for at in sorted(facts)):
+            if kind == FORGOTTEN:
+                known.bury(Tombstone(record_id, "", None, number, was_at or ""))
+            else:
+                known.stands(digest, record_id, number)
+        refused: RecordForgotten | None = None
+        appended: list[Appended] = []
+        fresh: list[tuple[Record, bytes]] = []
+        try:
+            appended, fresh = prepared(drafts, known, name=name, max_line_bytes=max_line_bytes)
+        except RecordForgotten as error:
+            refused = error
+        lacking = known.digests - digests, known.ids - ids, known.times - times
+        if not any(lacking):
+            if refused is not None:
+                raise refused
+            records = [record for record, _ in fresh]
+            for record in records:
+                check_fits(record)
+            return appended, records, known.last_number
+        params: list[object] = []
+        for some in lacking:
+            params += [stream, list(some)]
+        facts.update((row[0], row) for row in talk.rows(_ABOUT, params))
+        digests |= known.digests
+        ids |= known.ids
+        times |= known.times
+
 
 CHANNEL = "ralph_journal"
 _PAGE_ROWS = 1000
@@ -75,7 +258,7 @@ _EXPECTED = "SELECT head - removed FROM ralph_streams WHERE stream = %s"
 _BEYOND = "SELECT position FROM ralph_entries WHERE stream = %s AND position > %s LIMIT 1"
 
 
-class Position(msgspec.Struct, frozen=True):
+class TablePosition(msgspec.Struct, frozen=True):
     """How far was read, in which stream, and which entry stood there ("" where none does now)."""
 
     epoch: str
@@ -98,14 +281,14 @@ class Tried:
         self.numbers = numbers or (lambda: contextlib.nullcontext(Numbers()))
 
 
-class _Stream(msgspec.Struct, frozen=True):
+class _StreamRow(msgspec.Struct, frozen=True):
     stream: int
     epoch: str
     head: int
     last_number: int
 
 
-_decode = msgspec.json.Decoder(Position).decode
+_decode = msgspec.json.Decoder(TablePosition).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -141,7 +324,7 @@ class PostgresJournal:
         if not drafts:
             return []
 
-        def work(talk: Talk) -> list[Appended]:
+        def work(talk: DatabaseSession) -> list[Appended]:
             with talk.transaction():
                 stream = self._locked(talk)
                 if tried.xid is not None and _committed(talk, tried.xid):
@@ -210,23 +393,23 @@ class PostgresJournal:
 
     # -- reading
 
-    def _state(self, talk: Talk, at: Position) -> tuple[_Stream | None, bool]:
+    def _state(self, talk: DatabaseSession, at: TablePosition) -> tuple[_StreamRow | None, bool]:
         """The stream as it is now, and whether the position still fits it."""
         rows = talk.rows(_STATE, [at.at, self._memory(), self._stream])
         if not rows:
             return None, at.at == 0
         stream, epoch, head, last_number, *marked = rows[0]
         self.last_number = last_number
-        state = _Stream(stream, epoch, head, last_number)
+        state = _StreamRow(stream, epoch, head, last_number)
         if at.at == 0:
             return state, True
         same = at.epoch == epoch and at.at <= head
         # A row that is gone was forgotten; one that is another came with a restored database.
         return state, same and (not at.mark or marked[0] is None or at.mark == _mark(marked))
 
-    def _read(self, talk: Talk, position: str | None, limit: int | None) -> Batch:
+    def _read(self, talk: DatabaseSession, position: str | None, limit: int | None) -> Batch:
         at = known_position(position)
-        start = at or Position("", 0)
+        start = at or TablePosition("", 0)
         state, fits = self._state(talk, start)
         restarted = position is not None and (at is None or not fits)
         if state is None:
@@ -254,7 +437,7 @@ class PostgresJournal:
         return Batch(tuple(records), tuple(stones), tuple(complaints), where, restarted, done)
 
     def _pages(
-        self, talk: Talk, state: _Stream, after: int, limit: int | None
+        self, talk: DatabaseSession, state: _StreamRow, after: int, limit: int | None
     ) -> Iterator[list[Row]]:
         """The rows up to the head as it was, and one beyond the limit where there is one."""
         left = None if limit is None else limit + 1
@@ -267,9 +450,9 @@ class PostgresJournal:
             after = page[-1][0]
             left = None if left is None else left - len(page)
 
-    def _verify(self, talk: Talk) -> tuple[int, list[Complaint]]:
+    def _verify(self, talk: DatabaseSession) -> tuple[int, list[Complaint]]:
         with talk.transaction(snapshot=True):
-            state, _ = self._state(talk, Position("", 0))
+            state, _ = self._state(talk, TablePosition("", 0))
             if state is None:
                 return 0, []
             name = self.name
@@ -291,17 +474,22 @@ class PostgresJournal:
 
     # -- writing
 
-    def _locked(self, talk: Talk) -> _Stream:
+    def _locked(self, talk: DatabaseSession) -> _StreamRow:
         """The stream with its lock held, made where it is new."""
         names = [self._memory(), self._stream]
         rows = talk.rows(_LOCK, names, waits=True)
         if not rows:
             talk.rows(_MAKE, names, waits=True)
             rows = talk.rows(_LOCK, names, waits=True)
-        return _Stream(*rows[0])
+        return _StreamRow(*rows[0])
 
     def _move(
-        self, talk: Talk, stream: _Stream, head: int, last_number: int, removed: int = 0
+        self,
+        talk: DatabaseSession,
+        stream: _StreamRow,
+        head: int,
+        last_number: int,
+        removed: int = 0,
     ) -> str:
         """Set the stream's row, wake whoever listens after the commit; gives the transaction."""
         woken = f"{self._memory()}\n{self._stream}"
@@ -310,7 +498,7 @@ class PostgresJournal:
 
     def _forget(
         self,
-        talk: Talk,
+        talk: DatabaseSession,
         wanted: list[str],
         reason: str | None,
         given: dict[str, Tombstone],
@@ -338,7 +526,7 @@ class PostgresJournal:
         return list(gone)
 
 
-def known_position(position: str | None) -> Position | None:
+def known_position(position: str | None) -> TablePosition | None:
     """The position read; None for none, and for one of a file or of another version of Ralph."""
     try:
         return None if position is None else _decode(position)
@@ -347,12 +535,12 @@ def known_position(position: str | None) -> Position | None:
 
 
 def _given(epoch: str, at: int, mark: str) -> str:
-    return _encode(Position(epoch, at, mark)).decode()
+    return _encode(TablePosition(epoch, at, mark)).decode()
 
 
 def _mark(row: Sequence[object]) -> str:
     return short_hash(f"{row[0]} {row[1]}".encode())
 
 
-def _committed(talk: Talk, xid: str) -> bool:
+def _committed(talk: DatabaseSession, xid: str) -> bool:
     return bool(talk.rows(_FATE, [xid, xid])[0][0] == "committed")

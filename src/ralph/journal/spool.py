@@ -13,8 +13,8 @@ import msgspec
 from ralph import disk
 from ralph.errors import JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, Journal
+from ralph.journal.file import Numbers
 from ralph.journal.folder import JournalFolder, file_name
-from ralph.journal.known import Numbers
 from ralph.records import Located, Record, now
 
 _log = logging.getLogger("ralph")
@@ -25,12 +25,12 @@ _DIGITS = 20
 _WRITING = os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 
-class _Seen(msgspec.Struct):
+class _LastNumber(msgspec.Struct):
     name: str
     number: int = 0
 
 
-_decode = msgspec.json.Decoder(_Seen).decode
+_decode = msgspec.json.Decoder(_LastNumber).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -201,7 +201,7 @@ def _write_seen(file: Path, name: str, number: int) -> None:
         os.close(fd)
 
 
-def _read_seen(file: Path) -> _Seen | None:
+def _read_seen(file: Path) -> _LastNumber | None:
     try:
         return _decode(file.read_bytes())
     except (OSError, msgspec.DecodeError):

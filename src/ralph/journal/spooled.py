@@ -12,8 +12,7 @@ from ralph.errors import JournalBusy, JournalDown
 from ralph.journal import Appended, Batch, Draft
 from ralph.journal.database import Listener, PostgresJournals
 from ralph.journal.folder import file_name
-from ralph.journal.postgres import PostgresJournal, Tried
-from ralph.journal.rows import check_fits
+from ralph.journal.postgres import PostgresJournal, Tried, check_fits
 from ralph.journal.spool import Spool, known_names, spool_folder, waiting_names
 from ralph.records import Complaint, Located, Record, Tombstone
 
@@ -21,14 +20,14 @@ from ralph.records import Complaint, Located, Record, Tombstone
 _DELIVERY_PATIENCE_S = 1.0
 
 
-class _Position(msgspec.Struct, frozen=True):
+class _SpooledPosition(msgspec.Struct, frozen=True):
     """How far the server's journal was read, and how far what waits here."""
 
     server: str
     spool: str | None
 
 
-_decode = msgspec.json.Decoder(_Position).decode
+_decode = msgspec.json.Decoder(_SpooledPosition).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -241,14 +240,14 @@ def _fitting(draft: Record | Draft) -> Record | Draft:
     return checked
 
 
-def _split(position: str | None) -> _Position | None:
+def _split(position: str | None) -> _SpooledPosition | None:
     if position is None:
         return None
     try:
         return _decode(position)
     except (msgspec.DecodeError, UnicodeError):
-        return _Position(position, None)
+        return _SpooledPosition(position, None)
 
 
 def _joined(server: str, spool: str) -> str:
-    return _encode(_Position(server, spool)).decode()
+    return _encode(_SpooledPosition(server, spool)).decode()

@@ -14,12 +14,12 @@ from typing import Self
 import msgspec
 
 from ralph import disk
-from ralph.capture import Capture, Captured, Dialect, Live
-from ralph.capture.detect import Detecting, open_capture
-from ralph.clients import Call, agent_command, agent_variables, found_command
+from ralph.capture import AgentRun, Capture, Live
+from ralph.clients import AgentCall, agent_command, agent_variables, found_command, output_dialect
+from ralph.clients.detect import Detecting, open_capture
 from ralph.config import Settings
 from ralph.errors import BadInput
-from ralph.loop.environment import Event, Listener, Watched, agent_environment
+from ralph.loop.environment import Listener, LoopEvent, Watched, agent_environment
 from ralph.loop.servers import Servers, write_mcp_config
 from ralph.records import now
 from ralph.records.iteration import ErrorSeen
@@ -29,16 +29,16 @@ from ralph.text.redact import redact
 
 
 if sys.platform == "win32":
-    from ralph.loop.windows import KeptAgent
+    pass
 else:
-    from ralph.loop.posix import KeptAgent
+    from ralph.loop.posix import PosixAgent
 
 LOCK = "lock"
 _POLL_S = 0.05
 _STDERR_TAIL_BYTES = 4000
 
 
-class Ended(msgspec.Struct, frozen=True):
+class AgentEnd(msgspec.Struct, frozen=True):
     """How an agent's run ended."""
 
     exit_code: int | None
@@ -78,7 +78,7 @@ class AgentProcess:
             self._stderr.open("ab") as stderr,
             (folder / LOCK).open("ab") as lock,
         ):
-            self._agent: Watched = KeptAgent(
+            self._agent: Watched = PosixAgent(
                 command,
                 files=(stdin, stdout, stderr),
                 lock=lock,
@@ -87,7 +87,7 @@ class AgentProcess:
                 grace_s=grace_s,
             )
 
-    def wait(self, *, timeout_s: float, on_tick: Callable[[], bool]) -> Ended:
+    def wait(self, *, timeout_s: float, on_tick: Callable[[], bool]) -> AgentEnd:
         """Until the agent ends, its time is over, or `on_tick` (called often) says to stop."""
         deadline = self._began + timeout_s
         timed_out = interrupted = False
@@ -103,7 +103,7 @@ class AgentProcess:
                 f"the agent's command {self._program!r} cannot be started: {started.failed}",
                 todo="Install it, or name another with --agent.",
             )
-        return Ended(
+        return AgentEnd(
             exit_code=started.exit_code,
             timed_out=timed_out,
             interrupted=interrupted,
@@ -133,14 +133,13 @@ class AgentProcess:
 # -- Following an agent's output file while it grows, and once more when nobody writes to it.
 
 
-_DIALECTS: dict[str, Dialect] = {"claude": "stream-json", "codex": "codex"}
 _CHUNK_BYTES = 1024 * 1024
 # No agent's line is as long; what is longer is garbage that must not fill our memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
 _LAST_WORDS_BYTES = 2000
 
 
-class Output:
+class AgentOutput:
     """What an agent has printed so far, captured line by line in bounded memory."""
 
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
@@ -148,7 +147,7 @@ class Output:
         self._offset = 0
         self._rest: list[bytes] = []
         self._rest_bytes = 0
-        dialect = _DIALECTS.get(agent)
+        dialect = output_dialect(agent)
         # Other programs may print a call only when it is over, or not at all.
         self._announces = dialect is not None
         self._acted = (0, 0)
@@ -183,7 +182,7 @@ class Output:
         quiet = self._announces and self._foreign is None and caught_up
         return quiet and not live.running and self._acted == before
 
-    def finish(self, *, stderr: str, exit_code: int | None) -> Captured:
+    def finish(self, *, stderr: str, exit_code: int | None) -> AgentRun:
         """Everything that was printed, as one value. Output nobody understands says at least how
         the program ended."""
         while self.follow():
@@ -201,7 +200,7 @@ class Output:
         # What it said last tells more than that nobody understands it.
         last = self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
         said = redact(_last_line(stderr) or last)
-        return Captured(
+        return AgentRun(
             dialect="stream-json",
             summary="" if well else _ending(exit_code, said),
             errors=() if well else _errors(said),
@@ -228,7 +227,7 @@ class Output:
                 self._foreign = error
 
 
-def _with_last_words(captured: Captured, stderr: str, exit_code: int | None) -> Captured:
+def _with_last_words(captured: AgentRun, stderr: str, exit_code: int | None) -> AgentRun:
     """An agent that fails before it says anything says why on stderr, and only there."""
     if exit_code in (0, None) or captured.summary or captured.errors:
         return captured
@@ -262,14 +261,14 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 
 
-class Start(msgspec.Struct, frozen=True):
+class AgentCommand(msgspec.Struct, frozen=True):
     """The command line and the environment of one run."""
 
     command: list[str]
     env: dict[str, str]
 
 
-class Driver:
+class AgentDriver:
     """The means to run one agent in one project's folder: any number of times, one at a time."""
 
     def __init__(
@@ -291,24 +290,26 @@ class Driver:
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        found_command(agent_command(self.agent, Call()), self._environment(), root=self._root)
+        found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self._root)
 
     def prepare(
         self, folder: Path, servers: Servers, *, model: str | None, given: dict[str, str]
-    ) -> Start:
+    ) -> AgentCommand:
         """What to start; the servers' file goes into the run's folder."""
-        call = Call(
+        call = AgentCall(
             model=model,
             mcp_config=write_mcp_config(folder, servers),
             mcp_servers=servers.entries,
         )
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
-        return Start(found_command(agent_command(self.agent, call), env, root=self._root), env)
+        return AgentCommand(
+            found_command(agent_command(self.agent, call), env, root=self._root), env
+        )
 
     def run(
-        self, start: Start, folder: Path, prompt: str, *, observe: Callable[[bool], None]
-    ) -> tuple[Output, Ended]:
+        self, start: AgentCommand, folder: Path, prompt: str, *, observe: Callable[[bool], None]
+    ) -> tuple[AgentOutput, AgentEnd]:
         """One run to its end; `observe` is told often whether the agent was idle since."""
         output = self.output(folder, prompt)
         shown = Live()
@@ -327,7 +328,7 @@ class Driver:
                 observe(output.idle())
             if output.capture.live != shown:
                 shown = copy(output.capture.live)
-                self._listener(Event("doing", now(), msgspec.structs.asdict(shown)))
+                self._listener(LoopEvent("doing", now(), msgspec.structs.asdict(shown)))
             return not self._stopping()
 
         with AgentProcess(
@@ -343,11 +344,11 @@ class Driver:
         observe(output.idle())
         return output, ended
 
-    def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> Output:
+    def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         file.touch()
-        return Output(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+        return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
         return agent_environment(also=self._settings.agent_env, given=given)

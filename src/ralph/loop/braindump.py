@@ -21,14 +21,14 @@ from typing import IO, Any, cast
 import msgspec
 
 from ralph import disk
-from ralph.capture import Captured
+from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import Driver, Ended
+from ralph.loop.agent import AgentDriver, AgentEnd
 from ralph.loop.environment import Listener, agent_environment, own_command
 from ralph.loop.iteration import prompt_limits
 from ralph.loop.servers import PLAN, planning_servers
-from ralph.loop.work import Work
+from ralph.loop.work import PendingIteration
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.plan.check import check
@@ -295,7 +295,7 @@ def braindump(
     plan.load()
     settings = ralph.config.settings
     prompt = _prompt(ralph, plan, requirements, source, agent or settings.agent)
-    driver = Driver(
+    driver = AgentDriver(
         agent or settings.agent,
         settings,
         root=plan.project,
@@ -392,7 +392,7 @@ def _run_folder(home: Path) -> Iterator[Path]:
         with disk.locked(home / _LOCK, timeout_s=0.0):
             for ruin in home.glob(f"{_RUNS}*"):
                 shutil.rmtree(ruin, ignore_errors=True)
-            folder = home / f"{_RUNS}{Work.new_run()}"
+            folder = home / f"{_RUNS}{PendingIteration.new_run()}"
             folder.mkdir(mode=0o700)
             try:
                 yield folder
@@ -429,7 +429,7 @@ def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:
     return told + guard.check(snapshot, feature="").lines()
 
 
-def _refuse_failed(captured: Captured, ended: Ended, repaired: list[str]) -> None:
+def _refuse_failed(captured: AgentRun, ended: AgentEnd, repaired: list[str]) -> None:
     if ended.interrupted:
         raise KeyboardInterrupt
     if ended.timed_out:
@@ -445,7 +445,7 @@ def _nothing(what: str, repaired: list[str], *, todo: str = "") -> RalphError:
     return RalphError("; ".join([what, *repaired]), todo=f"{todo} {end}".strip())
 
 
-def _said(captured: Captured) -> str:
+def _said(captured: AgentRun) -> str:
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
     return f": {words[:_LAST_WORDS_CHARS]}" if words else ""
@@ -467,7 +467,7 @@ class Gone(Exception):
     """The server does not answer any more, or never did."""
 
 
-class Asked:
+class ServerProcess:
     """One server of a config file, as a process of ours."""
 
     def __init__(self, entry: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ralph.clients import uses_login_shells
 from ralph.programs import find_program, python
 
 # What programs need to run at all, what toolchains are found by, and what the agents themselves
@@ -75,8 +76,8 @@ def own_command(environ: Mapping[str, str], *, agent: str = "") -> str:
     """How a program in this environment calls Ralph: by its name where that is found."""
     path = environ.get("PATH")
     if found := find_program("ralph", path=path):
-        # Codex runs commands in login shells, which may set their path anew.
-        by_name = agent != "codex" and shutil.which("ralph", path=path) == found
+        # A login shell may set its path anew.
+        by_name = not uses_login_shells(agent) and shutil.which("ralph", path=path) == found
         return "ralph" if by_name else shlex.quote(found)
     return shlex.join([*python(), "-m", "ralph"])
 
@@ -130,7 +131,7 @@ Name = Literal[
 ]
 
 
-class Event(msgspec.Struct, frozen=True):
+class LoopEvent(msgspec.Struct, frozen=True):
     """One thing that happened, with its facts by name."""
 
     event: Name
@@ -138,4 +139,4 @@ class Event(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[LoopEvent], None]

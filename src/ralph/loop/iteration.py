@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 
-from ralph.capture import Captured
+from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.loop.agent import Driver, Ended, Output, Start
-from ralph.loop.environment import Event, Listener, Name, agent_environment, own_command
+from ralph.loop.agent import AgentCommand, AgentDriver, AgentEnd, AgentOutput
+from ralph.loop.environment import Listener, LoopEvent, Name, agent_environment, own_command
 from ralph.loop.orchestrate import Orchestrator
 from ralph.loop.servers import loop_servers, own_server
-from ralph.loop.work import Runs, Work, plan_hash
+from ralph.loop.work import PendingIteration, RunFolder, plan_hash
 from ralph.memory.ralph import Ralph
 from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
@@ -25,10 +25,10 @@ from ralph.plan.model import Feature, PlanView, Task
 from ralph.plan.store import Plan
 from ralph.prompt.build import (
     CONTEXT,
-    Facts,
     KnowledgeFile,
-    Limits,
     Prompt,
+    PromptFacts,
+    PromptLimits,
     RepeatedError,
     ReviewFacts,
     review_prompt,
@@ -50,9 +50,9 @@ _LOOK_BACK = 300
 _signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
-def prompt_limits(settings: Settings) -> Limits:
+def prompt_limits(settings: Settings) -> PromptLimits:
     """The budgets of a prompt, from the settings."""
-    return Limits(
+    return PromptLimits(
         prompt=settings.prompt_tokens,
         knowledge_file=settings.knowledge_file_tokens,
         knowledge_excerpt=settings.knowledge_excerpt_tokens,
@@ -67,8 +67,8 @@ def gather(
     *,
     memory_on: bool,
     agent: str | None = None,
-    history: History | None = None,
-) -> Facts:
+    history: IterationHistory | None = None,
+) -> PromptFacts:
     """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
 
     The prompt names MCP tools to the agents that take them, by default the one in the settings.
@@ -77,10 +77,10 @@ def gather(
     # A task may name a feature that nobody described yet.
     feature = feature_view(view, task.feature) or Feature(name=task.feature)
     feature, vanished = without_vanished(plan, feature)
-    told = (history or History(ralph)).of(task.feature)
+    told = (history or IterationHistory(ralph)).of(task.feature)
     settings = ralph.config.settings
     agent = agent or settings.agent
-    return Facts(
+    return PromptFacts(
         feature=feature,
         task=task,
         current_state=view.current_state(task.feature),
@@ -104,7 +104,7 @@ def gather(
 
 
 def gather_review(
-    facts: Facts, told: Sequence[Iteration], settings: Settings, *, everything: bool
+    facts: PromptFacts, told: Sequence[Iteration], settings: Settings, *, everything: bool
 ) -> ReviewFacts:
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
@@ -130,7 +130,7 @@ def stale_prose(feature: Feature, iteration: int, settings: Settings) -> list[st
     return flags
 
 
-class History:
+class IterationHistory:
     """The iterations of one feature after another, each record read once."""
 
     def __init__(self, ralph: Ralph) -> None:
@@ -245,16 +245,16 @@ def judge(
 _ENDING_S = 30.0
 
 
-class Told(msgspec.Struct, frozen=True):
+class IterationResult(msgspec.Struct, frozen=True):
     """What an iteration came to, for the loop to decide on."""
 
     iteration: Iteration
-    captured: Captured
+    captured: AgentRun
     plan_changed: bool
     interrupted: bool
 
 
-class Iterating:
+class IterationRunner:
     """The means to run iterations on one project."""
 
     def __init__(
@@ -271,8 +271,8 @@ class Iterating:
         self.ralph = ralph
         self.plan = plan
         self.settings = ralph.config.settings
-        self.runs = Runs(ralph.project.cache / "runs")
-        self._driver = Driver(
+        self.runs = RunFolder(ralph.project.cache / "runs")
+        self._driver = AgentDriver(
             agent,
             self.settings,
             root=plan.project,
@@ -285,14 +285,14 @@ class Iterating:
         self._listener = listener
         self._guard = Guard(plan)
         self._noted: set[str] = set()
-        self.history = History(ralph)
+        self.history = IterationHistory(ralph)
         self.knowledge = Orchestrator(ralph, plan, self._say)
 
     def tell(self, event: Name, **facts: object) -> None:
         """Say what happened to whoever listens."""
-        self._listener(Event(event, now(), facts))
+        self._listener(LoopEvent(event, now(), facts))
 
-    def work_on(self, task: Task) -> Told:
+    def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
         facts = self._gather(task)
         context = self.knowledge.context(facts)
@@ -303,7 +303,7 @@ class Iterating:
         carried = context.patterns if prompt.has(CONTEXT) else ()
         return self._run(task, prompt, review=False, patterns=carried)
 
-    def review(self, task: Task, *, everything: bool) -> Told:
+    def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
         facts = self._gather(task)
         told = self.history.of(task.feature)
@@ -311,7 +311,7 @@ class Iterating:
         prompt = review_prompt(facts, review, self._limits)
         return self._run(task, prompt, review=True)
 
-    def _gather(self, task: Task) -> Facts:
+    def _gather(self, task: Task) -> PromptFacts:
         facts = gather(
             self.ralph,
             self.plan,
@@ -345,10 +345,10 @@ class Iterating:
 
     def _run(
         self, task: Task, prompt: Prompt, *, review: bool, patterns: tuple[str, ...] = ()
-    ) -> Told:
+    ) -> IterationResult:
         snapshot = self._guard.snapshot()
-        work = Work(
-            run=Work.new_run(),
+        work = PendingIteration(
+            run=PendingIteration.new_run(),
             feature=task.feature,
             task_id=None if review else task.id,
             title=f"Review of {task.feature}" if review else task.title,
@@ -393,7 +393,7 @@ class Iterating:
         """Refuse to begin with an agent that is not there."""
         self._driver.check()
 
-    def _prepare(self, task: Task, folder: Path, *, review: bool) -> Start:
+    def _prepare(self, task: Task, folder: Path, *, review: bool) -> AgentCommand:
         servers = loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
@@ -412,8 +412,12 @@ class Iterating:
         )
 
     def _finish(
-        self, work: Work, output: Output, ended: Ended, snapshot: Snapshot | None = None
-    ) -> Told:
+        self,
+        work: PendingIteration,
+        output: AgentOutput,
+        ended: AgentEnd,
+        snapshot: Snapshot | None = None,
+    ) -> IterationResult:
         """Everything behind the agent: guard, stagnation before extraction (F28), record, learn."""
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
         self._check(work, snapshot or self.runs.snapshot(work))
@@ -443,9 +447,9 @@ class Iterating:
             if not ended.interrupted:  # who was stopped has not failed
                 self.knowledge.report(work.patterns, iteration)
             self.knowledge.give(iteration, self.history.of(work.feature))
-        return Told(iteration, captured, plan_changed, ended.interrupted)
+        return IterationResult(iteration, captured, plan_changed, ended.interrupted)
 
-    def _check(self, work: Work, snapshot: Snapshot) -> None:
+    def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
         """Put back what the plan lost, and tell of it."""
         others = {other.feature: other.started_at for other, _ in self.runs.unfinished()}
         others.pop(work.feature, None)
@@ -453,7 +457,7 @@ class Iterating:
         if not report.clean:
             self.tell("repaired", lines=report.lines())
 
-    def _outcome(self, work: Work, captured: Captured, ended: Ended) -> Outcome:
+    def _outcome(self, work: PendingIteration, captured: AgentRun, ended: AgentEnd) -> Outcome:
         limited = captured.terminal_reason == "rate_limited"
         if work.review:
             if ended.timed_out or limited:
@@ -467,7 +471,7 @@ class Iterating:
         )
 
     def _remember(
-        self, work: Work, captured: Captured, ended: Ended, outcome: Outcome
+        self, work: PendingIteration, captured: AgentRun, ended: AgentEnd, outcome: Outcome
     ) -> Iteration:
         iteration = captured.to_iteration(
             feature=work.feature,
@@ -484,12 +488,12 @@ class Iterating:
             iteration = msgspec.structs.replace(iteration, session_id=work.run)
         return self.ralph.feature(work.feature).remember(iteration).record
 
-    def _recorded(self, work: Work) -> Iteration | None:
+    def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
         told = self.history.of(work.feature)
         return next((one for one in reversed(told) if _is_of(one, work)), None)
 
-    def _learn(self, work: Work, iteration: Iteration) -> None:
+    def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
         told = self.history.of(work.feature)
         earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
@@ -522,7 +526,7 @@ def _task_now(plan: Plan, task_id: int | str | None) -> Task | None:
         return None
 
 
-def _is_of(iteration: Iteration, work: Work) -> bool:
+def _is_of(iteration: Iteration, work: PendingIteration) -> bool:
     """One loop at a time works on a feature, so the moment it began tells a run from others."""
     same_task = str(iteration.task_id) == str(work.task_id)
     return iteration.timestamp == work.started_at and same_task

@@ -14,14 +14,14 @@ from ralph.memory.lessons import lessons, portable, technology_of
 from ralph.memory.ralph import Ralph
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
-from ralph.prompt.build import Facts
+from ralph.prompt.build import PromptFacts
 from ralph.records.iteration import FAILED, Iteration
 from ralph.records.knowledge import CheckpointKind, FailureSolution
 
 if TYPE_CHECKING:
-    from ralph.memory.checkpoints import Checkpointed
+    from ralph.memory.checkpoints import CheckpointResult
     from ralph.memory.knowledge import Context
-    from ralph.memory.knowledge_journal import Captured
+    from ralph.memory.knowledge_journal import SavedEntry
 
 T = TypeVar("T")
 _ERRORS_ASKED = 3
@@ -31,7 +31,7 @@ _OVER = ("done", "skipped")
 Say = Callable[[str, bool], None]
 
 
-def context_for(ralph: Ralph, facts: Facts) -> Context | None:
+def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     """What other projects' knowledge has for a task; None if there is nothing, or none is wanted.
 
     What went wrong last is asked first: a failure that somebody has solved matters more now than
@@ -53,7 +53,7 @@ def context_for(ralph: Ralph, facts: Facts) -> Context | None:
     return None
 
 
-def _questions(facts: Facts) -> list[str]:
+def _questions(facts: PromptFacts) -> list[str]:
     task = facts.task
     about = [task.title, task.description or "", *task.acceptance_criteria]
     asked = ["\n".join(part for part in about if part)]
@@ -90,7 +90,7 @@ class Orchestrator:
         """Let go of what has had its time, at most once a day."""
         self._carefully("not pruned", lambda: prune_if_due(self._ralph.knowledge))
 
-    def context(self, facts: Facts) -> Context | None:
+    def context(self, facts: PromptFacts) -> Context | None:
         """What the agent is told of other projects."""
         return self._carefully("nothing asked", lambda: context_for(self._ralph, facts))
 
@@ -131,7 +131,7 @@ class Orchestrator:
             self._say(f"knowledge: {captured} captured", True)
         self.complete(iteration.feature)
 
-    def _capture(self, entry: FailureSolution) -> Captured:
+    def _capture(self, entry: FailureSolution) -> SavedEntry:
         [captured] = self._ralph.knowledge.capture_all([entry])
         return captured
 
@@ -153,7 +153,7 @@ class Orchestrator:
     def _publish_in_time(self) -> None:
         if not self._ralph.knowledge.staged():
             return
-        ended: list[Checkpointed | RalphError | OSError] = []
+        ended: list[CheckpointResult | RalphError | OSError] = []
 
         def publish() -> None:
             try:
@@ -172,7 +172,7 @@ class Orchestrator:
         else:
             self._tell(ended[0])
 
-    def _tell(self, done: Checkpointed) -> None:
+    def _tell(self, done: CheckpointResult) -> None:
         if done.published:
             kind = done.kind.replace("_", " ")
             self._say(f"knowledge: {len(done.published)} published ({kind})", True)

@@ -24,7 +24,7 @@ _KEEPER_PATIENCE_S = 30.0
 _POLL_S = 0.05
 
 
-class KeptAgent:
+class PosixAgent:
     """An agent under a keeper that ends it, and all its descendants, when we are gone."""
 
     def __init__(

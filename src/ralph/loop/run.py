@@ -14,10 +14,10 @@ from typing import Literal
 import msgspec
 
 from ralph import disk
-from ralph.capture import Captured
+from ralph.capture import AgentRun
 from ralph.errors import BadInput, NotFound
 from ralph.loop.environment import Listener
-from ralph.loop.iteration import Iterating, Told, last_number
+from ralph.loop.iteration import IterationResult, IterationRunner, last_number
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import cycles, ready
@@ -70,7 +70,7 @@ _RATE_LIMIT_MARGIN_S = 5.0
 _SLICE_S = 0.2
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is asked to do; what is not given comes from the settings."""
 
     feature: str | None = None
@@ -90,7 +90,7 @@ class Totals(msgspec.Struct):
     tokens_used: int = 0
 
 
-class Stopped(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True):
     """Why a run ended, and what it came to."""
 
     reason: StopReason
@@ -98,14 +98,16 @@ class Stopped(msgspec.Struct, frozen=True):
     totals: Totals
 
 
-def run(ralph: Ralph, options: Options, *, listener: Listener, stop: threading.Event) -> Stopped:
+def run(
+    ralph: Ralph, options: RunOptions, *, listener: Listener, stop: threading.Event
+) -> RunResult:
     """Drive an agent over the plan until there is a reason to stop."""
-    return _Run(ralph, options, listener, stop).go()
+    return _LoopRun(ralph, options, listener, stop).go()
 
 
-class _Run:
+class _LoopRun:
     def __init__(
-        self, ralph: Ralph, options: Options, listener: Listener, stop: threading.Event
+        self, ralph: Ralph, options: RunOptions, listener: Listener, stop: threading.Event
     ) -> None:
         self._ralph = ralph
         self._options = options
@@ -114,7 +116,7 @@ class _Run:
         self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
         rag = status(ralph)
-        self._iterating = Iterating(
+        self._iterating = IterationRunner(
             ralph,
             self._plan,
             agent=options.agent or self._settings.agent,
@@ -128,7 +130,7 @@ class _Run:
         self._refused = 0
         self._iterating.tell("memory", line=rag.line, available=rag.available)
 
-    def go(self) -> Stopped:
+    def go(self) -> RunResult:
         try:
             self._iterating.knowledge.begin()
             recovered = self._iterating.recover(self._claims.take)
@@ -201,7 +203,7 @@ class _Run:
             return f"task {wanted} is not ready: it waits for {', '.join(waits)}"
         return f"task {wanted} is {task.status}"
 
-    def _iterate(self, task: Task) -> Told:
+    def _iterate(self, task: Task) -> IterationResult:
         told = self._iterating.history.of(task.feature)
         number = last_number(told) + 1
         every = self._settings.review_every
@@ -218,7 +220,7 @@ class _Run:
             return False
         return bool(feature.learnings or feature.description or feature.architecture)
 
-    def _count(self, told: Told) -> None:
+    def _count(self, told: IterationResult) -> None:
         totals, iteration = self._totals, told.iteration
         totals.cost_usd += iteration.cost_usd or 0.0
         totals.tokens_used += iteration.tokens_used or 0
@@ -232,7 +234,7 @@ class _Run:
         if iteration.model_tier != "opus":
             self._stagnant = 0 if told.plan_changed else self._stagnant + 1
 
-    def _wait_for_rate(self, captured: Captured) -> None:
+    def _wait_for_rate(self, captured: AgentRun) -> None:
         seconds = self._settings.rate_limit_wait_s
         until = captured.rate_limit_resets_at
         if until:
@@ -249,7 +251,7 @@ class _Run:
         while not self._stop.is_set() and (left := _seconds_until(end)) > 0:
             time.sleep(min(left, _SLICE_S))
 
-    def _stopped(self, reason: StopReason, detail: str) -> Stopped:
+    def _stopped(self, reason: StopReason, detail: str) -> RunResult:
         totals = self._totals
         if reason == "interrupted":
             self._iterating.knowledge.cancel()
@@ -264,7 +266,7 @@ class _Run:
             cost_usd=round(totals.cost_usd, 6),
             tokens_used=totals.tokens_used,
         )
-        return Stopped(reason, detail, totals)
+        return RunResult(reason, detail, totals)
 
 
 def _put_off(told: Sequence[Iteration]) -> int:

@@ -33,13 +33,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from ralph.loop.braindump import Asked, Gone, entries
+from ralph.loop.braindump import Gone, ServerProcess, entries
 from ralph.programs import python
 
 _BASH_TIMEOUT_S = 60
 
 
-class _Stopped(Exception):
+class _ScriptEnd(Exception):
     """The run ends here, with this as its last word."""
 
 
@@ -53,7 +53,7 @@ class ScriptedAgent:
         self._started = time.monotonic()
         self._turns = 0
         self._entries = entries(os.environ.get("RALPH_MCP_CONFIG"))
-        self._servers: dict[str, Asked] = {}
+        self._servers: dict[str, ServerProcess] = {}
 
     def play(self) -> int:
         """Play the run to its end; the exit code is the real client's."""
@@ -80,7 +80,7 @@ class ScriptedAgent:
         try:
             for step in self._run.get("steps", []):
                 self._step(step)
-        except _Stopped as stopped:
+        except _ScriptEnd as stopped:
             result = str(stopped)
         self._emit(
             {
@@ -190,7 +190,7 @@ class ScriptedAgent:
         for name in dict.fromkeys(asked):
             if name in self._entries:
                 with contextlib.suppress(Gone):
-                    self._servers[name] = Asked(self._entries[name])
+                    self._servers[name] = ServerProcess(self._entries[name])
             status = "connected" if name in self._servers else "failed"
             told.append({"name": name, "status": status})
         return told
@@ -252,7 +252,7 @@ def _chosen(script: dict[str, Any], prompt: str) -> dict[str, Any]:
 def _expect(step: dict[str, Any], output: str) -> None:
     expected = step.get("expect")
     if expected is not None and not re.search(expected, output):
-        raise _Stopped(step.get("otherwise", output))
+        raise _ScriptEnd(step.get("otherwise", output))
 
 
 def _whole(path: str) -> str:

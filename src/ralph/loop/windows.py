@@ -30,7 +30,7 @@ if sys.platform == "win32":
             ("SchedulingClass", wintypes.DWORD),
         )
 
-    class _Limits(ctypes.Structure):
+    class _JobLimits(ctypes.Structure):
         _fields_ = (
             ("BasicLimitInformation", _BasicLimits),
             ("IoInfo", ctypes.c_ulonglong * 6),
@@ -40,7 +40,7 @@ if sys.platform == "win32":
             ("PeakJobMemoryUsed", ctypes.c_size_t),
         )
 
-    class KeptAgent:
+    class WindowsAgent:
         """An agent in a job; the system ends the job when its last handle, ours, is closed."""
 
         def __init__(
@@ -102,7 +102,7 @@ if sys.platform == "win32":
         create = ctypes.windll.kernel32.CreateJobObjectW
         create.restype = wintypes.HANDLE
         job = wintypes.HANDLE(create(None, None))
-        limits = _Limits()
+        limits = _JobLimits()
         limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
         if not ctypes.windll.kernel32.SetInformationJobObject(
             job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)

@@ -13,7 +13,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, LoopBusy
-from ralph.loop.agent import LOCK, Ended
+from ralph.loop.agent import LOCK, AgentEnd
 from ralph.plan.guard import Snapshot
 from ralph.plan.model import Task
 from ralph.plan.store import Plan
@@ -27,12 +27,12 @@ _FOLDER_TIMEOUT_S = 30.0
 # A snapshot holds all files of the plan, and more than once.
 _LARGEST = 16 * disk.LARGEST_BYTES
 # What is known of a run whose loop was killed with it: its output, and that somebody ended it.
-_KILLED = Ended(
+_KILLED = AgentEnd(
     exit_code=None, timed_out=False, interrupted=True, duration_ms=0, stderr="", left_behind=0
 )
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     """What must be known to finish an iteration, by this process or by the next one."""
 
     run: str
@@ -55,13 +55,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return uuid.uuid4().hex[:12]
 
 
-class Runs:
+class RunFolder:
     """The folder of iterations under way; only what is unfinished stays in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def begin(self, work: Work, snapshot: Snapshot) -> Path:
+    def begin(self, work: PendingIteration, snapshot: Snapshot) -> Path:
         """Keep the work, and give the folder for its files. They may hold secrets: ours alone."""
         folder = self._folder / work.run
         with self._alone():  # another loop must not take a folder that is being filled for a ruin
@@ -70,11 +70,11 @@ class Runs:
             disk.replace(folder / _FILE, msgspec.json.encode(work))
         return folder
 
-    def ended(self, work: Work, ended: Ended) -> None:
+    def ended(self, work: PendingIteration, ended: AgentEnd) -> None:
         """Note how the agent ended, for whoever finishes the work."""
         disk.write(self._folder / work.run / _ENDED, msgspec.json.encode(ended))
 
-    def finish(self, work: Work) -> None:
+    def finish(self, work: PendingIteration) -> None:
         """The record is in the journal: nothing of the run needs to stay.
 
         The work goes first: half a folder must not look like an iteration that said nothing.
@@ -82,11 +82,11 @@ class Runs:
         disk.remove(self._folder / work.run / _FILE)
         shutil.rmtree(self._folder / work.run, ignore_errors=True)
 
-    def snapshot(self, work: Work) -> Snapshot:
+    def snapshot(self, work: PendingIteration) -> Snapshot:
         """The plan as it was before the work."""
         return Snapshot.from_bytes(disk.read(self._folder / work.run / _SNAPSHOT, largest=_LARGEST))
 
-    def how_it_ended(self, work: Work, *, timeout_s: float) -> Ended:
+    def how_it_ended(self, work: PendingIteration, *, timeout_s: float) -> AgentEnd:
         """How the agent of a loop that was killed ended; waits until all its processes have."""
         folder = self._folder / work.run
         try:
@@ -99,21 +99,21 @@ class Runs:
                 todo="Try again in a minute.",
             ) from None
         try:
-            return msgspec.json.decode(disk.read(folder / _ENDED), type=Ended)
+            return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
         except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
             return _KILLED
 
-    def unfinished(self) -> list[tuple[Work, Path]]:
+    def unfinished(self) -> list[tuple[PendingIteration, Path]]:
         """Work that other loops have not finished, dead or alive, oldest first."""
         if not self._folder.is_dir():
             return []
-        found: list[tuple[Work, Path]] = []
+        found: list[tuple[PendingIteration, Path]] = []
         with self._alone():
             for folder in self._folder.iterdir():
                 if not folder.is_dir():
                     continue
                 try:
-                    work = msgspec.json.decode(disk.read(folder / _FILE), type=Work)
+                    work = msgspec.json.decode(disk.read(folder / _FILE), type=PendingIteration)
                 except FileNotFoundError:
                     # Killed before the work was written down, or after it was done.
                     shutil.rmtree(folder, ignore_errors=True)

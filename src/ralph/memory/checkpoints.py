@@ -24,7 +24,7 @@ from ralph.errors import (
     MemoryOff,
 )
 from ralph.index import ASIDE, Embedder
-from ralph.index.static import StaticEmbedder
+from ralph.index.embedders.static import StaticEmbedder
 from ralph.memory.knowledge_journal import EXPIRED, NOT_GIVING, passages, said_draft
 from ralph.memory.ledger import facet_values
 from ralph.memory.store import is_due, note_done
@@ -45,9 +45,9 @@ from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.view import View
+    from ralph.index.port import View
     from ralph.memory.knowledge import Knowledge
-    from ralph.memory.ledger import History
+    from ralph.memory.ledger import PublishedState
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.
@@ -189,7 +189,7 @@ def _whole(entry: Entry) -> str:
 # -- An embedder that has embedded ahead: what is published was embedded whole before that.
 
 
-class Foresight:
+class CachedEmbedder:
     """The embedder, and the vectors it made beforehand."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -261,7 +261,7 @@ _CANDIDATES = 10
 _RAREST_WORDS = 8
 
 
-class Checkpointed(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a checkpoint came to."""
 
     project: str
@@ -274,7 +274,7 @@ class Checkpointed(msgspec.Struct, frozen=True, kw_only=True):
 
 def checkpoint(
     memory: Knowledge, project: str, kind: str, *, imported: bool = False
-) -> Checkpointed:
+) -> CheckpointResult:
     """Publish everything staged for a project; again when there is nothing, nothing happens."""
     if kind not in CHECKPOINT_KINDS:
         raise BadInput(
@@ -285,7 +285,7 @@ def checkpoint(
     giving = not memory.keeps_to_itself(project)
     if not giving or not memory.staged_records(project, imported=imported):
         notes = _caught_up(memory) if giving else (NOT_GIVING,)
-        return Checkpointed(
+        return CheckpointResult(
             project=project, kind=why, published=(), new_patterns=0, joined=0, notes=notes
         )
     if trouble := memory.shelf.journals.trouble():
@@ -318,7 +318,7 @@ def _caught_up(memory: Knowledge) -> tuple[str, ...]:
 
 def _publish(
     memory: Knowledge, project: str, why: CheckpointKind, *, imported: bool
-) -> Checkpointed:
+) -> CheckpointResult:
     def waiting() -> list[Record]:
         return memory.staged_records(project, imported=imported)
 
@@ -329,7 +329,7 @@ def _publish(
     notes: list[str] = []
     while batch := waiting()[: memory.shelf.settings.knowledge_batch]:
         try:
-            line = _Batch(memory, batch).publish(project, why)
+            line = _CheckpointBatch(memory, batch).publish(project, why)
             notes = memory.catch_up()
         except MemoryOff as error:
             left = {record.id for record in waiting()}
@@ -341,7 +341,7 @@ def _publish(
         published += [one.entry for one in line.covers]
         fresh_patterns |= {one.pattern for one in line.covers} - before
     joined = len(published) - len(fresh_patterns)
-    return Checkpointed(
+    return CheckpointResult(
         project=project,
         kind=why,
         published=tuple(published),
@@ -351,7 +351,7 @@ def _publish(
     )
 
 
-class _Batch:
+class _CheckpointBatch:
     """Some staged entries on their way to being published."""
 
     def __init__(self, memory: Knowledge, records: Sequence[Record]) -> None:
@@ -360,7 +360,7 @@ class _Batch:
         max_chars = memory.shelf.settings.embedding_max_chars
         self._cut = [passages(record, max_chars) for record in records]
         embedder = memory.shelf.embedder
-        self._ahead = None if embedder is None else Foresight(embedder)
+        self._ahead = None if embedder is None else CachedEmbedder(embedder)
 
     def publish(self, project: str, why: CheckpointKind) -> Checkpoint:
         memory = self._memory
@@ -404,7 +404,7 @@ class _Batch:
                 found.append([self._first_of(history, name) for name in patterns])
         return found
 
-    def _first_of(self, history: History, pattern: str) -> Member:
+    def _first_of(self, history: PublishedState, pattern: str) -> Member:
         first = history.patterns[pattern][0]
         record = self._memory.ledger.entry(history.projects[first], first)
         return Member(first, knowledge_from(record), pattern)
@@ -437,7 +437,7 @@ class _Batch:
 _STAMP = "pruned-knowledge"
 
 
-class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+class PrunedKnowledge(msgspec.Struct, frozen=True, kw_only=True):
     """What was published before `before`: its entries, and patterns none of which is left."""
 
     before: str
@@ -459,7 +459,9 @@ def is_expired(published: str, before: str) -> bool:
         return False
 
 
-def prune(memory: Knowledge, *, dry_run: bool = False, at: datetime | None = None) -> Pruned:
+def prune(
+    memory: Knowledge, *, dry_run: bool = False, at: datetime | None = None
+) -> PrunedKnowledge:
     """Forget what is too old, of every project; or only say what that would be."""
     before = oldest_kept(memory.shelf.settings.knowledge_keep_days, at)
     history = memory.ledger.history()
@@ -467,10 +469,10 @@ def prune(memory: Knowledge, *, dry_run: bool = False, at: datetime | None = Non
     gone = sum(old.issuperset(entries) for entries in history.patterns.values())
     if old and not dry_run:
         memory.forget(old, reason=EXPIRED)
-    return Pruned(before=before, entries=len(old), patterns=gone)
+    return PrunedKnowledge(before=before, entries=len(old), patterns=gone)
 
 
-def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> Pruned | None:
+def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> PrunedKnowledge | None:
     """Prune unless that was done within a day; None when it was."""
     stamp = memory.home / "cache" / _STAMP
     moment = at or datetime.now(UTC)

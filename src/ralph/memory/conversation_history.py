@@ -36,8 +36,8 @@ from ralph.records.conversation import (
     said_from,
 )
 from ralph.records.iteration import Iteration, cut
+from ralph.text.times import time_range
 from ralph.text.tokens import spellings
-from ralph.text.when import time_range
 
 _TITLE_CHARS = 80
 
@@ -53,7 +53,7 @@ class _Glance(msgspec.Struct, frozen=True):
 _glance = msgspec.json.Decoder(_Glance).decode
 
 
-class Held(msgspec.Struct):
+class ConversationState(msgspec.Struct):
     """A conversation as it stands now."""
 
     conversation: Conversation
@@ -63,7 +63,7 @@ class Held(msgspec.Struct):
     tags: set[str] = msgspec.field(default_factory=set)
 
 
-class History:
+class ConversationStates:
     """The conversations of one journal as they stand now."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class History:
 
     def clear(self) -> None:
         """Begin anew."""
-        self.conversations: dict[str, Held] = {}
+        self.conversations: dict[str, ConversationState] = {}
         self.records: dict[str, Record] = {}
         self.of: dict[str, list[str]] = {}
         self.summaries: dict[str, Summary] = {}
@@ -111,7 +111,7 @@ class History:
         if held is None:  # forgotten, and then it went on
             title = cut(" ".join((seen.user or seen.assistant).split()), _TITLE_CHARS)
             made = Conversation(id=seen.conversation, title=title, created=record.at)
-            held = self._begin(Held(made))
+            held = self._begin(ConversationState(made))
         held.exchanges += 1
         held.last = max(held.last, record.at)
         self.of.setdefault(seen.conversation, []).append(record.id)
@@ -119,11 +119,11 @@ class History:
     def _conversation(self, one: Conversation) -> None:
         held = self.conversations.get(one.id)
         if held is None:
-            self._begin(Held(one, titled=bool(one.title)))
+            self._begin(ConversationState(one, titled=bool(one.title)))
         elif not held.titled:
             held.conversation, held.titled = one, True
 
-    def _begin(self, held: Held) -> Held:
+    def _begin(self, held: ConversationState) -> ConversationState:
         name = held.conversation.id
         self.conversations[name] = held
         for label in self._early.pop(name, ()):
@@ -290,7 +290,7 @@ def _ordinal(number: int) -> str:
 # -- Which hits a question about the past may have: by time, by tag, by conversation.
 
 
-class Scope(msgspec.Struct, frozen=True):
+class SearchFilter(msgspec.Struct, frozen=True):
     """What a question asks for besides its words: days, both included, and tags.
 
     Days that were given are a limit. Days that the question itself names only lift what lies in
@@ -336,7 +336,7 @@ class Scope(msgspec.Struct, frozen=True):
         day = (hit.record.completed or "")[:10] if hit.kind == EXCHANGE else ""
         return bool(day) and day >= self.first and (not self.last or day <= self.last)
 
-    def holds(self, hit: Hit, home: str, histories: Sequence[History]) -> bool:
+    def holds(self, hit: Hit, home: str, histories: Sequence[ConversationStates]) -> bool:
         """Whether the hit lies in the days that are a limit, and has the tags."""
         limited = (self.first or self.last) and not self.named
         if hit.kind == EXCHANGE and limited and not self.in_time(hit):
@@ -347,7 +347,7 @@ class Scope(msgspec.Struct, frozen=True):
         return any(self.tags <= one.tags for one in held)
 
 
-def homes(hits: Sequence[Hit], histories: Sequence[History]) -> dict[str, str]:
+def homes(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> dict[str, str]:
     """The conversation that each hit belongs to, by the hit's id; "" for a document."""
     about = [hit.record.target for hit in hits if hit.kind == SUMMARY]
     targets = {
@@ -359,7 +359,7 @@ def homes(hits: Sequence[Hit], histories: Sequence[History]) -> dict[str, str]:
     return {hit.id: belongs_to(hit, targets) for hit in hits}
 
 
-def without_summaries(hits: Sequence[Hit], histories: Sequence[History]) -> list[Hit]:
+def without_summaries(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> list[Hit]:
     """Exchanges and documents; one that was found by its summary stands for itself."""
     kept: dict[str, Hit] = {}
     for hit in hits:
@@ -380,7 +380,7 @@ def without_summaries(hits: Sequence[Hit], histories: Sequence[History]) -> list
 def grouped(
     question: str,
     hits: Sequence[Hit],
-    histories: Sequence[History],
+    histories: Sequence[ConversationStates],
     *,
     floor: float,
     conversations: int,
@@ -420,7 +420,7 @@ def _conversation(
     name: str,
     similarity: float,
     hits: Sequence[Hit],
-    histories: Sequence[History],
+    histories: Sequence[ConversationStates],
     *,
     floor: float,
     exchanges: int,

@@ -13,11 +13,11 @@ from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, JournalError, NotFound
 from ralph.index import Embedder
 from ralph.index.open import index_for
-from ralph.index.sync import Progress, Synced, Target
+from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft
 from ralph.memory.conversation_history import homes
-from ralph.memory.conversation_stream import Series, when
-from ralph.memory.store import Shelf, Stream, conversation_journals, known_by, short_hash
+from ralph.memory.conversation_stream import ConversationStream, when
+from ralph.memory.store import Store, Stream, conversation_journals, known_by, short_hash
 from ralph.recall import Answer, Hit
 from ralph.recall.search import Question
 from ralph.records import Complaint, Record, Source, Tombstone, now, utc
@@ -132,7 +132,7 @@ _DEPTH = 60
 _T = TypeVar("_T")
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SavedExchange(msgspec.Struct, frozen=True):
     """An exchange as memory has it now, and whether it was new."""
 
     id: str
@@ -140,7 +140,7 @@ class Kept(msgspec.Struct, frozen=True):
     fresh: bool
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ConversationSummary(msgspec.Struct, frozen=True):
     """A conversation, how many exchanges it has, and when the last one ended."""
 
     conversation: Conversation
@@ -150,7 +150,7 @@ class Listed(msgspec.Struct, frozen=True):
     summary: str = ""
 
 
-class ConversationShelf(Shelf):
+class ConversationShelf(Store):
     """The shelf of conversations: a hit is told of only with the conversation it belongs to."""
 
     def ask(
@@ -166,7 +166,7 @@ class ConversationShelf(Shelf):
         if self.journals.trouble() is None:
             return found
         # The index may know more than can be read of a journal whose server is away.
-        histories = [one.history for one in streams if isinstance(one, Series)]
+        histories = [one.history for one in streams if isinstance(one, ConversationStream)]
         home = homes(found, histories)
         there = {"", *(name for history in histories for name in history.conversations)}
         return Answer([hit for hit in found if home[hit.id] in there], found.notes)
@@ -195,7 +195,7 @@ class ConversationJournal:
         self.home = home
         self._own = project_id or GENERAL
         self._project = project
-        self._series: dict[str, Series] = {}
+        self._series: dict[str, ConversationStream] = {}
 
     @property
     def exist(self) -> bool:
@@ -219,7 +219,7 @@ class ConversationJournal:
         assistant: str,
         key: str | None = None,
         **more: Any,
-    ) -> Kept:
+    ) -> SavedExchange:
         """Keep one exchange of a conversation that was begun; the same key twice is one."""
         held = self.conversation(conversation)
         identity = exchange_id(held.id, key or uuid.uuid4().hex)
@@ -237,7 +237,7 @@ class ConversationJournal:
         exchanges: Sequence[Exchange],
         *,
         sources: Sequence[Source | None] | None = None,
-    ) -> list[Kept]:
+    ) -> list[SavedExchange]:
         """Keep a conversation and many of its exchanges with one flush: all of them, or none.
 
         What is known by its id is not written again, nor is what was forgotten.
@@ -271,7 +271,9 @@ class ConversationJournal:
         series = self._mine()
         return set(ids) & (series.forgotten() | series.history.records.keys())
 
-    def _append(self, series: Series, drafts: Sequence[Record | Draft], *, title: str) -> None:
+    def _append(
+        self, series: ConversationStream, drafts: Sequence[Record | Draft], *, title: str
+    ) -> None:
         if not drafts:
             return
         try:
@@ -284,8 +286,8 @@ class ConversationJournal:
             ) from error
         series.journal.append(drafts)
 
-    def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> Kept:
-        return Kept(one.id, exchange_from(known) if known else one, fresh)
+    def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> SavedExchange:
+        return SavedExchange(one.id, exchange_from(known) if known else one, fresh)
 
     def forget(
         self, ids: Collection[str], *, reason: str | None = None, titles: Collection[str] = ()
@@ -324,7 +326,7 @@ class ConversationJournal:
         """How many records this project's journal has."""
         return len(self._mine().records()) if self.exist else 0
 
-    def target(self) -> Target:
+    def target(self) -> IndexSpec:
         """What the index needs to know to follow this project's conversations."""
         return self._mine().target()
 
@@ -455,17 +457,17 @@ class ConversationJournal:
         self.shelf.index.close()
         self.shelf.journals.close()
 
-    def _mine(self) -> Series:
+    def _mine(self) -> ConversationStream:
         return self._one(self._own)
 
-    def _within(self, everywhere: bool) -> Sequence[Series]:
+    def _within(self, everywhere: bool) -> Sequence[ConversationStream]:
         if not everywhere:
             return [self._mine()]
         return [self._one(name) for name in self.shelf.journals.names()]
 
-    def _one(self, name: str) -> Series:
+    def _one(self, name: str) -> ConversationStream:
         if name not in self._series:
-            self._series[name] = Series(name, self.shelf, foreign=name != self._own)
+            self._series[name] = ConversationStream(name, self.shelf, foreign=name != self._own)
         return self._series[name]
 
 

@@ -12,13 +12,13 @@ import msgspec
 
 from ralph.errors import BadInput, BadRecord
 from ralph.index import ASIDE, Passage
-from ralph.index.sync import Target
+from ralph.index.sync import IndexSpec
 from ralph.journal import Draft
 from ralph.journal.fold import Fold
-from ralph.memory.conversation_history import History
+from ralph.memory.conversation_history import ConversationStates
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Shelf, is_due, note_done, short_hash
-from ralph.recall import Found, Hit
+from ralph.memory.store import Store, is_due, note_done, short_hash
+from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Record, utc
 from ralph.records.conversation import (
     CONVERSATION,
@@ -50,33 +50,33 @@ _READERS: dict[str, Callable[[Record], Any]] = {
 }
 
 
-class Series:
+class ConversationStream:
     """The conversations of one project: a stream of the shelf."""
 
-    def __init__(self, name: str, shelf: Shelf, *, foreign: bool = False) -> None:
+    def __init__(self, name: str, shelf: Store, *, foreign: bool = False) -> None:
         self.name = name
         self.foreign = foreign
         self._shelf = shelf
         self.journals = shelf.journals
         self.journal = shelf.journals.journal(name)
         self._fold = Fold(self.journal)
-        self._history = History()
+        self._history = ConversationStates()
 
     @property
-    def history(self) -> History:
+    def history(self) -> ConversationStates:
         """Everything as it stands now."""
         located = self._fold.records()
         self._history.follow(located, self._fold.generation)
         return self._history
 
-    def target(self) -> Target:
+    def target(self) -> IndexSpec:
         """What the index needs to know to follow these conversations."""
         max_chars = self._shelf.settings.embedding_max_chars
 
         def passages(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)
 
-        return Target(
+        return IndexSpec(
             name=f"{short_hash('conversations')}-{short_hash(self.name)}",
             stream=self.name,
             journal=self.journal,
@@ -93,7 +93,7 @@ class Series:
         """The ids of everything that was forgotten here."""
         return self._fold.forgotten()
 
-    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer: exchanges, summaries and sections of documents."""
         return [
             Hit(
@@ -264,7 +264,7 @@ REASON = "older than conversations_keep_days"
 _STAMP = "pruned"
 
 
-class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+class PrunedConversations(msgspec.Struct, frozen=True, kw_only=True):
     """What is older than `before`: how many exchanges, and conversations none of which is left."""
 
     before: str
@@ -272,7 +272,9 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     conversations: int = 0
 
 
-def prune(memory: Conversations, *, dry_run: bool = False, at: datetime | None = None) -> Pruned:
+def prune(
+    memory: Conversations, *, dry_run: bool = False, at: datetime | None = None
+) -> PrunedConversations:
     """Forget what is too old, in every project; or only say what that would be."""
     days = memory.shelf.settings.conversations_keep_days
     if not days:
@@ -284,7 +286,7 @@ def prune(memory: Conversations, *, dry_run: bool = False, at: datetime | None =
     shelf = memory.shelf
     exchanges = conversations = 0
     for name in shelf.journals.names():
-        series = Series(name, shelf)
+        series = ConversationStream(name, shelf)
         old = series.bound_to(_older(series, before))
         kinds = [one.kind for one in series.history.records.values() if one.id in old]
         exchanges += kinds.count(EXCHANGE)
@@ -292,10 +294,12 @@ def prune(memory: Conversations, *, dry_run: bool = False, at: datetime | None =
         if old and not dry_run and series.forget(old, reason=REASON):
             shelf.erase_soon(series.target())
     told = utc(before.isoformat(timespec="seconds"))
-    return Pruned(before=told, exchanges=exchanges, conversations=conversations)
+    return PrunedConversations(before=told, exchanges=exchanges, conversations=conversations)
 
 
-def prune_if_due(memory: Conversations, *, at: datetime | None = None) -> Pruned | None:
+def prune_if_due(
+    memory: Conversations, *, at: datetime | None = None
+) -> PrunedConversations | None:
     """Prune where that is wanted and the last time was a day ago; None when it was not."""
     if not memory.shelf.settings.conversations_keep_days:
         return None
@@ -308,7 +312,7 @@ def prune_if_due(memory: Conversations, *, at: datetime | None = None) -> Pruned
     return pruned
 
 
-def _older(series: Series, before: datetime) -> set[str]:
+def _older(series: ConversationStream, before: datetime) -> set[str]:
     """Exchanges that ended before, and conversations begun before in which nothing was said."""
     history = series.history
     return {

@@ -12,7 +12,7 @@ from ralph.errors import BadInput, JournalError, NotFound
 from ralph.journal import Draft
 from ralph.memory.conversation_history import (
     Related,
-    Scope,
+    SearchFilter,
     Weights,
     grouped,
     homes,
@@ -21,12 +21,12 @@ from ralph.memory.conversation_history import (
 )
 from ralph.memory.conversation_journal import (
     ConversationJournal,
-    Listed,
+    ConversationSummary,
     prepared_conversation,
     prepared_exchange,
     renumbered,
 )
-from ralph.memory.conversation_stream import Series
+from ralph.memory.conversation_stream import ConversationStream
 from ralph.recall import Answer, Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
@@ -39,7 +39,7 @@ from ralph.records.conversation import (
     conversation_record,
     exchange_record,
 )
-from ralph.text.when import event_range
+from ralph.text.times import event_range
 
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
@@ -73,7 +73,7 @@ class Conversations(ConversationJournal):
         floor = self.shelf.settings.conversation_min_score if min_score is None else min_score
         question = self.shelf.question(query, limit=limit, min_score=floor)
         streams = self._within(everywhere)
-        scope = Scope.of(question.text, tags=tags, since=since, until=until)
+        scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
         scope = self._dated(scope, streams, meaning=not words_only, budget_s=budget_s)
         deeper = msgspec.structs.replace(question, text=scope.question, limit=_DEPTH)
         found = self.shelf.ask(streams, deeper, meaning=not words_only, budget_s=budget_s)
@@ -100,7 +100,7 @@ class Conversations(ConversationJournal):
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
         streams = self._within(everywhere)
-        scope = Scope.of(asked.text, tags=tags)
+        scope = SearchFilter.of(asked.text, tags=tags)
         scope = self._dated(scope, streams, meaning=True, budget_s=budget_s)
         deeper = msgspec.structs.replace(asked, text=scope.question, limit=_DEPTH)
         found = self.shelf.ask(streams, deeper, budget_s=budget_s)
@@ -116,8 +116,13 @@ class Conversations(ConversationJournal):
         )
 
     def _dated(
-        self, scope: Scope, streams: Sequence[Series], *, meaning: bool, budget_s: float | None
-    ) -> Scope:
+        self,
+        scope: SearchFilter,
+        streams: Sequence[ConversationStream],
+        *,
+        meaning: bool,
+        budget_s: float | None,
+    ) -> SearchFilter:
         """`before the release`: the day is that of the exchange which tells of it most surely."""
         event = None if scope.first or scope.last else event_range(scope.question)
         if event is None:
@@ -130,9 +135,9 @@ class Conversations(ConversationJournal):
 
     def _fitting(
         self,
-        streams: Sequence[Series],
+        streams: Sequence[ConversationStream],
         found: Sequence[Hit],
-        scope: Scope,
+        scope: SearchFilter,
         *,
         exclude: str | None,
         documents: bool = False,
@@ -156,11 +161,11 @@ class Conversations(ConversationJournal):
 
     def list(
         self, limit: int | None = None, *, everywhere: bool = False, tags: Collection[str] = ()
-    ) -> list[Listed]:
+    ) -> list[ConversationSummary]:
         """The conversations, those with the newest exchange first."""
         wanted = {tag.casefold() for tag in tags}
         listed = [
-            Listed(
+            ConversationSummary(
                 held.conversation,
                 held.exchanges,
                 held.last or held.conversation.created or "",
@@ -181,7 +186,7 @@ class Conversations(ConversationJournal):
 _SHORTEST_ID = 4
 
 
-class Details(msgspec.Struct, frozen=True):
+class ConversationDetails(msgspec.Struct, frozen=True):
     """A conversation, the exchanges that were asked for, its tags, and summaries by what they
     are about."""
 
@@ -197,7 +202,7 @@ def details(
     conversation: str | None = None,
     exchange: str | None = None,
     everywhere: bool = False,
-) -> Details:
+) -> ConversationDetails:
     """What is known of a conversation or of one exchange, by its id or the beginning of it."""
     if (conversation is None) == (exchange is None):
         raise BadInput(
@@ -223,10 +228,10 @@ def details(
     }
     if listed is not None and listed.summary:
         summaries[held.id] = listed.summary
-    return Details(held, exchanges, listed.tags if listed else (), summaries)
+    return ConversationDetails(held, exchanges, listed.tags if listed else (), summaries)
 
 
-def standing(memory: Conversations, *, everywhere: bool = False) -> dict[str, Listed]:
+def standing(memory: Conversations, *, everywhere: bool = False) -> dict[str, ConversationSummary]:
     """Every conversation as it stands now, by its id."""
     return {one.conversation.id: one for one in memory.list(everywhere=everywhere)}
 
@@ -241,14 +246,14 @@ def _long_enough(wanted: str) -> str:
 # -- Many conversations of one project kept at once: one reading of its journal, one flush.
 
 
-class Talk(msgspec.Struct, frozen=True):
+class ConversationContent(msgspec.Struct, frozen=True):
     """A conversation and exchanges of it, in the order they were held."""
 
     conversation: Conversation
     exchanges: Sequence[Exchange]
 
 
-class Came(msgspec.Struct, frozen=True):
+class SavedConversations(msgspec.Struct, frozen=True):
     """What came of it: conversations that grew, new exchanges, and those that were known.
 
     What was forgotten once is known, too, and stays forgotten.
@@ -259,7 +264,7 @@ class Came(msgspec.Struct, frozen=True):
     known: int = 0
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationImport(msgspec.Struct, frozen=True, kw_only=True):
     """What an import came to; `conversations` counts those that are new or grew.
 
     `known` are exchanges that were kept, or forgotten, before. `waiting` are still under way and
@@ -279,7 +284,9 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     complaints: list[Complaint] = []
 
 
-def keep_many(series: Series, talks: Sequence[Talk], settings: Settings) -> Came:
+def keep_many(
+    series: ConversationStream, talks: Sequence[ConversationContent], settings: Settings
+) -> SavedConversations:
     """Keep all of them or none; what is known by its id is neither prepared nor written again."""
     met = series.forgotten() | {record.id for record in series.records()}
     drafts: list[Record | Draft] = []
@@ -302,10 +309,10 @@ def keep_many(series: Series, talks: Sequence[Talk], settings: Settings) -> Came
     if drafts:
         _make_folder(series)
         series.journal.append(drafts)
-    return Came(frozenset(grown), len(fresh), known)
+    return SavedConversations(frozenset(grown), len(fresh), known)
 
 
-def _make_folder(series: Series) -> None:
+def _make_folder(series: ConversationStream) -> None:
     try:
         series.journals.prepare()
     except OSError as error:

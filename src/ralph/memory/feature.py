@@ -13,12 +13,12 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
-from ralph.index.sync import Synced, Target
+from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft
 from ralph.journal.fold import Fold
 from ralph.journal.folder import check_name
-from ralph.memory.store import Place
-from ralph.recall import Answer, Found, Hit
+from ralph.memory.store import ProjectStore
+from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
 from ralph.records.clean import clean, clean_text
 from ralph.records.iteration import (
@@ -156,7 +156,7 @@ def _whole(text: str) -> str:
 _CUT_VERSION = "iteration-3"
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class SavedIteration(msgspec.Struct, frozen=True):
     """An iteration as memory has it now, and whether it was new."""
 
     id: str
@@ -192,7 +192,7 @@ class FeatureMemory:
 
     foreign = False
 
-    def __init__(self, name: str, place: Place) -> None:
+    def __init__(self, name: str, place: ProjectStore) -> None:
         check_name(name)
         self.name = name
         self._place = place
@@ -203,7 +203,7 @@ class FeatureMemory:
 
     def remember(
         self, iteration: Iteration | Mapping[str, Any], *, source: Source | None = None
-    ) -> Remembered:
+    ) -> SavedIteration:
         """Keep one iteration; when this returns it is on disk, and as a rule findable."""
         return self.remember_all([iteration], sources=[source])[0]
 
@@ -212,7 +212,7 @@ class FeatureMemory:
         iterations: Sequence[Iteration | Mapping[str, Any]],
         *,
         sources: Sequence[Source | None] | None = None,
-    ) -> list[Remembered]:
+    ) -> list[SavedIteration]:
         """Keep many with one flush: all of them, or none and an error."""
         given = sources or [None] * len(iterations)
         pairs = list(zip(iterations, given, strict=True))
@@ -220,13 +220,13 @@ class FeatureMemory:
 
     def keep(
         self, ready: Sequence[Iteration], sources: Sequence[Source | None]
-    ) -> list[Remembered]:
+    ) -> list[SavedIteration]:
         """Keep what `prepare` gave, with one flush."""
         self._place.ensure()
         drafts = [self._draft(one, source) for one, source in zip(ready, sources, strict=True)]
         appended = self._journal.append(drafts)
         self._place.sync_soon(self.target())
-        return [Remembered(a.record.id, KIND, from_record(a.record), a.fresh) for a in appended]
+        return [SavedIteration(a.record.id, KIND, from_record(a.record), a.fresh) for a in appended]
 
     def prepare(
         self, iteration: Iteration | Mapping[str, Any], source: Source | None = None
@@ -350,14 +350,14 @@ class FeatureMemory:
 
     # -- the index's side of it
 
-    def target(self) -> Target:
+    def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
         max_chars = self._place.settings.embedding_max_chars
 
         def cut(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)
 
-        return Target(
+        return IndexSpec(
             name=self._place.collection_name(self.name),
             stream=self.name,
             journal=self._journal,
@@ -375,7 +375,7 @@ class FeatureMemory:
         index = self._place.index
         index.healed(lambda: index.store.drop(self.target().name))
 
-    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         return [
             Hit(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ralph.errors import BadInput, NotFound
-from ralph.memory.knowledge_journal import NOT_GIVING, Captured, said_draft, stream_of
+from ralph.memory.knowledge_journal import NOT_GIVING, SavedEntry, said_draft, stream_of
 from ralph.memory.ledger import prepared_entry
 from ralph.memory.lessons import portable
 from ralph.plan.edit import update_task
@@ -30,7 +30,7 @@ from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from ralph.memory.ledger import Account
+    from ralph.memory.ledger import ProjectKnowledge
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
     from ralph.plan.store import Plan
@@ -41,7 +41,7 @@ _TASK_CHARS = 100
 _AUTHOR = "human"
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class PendingRejection(msgspec.Struct, frozen=True):
     """A rejection that waits for its approval, and whether it was new."""
 
     id: str
@@ -65,7 +65,7 @@ def reject(
     agent_type: str | None = None,
     task_type: str | None = None,
     technology: str | None = None,
-) -> Waiting:
+) -> PendingRejection:
     """Keep why a person rejected something, until its revision is approved; told twice it is one.
 
     `subject` says what was worked on: the task's title.
@@ -96,7 +96,7 @@ def reject(
     if fresh:
         ralph.knowledge.write(gate.project, draft)
     kept = _standing(account.follow())[identity]
-    return Waiting(identity, kept.at, knowledge_from(kept), fresh)
+    return PendingRejection(identity, kept.at, knowledge_from(kept), fresh)
 
 
 def approve(
@@ -109,7 +109,7 @@ def approve(
     agent_type: str | None = None,
     task_type: str | None = None,
     technology: str | None = None,
-) -> list[Captured]:
+) -> list[SavedEntry]:
     """Stage what an approval teaches; the same approval twice is one.
 
     It completes every waiting rejection of this task and gate. Without any it is an approval at
@@ -145,11 +145,11 @@ def approve(
     return memory.capture_all([approval])
 
 
-def gates(ralph: Ralph) -> list[Waiting]:
+def gates(ralph: Ralph) -> list[PendingRejection]:
     """The rejections of this project that wait for their approval, oldest first."""
     account = _account(ralph)
     return [
-        Waiting(identity, record.at, account.gates[identity])
+        PendingRejection(identity, record.at, account.gates[identity])
         for identity, record in _standing(account).items()
         if identity in account.gates
     ]
@@ -225,7 +225,7 @@ def _rejection(gate: Gate, *, revision: str) -> GateRejection:
     )
 
 
-def _identity(account: Account, gate: Gate) -> str:
+def _identity(account: ProjectKnowledge, gate: Gate) -> str:
     """The same for the same feedback on the same gate of a task; after an approval it is new."""
     # The id of a rejection without a revision, of this task: no entry can have it.
     named = GateRejection(
@@ -248,9 +248,9 @@ def _completed(task: str, gate_type: str) -> str:
     return f"the {gate_type} gate of task {task} was passed"
 
 
-def _told_before(account: Account, approval: GateApproval) -> list[Captured]:
+def _told_before(account: ProjectKnowledge, approval: GateApproval) -> list[SavedEntry]:
     """What the same approval captured when it completed a rejection."""
-    found: list[Captured] = []
+    found: list[SavedEntry] = []
     for record in account.entries.values():
         if record.kind == GATE_REJECTION:
             one: GateRejection = knowledge_from(record)
@@ -259,7 +259,7 @@ def _told_before(account: Account, approval: GateApproval) -> list[Captured]:
                 approval.approved_approach,
             ):
                 staged = record.id in account.staged
-                found.append(Captured(record.id, one, fresh=False, staged=staged))
+                found.append(SavedEntry(record.id, one, fresh=False, staged=staged))
     return found
 
 
@@ -270,11 +270,11 @@ def _name_of(task: str | int) -> str:
     return name
 
 
-def _account(ralph: Ralph) -> Account:
+def _account(ralph: Ralph) -> ProjectKnowledge:
     return ralph.knowledge.ledger.account(stream_of(ralph.project.id))
 
 
-def _standing(account: Account) -> dict[str, Record]:
+def _standing(account: ProjectKnowledge) -> dict[str, Record]:
     return {
         located.record.id: located.record
         for located in account.standing()

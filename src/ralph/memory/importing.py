@@ -9,176 +9,27 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PureWindowsPath
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO
 
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchanges import Exchanges, ExchangeSeen
-from ralph.capture.lines import text_of
-from ralph.capture.rollout import Rollout
-from ralph.capture.rollout_lines import SessionHead, rollout_head
+from ralph.capture.exchange import SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.clients import BY_SOURCE
 from ralph.errors import JournalBusy, NotFound, UnsafeFile
-from ralph.memory.conversation_history import CLAUDE_CODE
 from ralph.memory.conversation_journal import GENERAL
-from ralph.memory.conversation_stream import Series
-from ralph.memory.conversations import Imported, Talk, keep_many
+from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
 from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, write_marks
 from ralph.memory.pausing import unpaused_talks
 from ralph.memory.project import Project, find_project
-from ralph.memory.store import Shelf
+from ralph.memory.store import Store
 from ralph.records import Complaint
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import cut
 from ralph.text.marks import strip_marked
-
-# -- The clients whose sessions can be brought in: where their files are, and how each is read.
-
-
-CODEX = "codex"
-# How far a file is searched for the folder its session was held in.
-_HEAD_LINES = 200
-_HEAD_BYTES = 4 * 1024 * 1024
-
-
-class Reader(Protocol):
-    """A session's file being read line by line."""
-
-    complaints: list[Complaint]
-
-    def feed(self, line: bytes) -> list[ExchangeSeen]:
-        """Take one line with its end; the exchanges it finished. Never raises."""
-        ...
-
-    def rest(self) -> list[ExchangeSeen]:
-        """The exchange under way, if any, as it stands."""
-        ...
-
-    @property
-    def ends_at(self) -> int:
-        """How far everything was read."""
-        ...
-
-    @property
-    def title(self) -> str | None:
-        """What the session is called."""
-        ...
-
-
-class From(msgspec.Struct, frozen=True):
-    """Where reading begins: which file, at which byte and line, and what is known of it."""
-
-    file: str
-    root: str | None
-    head: SessionHead
-    offset: int = 0
-    line: int = 0
-    title: str | None = None
-
-
-class Client(msgspec.Struct, frozen=True):
-    """One client: its name, its folder, its files, their heads and how they are read."""
-
-    name: str
-    folder: Callable[[Mapping[str, str]], Path]
-    files: Callable[[Path], Iterator[Path]]
-    head: Callable[[Path, BinaryIO], SessionHead | None]
-    reader: Callable[[From], Reader]
-
-
-class _Line(msgspec.Struct):
-    type: Any = None
-    cwd: Any = None
-    isSidechain: Any = None
-    agentId: Any = None
-
-
-_decode_line = msgspec.json.Decoder(_Line).decode
-
-
-def _claude_folder(environ: Mapping[str, str]) -> Path:
-    given = environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(given) if given else Path.home() / ".claude") / "projects"
-
-
-def _claude_files(folder: Path) -> Iterator[Path]:
-    """Every session's file; those of sub-agents belong to their session."""
-    for file in _below(folder):
-        if not file.name.startswith("agent-") and "subagents" not in file.parts:
-            yield file
-
-
-def _claude_head(path: Path, file: BinaryIO) -> SessionHead | None:
-    """None where nothing in the file looks like a line of a session."""
-    found = False
-    for number, line in enumerate(file):
-        if number >= _HEAD_LINES or file.tell() > _HEAD_BYTES:
-            break
-        try:
-            told = _decode_line(line.removeprefix(b"\xef\xbb\xbf"))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-        found = found or bool(text_of(told.type))
-        if text_of(told.type) in {"user", "assistant"} and text_of(told.cwd):
-            return SessionHead(path.stem, text_of(told.cwd), is_subagent=told.isSidechain is True)
-    return SessionHead(path.stem) if found else None
-
-
-def _claude_reader(start: From) -> Reader:
-    return Exchanges(
-        file=start.file,
-        root=start.root,
-        offset=start.offset,
-        line=start.line,
-        title=start.title,
-    )
-
-
-def _codex_folder(environ: Mapping[str, str]) -> Path:
-    given = environ.get("CODEX_HOME")
-    return (Path(given) if given else Path.home() / ".codex") / "sessions"
-
-
-def _codex_files(folder: Path) -> Iterator[Path]:
-    for file in _below(folder):
-        if file.name.startswith("rollout-"):
-            yield file
-
-
-def _codex_head(path: Path, file: BinaryIO) -> SessionHead | None:
-    head = rollout_head(file.readline())
-    if head is None or head.session:
-        return head
-    return msgspec.structs.replace(head, session=path.stem)
-
-
-def _codex_reader(start: From) -> Reader:
-    return Rollout(
-        file=start.file,
-        root=start.root,
-        offset=start.offset,
-        line=start.line,
-        title=start.title,
-        head=start.head,
-    )
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """Every `.jsonl` file under a folder, in a steady order."""
-    for here, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted(files):
-            if name.endswith(".jsonl"):
-                yield Path(here) / name
-
-
-CLIENTS = {
-    CLAUDE_CODE: Client(CLAUDE_CODE, _claude_folder, _claude_files, _claude_head, _claude_reader),
-    CODEX: Client(CODEX, _codex_folder, _codex_files, _codex_head, _codex_reader),
-}
-
 
 # -- What was seen in a session's file, as the conversations it is, and the project they belong to.
 
@@ -186,7 +37,7 @@ CLIENTS = {
 _TITLE_CHARS = 80
 
 
-class Home(msgspec.Struct, frozen=True):
+class SessionHome(msgspec.Struct, frozen=True):
     """Where a session belongs: the stream, the project's name and its root."""
 
     stream: str
@@ -195,14 +46,19 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def conversations_of(
-    seen: Sequence[ExchangeSeen], *, source: str, session: str, title: str | None, where: Home
-) -> list[Talk]:
+    seen: Sequence[SessionExchange],
+    *,
+    source: str,
+    session: str,
+    title: str | None,
+    where: SessionHome,
+) -> list[ConversationContent]:
     """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
-    by_session: dict[str, list[ExchangeSeen]] = {}
+    by_session: dict[str, list[SessionExchange]] = {}
     for one in seen:
         if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
             by_session.setdefault(one.session_id or session, []).append(one)
-    found: list[Talk] = []
+    found: list[ConversationContent] = []
     for name, some in by_session.items():
         conversation = Conversation(
             id=conversation_id(source, name),
@@ -212,11 +68,11 @@ def conversations_of(
             created=some[0].captured.started_at,
         )
         exchanges = [_exchange(conversation.id, one) for one in some]
-        found.append(Talk(conversation, exchanges))
+        found.append(ConversationContent(conversation, exchanges))
     return found
 
 
-def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
+def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
     captured = seen.captured
     return Exchange(
         id=exchange_id(conversation, seen.key),
@@ -234,26 +90,26 @@ def _exchange(conversation: str, seen: ExchangeSeen) -> Exchange:
     )
 
 
-def first_words(seen: ExchangeSeen) -> str:
+def first_words(seen: SessionExchange) -> str:
     """How an exchange begins: a title where there is none."""
     words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
     return cut(" ".join(words), _TITLE_CHARS)
 
 
-def home_of(cwd: str, home: Path) -> Home:
+def home_of(cwd: str, home: Path) -> SessionHome:
     """The project around a folder, or the folder itself; it need not be there any more."""
     if not cwd or "\0" in cwd:
-        return Home(GENERAL)
+        return SessionHome(GENERAL)
     path = Path(cwd)
     if not path.is_absolute():  # another system's
-        return Home(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
+        return SessionHome(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
     try:
         project = find_project(path, home=home)
     except UnsafeFile:
         project = None
     if project is None:
-        return Home(Project(path, home).id, path.name, cwd)
-    return Home(project.id, project.root.name, str(project.root))
+        return SessionHome(Project(path, home).id, path.name, cwd)
+    return SessionHome(project.id, project.root.name, str(project.root))
 
 
 # How long a file must be left alone before its last exchange counts as over: after the
@@ -264,10 +120,10 @@ ABANDONED_S = 600.0
 _BATCH_BYTES = 16 * 1024 * 1024
 
 
-class _Batch(msgspec.Struct):
+class _ImportBatch(msgspec.Struct):
     """What was read and is not kept yet."""
 
-    talks: dict[str, list[Talk]] = {}
+    talks: dict[str, list[ConversationContent]] = {}
     marks: dict[str, Mark] = {}
     size: int = 0
 
@@ -285,8 +141,8 @@ class _Tally(msgspec.Struct):
     unread: list[Complaint] = []
     complaints: list[Complaint] = []
 
-    def imported(self) -> Imported:
-        return Imported(
+    def imported(self) -> ConversationImport:
+        return ConversationImport(
             conversations=len(self.grown),
             exchanges=self.exchanges,
             known=self.known,
@@ -309,7 +165,7 @@ class Importer:
     def __init__(
         self,
         client: str,
-        shelf: Shelf,
+        shelf: Store,
         *,
         home: Path,
         folder: Path | None = None,
@@ -317,27 +173,28 @@ class Importer:
         progress: Callable[[int], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client: Client = CLIENTS[client]
+        self._client = BY_SOURCE[client]
+        self._files = self._client.program.sessions()
         self._shelf = shelf
         self._home = home
-        self.folder = folder or self._client.folder(os.environ)
+        self.folder = folder or self._files.session_folder(os.environ)
         self._within = within
         self._progress = progress
         self._clock = clock
         self._marks_file = home / "cache" / "imports" / f"{client}.json"
         self._marks: dict[str, Mark] = {}
-        self._series: dict[str, Series] = {}
-        self._homes: dict[str, Home] = {}
+        self._series: dict[str, ConversationStream] = {}
+        self._homes: dict[str, SessionHome] = {}
         # Of other projects, or a sub-agent's: that does not change.
         self._passed_over: set[Path] = set()
-        self._batch, self._tally = _Batch(), _Tally()
+        self._batch, self._tally = _ImportBatch(), _Tally()
         self.total_bytes = 0
 
-    def once(self) -> Imported:
+    def once(self) -> ConversationImport:
         """Bring in what is new since the last time."""
         if not self.folder.exists():
             raise NotFound(
-                f"there are no sessions of {self._client.name}",
+                f"there are no sessions of {self._client.source}",
                 where=str(self.folder),
                 todo="Name the folder that holds them.",
             )
@@ -348,14 +205,14 @@ class Importer:
                 self._look_at_all()
         except disk.Busy:
             raise JournalBusy(
-                f"another import of {self._client.name} is under way",
+                f"another import of {self._client.source} is under way",
                 where=str(lock),
                 todo="Try again when it is done.",
             ) from None
         return self._tally.imported()
 
     def _look_at_all(self) -> None:
-        self._batch, self._tally = _Batch(), _Tally()
+        self._batch, self._tally = _ImportBatch(), _Tally()
         self._marks = read_marks(self._marks_file)
         sizes = dict(self._sizes())
         self.total_bytes = sum(sizes.values())
@@ -377,7 +234,7 @@ class Importer:
         if self.folder.is_file():
             yield self.folder, self.folder.stat().st_size
             return
-        for path in self._client.files(self.folder):
+        for path in self._files.session_files(self.folder):
             if path in self._passed_over:
                 continue
             try:
@@ -395,9 +252,9 @@ class Importer:
                 self._tally.waiting += bool(same and mark.waits_s)
                 self._tally.unchanged += 1
                 return
-            head = self._client.head(path, file)
+            head = self._files.session_head(path, file)
             if head is None:
-                why = f"holds no session of {self._client.name}"
+                why = f"holds no session of {self._client.source}"
                 self._tally.unread.append(Complaint(str(path), 1, why))
                 return
             where = None if head.is_subagent else self._home_of(head.cwd)
@@ -408,10 +265,10 @@ class Importer:
             if not still_fits(mark, file, stat.st_size):
                 mark = Mark()
             self._tally.files += 1
-            self._read(_Reading(path, file, head, where, mark, quiet_s), stat, done)
+            self._read(_SessionFile(path, file, head, where, mark, quiet_s), stat, done)
 
-    def _read(self, one: _Reading, stat: os.stat_result, done: int) -> None:
-        reader = self._client.reader(one.start())
+    def _read(self, one: _SessionFile, stat: os.stat_result, done: int) -> None:
+        reader = self._files.session_reader(one.start())
         one.file.seek(one.at)
         begun = one.at
         for line in one.file:
@@ -432,11 +289,11 @@ class Importer:
         self._batch.size += one.at - begun
         self._tally.complaints += reader.complaints
 
-    def _put(self, one: _Reading, reader: Reader, stat: os.stat_result) -> None:
+    def _put(self, one: _SessionFile, reader: SessionReader, stat: os.stat_result) -> None:
         """Into the batch with what was seen, and with how far that goes."""
         talks = conversations_of(
             one.seen,
-            source=self._client.name,
+            source=self._client.source,
             session=one.head.session,
             title=reader.title,
             where=one.where,
@@ -457,7 +314,7 @@ class Importer:
 
     def _keep(self) -> None:
         """Into the journals first, then into the notes."""
-        batch, self._batch = self._batch, _Batch()
+        batch, self._batch = self._batch, _ImportBatch()
         for stream, talks in batch.talks.items():
             free = unpaused_talks(self._home, stream, talks)
             if free != talks:  # what was held in a pause may have given titles
@@ -474,12 +331,12 @@ class Importer:
             self._marks |= batch.marks
             write_marks(self._marks_file, self._marks)
 
-    def _stream(self, name: str) -> Series:
+    def _stream(self, name: str) -> ConversationStream:
         if name not in self._series:
-            self._series[name] = Series(name, self._shelf)
+            self._series[name] = ConversationStream(name, self._shelf)
         return self._series[name]
 
-    def _home_of(self, cwd: str) -> Home:
+    def _home_of(self, cwd: str) -> SessionHome:
         if cwd not in self._homes:
             self._homes[cwd] = home_of(cwd, self._home)
         return self._homes[cwd]
@@ -489,7 +346,7 @@ class Importer:
             self._progress(done)
 
 
-class _Reading:
+class _SessionFile:
     """One file being read on: where it is, and what it gave that is not kept yet."""
 
     def __init__(
@@ -497,7 +354,7 @@ class _Reading:
         path: Path,
         file: BinaryIO,
         head: SessionHead,
-        where: Home,
+        where: SessionHome,
         mark: Mark,
         quiet_s: float,
     ) -> None:
@@ -506,23 +363,23 @@ class _Reading:
         self.at = self.ends_at = mark.offset
         self.line = mark.line
         self._title = mark.title
-        self.seen: list[ExchangeSeen] = []
+        self.seen: list[SessionExchange] = []
         self.waits_s = 0.0
         self.is_done = False
 
-    def start(self) -> From:
+    def start(self) -> SessionStart:
         """Where its reader begins."""
-        return From(
+        return SessionStart(
             str(self.path), self.where.root, self.head, self.at, self.line, self._title or None
         )
 
-    def take(self, finished: list[ExchangeSeen]) -> None:
+    def take(self, finished: list[SessionExchange]) -> None:
         """Exchanges that are over."""
         if finished:
             self.seen += finished
             self.ends_at = finished[-1].ends_at
 
-    def end(self, reader: Reader) -> None:
+    def end(self, reader: SessionReader) -> None:
         """The file ends here: whether its last exchange is over depends on how long it is quiet."""
         self.is_done = True
         self.ends_at = reader.ends_at
@@ -535,29 +392,19 @@ class _Reading:
                 self.seen.append(last)
 
 
-def import_claude_code(
-    shelf: Shelf,
+def import_sessions(
+    client: str,
+    shelf: Store,
     *,
     home: Path,
     folder: Path | None = None,
     within: Project | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Imported:
-    """Bring in Claude Code's sessions, those of every project or of one."""
-    told = Importer(CLAUDE_CODE, shelf, home=home, folder=folder, within=within, progress=progress)
-    return told.once()
-
-
-def import_codex(
-    shelf: Shelf,
-    *,
-    home: Path,
-    folder: Path | None = None,
-    within: Project | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Imported:
-    """Bring in Codex's sessions, those of every project or of one."""
-    return Importer(CODEX, shelf, home=home, folder=folder, within=within, progress=progress).once()
+) -> ConversationImport:
+    """Bring in one client's sessions, those of every project or of one."""
+    return Importer(
+        client, shelf, home=home, folder=folder, within=within, progress=progress
+    ).once()
 
 
 def _newlines(file: BinaryIO, start: int, end: int) -> int:

@@ -1,4 +1,4 @@
-"""Conversations as plain JSON: what `export` writes and `import` reads, and what other tools write.
+"""Conversations as plain JSON: what `export` writes and `import` reads.
 
 A document is `{"version": 1, "conversations": [...]}`, or JSON Lines with one conversation a line.
 Bad input is refused with its place, and then nothing of the file is kept.
@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from ralph.capture.lines import mapping, moment, text_of, whole
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.memory.conversation_stream import Series
-from ralph.memory.conversations import Imported, Talk, keep_many
-from ralph.memory.store import Shelf
+from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
+from ralph.memory.store import Store
 from ralph.records import utc
 from ralph.records.conversation import (
     Conversation,
@@ -36,12 +36,10 @@ from ralph.text.redact import redact
 
 # -- Lists of messages, as many tools export them, cut into exchanges.
 #
-# Known forms: `{"messages": [{"role", "content"}]}`, ChatGPT's `mapping` of messages and Claude's
-# `chat_messages`. What has another role than user, assistant or tool is left out.
+# The form is `{"messages": [{"role", "content"}]}`. System messages are left out.
 
 
-Shape = Literal["exchanges", "messages", "mapping", "chat_messages", "message", ""]
-_SHAPES: tuple[Shape, ...] = ("exchanges", "messages", "mapping", "chat_messages")
+Shape = Literal["exchanges", "messages", "message", ""]
 _SAID: dict[str, str] = {
     "user": "user",
     "human": "user",
@@ -55,7 +53,6 @@ _SILENT = frozenset({"system", "developer"})
 _TIMES = ("created_at", "create_time", "timestamp", "created", "date")
 _TITLES = ("title", "name", "summary")
 _IDS = ("id", "conversation_id", "uuid", "session_id")
-_SOURCES: dict[Shape, str] = {"mapping": "chatgpt", "chat_messages": "claude"}
 _HELD = {"image": "[image]", "image_url": "[image]", "input_image": "[image]", "file": "[file]"}
 
 
@@ -63,33 +60,30 @@ def shape_of(plain: Any) -> Shape:
     """How a conversation is written, `message` for one message of it, nothing for neither."""
     if not isinstance(plain, dict):
         return ""
-    for shape in _SHAPES:
-        if shape in plain:
-            return shape
+    if "exchanges" in plain:
+        return "exchanges"
+    if "messages" in plain:
+        return "messages"
     return "message" if "role" in plain and "content" in plain else ""
 
 
 def said_by_turns(plain: dict[str, Any], where: str) -> dict[str, Any]:
     """The conversation in our own plain form."""
-    shape = shape_of(plain)
-    said = _tree(plain, where) if shape == "mapping" else _list(plain[shape], f"{where}.{shape}")
-    told = {
+    return {
         "id": _first(plain, _IDS),
         "title": _first(plain, _TITLES),
-        "source": text_of(plain.get("source")) or _SOURCES.get(shape),
+        "source": text_of(plain.get("source")) or None,
         "project": text_of(plain.get("project")) or None,
         "created": _when(plain),
+        "exchanges": list(_exchanges(_list(plain["messages"], f"{where}.messages"))),
     }
-    exchanges = list(_exchanges(said))
-    return {**told, "exchanges": exchanges}
 
 
-class _Said:
+class _PlainMessage:
     """One message in the form that all of them come to."""
 
     def __init__(self, plain: dict[str, Any], where: str) -> None:
-        author = plain.get("author")
-        role = plain.get("role") or plain.get("sender") or mapping(author).get("role") or author
+        role = plain.get("role")
         if not isinstance(role, str):
             raise BadRecord(
                 "a message needs a role",
@@ -107,44 +101,24 @@ class _Said:
         self.at = _when(plain)
         told = plain.get("content")
         self.text = _words(told if told not in (None, "", []) else plain.get("text")).strip()
-        self.name = text_of(plain.get("name")) or text_of(mapping(author).get("name"))
+        self.name = text_of(plain.get("name"))
         self.model = text_of(plain.get("model")) or None
         self.calls = list(_calls(plain))
 
 
-def _list(listed: Any, where: str) -> Iterator[_Said]:
+def _list(listed: Any, where: str) -> Iterator[_PlainMessage]:
     if not isinstance(listed, list):
         raise BadRecord("must be a list of messages", where=where, todo="Nothing was kept.")
     for number, one in enumerate(listed):
         place = f"{where}[{number}]"
         if not isinstance(one, dict):
             raise BadRecord("a message is an object", where=place, todo="Nothing was kept.")
-        yield _Said(one, place)
+        yield _PlainMessage(one, place)
 
 
-def _tree(plain: dict[str, Any], where: str) -> Iterator[_Said]:
-    """ChatGPT keeps every version of an answer; those on the way to the current one were held."""
-    nodes = mapping(plain.get("mapping"))
-    at = text_of(plain.get("current_node")) or next(reversed(list(nodes)), "")
-    way: list[str] = []
-    while at in nodes and at not in way:
-        way.append(at)
-        at = text_of(mapping(nodes[at]).get("parent"))
-    for identity in reversed(way):
-        message = mapping(nodes[identity]).get("message")
-        if isinstance(message, dict) and not _is_hidden(message):
-            yield _Said({"id": identity, **message}, f"{where}.mapping[{identity!r}].message")
-
-
-def _is_hidden(message: dict[str, Any]) -> bool:
-    hidden = mapping(message.get("metadata")).get("is_visually_hidden_from_conversation")
-    kind = text_of(mapping(message.get("content")).get("content_type"))
-    return hidden is True or kind in {"user_editable_context", "model_editable_context"}
-
-
-def _exchanges(said: Iterator[_Said]) -> Iterator[dict[str, Any]]:
+def _exchanges(said: Iterator[_PlainMessage]) -> Iterator[dict[str, Any]]:
     """A person's words, and everything up to the next ones."""
-    turn: list[_Said] = []
+    turn: list[_PlainMessage] = []
     for one in said:
         if one.role == "user" and any(before.role != "user" for before in turn):
             yield from _message_exchange(turn)
@@ -154,7 +128,7 @@ def _exchanges(said: Iterator[_Said]) -> Iterator[dict[str, Any]]:
     yield from _message_exchange(turn)
 
 
-def _message_exchange(turn: list[_Said]) -> Iterator[dict[str, Any]]:
+def _message_exchange(turn: list[_PlainMessage]) -> Iterator[dict[str, Any]]:
     asked = [one.text for one in turn if one.role == "user"]
     steps: list[dict[str, Any]] = []
     called: list[dict[str, Any]] = []
@@ -201,8 +175,7 @@ def _words(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
-        inner = content.get("parts", content.get("text"))
-        return _HELD.get(text_of(content.get("type")), "") or _words(inner)
+        return _HELD.get(text_of(content.get("type")), "") or _words(content.get("text"))
     if isinstance(content, list):
         return "\n\n".join(filter(None, map(_words, content)))
     return ""
@@ -256,7 +229,7 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
     exchanges: list[_PlainExchange]
 
 
-def written(talks: Sequence[Talk], *, lines: bool = False) -> bytes:
+def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
     """The document, or with `lines` one conversation a line."""
     plain = [_plain(one) for one in talks]
     encode = msgspec.json.Encoder().encode
@@ -266,7 +239,7 @@ def written(talks: Sequence[Talk], *, lines: bool = False) -> bytes:
     return msgspec.json.format(whole, indent=1) + b"\n"
 
 
-def _plain(talk: Talk) -> dict[str, Any]:
+def _plain(talk: ConversationContent) -> dict[str, Any]:
     """Every field under its published name; numbers are the journal's own and stay there."""
     fields = ("id", "title", "source", "project", "created")
     hidden = {"number", "conversation"}
@@ -278,12 +251,12 @@ def _plain(talk: Talk) -> dict[str, Any]:
     return told | {"exchanges": exchanges}
 
 
-def read_conversations(data: bytes, *, name: str, project: str = "") -> list[Talk]:
+def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
     """The conversations in a file, whichever of the forms it has; an error says where it is bad.
 
     `project` is where those belong that do not say it.
     """
-    talks: list[Talk] = []
+    talks: list[ConversationContent] = []
     seen: dict[str, tuple[Exchange, str]] = {}
     for where, plain in _conversations(data, name):
         one = _talk(plain, where, project)
@@ -353,9 +326,9 @@ def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
         yield f"{where}.conversations[{number}]", one
 
 
-def _talk(plain: Any, where: str, project: str) -> Talk:
+def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     shape = shape_of(plain)
-    if shape in {"messages", "mapping", "chat_messages"}:
+    if shape == "messages":
         plain = said_by_turns(plain, where)
     elif shape != "exchanges":
         raise BadRecord("this is not a conversation", where=where, todo=EXPECTED)
@@ -377,7 +350,7 @@ def _talk(plain: Any, where: str, project: str) -> Talk:
     if conversation.created is None:  # it began no later than what was said in it
         begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
         conversation = replace(conversation, created=begun)
-    return Talk(conversation, exchanges)
+    return ConversationContent(conversation, exchanges)
 
 
 def _exchange(
@@ -489,12 +462,12 @@ _SHORTEST_ID = 4
 
 
 def import_conversations(
-    shelf: Shelf, stream: str, data: bytes, *, name: str, project: str = ""
-) -> Imported:
+    shelf: Store, stream: str, data: bytes, *, name: str, project: str = ""
+) -> ConversationImport:
     """Bring in the conversations of a file: all of it, or nothing when some of it is bad."""
     talks = read_conversations(data, name=name, project=project)
-    came = keep_many(Series(stream, shelf), talks, shelf.settings)
-    return Imported(
+    came = keep_many(ConversationStream(stream, shelf), talks, shelf.settings)
+    return ConversationImport(
         conversations=len(came.conversations),
         exchanges=came.exchanges,
         known=came.known,
@@ -503,21 +476,21 @@ def import_conversations(
 
 
 def export_conversations(
-    shelf: Shelf,
+    shelf: Store,
     streams: Sequence[str],
     *,
     conversations: Sequence[str] = (),
     since: str | None = None,
-) -> list[Talk]:
+) -> list[ConversationContent]:
     """The conversations of these streams, oldest first: all, or those whose ids begin so.
 
     `since` leaves out exchanges that ended before, and conversations that have none left.
     """
     begun = _moment(utc(since, field="since")) if since else None
     wanted = [one.lower() for one in conversations]
-    found: dict[str, Talk] = {}
+    found: dict[str, ConversationContent] = {}
     for stream in streams:
-        for one in _exported(Series(stream, shelf), begun):
+        for one in _exported(ConversationStream(stream, shelf), begun):
             if not wanted or any(one.conversation.id.startswith(start) for start in wanted):
                 found.setdefault(one.conversation.id, one)
     for start in wanted:
@@ -525,13 +498,13 @@ def export_conversations(
     return sorted(found.values(), key=lambda one: one.conversation.created or "")
 
 
-def _exported(series: Series, begun: datetime | None) -> list[Talk]:
+def _exported(series: ConversationStream, begun: datetime | None) -> list[ConversationContent]:
     said: dict[str, list[Exchange]] = {}
     for one in series.exchanges():
         if begun is None or _moment(one.completed or "") >= begun:
             said.setdefault(one.conversation, []).append(one)
     return [
-        Talk(one, sorted(said.get(one.id, ()), key=_held_at))
+        ConversationContent(one, sorted(said.get(one.id, ()), key=_held_at))
         for one in series.conversations().values()
         if one.id in said or begun is None
     ]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.memory.conversation_history import CLAUDE_CODE
 from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
-from ralph.memory.importing import CODEX
 from ralph.memory.knowledge_journal import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.plan.store import Plan
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
 
 
-_CLIENTS = {CLAUDE_CODE: "Claude Code", CODEX: "Codex"}
+_CLIENTS = {client.source: client.title for client in CLIENTS}
 
 
 def iterations_of(ralph: Ralph, said: Collection[str]) -> dict[str, list[str]]:
@@ -70,7 +70,7 @@ def _events(run: str | None) -> list[str]:
     session, apart, key = run.rpartition("#")
     if apart:
         return [exchange_id(conversation_id(CLAUDE_CODE, session), key)]
-    return [conversation_id(client, run) for client in (CLAUDE_CODE, CODEX)]
+    return [conversation_id(client, run) for client in _CLIENTS]
 
 
 def clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
@@ -167,7 +167,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     remains: list[str]
 
 
-class Imported(msgspec.Struct, frozen=True, omit_defaults=True):
+class ImportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an import came to.
 
     `staged` are the entries of knowledge that came and wait for a person's checkpoint, `left_out`
@@ -190,7 +190,7 @@ class _Exported(msgspec.Struct, omit_defaults=True, kw_only=True):
     entry: msgspec.Raw
 
 
-class _Home(msgspec.Struct, frozen=True):
+class _LineHome(msgspec.Struct, frozen=True):
     """The journal that a line belongs to: a feature's, or that of a project's knowledge."""
 
     name: str
@@ -366,15 +366,17 @@ def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]
         yield from _exported(ralph.knowledge.shelf.journals.journal(own), knowledge=own)
 
 
-def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str, own: bool = False) -> Imported:
+def import_lines(
+    ralph: Ralph, lines: Iterable[bytes], *, name: str, own: bool = False
+) -> ImportResult:
     """Bring in what is not here yet; what was forgotten here or there stays forgotten.
 
     Knowledge goes to the project that it names. It reaches every project, and anybody may have
     written the file, so it is staged until a person publishes it. `own`: the file is a person's
     own backup, and its knowledge is staged or published as it was.
     """
-    records: dict[_Home, list[Record]] = {}
-    stones: dict[_Home, list[Tombstone]] = {}
+    records: dict[_LineHome, list[Record]] = {}
+    stones: dict[_LineHome, list[Tombstone]] = {}
     complaints: list[Complaint] = []
     left_out = 0
     for number, raw in enumerate(lines, 1):
@@ -402,7 +404,7 @@ def import_lines(ralph: Ralph, lines: Iterable[bytes], *, name: str, own: bool =
         came = _adopted(ralph, home, records.get(home, []), stones.get(home, []))
         added, known, forgotten = added + came[0], known + came[1], forgotten + came[2]
     staged = [one for one in _staged(ralph) if one not in staged_before]
-    return Imported(added, known, forgotten, complaints, staged, left_out)
+    return ImportResult(added, known, forgotten, complaints, staged, left_out)
 
 
 def _staged(ralph: Ralph) -> dict[str, None]:
@@ -411,7 +413,7 @@ def _staged(ralph: Ralph) -> dict[str, None]:
 
 
 def _adopted(
-    ralph: Ralph, home: _Home, records: list[Record], stones: list[Tombstone]
+    ralph: Ralph, home: _LineHome, records: list[Record], stones: list[Tombstone]
 ) -> tuple[int, int, int]:
     """Keep what was made elsewhere as it is: how many were new, known, forgotten here."""
     if not home.knowledge:
@@ -438,7 +440,7 @@ def _exported(journal: Journal, **home: str) -> Iterable[bytes]:
         yield _encode(_Exported(entry=msgspec.Raw(line.strip()), **home)) + b"\n"
 
 
-def _read(raw: bytes) -> tuple[_Home, Record | Tombstone]:
+def _read(raw: bytes) -> tuple[_LineHome, Record | Tombstone]:
     """A line of an export, or of a journal copied from elsewhere."""
     text = raw.strip().removeprefix(b"\xef\xbb\xbf")
     try:
@@ -448,11 +450,11 @@ def _read(raw: bytes) -> tuple[_Home, Record | Tombstone]:
         return _home_of(entry), entry
     entry, _ = read_line(bytes(exported.entry))
     if exported.stream is not None:
-        return _Home(exported.stream), entry
+        return _LineHome(exported.stream), entry
     if exported.knowledge is not None:
         # What it says of itself counts: an entry is published with the project it names.
         named = isinstance(entry, Record) and is_known(entry.kind)
-        return _home_of(entry) if named else _Home(exported.knowledge, knowledge=True), entry
+        return _home_of(entry) if named else _LineHome(exported.knowledge, knowledge=True), entry
     raise Unreadable("says neither which feature it belongs to nor whose knowledge it is")
 
 
@@ -470,16 +472,16 @@ def _redacted(record: Record) -> Record:
         raise Unreadable("is nested too deeply to be kept") from None
 
 
-def _home_of(entry: Record | Tombstone) -> _Home:
+def _home_of(entry: Record | Tombstone) -> _LineHome:
     if isinstance(entry, Record):
         try:
             if is_known(entry.kind):
-                return _Home(stream_of(knowledge_from(entry).project), knowledge=True)
+                return _LineHome(stream_of(knowledge_from(entry).project), knowledge=True)
             feature = from_record(entry).feature
         except BadRecord as error:
             raise Unreadable(error.what) from None
         if feature:
-            return _Home(feature)
+            return _LineHome(feature)
     raise Unreadable("does not say which feature it belongs to")
 
 

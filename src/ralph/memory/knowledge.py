@@ -11,15 +11,14 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import JournalError, MemoryOff, NotFound
-from ralph.index import Embedder
-from ralph.index.facets import Only
-from ralph.index.static import StaticEmbedder
+from ralph.index import Embedder, Only
+from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import Progress
 from ralph.journal import Draft
 from ralph.memory.checkpoints import (
-    Checkpointed,
+    CheckpointResult,
     Grouping,
-    Pruned,
+    PrunedKnowledge,
     checkpoint,
     is_expired,
     oldest_kept,
@@ -27,7 +26,7 @@ from ralph.memory.checkpoints import (
     prune_if_due,
 )
 from ralph.memory.knowledge_journal import KnowledgeJournal
-from ralph.memory.ledger import History, facet_values
+from ralph.memory.ledger import PublishedState, facet_values
 from ralph.recall import Answer, Hit
 from ralph.recall.patterns import (
     Pattern,
@@ -88,7 +87,7 @@ class Knowledge(KnowledgeJournal):
 
     def checkpoint(
         self, project: str | None = None, kind: str = "manual", *, imported: bool = False
-    ) -> Checkpointed:
+    ) -> CheckpointResult:
         """Publish everything staged for a project: embedded in batches, each whole or not at all.
 
         What came by an import, from anybody, stays staged unless `imported` says that a person
@@ -103,7 +102,7 @@ class Knowledge(KnowledgeJournal):
             return msgspec.structs.replace(done, notes=(*done.notes, f"not pruned: {error}"))
         return done
 
-    def prune(self, *, dry_run: bool = False, at: datetime | None = None) -> Pruned:
+    def prune(self, *, dry_run: bool = False, at: datetime | None = None) -> PrunedKnowledge:
         """Forget what was published longer ago than `knowledge_keep_days`, everywhere."""
         return prune(self, dry_run=dry_run, at=at)
 
@@ -240,7 +239,7 @@ class Knowledge(KnowledgeJournal):
         synced = self.sync()
         return [f"indexed by words alone: {synced.embedder_off}"] if synced.embedder_off else []
 
-    def living(self) -> History:
+    def living(self) -> PublishedState:
         """What is published, has not had its time and was not forgotten."""
         history = self.ledger.history()
         before = oldest_kept(self.shelf.settings.knowledge_keep_days)
@@ -291,7 +290,7 @@ class Knowledge(KnowledgeJournal):
         )
         return Patterns(ordered, found.notes)
 
-    def _first_of(self, history: History, pattern: str) -> Entry:
+    def _first_of(self, history: PublishedState, pattern: str) -> Entry:
         first = history.patterns[pattern][0]
         entry: Entry = knowledge_from(self.ledger.entry(history.projects[first], first))
         return entry
@@ -305,7 +304,7 @@ def _fit(hit: Hit) -> float:
     return hit.parts.mixed if hit.parts else hit.score or 0.0
 
 
-def _pattern(history: History, name: str, entry: Entry, hit: Hit | None = None) -> Pattern:
+def _pattern(history: PublishedState, name: str, entry: Entry, hit: Hit | None = None) -> Pattern:
     entries = history.patterns[name]
     worked, failed = history.worked.get(name, 0), history.failed.get(name, 0)
     return Pattern(

@@ -14,20 +14,20 @@ from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, JournalError, NotFound
 from ralph.index import Embedder, Passage
 from ralph.index.open import index_for
-from ralph.index.sync import Progress, Synced, Target
+from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Appended, Draft
 from ralph.memory.conversation_stream import when
 from ralph.memory.ledger import (
-    Account,
-    Ledger,
+    KnowledgeState,
+    ProjectKnowledge,
     Published,
     facet_values,
     in_lines,
     prepared_entry,
     read_entry,
 )
-from ralph.memory.store import Shelf, knowledge_journals, short_hash
-from ralph.recall import Found, Hit
+from ralph.memory.store import Store, knowledge_journals, short_hash
+from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import Pattern, knowledge_text
 from ralph.records import Complaint, Record, now
 from ralph.records.clean import clean
@@ -59,7 +59,7 @@ _HEADING_CHARS = 300
 _SOLUTION_CHARS = 1000
 
 
-class KnowledgeShelf(Shelf):
+class KnowledgeShelf(Store):
     """The shelf of knowledge: the journals of all projects, read as one stream."""
 
     def names(self) -> set[str]:
@@ -73,19 +73,19 @@ class KnowledgeStream:
     name = NAME
     foreign = False
 
-    def __init__(self, shelf: Shelf, ledger: Ledger) -> None:
+    def __init__(self, shelf: Store, ledger: KnowledgeState) -> None:
         self._shelf = shelf
         self._ledger = ledger
         self._published = Published(ledger)
 
-    def target(self, embedder: Embedder | None = None) -> Target:
+    def target(self, embedder: Embedder | None = None) -> IndexSpec:
         """What the index needs to know to follow what is published."""
         max_chars = self._shelf.settings.embedding_max_chars
 
         def cut(record: Record) -> Sequence[Passage]:
             return passages(record, max_chars)
 
-        return Target(
+        return IndexSpec(
             name=COLLECTION,
             stream=NAME,
             journal=self._published,
@@ -104,7 +104,7 @@ class KnowledgeStream:
             if (slot := history.slots.get(record.id)) and history.tells(slot)
         ]
 
-    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer: entries."""
         return [
             Hit(
@@ -161,7 +161,7 @@ _NOTE_CHARS = 500
 _TASK_CHARS = 100
 
 
-class Captured(msgspec.Struct, frozen=True):
+class SavedEntry(msgspec.Struct, frozen=True):
     """An entry as memory has it now, whether it was new, and whether it waits for a checkpoint.
 
     `imported` is the file that it came from, where somebody else may have written it.
@@ -197,7 +197,7 @@ class KnowledgeJournal:
         folder = home / "cache" / "knowledge"
         index = index_for(settings, [folder], home=home, scope=lambda: COLLECTION)
         self.shelf = KnowledgeShelf(journals, index, embedder, settings, progress=progress)
-        self.ledger = Ledger(journals)
+        self.ledger = KnowledgeState(journals)
         self.stream = KnowledgeStream(self.shelf, self.ledger)
         self.home = home
         self._own = project_id
@@ -216,7 +216,7 @@ class KnowledgeJournal:
         technology: str | None = None,
         subject: str = "",
         success_verified: bool = True,
-    ) -> Captured:
+    ) -> SavedEntry:
         """Stage a failure with the solution that was seen to work."""
         entry = FailureSolution(
             project=project or self._own,
@@ -242,7 +242,7 @@ class KnowledgeJournal:
         task_type: str | None = None,
         technology: str | None = None,
         subject: str = "",
-    ) -> Captured:
+    ) -> SavedEntry:
         """Stage a rejection with its feedback and the revision that was approved."""
         entry = GateRejection(
             project=project or self._own,
@@ -266,7 +266,7 @@ class KnowledgeJournal:
         task_type: str | None = None,
         technology: str | None = None,
         subject: str = "",
-    ) -> Captured:
+    ) -> SavedEntry:
         """Stage what was approved at the first attempt."""
         entry = GateApproval(
             project=project or self._own,
@@ -279,7 +279,7 @@ class KnowledgeJournal:
         )
         return self.capture_all([entry])[0]
 
-    def capture(self, plain: Mapping[str, Any]) -> Captured:
+    def capture(self, plain: Mapping[str, Any]) -> SavedEntry:
         """Stage an entry given in its published form, with its `entry_type`."""
         return self.capture_all([self.entry(plain)])[0]
 
@@ -287,7 +287,7 @@ class KnowledgeJournal:
         """An entry from its published form; without a project it is of this one."""
         return read_entry({**plain, "project": plain.get("project") or self._own})
 
-    def capture_all(self, entries: Sequence[Entry]) -> list[Captured]:
+    def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
         """Stage many, each project's with one flush; nothing is written unless all of them fit."""
         ready = [prepared_entry(one, self.shelf.settings) for one in entries]
         if any(self.keeps_to_itself(one.project) for one in ready):
@@ -295,7 +295,7 @@ class KnowledgeJournal:
         # What was forgotten is refused before anything is written.
         accounts = {one.project: self._account(one.project) for one in ready}
         named = [(self._identity(accounts[one.project], one), one) for one in ready]
-        kept: dict[int, Captured] = {}
+        kept: dict[int, SavedEntry] = {}
         for project, account in accounts.items():
             places = [place for place, one in enumerate(ready) if one.project == project]
             told = self._capture_of(account, [named[place] for place in places])
@@ -306,18 +306,20 @@ class KnowledgeJournal:
         """Whether this is our own project, and it gives no knowledge."""
         return project == self._own and not self.shelf.settings.knowledge_give
 
-    def _capture_of(self, account: Account, named: Sequence[tuple[str, Entry]]) -> list[Captured]:
+    def _capture_of(
+        self, account: ProjectKnowledge, named: Sequence[tuple[str, Entry]]
+    ) -> list[SavedEntry]:
         wanted = {name: one for name, one in named if name not in account.entries}
         appended = self._append(account, _drafts(account, wanted))
         fresh = {one.record.id for one in appended if one.fresh}
         staged = account.follow().staged
-        captured: list[Captured] = []
+        captured: list[SavedEntry] = []
         for identity, one in named:
-            captured.append(Captured(identity, one, identity in fresh, identity in staged))
+            captured.append(SavedEntry(identity, one, identity in fresh, identity in staged))
             fresh.discard(identity)  # told twice at once it is new once
         return captured
 
-    def _identity(self, account: Account, entry: Entry) -> str:
+    def _identity(self, account: ProjectKnowledge, entry: Entry) -> str:
         """The entry's id; what was kept and expired before begins anew."""
         again = 0
         while account.has_forgotten(identity := entry_id(entry, again=again)):
@@ -326,7 +328,9 @@ class KnowledgeJournal:
             again += 1
         return identity
 
-    def _append(self, account: Account, drafts: Sequence[Record | Draft]) -> list[Appended]:
+    def _append(
+        self, account: ProjectKnowledge, drafts: Sequence[Record | Draft]
+    ) -> list[Appended]:
         if not drafts:
             return []
         try:
@@ -341,11 +345,11 @@ class KnowledgeJournal:
 
     # -- looking up
 
-    def staged(self, project: str | None = None) -> list[Captured]:
+    def staged(self, project: str | None = None) -> list[SavedEntry]:
         """What waits for a checkpoint: of one project, or of this one; `*` is all."""
         accounts = self.ledger.accounts() if project == "*" else [self._account(project)]
         return [
-            Captured(record.id, knowledge_from(record), fresh=False, imported=record.source.file)
+            SavedEntry(record.id, knowledge_from(record), fresh=False, imported=record.source.file)
             for account in accounts
             for record in account.staged.values()
         ]
@@ -454,7 +458,7 @@ class KnowledgeJournal:
         self.shelf.index.close()
         self.shelf.journals.close()
 
-    def _account(self, project: str | None = None) -> Account:
+    def _account(self, project: str | None = None) -> ProjectKnowledge:
         return self.ledger.account(stream_of(project or self._own))
 
 
@@ -466,7 +470,7 @@ def stream_of(project: str) -> str:
     return f"{project[: _LONGEST_NAME - 9]}-{short_hash(project)}"
 
 
-def _drafts(account: Account, wanted: Mapping[str, Entry]) -> list[Draft]:
+def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:
     """The entries to be written; one that another process wrote first stands as that wrote it."""
 
     def draft(identity: str, number: int) -> Record:
@@ -486,7 +490,7 @@ def said_draft(said: Said, identity: str) -> Draft:
     return lambda number: said_record(said, id=identity, number=number, at=moment)
 
 
-def _unreadable(account: Account) -> Iterable[Complaint]:
+def _unreadable(account: ProjectKnowledge) -> Iterable[Complaint]:
     for located in account.standing():
         if is_known(located.record.kind):
             try:

@@ -50,7 +50,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     at: str
 
 
-class Told(msgspec.Struct, frozen=True):
+class ReportedOutcome(msgspec.Struct, frozen=True):
     """An outcome, and when it was reported."""
 
     id: str
@@ -58,7 +58,7 @@ class Told(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-class Account:
+class ProjectKnowledge:
     """The knowledge of one project, as its journal tells it."""
 
     def __init__(self, name: str, journal: Journal) -> None:
@@ -76,7 +76,7 @@ class Account:
         self.entries: dict[str, Record] = {}
         self.slots: list[Slot] = []
         self.staged: dict[str, Record] = {}
-        self.outcomes: list[Told] = []
+        self.outcomes: list[ReportedOutcome] = []
         self.gates: dict[str, Gate] = {}
         self._covered: set[str] = set()
 
@@ -90,7 +90,7 @@ class Account:
         """How far its journal was read."""
         return self._fold.position or ""
 
-    def follow(self) -> Account:
+    def follow(self) -> ProjectKnowledge:
         """Take in what is new."""
         fresh = self._fold.after(self._seen)
         if self._fold.generation != self._generation:
@@ -137,12 +137,12 @@ class Account:
                     self.slots.append(Slot(one.entry, one.pattern, record.at))
                     self.staged.pop(one.entry, None)
         elif record.kind == OUTCOME:
-            self.outcomes.append(Told(record.id, record.at, said))
+            self.outcomes.append(ReportedOutcome(record.id, record.at, said))
         else:
             self.gates[record.id] = said
 
 
-class History(msgspec.Struct, frozen=True):
+class PublishedState(msgspec.Struct, frozen=True):
     """Everything that is published: by entry its slot, by pattern its entries and outcomes."""
 
     slots: dict[str, Slot]
@@ -160,7 +160,7 @@ class History(msgspec.Struct, frozen=True):
         """
         return slot.entry in self.patterns.get(slot.pattern, ())[:_TELLINGS]
 
-    def without(self, leave_out: Callable[[Slot], bool]) -> History:
+    def without(self, leave_out: Callable[[Slot], bool]) -> PublishedState:
         """The same without some of the entries."""
         kept = {entry: slot for entry, slot in self.slots.items() if not leave_out(slot)}
         patterns = {
@@ -171,29 +171,29 @@ class History(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, slots=kept, patterns=patterns)
 
 
-class Ledger:
+class KnowledgeState:
     """The accounts of all projects together."""
 
     def __init__(self, journals: Journals) -> None:
         self._journals = journals
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, ProjectKnowledge] = {}
         self._state: tuple[object, ...] = ()
-        self._history = History({}, {}, {}, {}, {})
+        self._history = PublishedState({}, {}, {}, {}, {})
 
-    def account(self, name: str) -> Account:
+    def account(self, name: str) -> ProjectKnowledge:
         """The account of one project, up to date."""
         return self._known(name).follow()
 
-    def _known(self, name: str) -> Account:
+    def _known(self, name: str) -> ProjectKnowledge:
         if name not in self._accounts:
-            self._accounts[name] = Account(name, self._journals.journal(name))
+            self._accounts[name] = ProjectKnowledge(name, self._journals.journal(name))
         return self._accounts[name]
 
     def entry(self, name: str, entry: str) -> Record:
         """An entry that the history names; its account is not read again for it."""
         return self._known(name).entries[entry]
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[ProjectKnowledge]:
         """Every account there is, by name, up to date."""
         return [self.account(name) for name in sorted(self._journals.names())]
 
@@ -201,7 +201,7 @@ class Ledger:
         """Every journal there is, by name; none of them is read."""
         return {name: self._known(name).journal for name in sorted(self._journals.names())}
 
-    def history(self) -> History:
+    def history(self) -> PublishedState:
         """What is published and not forgotten, as of now."""
         accounts = self.accounts()
         state = tuple((one.name, *one.state) for one in accounts)
@@ -210,7 +210,7 @@ class Ledger:
         return self._history
 
 
-def _history(accounts: Iterable[Account]) -> History:
+def _history(accounts: Iterable[ProjectKnowledge]) -> PublishedState:
     slots: dict[str, Slot] = {}
     projects: dict[str, str] = {}
     patterns: dict[str, list[str]] = defaultdict(list)
@@ -227,12 +227,12 @@ def _history(accounts: Iterable[Account]) -> History:
     for outcome in _last_words(accounts):
         (worked if outcome.worked else failed)[outcome.pattern] += 1
     oldest = next((one.at for one in by_age if _is_time(one.at)), "")
-    return History(slots, projects, dict(patterns), dict(worked), dict(failed), oldest)
+    return PublishedState(slots, projects, dict(patterns), dict(worked), dict(failed), oldest)
 
 
-def _last_words(accounts: Iterable[Account]) -> list[Outcome]:
+def _last_words(accounts: Iterable[ProjectKnowledge]) -> list[Outcome]:
     """Each outcome; of those about the same task only the last."""
-    last: dict[tuple[str, ...], Told] = {}
+    last: dict[tuple[str, ...], ReportedOutcome] = {}
     for account in accounts:
         for told in account.outcomes:
             one = told.outcome
@@ -259,19 +259,19 @@ def _is_time(at: str) -> bool:
 # -- The journals of knowledge as the index follows them: one series, of what checkpoints cover.
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True):
+class _ReadPosition(msgspec.Struct, frozen=True, array_like=True):
     """How far one project's journal was read, and how many of its slots were given."""
 
     journal: str
     slots: int
 
 
-class _Position(msgspec.Struct, frozen=True):
-    places: dict[str, _Place]
+class _AllPositions(msgspec.Struct, frozen=True):
+    places: dict[str, _ReadPosition]
     done: bool
 
 
-_decode = msgspec.json.Decoder(_Position).decode
+_decode = msgspec.json.Decoder(_AllPositions).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -279,7 +279,7 @@ class Published:
     """The published entries that are indexed, project by project, each once, in the order of
     publication."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: KnowledgeState) -> None:
         self._ledger = ledger
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
@@ -313,15 +313,15 @@ class Published:
 
     def _from(
         self,
-        accounts: list[Account],
-        places: dict[str, _Place],
+        accounts: list[ProjectKnowledge],
+        places: dict[str, _ReadPosition],
         stones: list[Tombstone],
         limit: int | None,
         restarted: bool,
     ) -> Batch:
         history = self._ledger.history()
         records: list[Located] = []
-        reached: dict[str, _Place] = {}
+        reached: dict[str, _ReadPosition] = {}
         done = True
         for account in accounts:
             start = places[account.name].slots if account.name in places else 0
@@ -333,19 +333,19 @@ class Published:
                 if record is not None and history.tells(slot):
                     records.append(Located(record, account.name, 0))
             done = done and end == len(account.slots)
-            reached[account.name] = _Place(account.position, end)
-        position = _encode(_Position(reached, done)).decode()
+            reached[account.name] = _ReadPosition(account.position, end)
+        position = _encode(_AllPositions(reached, done)).decode()
         return Batch(tuple(records), tuple(stones), (), position, restarted, done)
 
 
-def _read(position: str | None) -> _Position | None:
+def _read(position: str | None) -> _AllPositions | None:
     try:
         return None if position is None else _decode(position)
     except (msgspec.DecodeError, UnicodeError):
         return None
 
 
-def _known(position: str | None) -> dict[str, _Place] | None:
+def _known(position: str | None) -> dict[str, _ReadPosition] | None:
     at = _read(position)
     return None if at is None else at.places
 

@@ -268,7 +268,7 @@ _NOT_YET: frozenset[Outcome] = frozenset({"failure", "timeout", "partial"})
 _NO_LESSON = frozenset({"permission"})
 
 
-class _RepeatedError(msgspec.Struct):
+class _ErrorAttempts(msgspec.Struct):
     """An error, by its signature, and the attempts that met it, oldest first."""
 
     name: str
@@ -342,8 +342,8 @@ def _plain(text: str) -> str:
     return " ".join(text.removesuffix(TRUNCATED).split())
 
 
-def _repeated_errors(told: Sequence[Iteration], success: Iteration) -> list[_RepeatedError]:
-    found: list[_RepeatedError] = []
+def _repeated_errors(told: Sequence[Iteration], success: Iteration) -> list[_ErrorAttempts]:
+    found: list[_ErrorAttempts] = []
     for attempt in _attempts(told, success):
         for error in attempt.errors:
             name = signature(error.message)
@@ -351,7 +351,7 @@ def _repeated_errors(told: Sequence[Iteration], success: Iteration) -> list[_Rep
                 continue
             known = next((one for one in found if same_error(one.name, name)), None)
             if known is None:
-                known = _RepeatedError(name, [])
+                known = _ErrorAttempts(name, [])
                 found.append(known)
             known.seen.append((attempt, error))
     return found
@@ -374,15 +374,15 @@ def _is_before(one: Iteration, other: Iteration) -> bool:
     return (one.iteration_number or 0) < (other.iteration_number or 0)
 
 
-def _most_often(met: list[_RepeatedError]) -> list[_RepeatedError]:
-    def place(one: _RepeatedError) -> tuple[int, int]:
+def _most_often(met: list[_ErrorAttempts]) -> list[_ErrorAttempts]:
+    def place(one: _ErrorAttempts) -> tuple[int, int]:
         numbers = [attempt.iteration_number or 0 for attempt, _ in one.seen]
         return -len(set(numbers)), -max(numbers)
 
     return sorted(met, key=place)
 
 
-def _resolution(met: _RepeatedError, success: Iteration) -> str:
+def _resolution(met: _ErrorAttempts, success: Iteration) -> str:
     """How the error was solved where a run shows it itself, the success before the others."""
     again = [e for e in success.errors if same_error(signature(e.message), met.name)]
     candidates = [*again, *(error for _, error in reversed(met.seen))]

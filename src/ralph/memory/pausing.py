@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ralph.capture.exchanges import ExchangeSeen
-    from ralph.memory.conversations import Talk
+    from ralph.capture.exchange import SessionExchange
+    from ralph.memory.conversations import ConversationContent
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
 
@@ -173,7 +173,7 @@ def _write(file: Path, pauses: Sequence[Pause]) -> None:
 # -- what was held in a pause
 
 
-class Held:
+class PausesInForce:
     """What the pauses keep out of one project's memory."""
 
     def __init__(self, pauses: Iterable[Pause], project: str) -> None:
@@ -195,13 +195,15 @@ class Held:
         return False
 
 
-def unpaused(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[ExchangeSeen]:
+def unpaused(
+    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str
+) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
-    held = Held(read_pauses(ralph.place.home), ralph.project.id)
+    held = PausesInForce(read_pauses(ralph.place.home), ralph.project.id)
     from ralph.memory.conversation_history import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
-    free: list[ExchangeSeen] = []
+    free: list[SessionExchange] = []
     buried: list[str] = []
     for one in seen:
         conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
@@ -213,15 +215,17 @@ def unpaused(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> lis
     return free
 
 
-def unpaused_talks(home: Path, stream: str, talks: Sequence[Talk]) -> list[Talk]:
+def unpaused_talks(
+    home: Path, stream: str, talks: Sequence[ConversationContent]
+) -> list[ConversationContent]:
     """What may be kept of conversations brought in from a client's files."""
     pauses = read_pauses(home)
     if not pauses:
         return list(talks)
     import msgspec
 
-    held = Held(pauses, stream)
-    free: list[Talk] = []
+    held = PausesInForce(pauses, stream)
+    free: list[ConversationContent] = []
     for talk in talks:
         name = talk.conversation.id
         some = [one for one in talk.exchanges if not held.covers(name, one.started, one.completed)]

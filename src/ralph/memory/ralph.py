@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 from ralph import disk
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
+from ralph.index.port import Collection
 from ralph.index.sync import Progress
-from ralph.index.tables import Collection
 from ralph.memory.conversations import Conversations
-from ralph.memory.feature import FeatureMemory, Remembered
+from ralph.memory.feature import FeatureMemory, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import Place
+from ralph.memory.store import ProjectStore
 from ralph.recall import Answer, Hit
 from ralph.records import Source
 from ralph.records.iteration import Iteration, read_iteration
@@ -31,7 +31,7 @@ _SHORTEST_ID = 4
 class Ralph:
     """The memories of one project. Close it, or use it in a `with` block."""
 
-    def __init__(self, place: Place, config: Config) -> None:
+    def __init__(self, place: ProjectStore, config: Config) -> None:
         self.place = place
         self.config = config
         self._features: dict[str, FeatureMemory] = {}
@@ -89,7 +89,7 @@ class Ralph:
         iterations: Sequence[Iteration | Mapping[str, Any]],
         *,
         sources: Sequence[Source | None] | None = None,
-    ) -> list[Remembered]:
+    ) -> list[SavedIteration]:
         """Keep many, each under the feature it names; nothing is written unless all of them fit."""
         given = sources or [None] * len(iterations)
         ready: dict[str, list[tuple[int, Iteration]]] = {}
@@ -97,7 +97,7 @@ class Ralph:
             one = told if isinstance(told, Iteration) else read_iteration(told)
             fit = self.feature(one.feature).prepare(one, source)
             ready.setdefault(fit.feature, []).append((place, fit))
-        kept: dict[int, Remembered] = {}
+        kept: dict[int, SavedIteration] = {}
         for name, some in ready.items():
             places = [place for place, _ in some]
             remembered = self.feature(name).keep(
@@ -204,7 +204,7 @@ def open_ralph(
     disk.protect(home_path)
     _claim(project)
     config = load(home=home_path, project_file=project.settings_file, given=settings)
-    return Ralph(Place(project, config.settings, home=home_path, progress=progress), config)
+    return Ralph(ProjectStore(project, config.settings, home=home_path, progress=progress), config)
 
 
 def _claim(project: Project) -> None:

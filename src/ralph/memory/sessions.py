@@ -11,12 +11,12 @@ from datetime import datetime
 
 import msgspec
 
-from ralph.capture.exchanges import ExchangeSeen
+from ralph.capture.exchange import SessionExchange
 from ralph.errors import BadRecord
 from ralph.memory.conversation_history import CLAUDE_CODE, run_name
-from ralph.memory.conversation_journal import Kept
-from ralph.memory.feature import Remembered
-from ralph.memory.importing import Home, conversations_of, first_words
+from ralph.memory.conversation_journal import SavedExchange
+from ralph.memory.feature import SavedIteration
+from ralph.memory.importing import SessionHome, conversations_of, first_words
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
 from ralph.plan.learnings import prompt_lines
@@ -29,7 +29,7 @@ from ralph.records.iteration import Iteration, Outcome
 _MOVED = ("in_progress", "blocked", "skipped")
 
 
-class Work(msgspec.Struct, frozen=True):
+class SessionWork(msgspec.Struct, frozen=True):
     """What an exchange was work on: a feature, perhaps one of its tasks, and how that moved."""
 
     feature: str
@@ -39,10 +39,12 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def keep_exchanges(
-    ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str, title: str | None
-) -> list[Kept]:
+    ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, title: str | None
+) -> list[SavedExchange]:
     """Keep what was said, each exchange once, in the conversation its session is."""
-    talks = conversations_of(seen, source=CLAUDE_CODE, session=session, title=title, where=Home(""))
+    talks = conversations_of(
+        seen, source=CLAUDE_CODE, session=session, title=title, where=SessionHome("")
+    )
     return [
         kept
         for talk in talks
@@ -50,7 +52,7 @@ def keep_exchanges(
     ]
 
 
-def unkept(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[ExchangeSeen]:
+def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> list[SessionExchange]:
     """Those that memory never had: what was kept or forgotten once is settled.
 
     A session that goes on is read from its beginning, and whatever was in focus when it was held
@@ -61,13 +63,13 @@ def unkept(ralph: Ralph, seen: Sequence[ExchangeSeen], *, session: str) -> list[
     return [one for identity, one in ids.items() if identity not in met]
 
 
-def _id(seen: ExchangeSeen, session: str) -> str:
+def _id(seen: SessionExchange, session: str) -> str:
     return exchange_id(conversation_id(CLAUDE_CODE, seen.session_id or session), seen.key)
 
 
 def keep_iteration(
-    ralph: Ralph, seen: ExchangeSeen, work: Work, *, session: str
-) -> Remembered | None:
+    ralph: Ralph, seen: SessionExchange, work: SessionWork, *, session: str
+) -> SavedIteration | None:
     """Keep the exchange as an iteration of the feature, if it did anything and is not there yet."""
     if not (_did_something(seen) or work.moved):
         return None
@@ -88,13 +90,13 @@ def keep_iteration(
     return memory.remember(msgspec.structs.replace(iteration, session_id=run, summary=summary))
 
 
-def _did_something(seen: ExchangeSeen) -> bool:
+def _did_something(seen: SessionExchange) -> bool:
     captured = seen.captured
     changed = any(file.action != "read" for file in captured.files_touched)
     return bool(changed or captured.errors or captured.decisions)
 
 
-def work_of(seen: ExchangeSeen, view: PlanView, focus: Focus | None) -> Work | None:
+def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> SessionWork | None:
     """What the exchange was work on: what a person set, else the one feature whose tasks moved.
 
     None when neither says; never a failure by default.
@@ -112,33 +114,35 @@ def work_of(seen: ExchangeSeen, view: PlanView, focus: Focus | None) -> Work | N
         named = [task for task in view.tasks if str(task.id) == str(task_id)]
         moved = [task for task in moved if str(task.id) == str(task_id)]
         if not moved:
-            return Work(feature, named[0] if named else None)
+            return SessionWork(feature, named[0] if named else None)
     if not moved:
-        return Work(feature)
+        return SessionWork(feature)
     # Of several tasks the one that got done says most, then the one that moved last.
     task = max(moved, key=lambda one: (_done(one, seen), one.updated or ""))
-    return Work(feature, task, "success" if _done(task, seen) else _outcome(task, seen), moved=True)
+    return SessionWork(
+        feature, task, "success" if _done(task, seen) else _outcome(task, seen), moved=True
+    )
 
 
-def _moved(task: Task, seen: ExchangeSeen) -> bool:
+def _moved(task: Task, seen: SessionExchange) -> bool:
     return _within(task.updated, seen) or _done(task, seen) or _commented(task, seen)
 
 
-def _done(task: Task, seen: ExchangeSeen) -> bool:
+def _done(task: Task, seen: SessionExchange) -> bool:
     return task.status == "done" and _within(task.completed or task.updated, seen)
 
 
-def _commented(task: Task, seen: ExchangeSeen) -> bool:
+def _commented(task: Task, seen: SessionExchange) -> bool:
     return any(_within(comment.at, seen) for comment in task.comments)
 
 
-def _outcome(task: Task, seen: ExchangeSeen) -> Outcome:
+def _outcome(task: Task, seen: SessionExchange) -> Outcome:
     if task.status in _MOVED or _commented(task, seen):
         return "partial"
     return "unknown"
 
 
-def _within(at: str | None, seen: ExchangeSeen) -> bool:
+def _within(at: str | None, seen: SessionExchange) -> bool:
     begun, ended = seen.captured.started_at, seen.captured.ended_at
     if not at or not begun or not ended:
         return False

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index.sync import Target, is_current
-from ralph.index.tables import Collection, Corrupt
-from ralph.index.view import Store, View
+from ralph.index.port import Collection, Corrupt, View
+from ralph.index.port import Store as IndexStore
+from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Shelf, Stream
+    from ralph.memory.store import Store, Stream
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
     return {"journalled": entries, "indexed": indexed, "staged": staged}
 
 
-def _records(shelf: Shelf, name: str) -> int:
+def _records(shelf: Store, name: str) -> int:
     with shelf.index.store.reading() as view:
         live = view.live(name)
         return view.counts(live)[0] if live else 0
@@ -209,7 +209,7 @@ def verify_index(ralph: Ralph) -> Checked:
     return verify_streams(ralph.place.index.store, ralph.features())
 
 
-def verify_streams(store: Store, streams: Iterable[FeatureMemory | Stream]) -> Checked:
+def verify_streams(store: IndexStore, streams: Iterable[FeatureMemory | Stream]) -> Checked:
     """Check the file as SQLite sees it, then every record, passage and vector of the journals."""
     faults: list[Fault] = []
     records = 0
@@ -226,7 +226,7 @@ def verify_streams(store: Store, streams: Iterable[FeatureMemory | Stream]) -> C
     return Checked(not faults, records, faults)
 
 
-def _stream_faults(store: Store, memory: FeatureMemory | Stream) -> tuple[list[Fault], int]:
+def _stream_faults(store: IndexStore, memory: FeatureMemory | Stream) -> tuple[list[Fault], int]:
     target = memory.target()
     living = {(record.id, record.digest): record for record in memory.records()}
     if not living:
@@ -255,7 +255,7 @@ def _stream_faults(store: Store, memory: FeatureMemory | Stream) -> tuple[list[F
 
 
 def _vector_faults(
-    view: View, live: Collection, target: Target, memory: FeatureMemory | Stream
+    view: View, live: Collection, target: IndexSpec, memory: FeatureMemory | Stream
 ) -> Iterator[str]:
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]

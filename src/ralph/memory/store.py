@@ -13,15 +13,14 @@ from ralph import disk
 from ralph.config import Settings
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, JournalError, MemoryOff
 from ralph.index import Embedder
-from ralph.index.choose import choose
+from ralph.index.embedders import choose_embedder
 from ralph.index.open import index_for
-from ralph.index.sync import Progress, Target, is_current_in
-from ralph.index.view import AnyIndex
+from ralph.index.port import AnyIndex
+from ralph.index.sync import IndexSpec, Progress, is_current_in
 from ralph.journal import Journals
-from ralph.journal.choose import journals_for
-from ralph.journal.folder import JournalFolder
+from ralph.journal.folder import JournalFolder, journals_for
 from ralph.memory.project import Project
-from ralph.recall import Answer, Found, Hit
+from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record
 
@@ -170,7 +169,7 @@ class Stream(Protocol):
         """Whether it belongs to another project, whose embedder may be another one."""
         ...
 
-    def target(self) -> Target:
+    def target(self) -> IndexSpec:
         """What the index needs to know to follow the journal."""
         ...
 
@@ -178,12 +177,12 @@ class Stream(Protocol):
         """Every living record."""
         ...
 
-    def hits(self, found: Sequence[Found], last_number: int) -> list[Hit]:
+    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         ...
 
 
-class Shelf:
+class Store:
     """Journals in a folder, the index that follows them, and the embedder they share."""
 
     def __init__(
@@ -212,7 +211,7 @@ class Shelf:
         if server is not None:
             server.server.names()
 
-    def sync_soon(self, target: Target) -> None:
+    def sync_soon(self, target: IndexSpec) -> None:
         """Index within the budget. The journal has the record already, so trouble is only told."""
         try:
             budget_s = self.settings.remember_budget_s
@@ -225,7 +224,7 @@ class Shelf:
             if synced.embedder_off:
                 self._tell(f"indexed by words alone: {synced.embedder_off}")
 
-    def erase_soon(self, target: Target) -> None:
+    def erase_soon(self, target: IndexSpec) -> None:
         """Take what the journal no longer has out of the index's file, its bytes too."""
         try:
             self.index.erase(target, lock_timeout_s=self.settings.journal_lock_timeout_s)
@@ -317,7 +316,7 @@ class Shelf:
 
     def _caught_up(
         self,
-        targets: dict[str, Target],
+        targets: dict[str, IndexSpec],
         notes: list[str],
         budget_s: float | None,
         foreign: set[str],
@@ -338,7 +337,7 @@ class Shelf:
                 notes.append("the index is not complete yet; ask again soon")
         return behind, ready
 
-    def _built_otherwise(self, target: Target) -> bool:
+    def _built_otherwise(self, target: IndexSpec) -> bool:
         with self.index.store.reading() as view:
             live = view.live(target.name)
         return live is not None and live.manifest.embedder != target.manifest().embedder
@@ -349,7 +348,7 @@ class Shelf:
         last: dict[str, int] = {}
         for stream, record in held:
             last[stream] = max(last.get(stream, 0), record.number)
-        found: list[Found] = []
+        found: list[ScoredRecord] = []
         if streams:
             found = search_plainly(held, streams[0].target().cut, question)
         return _shown(found, by_stream, last)
@@ -370,13 +369,15 @@ class Shelf:
             _log.warning("memory: %s", text)
 
 
-def _shown(found: Sequence[Found], by_stream: dict[str, Stream], last: dict[str, int]) -> list[Hit]:
+def _shown(
+    found: Sequence[ScoredRecord], by_stream: dict[str, Stream], last: dict[str, int]
+) -> list[Hit]:
     return [hit for one in found for hit in by_stream[one.stream].hits([one], last[one.stream])]
 
 
 def make_embedder(settings: Settings, home: Path) -> Embedder | None:
     """The embedder that the settings name; it loads its model at first use."""
-    return choose(settings, home / "cache")
+    return choose_embedder(settings, home / "cache")
 
 
 def short_hash(text: str) -> str:
@@ -387,7 +388,7 @@ def short_hash(text: str) -> str:
 # -- The shelf of one project: the journals of its features, and the index beside them.
 
 
-class Place(Shelf):
+class ProjectStore(Store):
     """One project's memory on this machine."""
 
     def __init__(

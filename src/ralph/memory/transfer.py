@@ -13,8 +13,8 @@ import msgspec
 from ralph import disk
 from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, JournalError
-from ralph.journal import Journal, Journals
-from ralph.journal.choose import journals_for
+from ralph.journal import Journals
+from ralph.journal.folder import journals_for
 from ralph.journal.moving import MovedStream, Progress, move
 from ralph.memory.knowledge_journal import stream_of
 from ralph.memory.project import Project
@@ -27,7 +27,6 @@ from ralph.memory.store import (
     knowledge_journals,
     on_server,
 )
-from ralph.records import Complaint
 
 if TYPE_CHECKING:
     from ralph.journal.spooled import SpooledJournals
@@ -150,18 +149,17 @@ class _End:
 
 def _moved(pair: _Pair, everything: bool, dry_run: bool, progress: Progress | None) -> MovedMemory:
     names = pair.source.names()
-    chosen = [one for one in names if everything or pair.own in (None, one)]
-    if dry_run:
-        streams = tuple(_foreseen(pair.source, pair.target, name) for name in chosen)
-    else:
-        if chosen:
-            _prepare(pair.target)
-        tell = progress or (lambda name, count: None)
-        some = _Chosen(pair.source, chosen)
-        done = move(some, pair.target, lambda name, count: tell(f"{pair.memory} {name}", count))
-        streams = done.streams
+    chosen = [name for name in names if everything or pair.own in (None, name)]
+    if chosen and not dry_run:
+        _prepare(pair.target)
+
+    def report(name: str, count: int) -> None:
+        if progress:
+            progress(f"{pair.memory} {name}", count)
+
+    moved = move(pair.source, pair.target, report, names=chosen, dry_run=dry_run)
     left = len(names) - len(chosen)
-    return MovedMemory(pair.memory, pair.source.where, pair.target.where, streams, left)
+    return MovedMemory(pair.memory, pair.source.where, pair.target.where, moved.streams, left)
 
 
 def _prepare(target: Journals) -> None:
@@ -173,63 +171,6 @@ def _prepare(target: Journals) -> None:
             where=target.where,
             todo="Free space or permit writing there, then try again.",
         ) from error
-
-
-class _Chosen:
-    """Some of the journals of a memory."""
-
-    def __init__(self, all_of_them: Journals, names: Sequence[str]) -> None:
-        self._all = all_of_them
-        self._names = list(names)
-        self.where = all_of_them.where
-        self.journal = all_of_them.journal
-        self.prepare = all_of_them.prepare
-        self.newest_at = all_of_them.newest_at
-        self.size_bytes = all_of_them.size_bytes
-        self.trouble = all_of_them.trouble
-        self.deliver = all_of_them.deliver
-        self.listener = all_of_them.listener
-        self.close = all_of_them.close
-
-    def names(self) -> list[str]:
-        """The names of the chosen ones."""
-        return self._names
-
-
-class _Seen(msgspec.Struct, frozen=True):
-    living: frozenset[tuple[str, str]]
-    buried: frozenset[str]
-    complaints: tuple[Complaint, ...]
-
-
-def _foreseen(source: Journals, target: Journals, name: str) -> MovedStream:
-    """What a move would come to; refused where it would be."""
-    ours, theirs = _seen(source.journal(name)), _seen(target.journal(name))
-    ids = {one for one, _ in ours.living}
-    others = sorted({one for one, digest in theirs.living - ours.living if one in ids})
-    if others:
-        raise BadInput(
-            f"{len(others)} record(s) of {name!r} stand there with other content, the first is "
-            f"{others[0]}",
-            where=target.where,
-            todo="Move into an empty place, or forget those records on one side.",
-        )
-    lost = {key for key in ours.living if key[0] in theirs.buried}
-    return MovedStream(
-        name=name,
-        records=len(ours.living) - len(lost),
-        tombstones=len(ours.buried),
-        fresh=len(ours.living - theirs.living - lost),
-        forgotten_there=len(lost),
-        unreadable=ours.complaints,
-    )
-
-
-def _seen(journal: Journal) -> _Seen:
-    batch = journal.read()
-    buried = frozenset(stone.id for stone in batch.tombstones)
-    keys = ((one.record.id, one.record.digest) for one in batch.records)
-    return _Seen(frozenset(key for key in keys if key[0] not in buried), buried, batch.complaints)
 
 
 # -- what waits for a server

@@ -34,36 +34,16 @@ node_modules dist build out target coverage htmlcov __pycache__ venv env site-pa
 .yarn .eggs bin obj tmp temp logs
 """.split())
 # fmt: on
-_NOISE_NAMES = (
-    (re.compile(r"\.(?:lock|lockb|lockfile)$", re.I), "a lock file"),
-    (
-        re.compile(
-            r"\.(?:pyc|pyo|class|o|so|dll|dylib|exe|wasm|map|min\.js|min\.css|tsbuildinfo"
-            r"|egg-info|log|tmp|bak|swp|orig|rej|snap)$",
-            re.I,
-        ),
-        "build output",
-    ),
-    (
-        re.compile(r"\.(?:png|jpe?g|gif|ico|webp|pdf|zip|gz|tgz|tar|woff2?|ttf|mp[34])$", re.I),
-        "no text",
-    ),
-    (
-        re.compile(
-            r"^\..*rc(?:\.(?:js|cjs|mjs|json|ya?ml|toml))?$|^\.env(?:\..*)?$|^\.git\w+$"
-            r"|^\.(?:editorconfig|dockerignore|npmrc|nvmrc|prettierignore|eslintignore"
-            r"|python-version|tool-versions|pre-commit-config\.yaml)$",
-            re.I,
-        ),
-        "configuration",
-    ),
-    (
-        re.compile(r"^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$", re.I),
-        "configuration",
-    ),
-)  # fmt: skip
-
-
+_NOISE_NAMES = {
+    "a lock file": r"\.(?:lock|lockb|lockfile)$",
+    "build output": r"\.(?:pyc|pyo|class|o|so|dll|dylib|exe|wasm|map|min\.js|min\.css|tsbuildinfo"
+    r"|egg-info|log|tmp|bak|swp|orig|rej|snap)$",
+    "not a text": r"\.(?:png|jpe?g|gif|ico|webp|pdf|zip|gz|tgz|tar|woff2?|ttf|mp[34])$",
+    "configuration": r"^\..*rc(?:\.(?:js|cjs|mjs|json|ya?ml|toml))?$|^\.env(?:\..*)?$|^\.git\w+$"
+    r"|^\.(?:editorconfig|dockerignore|npmrc|nvmrc|prettierignore|eslintignore"
+    r"|python-version|tool-versions|pre-commit-config\.yaml)$"
+    r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$",
+}
 _OWN_FOLDERS = (".git", ".ralph")
 
 
@@ -86,7 +66,7 @@ def noise(path: str) -> str | None:
     name = pure.name
     if name.lower() in _NOISE_FILES:
         return "a lock file" if "lock" in name.lower() or name == "go.sum" else "configuration"
-    return next((why for pattern, why in _NOISE_NAMES if pattern.search(name)), None)
+    return next((why for why, names in _NOISE_NAMES.items() if re.search(names, name, re.I)), None)
 
 
 def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> ContextChanges:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,50 +99,36 @@ def clean_status(value: Any) -> Status:
 
 def clean_priority(value: Any) -> int:
     """A number, or the number that a word stands for."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     plain = str(value).strip().lower()
     if plain in PRIORITIES:
         return PRIORITIES[plain]
-    if isinstance(value, int | str) and re.fullmatch(r"p?[0-9]{1,9}|-[0-9]{1,9}", plain):
+    if isinstance(value, str) and re.fullmatch(r"p?[0-9]{1,9}|-[0-9]{1,9}", plain):
         return int(plain.removeprefix("p"))
     todo = f"Use a whole number (1 is first) or one of {', '.join(PRIORITIES)}."
     raise BadInput(f"the priority {value!r} is not a number", todo=todo)
 
 
-# -- one rule a field: how a file's value is read, how a call's value is checked
+# -- one rule a field
 
 
 class FieldRule(NamedTuple):
-    """What a field may be. `chars` and `most` name limits: of one text, of the items in a list."""
+    """How a field is read from a file, and how a call's value for it is checked."""
 
-    read: Callable[[EntryReader, str, FieldRule], Any]
-    check: Callable[[str, Any, FieldRule, PlanLimits], Any]
-    chars: str = "title"
-    most: str = "items"
-
-    def max_chars(self, limits: PlanLimits) -> int:
-        chars: int = getattr(limits, self.chars)
-        return chars
-
-    def max_items(self, limits: PlanLimits) -> int:
-        items: int = getattr(limits, self.most)
-        return items
+    read: Callable[[EntryReader, str], Any]
+    check: Callable[[str, Any], Any] = lambda name, value: value
 
 
 class EntryReader:
     """One entry of a file, read field by field; what is wrong becomes a Problem with its place."""
 
     def __init__(
-        self,
-        file: PlanFile,
-        path: DataPath,
-        value: Data,
-        limits: PlanLimits,
-        problems: list[Problem],
+        self, file: PlanFile, path: DataPath, value: Data, problems: list[Problem]
     ) -> None:
         self.file = file
         self.path = path
         self.value = value
-        self.limits = limits
         self.problems = problems
 
     def complain(
@@ -158,178 +145,160 @@ class EntryReader:
             self.complain(error.what, error.todo or "Correct it.", *steps)
             return None
 
-    def text(self, name: str, max_chars: int) -> str | None:
+    def text(self, value: Any, max_chars: int, *steps: str | int) -> str | None:
         """A text, cut to the limit; numbers are taken as text, empty is nothing."""
-        value = self.value.get(name)
         if value is None:
             return None
         if isinstance(value, bool | dict | list):
-            self.complain(f"`{name}` is not a text", "Write it as a text.", name)
+            self.complain(f"`{steps[-1]}` is not a text", "Write it as a text.", *steps)
             return None
         plain = str(value).strip()
         if len(plain) > max_chars:
-            self.complain(
-                f"`{name}` has {len(plain)} characters",
-                f"Only the first {max_chars} are read. Shorten it.",
-                name,
-                severity="warning",
-            )
+            what = f"`{steps[-1]}` has {len(plain)} characters"
+            todo = f"Only the first {max_chars} are read. Shorten it."
+            self.complain(what, todo, *steps, severity="warning")
         return cut(plain, max_chars) or None
 
-    def items(self, name: str, most: int) -> list[tuple[int, Any]]:
-        """A list's items with their positions; a single text is a list of one."""
+    def items(self, name: str, most: int, convert: Callable[[Any], Any]) -> tuple[Any, ...]:
+        """A list, item by item; a single text is a list of one."""
         value = self.value.get(name)
-        if value is None:
-            return []
-        if isinstance(value, str):
-            value = [value]
-        if not isinstance(value, list):
+        items = [] if value is None else [value] if isinstance(value, str) else value
+        if not isinstance(items, list):
             self.complain(f"`{name}` is not a list", "Write each item after a dash.", name)
-            return []
-        if len(value) > most:
-            self.complain(
-                f"`{name}` has {len(value)} items; the limit is {most}",
-                f"Keep the {most} that matter.",
-                name,
-                severity="warning",
-            )
-        return list(enumerate(value))
+            return ()
+        if len(items) > most:
+            what = f"`{name}` has {len(items)} items; the limit is {most}"
+            self.complain(what, f"Keep the {most} that matter.", name, severity="warning")
+        found = [self.attempt(convert, item, name, i) for i, item in enumerate(items)]
+        return tuple(item for item in found if item is not None)
 
 
-def _read_text(entry: EntryReader, name: str, rule: FieldRule) -> str | None:
-    return entry.text(name, rule.max_chars(entry.limits))
+def _text(chars: int) -> FieldRule:
+    return FieldRule(
+        lambda entry, name: entry.text(entry.value.get(name), chars, name),
+        lambda name, value: clean_text(name, value, chars),
+    )
 
 
-def _check_text(name: str, value: Any, rule: FieldRule, limits: PlanLimits) -> str | None:
-    return clean_text(name, value, rule.max_chars(limits))
-
-
-def _read_texts(entry: EntryReader, name: str, rule: FieldRule) -> tuple[str, ...]:
-    texts: list[str] = []
-    most = rule.max_items(entry.limits)
-    for i, item in entry.items(name, most):
+def _texts(chars: int, most: int) -> FieldRule:
+    def plain(item: Any) -> str | None:
         if isinstance(item, bool | dict | list) or item is None:
-            entry.complain(f"an item of `{name}` is not a text", "Quote it.", name, i)
-        elif plain := str(item).strip():
-            texts.append(cut(plain, rule.max_chars(entry.limits)))
-    return tuple(texts[:most])
+            raise BadInput("this item is not a text", todo="Quote it.")
+        return cut(str(item).strip(), chars) or None
+
+    return FieldRule(
+        lambda entry, name: entry.items(name, most, plain)[:most],
+        lambda name, value: _clean_texts(name, value, chars, most),
+    )
 
 
-def _check_texts(name: str, value: Any, rule: FieldRule, limits: PlanLimits) -> list[str]:
+def _clean_texts(name: str, value: Any, chars: int, most: int) -> list[str]:
     """A list of texts; a list that is full refuses (F2)."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list | tuple):
         raise BadInput(f"`{name}` must be a list of texts", todo="Give a list.")
-    texts = [clean_text(name, item, rule.max_chars(limits)) for item in items]
+    texts = [clean_text(name, item, chars) for item in items]
     unique = list(dict.fromkeys(text for text in texts if text))
-    if len(unique) > (most := rule.max_items(limits)):
-        raise BadInput(
-            f"`{name}` can have {most} items, not {len(unique)}",
-            todo=f"Keep the {most} that matter.",
-        )
+    if len(unique) > most:
+        what = f"`{name}` can have {most} items, not {len(unique)}"
+        raise BadInput(what, todo=f"Keep the {most} that matter.")
     return unique
 
 
-def _read_paths(entry: EntryReader, name: str, rule: FieldRule) -> tuple[str, ...]:
-    most, max_chars = rule.max_items(entry.limits), rule.max_chars(entry.limits)
-    paths = [
-        entry.attempt(lambda path: clean_path(path, max_chars), item, name, i)
-        for i, item in entry.items(name, most)
-    ]
-    return tuple(path for path in paths if path)[:most]
+def _paths(chars: int, most: int) -> FieldRule:
+    def check(name: str, value: Any) -> list[str]:
+        return [clean_path(text, chars) for text in _clean_texts(name, value, chars + 1, most)]
+
+    def read(entry: EntryReader, name: str) -> tuple[str, ...]:
+        return entry.items(name, most, lambda path: clean_path(path, chars))[:most]
+
+    return FieldRule(read, check)
 
 
-def _check_paths(name: str, value: Any, rule: FieldRule, limits: PlanLimits) -> list[str]:
-    max_chars = rule.max_chars(limits)
-    texts = _check_texts(name, value, rule._replace(chars="text"), limits)
-    return [clean_path(item, max_chars) for item in texts]
+def _iteration(chars: int) -> FieldRule:
+    """The number of an iteration, or a text that names it."""
+
+    def check(name: str, value: Any) -> int | str | None:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise BadInput(f"`{name}` is not an iteration number", todo="Give a whole number.")
+        return value if isinstance(value, int) else clean_text(name, value, chars)
+
+    def read(entry: EntryReader, name: str) -> Any:
+        value = entry.value.get(name)
+        valid = value is None or entry.attempt(lambda v: check(name, v), value, name) is not None
+        return value if valid else None
+
+    return FieldRule(read, check)
 
 
-def _read_iteration(entry: EntryReader, name: str, rule: FieldRule) -> int | str | None:
-    value = entry.value.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | str | None):
-        entry.complain(f"`{name}` is not an iteration number", "Write a number.", name)
-        return None
-    return value
+def _word(clean: Callable[[Any], Any], default: Any) -> FieldRule:
+    """A status or a priority."""
+
+    def read(entry: EntryReader, name: str) -> Any:
+        value = entry.value.get(name)
+        found = None if value is None else entry.attempt(clean, value, name)
+        return default if found is None else found
+
+    return FieldRule(read, lambda name, value: clean(value))
 
 
-def _check_iteration(name: str, value: Any, rule: FieldRule, limits: PlanLimits) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise BadInput(f"`{name}` must be a number", todo="Give a whole number.")
-    return value if isinstance(value, int) else _check_text(name, value, rule, limits)
+def _ids(most: int) -> FieldRule:
+    def task_id(item: Any) -> TaskId:
+        if isinstance(item, bool) or not isinstance(item, int | str):
+            raise BadInput("this is not the id of a task", todo="Write the id.")
+        return item
+
+    def read(entry: EntryReader, name: str) -> tuple[TaskId, ...]:
+        value = entry.value.get(name)
+        single = isinstance(value, int) and not isinstance(value, bool)
+        return (value,) if single else entry.items(name, most, task_id)
+
+    return FieldRule(read)
 
 
-def _read_status(entry: EntryReader, name: str, rule: FieldRule) -> Status:
-    value = entry.value.get(name)
-    status: Status | None = None if value is None else entry.attempt(clean_status, value, name)
-    return status or "pending"
+def _comments(limits: PlanLimits) -> FieldRule:
+    def read(entry: EntryReader, name: str) -> tuple[Comment, ...]:
+        comments: list[Comment] = []
+        for i, item in enumerate(entry.items(name, limits.comments, lambda item: item)):
+            plain = item if isinstance(item, dict) else {"text": item}
+            at = plain.get("at") or plain.get("created")
+            if text := entry.text(plain.get("text"), limits.comment, name, i, "text"):
+                author = entry.text(plain.get("author"), limits.name, name, i, "author")
+                comments.append(Comment(text, author, entry.text(at, limits.name, name, i, "at")))
+        return tuple(comments)
+
+    return FieldRule(read)
 
 
-def _read_priority(entry: EntryReader, name: str, rule: FieldRule) -> int:
-    value = entry.value.get(name)
-    number: int | None = None if value is None else entry.attempt(clean_priority, value, name)
-    return DEFAULT_PRIORITY if number is None else number
+def _learnings(chars: int, most: int) -> FieldRule:
+    def learning(item: Any) -> Learning:
+        return read_learning(item, max_chars=chars)
+
+    return FieldRule(lambda entry, name: entry.items(name, most, learning))
 
 
-def _read_ids(entry: EntryReader, name: str, rule: FieldRule) -> tuple[TaskId, ...]:
-    value = entry.value.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value,)
-    ids: list[TaskId] = []
-    for i, item in entry.items(name, rule.max_items(entry.limits)):
-        if isinstance(item, int | str) and not isinstance(item, bool):
-            ids.append(item)
-        else:
-            entry.complain(f"`{name}` takes ids of tasks", "Write the id.", name, i)
-    return tuple(ids)
-
-
-def _read_comments(entry: EntryReader, name: str, rule: FieldRule) -> tuple[Comment, ...]:
-    comments: list[Comment] = []
-    limits = entry.limits
-    for i, item in entry.items(name, rule.max_items(limits)):
-        plain = item if isinstance(item, dict) else {"text": item}
-        inner = EntryReader(entry.file, (*entry.path, name, i), plain, limits, entry.problems)
-        if text := inner.text("text", limits.comment):
-            at = inner.text("at", limits.name) or inner.text("created", limits.name)
-            comments.append(Comment(text, inner.text("author", limits.name), at))
-    return tuple(comments)
-
-
-def _read_learnings(entry: EntryReader, name: str, rule: FieldRule) -> tuple[Learning, ...]:
-    def read(item: Any) -> Learning:
-        return read_learning(item, max_chars=rule.max_chars(entry.limits))
-
-    items = entry.items(name, rule.max_items(entry.limits))
-    learnings = [entry.attempt(read, item, name, i) for i, item in items]
-    return tuple(learning for learning in learnings if learning is not None)
-
-
-def _read_context_files(entry: EntryReader, name: str, rule: FieldRule) -> tuple[ContextFile, ...]:
-    """Each path once; a plain text is what a person wrote."""
-
-    def read(plain: Data) -> ContextFile:
-        path = clean_path(plain.get("path"), rule.max_chars(entry.limits))
+def _context_files(chars: int, most: int) -> FieldRule:
+    def context_file(item: Any) -> ContextFile:
+        plain = item if isinstance(item, dict) else {"path": item}
+        path = clean_path(plain.get("path"), chars)
         fields = {k: v for k, v in plain.items() if k in ContextFile.__struct_fields__}
         try:
             return msgspec.convert({**fields, "path": path}, ContextFile)
         except msgspec.ValidationError as error:
-            raise BadInput(
-                f"not a context file: {error}",
-                todo="Write a path, or a mapping with path, source (auto or human), touch_count "
-                "and last_touched.",
-            ) from None
+            todo = "Write a path, or a mapping with path, source (auto or human), touch_count and "
+            todo += "last_touched."
+            raise BadInput(f"not a context file: {error}", todo=todo) from None
 
-    found: dict[str, ContextFile] = {}
-    for i, item in entry.items(name, rule.max_items(entry.limits)):
-        plain = item if isinstance(item, dict) else {"path": item}
-        file: ContextFile | None = entry.attempt(read, plain, name, i)
-        if file is not None:
-            found.setdefault(file.path, file)
-    return tuple(found.values())[: rule.max_items(entry.limits)]
+    def read(entry: EntryReader, name: str) -> tuple[ContextFile, ...]:
+        files: dict[str, ContextFile] = {}
+        for file in entry.items(name, most, context_file):
+            files.setdefault(file.path, file)
+        return tuple(files.values())[:most]
+
+    return FieldRule(read)
 
 
-def _read_servers(entry: EntryReader, name: str, rule: FieldRule) -> Data:
+def _servers(entry: EntryReader, name: str) -> Data:
     servers = entry.value.get(name)
     if isinstance(servers, list):
         return {str(server): {} for server in servers if isinstance(server, str)}
@@ -339,62 +308,55 @@ def _read_servers(entry: EntryReader, name: str, rule: FieldRule) -> Data:
     return servers or {}
 
 
-def _check_servers(name: str, value: Any, rule: FieldRule, limits: PlanLimits) -> Data:
+def _check_servers(name: str, value: Any) -> Data:
     if not isinstance(value, dict):
         raise BadInput(f"`{name}` must be a mapping", todo="Give {name: {command: ...}}.")
     return value
 
 
-def _ready(name: str, value: Any, rule: FieldRule, limits: PlanLimits) -> Any:
-    """A value that its caller has checked."""
-    return value
+@lru_cache
+def field_rules(limits: PlanLimits) -> dict[str, dict[str, FieldRule]]:
+    """The rule of every field of every kind."""
+    name, title, items = _text(limits.name), _text(limits.title), limits.items
+    return {
+        "features": {
+            "display_name": title,
+            "acronym": name,
+            "description": _text(limits.description),
+            "architecture": _text(limits.architecture),
+            "boundaries": _text(limits.boundaries),
+            "dependencies": _texts(limits.dependency, limits.dependencies),
+            "knowledge_paths": _paths(limits.path, limits.knowledge_paths),
+            "context_files": _context_files(limits.path, limits.context_files),
+            "last_verified": _iteration(limits.title),
+            "learnings": _learnings(limits.learning, limits.learnings),
+            "created": name,
+        },
+        "tasks": {
+            "feature": name,
+            "title": title,
+            "discipline": name,
+            "description": _text(limits.text),
+            "acceptance_criteria": _texts(limits.comment, items),
+            "status": _word(clean_status, "pending"),
+            "priority": _word(clean_priority, DEFAULT_PRIORITY),
+            "blocked_by": _ids(items),
+            "tags": _texts(limits.name, items),
+            "comments": _comments(limits),
+            "created": name,
+            "updated": name,
+            "completed": name,
+        },
+        "disciplines": {
+            "display_name": title,
+            "system_prompt": _text(4 * limits.text),
+            "skills": _texts(limits.text, items),
+            "conventions": _texts(limits.text, items),
+            "mcp_servers": FieldRule(_servers, _check_servers),
+        },
+    }
 
 
-def _text(chars: str) -> FieldRule:
-    return FieldRule(_read_text, _check_text, chars)
-
-
-def _texts(chars: str, most: str = "items") -> FieldRule:
-    return FieldRule(_read_texts, _check_texts, chars, most)
-
-
-FIELDS: dict[Kind, dict[str, FieldRule]] = {
-    "features": {
-        "display_name": _text("title"),
-        "acronym": _text("name"),
-        "description": _text("description"),
-        "architecture": _text("architecture"),
-        "boundaries": _text("boundaries"),
-        "dependencies": _texts("dependency", "dependencies"),
-        "knowledge_paths": FieldRule(_read_paths, _check_paths, "path", "knowledge_paths"),
-        "context_files": FieldRule(_read_context_files, _ready, "path", "context_files"),
-        "last_verified": FieldRule(_read_iteration, _check_iteration),
-        "learnings": FieldRule(_read_learnings, _ready, "learning", "learnings"),
-        "created": _text("name"),
-    },
-    "tasks": {
-        "feature": _text("name"),
-        "title": _text("title"),
-        "discipline": _text("name"),
-        "description": _text("text"),
-        "acceptance_criteria": _texts("comment"),
-        "status": FieldRule(_read_status, lambda _, value, *more: clean_status(value)),
-        "priority": FieldRule(_read_priority, lambda _, value, *more: clean_priority(value)),
-        "blocked_by": FieldRule(_read_ids, _ready),
-        "tags": _texts("name"),
-        "comments": FieldRule(_read_comments, _ready, "comment", "comments"),
-        "created": _text("name"),
-        "updated": _text("name"),
-        "completed": _text("name"),
-    },
-    "disciplines": {
-        "display_name": _text("title"),
-        "system_prompt": _text("system_prompt"),
-        "skills": _texts("text"),
-        "conventions": _texts("text"),
-        "mcp_servers": FieldRule(_read_servers, _check_servers),
-    },
-}
 # What a call cannot set, and what to do instead.
 _REFUSED: dict[Kind, dict[str, str]] = {
     "features": {
@@ -419,15 +381,14 @@ def patch_entry(kind: Kind, entry: Data, patch: Patch, limits: PlanLimits) -> No
 
     Texts are cut and cleaned; every other value that does not fit is refused.
     """
-    of, refused = SINGULAR[kind], _REFUSED[kind]
-    allowed = [name for name in FIELDS[kind] if name not in refused]
+    of, refused, rules = SINGULAR[kind], _REFUSED[kind], field_rules(limits)[kind]
+    allowed = [name for name in rules if name not in refused]
     for name, value in patch.items():
         if name in refused:
             raise BadInput(f"`{name}` of a {of} cannot be set", todo=refused[name])
         if name not in allowed:
             raise BadInput(f"a {of} has no field {name!r}", todo=f"It has {', '.join(allowed)}.")
-        rule = FIELDS[kind][name]
-        new = None if value is None else rule.check(name, value, rule, limits)
+        new = None if value is None else rules[name].check(name, value)
         if kind == "tasks" and name in ("feature", "title") and not new:
             raise BadInput(f"a task needs its `{name}`", todo=f"Give a `{name}`.")
         set_field(entry, name, new)
@@ -439,10 +400,10 @@ def read_view(files: Mapping[Kind, PlanFile], limits: PlanLimits) -> PlanView:
     found: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
     for kind, file in files.items():
         seen: set[str] = set()
-        _check_shape(file, kind, limits, problems)
+        _check_shape(file, kind, problems)
         for entity in entities(file.data, kind):
             value = entity.value if isinstance(entity.value, dict) else {}
-            reader = EntryReader(file, entity.path, value, limits, problems)
+            reader = EntryReader(file, entity.path, value, problems)
             key = KEY_OF[kind]
             if entity.key is None or not isinstance(entity.value, dict):
                 reader.complain(f"a {SINGULAR[kind]} without `{key}`", f"Add `{key}` or delete it.")
@@ -451,12 +412,12 @@ def read_view(files: Mapping[Kind, PlanFile], limits: PlanLimits) -> PlanView:
                 reader.complain(what, f"Merge the two, or change the `{key}` of one.")
             else:
                 seen.add(entity.key)
-                if (entry := _read_entry(kind, reader)) is not None:
+                if (entry := _read_entry(kind, reader, limits)) is not None:
                     found[kind].append(entry)
     return PlanView(**{kind: tuple(found[kind]) for kind in KINDS}, problems=tuple(problems))
 
 
-def _read_entry(kind: Kind, reader: EntryReader) -> Any:
+def _read_entry(kind: Kind, reader: EntryReader, limits: PlanLimits) -> Any:
     if kind == "features" and "current_state" in reader.value:
         reader.complain(
             "`current_state` is computed from the tasks and never read from the file",
@@ -464,7 +425,7 @@ def _read_entry(kind: Kind, reader: EntryReader) -> Any:
             "current_state",
             severity="warning",
         )
-    fields = {name: rule.read(reader, name, rule) for name, rule in FIELDS[kind].items()}
+    fields = {name: rule.read(reader, name) for name, rule in field_rules(limits)[kind].items()}
     if kind == "tasks":
         for name in ("feature", "title"):
             if fields[name] is None:
@@ -472,12 +433,12 @@ def _read_entry(kind: Kind, reader: EntryReader) -> Any:
                 reader.complain(what, f"Give it a `{name}`.")
                 return None
         return Task(id=reader.value["id"], **fields)
-    name = reader.text("name", reader.limits.name) or str(reader.path[-1])
+    name = reader.text(reader.value.get("name"), limits.name, "name") or str(reader.path[-1])
     return Feature(name=name, **fields) if kind == "features" else Discipline(name=name, **fields)
 
 
-def _check_shape(file: PlanFile, kind: Kind, limits: PlanLimits, problems: list[Problem]) -> None:
-    reader = EntryReader(file, (), file.data, limits, problems)
+def _check_shape(file: PlanFile, kind: Kind, problems: list[Problem]) -> None:
+    reader = EntryReader(file, (), file.data, problems)
     version = file.data.get("version", VERSION)
     if not isinstance(version, int) or version > VERSION:
         what = f"version {version!r} is newer than this Ralph knows"

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ class Guard:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._looked = ""
+        self._last_look = ""
 
     def snapshot(self) -> Snapshot:
         """The plan as it is now."""
@@ -135,13 +136,13 @@ class Guard:
         at = self._plan.now()
         for name, first in snapshot.files.items():
             seen = snapshot.seen[name]
-            if seen and seen[-1].at == self._looked and not idle:
+            if seen and seen[-1].at == self._last_look and not idle:
                 seen[-1] = msgspec.structs.replace(seen[-1], quiet=False)
             with contextlib.suppress(OSError):  # whatever else it is by now, the check sees to it
                 raw = self._raw(name) if _is_usable(self._path(name)) else b""
                 if raw != (seen[-1] if seen else first).raw:
                     seen.append(FileVersion(at, raw, idle))
-        self._looked = at
+        self._last_look = at
 
     def check(
         self, snapshot: Snapshot, *, feature: str, others: Mapping[str, str] | None = None
@@ -161,52 +162,52 @@ class Guard:
                 copies += self._clear(name)
             for kind in KINDS:
                 for _ in range(_TRIES):  # a person may save between our reading and our writing
-                    mended = _FileRepair(self._plan, kind, snapshot, feature, others or {})
-                    if self._plan.raw(kind) != mended.last:
+                    repair = _FileRepair(self._plan, kind, snapshot, feature, others or {})
+                    if self._plan.raw(kind) != repair.last:
                         continue
-                    copies += self._write(kind, mended)
-                    earlier += self._keep_lost(kind, mended)
-                    restored += mended.restored
-                    notes += mended.notes
+                    copies += self._write(kind, repair)
+                    earlier += self._keep_lost(kind, repair)
+                    restored += repair.restored
+                    notes += repair.notes
                     break
             restored += self._metadata(snapshot, copies)
         return GuardReport(tuple(restored), tuple(notes), tuple(copies), tuple(earlier))
 
-    def _write(self, kind: Kind, mended: _FileRepair) -> list[str]:
+    def _write(self, kind: Kind, repair: _FileRepair) -> list[str]:
         """Write what is kept, and note for other loops' guards what this run came to."""
         copies: list[str] = []
-        if mended.changed:
-            if mended.last is not None:
-                copies.append(self._keep_copy(kind, mended.last))
-            if mended.result is None:
+        if repair.changed:
+            if repair.last is not None:
+                copies.append(self._keep_copy(kind, repair.last))
+            if repair.result is None:
                 disk.remove(self._plan.path(kind))
             else:
-                self._plan.put(kind, mended.result, "losses put back by the guard")
-        if mended.direct and mended.result is not None:
+                self._plan.put(kind, repair.result, "losses put back by the guard")
+        if repair.direct and repair.result is not None:
             at = self._plan.now()
-            self._plan.log.note(at, kind, mended.first, mended.result, _CHECKED)
+            self._plan.log.note(at, kind, repair.first, repair.result, _CHECKED)
         return copies
 
-    def _keep_lost(self, kind: Kind, mended: _FileRepair) -> list[str]:
-        """Keep earlier versions of the file that say what neither the file nor a copy says now.
+    def _keep_lost(self, kind: Kind, repair: _FileRepair) -> list[str]:
+        """Keep earlier versions of the file with words that neither the file nor a copy has now.
 
-        Told where not everything came through calls, and where most of the file is gone. The log of
-        calls can be forged by an agent, so they are no reason to lose anything for good.
+        They are reported when not everything came through calls, and when most of the file is gone.
+        An agent can forge the log of calls, so that is no reason to lose anything for good.
         """
-        kept: list[str] = []
-        have = _words(mended.result, kind) | _words(mended.last, kind)
-        most = 2 * len(_words(mended.first, kind) & have) < len(_words(mended.first, kind))
-        for raw in mended.versions:
+        copies: list[str] = []
+        have = _words(repair.result, kind) | _words(repair.last, kind)
+        most = 2 * len(_words(repair.first, kind) & have) < len(_words(repair.first, kind))
+        for raw in repair.versions:
             if raw is not None and not (words := _words(raw, kind)) <= have:
-                kept.append(self._keep_copy(kind, raw))
+                copies.append(self._keep_copy(kind, raw))
                 have |= words
-        return kept if mended.direct or most else []
+        return copies if repair.direct or most else []
 
     def _metadata(self, snapshot: Snapshot, copies: list[str]) -> list[Restoration]:
-        """The project's identity is no agent's business: put back whole."""
+        """Restore the project's identity whole: an agent has no business with it."""
         before, now = snapshot.files["metadata"].raw, self._raw("metadata")
-        known = _parsed(before) or {}
-        if now == before or before is None or not known.get("project_id"):
+        identity = (_parsed(before) or {}).get("project_id")
+        if now == before or before is None or not identity:
             return []
         seen = snapshot.seen["metadata"]
         quiet = all(version.quiet for version in seen)
@@ -218,7 +219,7 @@ class Guard:
         return [Restoration("metadata.yaml", "the file", "it was changed while the agent ran")]
 
     def _clear(self, name: str) -> list[str]:
-        """Move away what is no file that can be read, such as a folder or a link in its place."""
+        """Move away what is not a readable file, such as a folder or a link in its place."""
         path = self._path(name)
         if _is_usable(path):
             return []
@@ -227,29 +228,28 @@ class Guard:
         except UnsafeFile:  # a link or a pipe: there is nothing in it
             disk.remove(path)
             return []
-        stamp = self._plan.now().replace(":", "").replace("-", "")
-        return [str(disk.rename(path, f"{path.name}.{stamp}"))]
+        return [str(disk.rename(path, f"{path.name}.{self._stamp()}"))]
 
     def _keep_copy(self, name: str, raw: bytes) -> str:
         folder = self._plan.cache / "rejected"
         disk.make_folder(folder)
         for old in disk.names(folder)[:-_COPIES]:
             disk.remove(folder / old)
-        stamp = self._plan.now().replace(":", "").replace("-", "")
-        copy = folder / f"{stamp}-{digest(raw)[:6]}-{name}.yaml"
+        copy = folder / f"{self._stamp()}-{digest(raw)[:6]}-{name}.yaml"
         disk.create(copy, raw)
         return str(copy)
 
     def _make_folder(self) -> None:
-        """Put a folder where the plan's was, if an agent has put something else there."""
+        """Make the plan's folder again, if an agent has put something else there."""
         folder = self._plan.folder
-        try:
-            there = disk.is_folder(folder)
-        except UnsafeFile:
-            there = False
-        if not there:
-            disk.remove(folder)
-            disk.make_folder(folder)
+        with contextlib.suppress(UnsafeFile):
+            if disk.is_folder(folder):
+                return
+        disk.remove(folder)
+        disk.make_folder(folder)
+
+    def _stamp(self) -> str:
+        return self._plan.now().replace(":", "").replace("-", "")
 
     def _path(self, name: str) -> Path:
         return self._plan.folder / f"{name}.yaml"
@@ -258,26 +258,18 @@ class Guard:
         return read_bytes(self._path(name))
 
 
+@dataclass(eq=False)
 class _FileStep:
     """One version of a file on its way through the iteration, and what is known of its change.
 
     `base` is the version that a call through Ralph began with, None when no call wrote this one.
     """
 
-    def __init__(
-        self,
-        at: str,
-        key: str,
-        raw: bytes | None,
-        *,
-        base: _FileStep | None = None,
-        quiet: bool = False,
-    ) -> None:
-        self.at = at
-        self.key = key
-        self.raw = raw
-        self.base = base
-        self.quiet = quiet
+    at: str
+    key: str
+    raw: bytes | None
+    base: _FileStep | None = None
+    quiet: bool = False
 
     @cached_property
     def data(self) -> Data | None:
@@ -318,10 +310,11 @@ class _FileRepair:
         steps = [_FileStep(snapshot.at, digest(self.first), self.first)]
         seen = list(snapshot.seen[self._kind])
         # What we have seen ourselves needs no copy beside the log, which an agent may have deleted.
-        known = {digest(raw): raw for raw in (self.first, self.last, *(one.raw for one in seen))}
+        ours = (self.first, self.last, *(version.raw for version in seen))
+        contents = {digest(raw): raw for raw in ours}
 
         def raw_of(key: str) -> bytes | None:
-            return known[key] if key in known else log.version(key)
+            return contents[key] if key in contents else log.version(key)
 
         def take_seen(until: str | None) -> None:
             while seen and (until is None or seen[0].at <= until):
@@ -362,37 +355,32 @@ class _FileRepair:
             if step.data is None:
                 doubt = True  # what comes behind it has its changes too
                 continue
-            decide: AllowAll | AllowNoLoss
+            rule: AllowAll
             if step.base is not None and step.base.data is not None and not doubt:
-                decide, before = AllowAll(), step.base.data
+                rule, before = AllowAll(self._kind), step.base.data
             elif step.quiet and not doubt:
-                decide = AllowNoLoss(self._kind)
+                rule = AllowNoLoss(self._kind)
             else:
-                decide = self._judge(step, start.data, protected)
-            whole = isinstance(decide, AllowAll) and identical(kept, before)
-            brought = merge_changes(self._kind, before, step.data, kept, decide)
-            kept = deep_copy(step.data) if whole else brought
-            protected |= decide.touched
-            if isinstance(decide, AllowNoLoss):
-                reasons |= decide.notes
-            if isinstance(decide, Judge):
-                self.notes += [
-                    f"{self._kind}.yaml: task {key} of feature {name} was added without a call"
-                    for key, name in decide.strange.items()
-                ]
+                rule = Judge(
+                    self._kind,
+                    feature=self._feature,
+                    others=frozenset(n for n, since in self._others.items() if since <= step.at),
+                    limits=self._plan.limits,
+                    base=by_key(start.data, self._kind),
+                    protected=protected,
+                )
+            whole = type(rule) is AllowAll and identical(kept, before)
+            merged = merge_changes(self._kind, before, step.data, kept, rule)
+            kept = deep_copy(step.data) if whole else merged
+            protected |= rule.touched
+            reasons |= rule.notes
+            self.notes += [
+                f"{self._kind}.yaml: task {key} of feature {name} was added without a call"
+                for key, name in rule.strange.items()
+            ]
             before = step.data
             doubt = False
         self._finish(start, steps, kept, reasons)
-
-    def _judge(self, step: _FileStep, base: Data, protected: set[tuple[str, str]]) -> Judge:
-        return Judge(
-            self._kind,
-            feature=self._feature,
-            others=frozenset(name for name, since in self._others.items() if since <= step.at),
-            limits=self._plan.limits,
-            base=by_key(base, self._kind),
-            protected=protected,
-        )
 
     def _finish(
         self,
@@ -403,12 +391,13 @@ class _FileRepair:
     ) -> None:
         """Write what is kept, over the text that has most of people's own hand in it."""
         last = steps[-1]
-        theirs = any(step.quiet for step in steps)
-        source = last.raw if last.data is not None and (theirs or start.raw is None) else start.raw
+        by_person = any(step.quiet for step in steps)
+        newest = last.data is not None and (by_person or start.raw is None)
+        source = last.raw if newest else start.raw
         document = PlanFile.read(source or b"", name=self._plan.file_name(self._kind))
         result = document.with_data(kept).text.encode() if kept or start.raw is not None else None
-        bare = _comments(result, kept) - _comments(last.raw, kept)
-        if last.data is not None and identical(last.data, kept) and not bare:
+        lost_comments = _comments(result, kept) - _comments(last.raw, kept)
+        if last.data is not None and identical(last.data, kept) and not lost_comments:
             return
         self.changed, self.result = True, result
         file = f"{self._kind}.yaml"
@@ -416,32 +405,32 @@ class _FileRepair:
             why = "it was gone" if last.raw is None else "it was not valid YAML any more"
             self.restored.append(Restoration(file, "the file", why))
         else:
-            self.restored += self._told(file, last.data, kept, reasons)
-            for key in _doubled(last.data, self._kind) - _doubled(start.data, self._kind):
+            self.restored += self._differences(file, last.data, kept, reasons)
+            for key in _duplicates(last.data, self._kind) - _duplicates(start.data, self._kind):
                 why = "there was a second one; the first stands"
                 self.restored.append(Restoration(file, f"{SINGULAR[self._kind]} {key}", why))
-            if bare:
+            if lost_comments:
                 self.restored.append(Restoration(file, "comments", "they were dropped"))
         if not self.restored:
             self.restored.append(Restoration(file, "a part", "it was not usable as it was"))
 
-    def _told(
+    def _differences(
         self, file: str, last: Data, kept: Data, reasons: dict[tuple[str, str], str]
     ) -> list[Restoration]:
-        """The reasons for what differs in the end; what came back by itself is not told."""
+        """The reasons for what differs in the end; what came back by itself has none."""
         found: list[Restoration] = []
         now, then = by_key(last, self._kind), by_key(kept, self._kind)
         for (key, field), why in reasons.items():
-            one, was, new = f"{SINGULAR[self._kind]} {key}", now.get(key), then.get(key)
+            name, was, new = f"{SINGULAR[self._kind]} {key}", now.get(key), then.get(key)
             if not field and (was is None) != (new is None):
                 verb = "restored" if was is None else "taken out"
-                found.append(Restoration(file, one, why, verb))
+                found.append(Restoration(file, name, why, verb))
             if field and was and new and not identical(was.get(field), new.get(field)):
-                found.append(Restoration(file, f"`{field}` of {one}", why))
+                found.append(Restoration(file, f"`{field}` of {name}", why))
         return found
 
 
-def _doubled(data: Data | None, kind: Kind) -> set[str]:
+def _duplicates(data: Data | None, kind: Kind) -> set[str]:
     """The keys that more than one entry has."""
     keys = [entity.key for entity in entities(data or {}, kind)]
     return {key for key in keys if key is not None and keys.count(key) > 1}

@@ -48,7 +48,7 @@ _TEXTS = {
 _TEXT_LISTS = ("dependencies", "knowledge_paths", "acceptance_criteria", "tags")
 # What a task asks for; who does it may fill a gap, and no more.
 _ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
-_RALPHS = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
+_RALPHS_OWN = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
 _WORD = re.compile(r"\w+")
 # Prose that keeps no more than this part of its words is a stub; longer words are no words. Who
 # rewords a text keeps one of its terms, unless there were few.
@@ -69,10 +69,17 @@ class MergeRule(Protocol):
 
 
 class AllowAll:
-    """Lets every change through and remembers the fields that it touched ("": it was deleted)."""
+    """Lets every change through and remembers the fields that it touched ("": it was deleted).
 
-    def __init__(self) -> None:
+    `notes` has the reason for everything that a rule restored, by entry and field. `strange` has
+    tasks that somebody added to features of others.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
         self.touched: set[tuple[str, str]] = set()
+        self.notes: dict[tuple[str, str], str] = {}
+        self.strange: dict[str, str] = {}
 
     def added(self, key: str, entry: Data) -> Data | None:
         return entry
@@ -149,21 +156,8 @@ def _set(entry: Data, name: str, value: Any) -> None:
         entry[name] = value
 
 
-class AllowNoLoss:
-    """Lets a change stand, except that nothing disappears and no prose is emptied.
-
-    `notes` has the reason for everything that was put back, by entry and field; `touched` the
-    fields that were changed.
-    """
-
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
-        self.notes: dict[tuple[str, str], str] = {}
-        self.touched: set[tuple[str, str]] = set()
-
-    def added(self, key: str, entry: Data) -> Data | None:
-        """Something new stands."""
-        return entry
+class AllowNoLoss(AllowAll):
+    """Lets a change through, except that nothing disappears and no prose is emptied."""
 
     def gone(self, key: str, entry: Data) -> bool:
         """Nothing disappears without a call."""
@@ -174,8 +168,8 @@ class AllowNoLoss:
         """A field stands unless something of it is lost."""
         if field in _TEXT_ITEMS:
             self.touched.add((key, field))
-            given = [item for item in as_list(now) if text_of(item)]
-            return [*given, *self._lost(key, field, given, kept)] or None
+            items = [item for item in as_list(now) if text_of(item)]
+            return [*items, *self._lost(key, field, items, kept)] or None
         if field in _NEEDED and kept and (why := _emptied(now)):
             self.notes[key, field] = why
             return kept
@@ -186,10 +180,10 @@ class AllowNoLoss:
         """A key beside the list stands unless it is gone."""
         return kept if now is None else now
 
-    def _lost(self, key: str, field: str, given: list[Any], kept: Any) -> list[Any]:
-        there = {text_of(item) for item in given}
+    def _lost(self, key: str, field: str, items: list[Any], kept: Any) -> list[Any]:
+        texts = {"", *map(text_of, items)}
         before = as_list(kept)
-        lost = [item for item in before if text_of(item) not in {"", *there}]
+        lost = [item for item in before if text_of(item) not in texts]
         if lost:
             self.notes[key, field] = f"{len(lost)} of {len(before)} {field} were lost"
         return lost
@@ -218,9 +212,8 @@ class Judge(AllowNoLoss):
         self._limits = limits
         self._base = base
         self._protected = protected
-        self.strange: dict[str, str] = {}
 
-    # -- what `bring` asks
+    # -- what `merge_changes` asks
 
     def added(self, key: str, entry: Data) -> Data | None:
         """A new feature or task stands when it is complete; it takes nothing from anybody."""
@@ -237,7 +230,7 @@ class Judge(AllowNoLoss):
         clean = dict(entry)
         clean.pop("current_state", None)
         clean.pop("removed_learnings", None)
-        for field in [name for name in clean if name not in _RALPHS]:
+        for field in [name for name in clean if name not in _RALPHS_OWN]:
             value = self._own(key, field, clean[field], None, clean)
             if value is None:
                 del clean[field]
@@ -262,8 +255,8 @@ class Judge(AllowNoLoss):
         if not self._feature or owner != self._feature:
             if _reordered(now, kept):
                 return now
-            whose = "it is another feature's, and was" if self._feature and owner else "it was"
-            self.notes[key, field] = f"{whose} changed without a call through Ralph"
+            which = "it is another feature's, and was" if self._feature and owner else "it was"
+            self.notes[key, field] = f"{which} changed without a call through Ralph"
             return kept
         return self._own(key, field, now, kept, entry)
 
@@ -288,23 +281,24 @@ class Judge(AllowNoLoss):
 
     def _refused(self, key: str, field: str, now: Any, kept: Any) -> str:
         """Why the field cannot be given this value; empty when it can."""
-        if field in _RALPHS or field == "current_state":
+        if field in _RALPHS_OWN or field == "current_state":
             return "it is not an agent's to write"
-        known = (key, field) in self._protected
-        if known and field != "status":
+        protected = (key, field) in self._protected
+        if protected and field != "status":
             return "it was changed through Ralph meanwhile"
         if not self._fits(key, field, now):
             return _emptied(now) or "it was left unusable"
         if self._kind == "features" and field in _PROSE and kept and (why := _ruined(now, kept)):
             return why
-        if known and identical(now, (self._base.get(key) or {}).get(field)):
+        if protected and identical(now, (self._base.get(key) or {}).get(field)):
             return "an old copy of the file was written over it"
         if self._kind == "tasks" and field in _ASSIGNMENT and kept:
             return "what a task asks for is not its agent's to change"
         return ""
 
     def _fits(self, key: str, field: str, value: Any) -> bool:
-        """Whether the value is filled and of the kind that the field holds."""
+        """Whether the value is not empty and of the kind that the field takes."""
+        filled_list = isinstance(value, list) and bool(value)
         if field in _TEXTS[self._kind]:
             return isinstance(value, str) and bool(value.strip())
         if field == "status":
@@ -314,82 +308,79 @@ class Judge(AllowNoLoss):
             word = isinstance(value, str) and value.lower() in PRIORITIES
             return word or (isinstance(value, int) and not isinstance(value, bool))
         if field in ("knowledge_paths", "context_files"):
-            return _filled_list(value) and all(self._safe(item) for item in value)
+            return filled_list and all(self._safe(item) for item in value)
         if field == "blocked_by":
-            known = isinstance(value, list) and all(
-                isinstance(x, int | str) and not isinstance(x, bool) for x in value
+            return (
+                isinstance(value, list)
+                and all(isinstance(x, int | str) and not isinstance(x, bool) for x in value)
+                and key not in map(str, value)
             )
-            return known and key not in map(str, value)
         if field in _TEXT_LISTS:
-            return _filled_list(value) and all(isinstance(item, str | int) for item in value)
+            return filled_list and all(isinstance(item, str | int) for item in value)
         return value is not None
 
     def _learnings(self, key: str, now: Any, kept: Any, entry: Data) -> Any:
-        """Every learning that was there, as it was, and the new ones as an agent's."""
-        given, before = as_list(now), as_list(kept)
-        known = {text_of(item): item for item in before}
-        lost = self._lost(key, "learnings", given, kept)
-        if any(
-            text_of(item) in known and not identical(item, known[text_of(item)]) for item in given
-        ):
-            self.notes.setdefault((key, "learnings"), "provenance is not an agent's to write")
+        """Every learning of before, as it was, and the new ones as an agent's."""
+        before, lost = as_list(kept), self._lost(key, "learnings", as_list(now), kept)
+        old = {text_of(item): item for item in before}
         new: list[Any] = []
         items: list[Any] = []
-        for item in given:
-            if text_of(item) in known:
-                items.append(known[text_of(item)])
-            elif learned := self._learned(key, item, [*before, *new], entry):
-                new += learned
-                items += learned
-        # Where nothing was lost the new order stands, else the old one does.
+        for item in as_list(now):
+            same = old.get(text_of(item))
+            if same is None:
+                same = self._new_learning(key, item, [*before, *new], entry)
+                if same is None:
+                    continue
+                new.append(same)
+            elif not identical(item, same):
+                self.notes.setdefault((key, "learnings"), "provenance is not an agent's to write")
+            items.append(same)
+        # When nothing was lost the new order stands, else the old one does.
         return ([*before, *new] if lost else items) or None
 
-    def _learned(self, key: str, item: Any, there: list[Any], entry: Data) -> list[Any]:
+    def _new_learning(self, key: str, item: Any, before: list[Any], entry: Data) -> Any:
+        """The learning as an agent's; None when it is not taken."""
         try:
-            given = read_learning(item, max_chars=self._limits.learning)
+            learning = read_learning(item, max_chars=self._limits.learning)
         except BadInput as error:
-            self.notes[key, "learnings"] = f"dropped what is no learning ({error.what})"
-            return []
-        text = cut(sanitize(redact(given.text)), self._limits.learning)
+            self.notes[key, "learnings"] = f"dropped what is not a learning ({error.what})"
+            return None
+        text = cut(sanitize(redact(learning.text)), self._limits.learning)
         learning = msgspec.structs.replace(
-            given, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
+            learning, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
         )
         if not text or was_removed(entry, learning, self._limits):
             self.notes[key, "learnings"] = "dropped a learning that had been removed before"
-            return []
-        for old in map(text_of, there):
-            if _cut_short(text, old) or is_duplicate(old, text):
-                return []  # said again in other words: not a second observation (F10)
-        if len(there) >= self._limits.learnings:  # an agent's new one evicts nothing
+        elif any(_cut_short(text, old) or is_duplicate(old, text) for old in map(text_of, before)):
+            pass  # the same in other words is not a second observation (F10)
+        elif len(before) >= self._limits.learnings:  # an agent's new one evicts nothing
             self.notes[key, "learnings"] = f"dropped a new learning ({FULL})"
-            return []
-        return [text if item == text else to_plain(learning)]
+        else:
+            return text if item == text else to_plain(learning)
+        return None
 
     def _comments(self, key: str, now: Any, kept: Any) -> Any:
-        given, items = as_list(now), as_list(kept)
-        self._lost(key, "comments", given, kept)
-        texts = {text_of(item) for item in items}
-        result = list(items)
-        for item in given:
-            plain = item.get("text") if isinstance(item, dict) else item
-            if not isinstance(plain, str) or not plain.strip() or text_of(item) in texts:
-                continue
-            if not any(_cut_short(plain, text) for text in texts):
-                clean = cut(sanitize(redact(plain)).strip(), self._limits.comment)
+        self._lost(key, "comments", as_list(now), kept)
+        result = list(as_list(kept))
+        before = set(map(text_of, result))
+        for item in as_list(now):
+            text = text_of(item)
+            if text and text not in before and not any(_cut_short(text, old) for old in before):
+                clean = cut(sanitize(redact(text)).strip(), self._limits.comment)
                 result.append({**item, "text": clean} if isinstance(item, dict) else clean)
         return result or None
 
     def _context_files(self, key: str, now: list[Any], kept: Any) -> Any:
-        there = {identity(item) for item in now}
-        people = [
+        present = set(map(identity, now))
+        lost = [
             item
             for item in as_list(kept)
-            if identity(item) not in there
+            if identity(item) not in present
             and not (isinstance(item, dict) and item.get("source") == "auto")
         ]
-        if people:
+        if lost:
             self.notes[key, "context_files"] = "files that a person had added were lost"
-        return [*people, *now][: self._limits.context_files]
+        return [*lost, *now][: self._limits.context_files]
 
     # -- small questions
 
@@ -449,7 +440,3 @@ def _cut_short(now: str, kept: str) -> bool:
 def _reordered(now: Any, kept: Any) -> bool:
     lists = isinstance(now, list) and isinstance(kept, list)
     return lists and sorted(map(repr, now)) == sorted(map(repr, kept))
-
-
-def _filled_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value)

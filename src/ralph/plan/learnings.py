@@ -10,7 +10,7 @@ iterations teach nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # who only shows learnings reads no YAML
 
 FULL = "Learnings full - review needed"
 _OWN_KEYS = frozenset({*FIELDS, "verified"})
-MOST = 3
+_MOST_DRAFTS = 3
 _MOST_DECISIONS = 2
 _LOOK_BACK = 10
 _ERROR_CHARS = 160
@@ -415,43 +415,43 @@ def age(learning: Learning, current_iteration: int) -> int | None:
 # -- what an iteration teaches
 
 
-def extract(
-    newest: Iteration,
-    earlier: Sequence[Iteration] = (),
-    *,
-    signature: Callable[[str], str] | None = None,
-    most: int = MOST,
-) -> list[LearningDraft]:
+def extract(newest: Iteration, earlier: Sequence[Iteration] = ()) -> list[LearningDraft]:
     """The learnings in the newest iteration, seen against the earlier ones of its feature."""
     if newest.outcome not in ("success", "partial"):
         return []
-    if signature is None:
-        from ralph.text.signature import signature as default_signature
-
-        signature = default_signature
     past = [it for it in earlier if it.iteration_number != newest.iteration_number][-_LOOK_BACK:]
-    drafts = _overcome(newest, past, signature)
+    drafts = _overcome(newest, past)
     if newest.outcome == "success":
         drafts += _decided(newest, drafts)
-    return drafts[:most]
+    return drafts[:_MOST_DRAFTS]
 
 
-def _overcome(
-    newest: Iteration, past: Sequence[Iteration], sign: Callable[[str], str]
-) -> list[LearningDraft]:
+def _overcome(newest: Iteration, past: Sequence[Iteration]) -> list[LearningDraft]:
     """Errors that were there and are gone, with the sentence that says how."""
+    from ralph.text.signature import signature  # who only shows learnings needs no patterns
+
     errors: dict[str, tuple[ErrorSeen, list[int]]] = {}  # each with its iterations
+    own: dict[str, tuple[ErrorSeen, list[int]]] = {}
+
+    def collect(into: dict[str, tuple[ErrorSeen, list[int]]], iteration: Iteration) -> None:
+        number = iteration.iteration_number
+        for error in iteration.errors:
+            if error.error_type in _NO_LESSON or len(error.message.strip()) < _SHORTEST // 2:
+                continue
+            _, seen = into.setdefault(signature(error.message), (error, []))
+            if number is not None and number not in seen:
+                seen.append(number)
+
     for iteration in past:
         if str(iteration.task_id) == str(newest.task_id):
             if iteration.outcome == "success":
                 errors.clear()  # what came before was overcome then
-            _collect_errors(errors, iteration, sign)
-    present = {sign(error.message) for error in newest.errors}
+            collect(errors, iteration)
+    present = {signature(error.message) for error in newest.errors}
     overcome = {key: value for key, value in errors.items() if key not in present}
     if newest.outcome == "success":
         # Inside a success every error of its own was overcome as well.
-        own: dict[str, tuple[ErrorSeen, list[int]]] = {}
-        _collect_errors(own, newest, sign)
+        collect(own, newest)
         overcome |= {k: (e, [*errors.get(k, (e, []))[1], *n]) for k, (e, n) in own.items()}
     drafts: list[LearningDraft] = []
     sentences = _sentences(newest)
@@ -461,20 +461,6 @@ def _overcome(
             sentences.remove(how)
             drafts.append(_draft(newest, error, seen, how))
     return drafts
-
-
-def _collect_errors(
-    errors: dict[str, tuple[ErrorSeen, list[int]]],
-    iteration: Iteration,
-    sign: Callable[[str], str],
-) -> None:
-    for error in iteration.errors:
-        if error.error_type in _NO_LESSON or len(error.message.strip()) < _SHORTEST // 2:
-            continue
-        _, seen = errors.setdefault(sign(error.message), (error, []))
-        number = iteration.iteration_number
-        if number is not None and number not in seen:
-            seen.append(number)
 
 
 def _how(error: ErrorSeen, sentences: Sequence[str], *, alone: bool) -> str | None:

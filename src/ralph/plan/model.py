@@ -71,7 +71,6 @@ class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
     comment: int = 2000
     comments: int = 200
     text: int = 6000
-    system_prompt: int = 24000
     items: int = 50
 
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from ralph.errors import BadPlan, NotFound, PlanBusy
 from ralph.plan.fields import read_view
 from ralph.plan.model import (
     DEFAULT_LIMITS,
+    KEY_OF,
     KINDS,
     SINGULAR,
     Data,
@@ -36,7 +38,6 @@ LOCK_TIMEOUT_S = 30.0
 ABSENT = "absent"
 _MAX_WRITES = 1000
 _PRUNE_EVERY = 200
-_TAIL_BYTES = 4096
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -75,17 +76,7 @@ class WriteLog:
 
     def last(self) -> int:
         """The number of the newest write, 0 when there is none."""
-        try:
-            with disk.opened(self._file) as file:
-                file.seek(0, 2)
-                file.seek(max(0, file.tell() - _TAIL_BYTES))
-                lines = file.read().splitlines()
-        except FileNotFoundError:
-            return 0
-        for line in reversed(lines):
-            with contextlib.suppress(msgspec.MsgspecError):
-                return _decode(line).n
-        return 0
+        return next((write.n for write in reversed(self._all())), 0)
 
     def note(self, at: str, file: str, before: bytes | None, after: bytes, what: str) -> Write:
         """Note a write before it is made: one that nobody knows of would be undone."""
@@ -104,25 +95,19 @@ class WriteLog:
 
     def since(self, n: int, file: str) -> list[Write]:
         """The writes to a file after number n, oldest first."""
-        if self.last() < n:  # somebody deleted the log, and it started again
+        writes = self._all()
+        if not writes or writes[-1].n < n:  # somebody deleted the log, and it started again
             n = 0
-        return [write for write in self._all() if write.n > n and write.file == file]
+        return [write for write in writes if write.n > n and write.file == file]
 
     def version(self, key: str) -> bytes | None:
         """The bytes of a noted version; None when there are none, or none any more."""
-        try:
-            raw = disk.read(self._versions / key)
-        except FileNotFoundError:
-            return None
+        raw = read_bytes(self._versions / key)
         return raw if digest(raw) == key else None  # else somebody has written to it
 
     def _all(self) -> list[Write]:
-        try:
-            lines = disk.read(self._file).splitlines()
-        except FileNotFoundError:
-            return []
         writes: list[Write] = []
-        for line in lines:
+        for line in (read_bytes(self._file) or b"").splitlines():
             with contextlib.suppress(msgspec.MsgspecError):  # torn by a crash: never acknowledged
                 writes.append(_decode(line))
         return writes
@@ -193,24 +178,24 @@ class Plan:
 
     def feature(self, name: str) -> Feature:
         """One feature by its name."""
-        for feature in self.read("features").features:
-            if feature.name == name:
-                return feature
-        raise self.missing("features", name)
+        feature: Feature = self._entry("features", name)
+        return feature
 
     def discipline(self, name: str) -> Discipline:
         """One discipline by its name."""
-        for discipline in self.read("disciplines").disciplines:
-            if discipline.name == name:
-                return discipline
-        raise self.missing("disciplines", name)
+        discipline: Discipline = self._entry("disciplines", name)
+        return discipline
 
     def task(self, task_id: int | str) -> Task:
         """One task by its id."""
-        for task in self.read("tasks").tasks:
-            if str(task.id) == str(task_id):
-                return task
-        raise self.missing("tasks", task_id)
+        task: Task = self._entry("tasks", task_id)
+        return task
+
+    def _entry(self, kind: Kind, key: object) -> Any:
+        for entry in getattr(self.read(kind), kind):
+            if str(getattr(entry, KEY_OF[kind])) == str(key):
+                return entry
+        raise self.missing(kind, key)
 
     # -- changing
 

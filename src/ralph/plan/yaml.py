@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -31,14 +34,14 @@ _MAX_NODES = 100_000
 _MAX_CHARS = 4 * MAX_BYTES
 _MAX_DEPTH = 60
 _TOO_MUCH = "this nests or repeats too much to be a plan"
+# The parser and the emitter trip over some hostile input with errors of other kinds.
+_RUAMEL_ERRORS = (YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError)
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(?:0o[0-7]+|0x[0-9a-fA-F]+|[0-9]+)")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?")
 # ruamel marks where a folded text breaks; it cannot write a mark that has no word on both sides.
 _LOST_FOLD = re.compile(r"(?<!\S)\a|\a(?! \S)")
 _START_MARKER = re.compile(r"(?:[ \t]*(?:[#%].*)?\n)*---[ \t]*(?:#.*)?\n")
-# A text that can be a `|` block: no space around it, and none alone on a line.
-_BLOCK_TEXT = re.compile(r"\S(?:[^\n]|\n(?![ ]+(?:\n|$)))*(?<=\S)\n?")
 _UNPRINTABLE = re.compile(
     "[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
@@ -47,7 +50,7 @@ _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
 _LONGEST_FLOW = 80
 # Stands for a line break inside of a text while it is written.
 _BREAK = "\ue0f1"
-_MARKED_LINE = re.compile(rf"(?m)^( *(?:- +)*).*{_BREAK}.*$")
+_MARGIN = re.compile(r" *(?:- +)*")
 
 
 class PlanFile:
@@ -109,31 +112,37 @@ class PlanFile:
         """The file with other data. The new text is read again to be sure that it says the same."""
         if identical(self.data, data):
             return self
-        for text in self._candidates(data):
-            with contextlib.suppress(BadPlan):
-                line_end = "\r\n" if "\r\n" in self.text else "\n"
-                new = PlanFile(text.replace("\n", line_end), name=self.name)
-                if identical(new.data, data):
+        line_end = "\r\n" if "\r\n" in self.text else "\n"
+        # The best first. The last one loses the comments.
+        flat = partial(self._edited, flat=True)
+        for write in (self._edited, flat, self._rewritten):
+            with contextlib.suppress(BadPlan, *_RUAMEL_ERRORS):
+                new = PlanFile(write(data).replace("\n", line_end), name=self.name)
+                if new.data == data:
                     return new
         raise _bad(self.name, (1, 1), "this data cannot be written as YAML", "Change less at once.")
 
-    def _candidates(self, data: Data) -> Iterator[str]:
-        """Texts for the data, the best first; the last one loses the comments."""
-        head = _START_MARKER.match(self._plain_text())
-        for flat in (False, True):
-            # The nodes are changed in place: this object composes its own again when it needs them.
-            root, self._root = self._root or self._compose(), None
-            if root is not None:
-                layout = _layout(root)
-                if _BREAK not in self.text:
-                    _mark_breaks(root, self._plain_text())
-                root = _edit(root, self.data, data)
-                if flat:
-                    _flatten_comments(root)
-                yield (head[0] if head else "") + _dump(root, *layout)
-        gap = "\n" if self.text and not self.text.endswith("\n") else ""
-        comments = self._plain_text() + gap if root is None else ""
-        yield comments + _dump(_new_node(data))
+    def _edited(self, data: Data, *, flat: bool = False) -> str:
+        # The nodes are changed in place: this object composes its own again when it needs them.
+        root, self._root = self._root or self._compose(), None
+        if root is None:
+            return self._rewritten(data)
+        text = self._plain_text()
+        layout = _layout(root)
+        wrapped = _BREAK not in text + json.dumps(data, ensure_ascii=False)
+        if wrapped:
+            _mark_breaks(root, text)
+        root = _edit(root, self.data, data)
+        if flat:
+            _flatten_comments(root)
+        head = _START_MARKER.match(text)
+        new = (head[0] if head else "") + _dump(root, *layout)
+        return "\n".join(map(_break_line, new.split("\n"))) if wrapped else new
+
+    def _rewritten(self, data: Data) -> str:
+        comments = self._plain_text() if self._compose() is None else ""
+        gap = "\n" if comments and not comments.endswith("\n") else ""
+        return comments + gap + _dump(_new_node(data))
 
     def _plain_text(self) -> str:
         return self.text.replace("\r\n", "\n")
@@ -159,8 +168,7 @@ class PlanFile:
             raise _bad(
                 self.name, position, "not valid YAML: there is a control character", "Delete it."
             ) from None
-        except (YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError) as e:
-            # The parser trips over some hostile input with errors of its own kind.
+        except _RUAMEL_ERRORS as e:
             what = str(e).splitlines()[0] if str(e) else type(e).__name__
             todo = "Rewrite the file, or restore it from git."
             raise _bad(self.name, (1, 1), f"not valid YAML: {what}", todo) from None
@@ -294,9 +302,12 @@ def _dump(node: Node, indent: int = 2, dash_offset: int = 2) -> str:
     yaml.indent(mapping=indent, sequence=dash_offset + 2, offset=dash_offset)
     out = io.StringIO()
     yaml.serialize(node, out)
-    return _MARKED_LINE.sub(
-        lambda line: line[0].replace(_BREAK, "\n" + " " * (len(line[1]) + 2)), out.getvalue()
-    )
+    return out.getvalue()
+
+
+def _break_line(line: str) -> str:
+    margin = _MARGIN.match(line) if _BREAK in line else None
+    return line.replace(_BREAK, "\n" + " " * (margin.end() + 2)) if margin else line
 
 
 def _mark_breaks(node: Node, text: str) -> None:
@@ -339,13 +350,17 @@ def _new_node(value: Any, style: str | None = None) -> Node:
         return SequenceNode(_TAG + "seq", items, flow_style=not value)
     if isinstance(value, str):
         if "\n" in value or style in ("|", ">"):
-            style = "|" if _BLOCK_TEXT.fullmatch(value) else '"'
+            # Spaces around a text, or alone on a line, are lost in a block.
+            plain = value.removesuffix("\n")
+            safe = plain and plain == plain.strip()
+            safe = safe and not any(line.isspace() for line in plain.split("\n"))
+            style = "|" if safe else '"'
         if _UNPRINTABLE.search(value) or (not style and value.lower() in _YAML_1_1_BOOLEANS):
             style = '"'
         return ScalarNode(_TAG + "str", value, style=style)
     if value is None:
         return ScalarNode(_TAG + "null", "null")
-    kind = {bool: "bool", int: "int"}.get(type(value), "float")
+    kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
     return ScalarNode(_TAG + kind, str(value).lower())
 
 
@@ -385,7 +400,7 @@ def _mapping_steps(named: dict[str, tuple[Node, Node]], old: Data, wanted: Data)
         if name in wanted:
             steps.append((pair, (pair[0], _edit(pair[1], old[name], wanted[name]))))
         else:
-            steps.append((pair, pair if name == "<<" else None))
+            steps.append((pair, pair if pair[0].tag == _TAG + "merge" else None))
     # What a merge brings and what is still the same needs no line of its own.
     new = [k for k in wanted if k not in named and not (k in old and identical(old[k], wanted[k]))]
     return [*steps, *((None, (_new_node(name), _new_node(wanted[name]))) for name in new)]
@@ -393,7 +408,7 @@ def _mapping_steps(named: dict[str, tuple[Node, Node]], old: Data, wanted: Data)
 
 def _sequence_steps(nodes: list[Node], old: list[Any], wanted: list[Any]) -> _Steps:
     steps: _Steps = []
-    before, after = [identity(item) for item in old], [identity(item) for item in wanted]
+    before, after = _numbered(old), _numbered(wanted)
     for what, i1, i2, j1, j2 in SequenceMatcher(None, before, after, False).get_opcodes():
         if what == "equal" or (what == "replace" and i2 - i1 == j2 - j1):
             for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
@@ -402,6 +417,16 @@ def _sequence_steps(nodes: list[Node], old: list[Any], wanted: list[Any]) -> _St
             steps += [(nodes[i], None) for i in range(i1, i2)]
             steps += [(None, _new_node(item)) for item in wanted[j1:j2]]
     return steps
+
+
+def _numbered(items: list[Any]) -> list[tuple[str, int]]:
+    """The items' identities, each with its count: many equal ones would take the matcher hours."""
+    counts: Counter[str] = Counter()
+    numbered: list[tuple[str, int]] = []
+    for item in map(identity, items):
+        counts[item] += 1
+        numbered.append((item, counts[item]))
+    return numbered
 
 
 def _rebuild(node: Node, steps: _Steps) -> Node:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import msgspec
 
 from ralph.plan.model import Feature, PlanView, Task
-from ralph.prompt.build import Limits, Prompt, RepeatedError, Section, fit, name_of, render
+from ralph.prompt.build import (
+    Prompt,
+    PromptLimits,
+    PromptSection,
+    RepeatedError,
+    fit,
+    name_of,
+    render,
+)
 from ralph.records.iteration import Iteration, cut
 from ralph.text.marks import mark, mark_plan
 from ralph.text.sanitize import plain_date, sanitize, sanitize_line
@@ -23,7 +31,7 @@ _ERRORS = 2
 _SPARE_CHARS = 500
 
 
-class Part(msgspec.Struct, frozen=True):
+class BriefPart(msgspec.Struct, frozen=True):
     """A heading and the lines under it; without a line there is no heading either."""
 
     heading: str
@@ -45,14 +53,14 @@ def brief_text(
 ) -> str:
     """The text for the model; `outcomes` newest first."""
     parts = [
-        Part("", (_feature(feature, chosen), *_state(current_state))),
-        Part("Tasks under way:", tuple(_task(task) for task in tasks)),
-        Part(
+        BriefPart("", (_feature(feature, chosen), *_state(current_state))),
+        BriefPart("Tasks under way:", tuple(_task(task) for task in tasks)),
+        BriefPart(
             "Errors met in more than one iteration:",
             tuple(f"- in {one.iterations}: {one_line(one.message)}" for one in repeated),
         ),
-        Part("The last iterations, newest first:", tuple(_outcome(one) for one in outcomes)),
-        Part("Learned from earlier iterations, to be verified:", tuple(learnings)),
+        BriefPart("The last iterations, newest first:", tuple(_outcome(one) for one in outcomes)),
+        BriefPart("Learned from earlier iterations, to be verified:", tuple(learnings)),
     ]
     around = render("brief", memory=mark(""), command=command)
     body = fitted(
@@ -63,7 +71,7 @@ def brief_text(
     return render("brief", memory=mark(body), command=command)
 
 
-def fitted(parts: Sequence[Part], *, budget_tokens: int, max_chars: int) -> str:
+def fitted(parts: Sequence[BriefPart], *, budget_tokens: int, max_chars: int) -> str:
     """As many lines as fit, part by part; a part that is cut short makes room for the next."""
     kept: list[str] = []
     for part in parts:
@@ -134,7 +142,12 @@ _TASKS_SHOWN = 200
 
 
 def braindump_prompt(
-    requirements: str, view: PlanView, limits: Limits, *, server: str | None, ralph: str = "ralph"
+    requirements: str,
+    view: PlanView,
+    limits: PromptLimits,
+    *,
+    server: str | None,
+    ralph: str = "ralph",
 ) -> Prompt:
     """The prompt that turns requirements into features and tasks, through tools or commands."""
     if server:
@@ -148,7 +161,9 @@ def braindump_prompt(
         plan=_so_far(view),
         requirements=mark_plan(sanitize(requirements)),
     )
-    return fit([Section("braindump", text)], budget_tokens=limits.prompt + limits.requirements)
+    return fit(
+        [PromptSection("braindump", text)], budget_tokens=limits.prompt + limits.requirements
+    )
 
 
 def _disciplines(view: PlanView) -> str:

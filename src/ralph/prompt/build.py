@@ -33,7 +33,7 @@ class RepeatedError(msgspec.Struct, frozen=True):
     iterations: int
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class PromptLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The budget of a prompt, in tokens."""
 
     prompt: int = 12000
@@ -43,7 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     knowledge_all: int = 4000
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class PromptFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known when a prompt for one task is built. `vanished`: a note for each lost file.
 
     `server` is the MCP server whose tools the agent has; without one it is told commands.
@@ -97,7 +97,7 @@ def _text(name: str) -> str:
 # -- Fitting sections into a budget: what must be there stays, the rest goes by what it is worth.
 
 
-class Section(msgspec.Struct, frozen=True):
+class PromptSection(msgspec.Struct, frozen=True):
     """A part of the prompt. `worth` 0 must be there; of the others the smallest number stays."""
 
     name: str
@@ -126,7 +126,7 @@ class Prompt(msgspec.Struct, frozen=True):
         return any(one.name == name and one.left_out is None for one in self.sections)
 
 
-def fit(sections: Sequence[Section], *, budget_tokens: int) -> Prompt:
+def fit(sections: Sequence[PromptSection], *, budget_tokens: int) -> Prompt:
     """The sections in their order; those that do not fit are left out, the least worth first."""
     filled = [section for section in sections if section.text.strip()]
     tokens = {section.name: estimate_tokens(section.text) for section in filled}
@@ -163,27 +163,27 @@ _THIN = (
 )
 
 
-def task_prompt(facts: Facts, limits: Limits) -> Prompt:
+def task_prompt(facts: PromptFacts, limits: PromptLimits) -> Prompt:
     """The prompt for one iteration of work on one task."""
     return fit(
         [
-            Section("discipline", _discipline(facts.discipline)),
-            Section("feature", _feature(facts)),
-            Section("task", _task(facts.task)),
-            Section("report", _report(facts)),
-            Section("warnings", _warnings(facts.repeated)),
-            Section("memory", _memory(facts), worth=1),
-            Section("attempts", _attempts(facts.attempts), worth=2),
-            Section(CONTEXT, facts.context, worth=3),
-            Section("learnings", _learnings(facts.learnings), worth=4),
-            Section("files", _files(facts.feature, facts.vanished), worth=5),
-            Section("knowledge", _knowledge(facts.knowledge, limits), worth=6),
+            PromptSection("discipline", _discipline(facts.discipline)),
+            PromptSection("feature", _feature(facts)),
+            PromptSection("task", _task(facts.task)),
+            PromptSection("report", _report(facts)),
+            PromptSection("warnings", _warnings(facts.repeated)),
+            PromptSection("memory", _memory(facts), worth=1),
+            PromptSection("attempts", _attempts(facts.attempts), worth=2),
+            PromptSection(CONTEXT, facts.context, worth=3),
+            PromptSection("learnings", _learnings(facts.learnings), worth=4),
+            PromptSection("files", _files(facts.feature, facts.vanished), worth=5),
+            PromptSection("knowledge", _knowledge(facts.knowledge, limits), worth=6),
         ],
         budget_tokens=limits.prompt,
     )
 
 
-def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
+def review_prompt(facts: PromptFacts, review: ReviewFacts, limits: PromptLimits) -> Prompt:
     """The prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
     flags = "\n".join(f"- {sanitize_line(flag)}" for flag in review.flags)
@@ -198,11 +198,11 @@ def review_prompt(facts: Facts, review: ReviewFacts, limits: Limits) -> Prompt:
     )
     return fit(
         [
-            Section("feature", _feature(facts)),
-            Section("review", text),
-            Section("warnings", _warnings(facts.repeated)),
-            Section("files", _files(facts.feature, facts.vanished), worth=1),
-            Section("knowledge", _knowledge(facts.knowledge, limits), worth=2),
+            PromptSection("feature", _feature(facts)),
+            PromptSection("review", text),
+            PromptSection("warnings", _warnings(facts.repeated)),
+            PromptSection("files", _files(facts.feature, facts.vanished), worth=1),
+            PromptSection("knowledge", _knowledge(facts.knowledge, limits), worth=2),
         ],
         budget_tokens=limits.prompt,
     )
@@ -221,7 +221,7 @@ def _discipline(discipline: Discipline | None) -> str:
     )
 
 
-def _feature(facts: Facts) -> str:
+def _feature(facts: PromptFacts) -> str:
     feature = facts.feature
     command = f'{facts.ralph} feature update {quote(name_of(feature.name))} --description "..."'
     enrich = 'update_feature(description="...")' if facts.server else command
@@ -253,7 +253,7 @@ def _prose(text: str | None) -> str:
     return "\n".join(f"  {line}" if line.strip() else "" for line in lines)
 
 
-def _report(facts: Facts) -> str:
+def _report(facts: PromptFacts) -> str:
     """How to report: by the tool of the server, or by a command where there is none."""
     task = {"ralph": facts.ralph, "id": quote(name_of(str(facts.task.id)))}
     if facts.server:
@@ -293,7 +293,7 @@ def _warnings(repeated: Sequence[RepeatedError]) -> str:
     return render("warnings", warnings=mark("\n".join(lines)))
 
 
-def _memory(facts: Facts) -> str:
+def _memory(facts: PromptFacts) -> str:
     """How to use memory, or not a word of it."""
     if not facts.memory_on:
         return ""
@@ -338,7 +338,7 @@ def _files(feature: Feature, vanished: Sequence[str]) -> str:
     return render("files", files=mark("\n".join(lines))) if lines else ""
 
 
-def _knowledge(files: Sequence[KnowledgeFile], limits: Limits) -> str:
+def _knowledge(files: Sequence[KnowledgeFile], limits: PromptLimits) -> str:
     """Whole files while they are small; then their beginnings; then only their names (F12)."""
     if not files:
         return ""
@@ -351,7 +351,7 @@ def _knowledge(files: Sequence[KnowledgeFile], limits: Limits) -> str:
     return render("knowledge", files=mark(text))
 
 
-def _knowledge_file(file: KnowledgeFile, tokens: int, limits: Limits) -> str:
+def _knowledge_file(file: KnowledgeFile, tokens: int, limits: PromptLimits) -> str:
     path = sanitize_line(file.path)
     if tokens <= limits.knowledge_file:
         return f"## {path}\n{_prose(file.text.strip())}"

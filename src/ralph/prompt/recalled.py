@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ralph.prompt.brief import Part, day, fitted, one_line, outcome
+from ralph.prompt.brief import BriefPart, day, fitted, one_line, outcome
 from ralph.prompt.build import render
 from ralph.recall import Hit
 from ralph.records.conversation import Conversation, Document, Exchange
@@ -34,7 +34,7 @@ def recalled_text(
 
     `ended` says of an attempt that failed, by its id, how the same was done later.
     """
-    parts = [Part("", ("\n".join(_told(hit, ended.get(hit.id, ""))),)) for hit in hits]
+    parts = [BriefPart("", ("\n".join(_told(hit, ended.get(hit.id, ""))),)) for hit in hits]
     return _framed("recalled", parts, command, budget_tokens, max_chars)
 
 
@@ -63,11 +63,11 @@ def before_text(
         lines = [f"Seen {often} before, not solved yet, last on {day(last)}: {one_line(message)}"]
         lines += [f"What was done then: {one_line(one, _TOLD_CHARS)}" for one in tried]
         lines.append(f"Newest record of it: {place}")
-    return _framed("before", [Part("", tuple(lines))], command, budget_tokens, max_chars)
+    return _framed("before", [BriefPart("", tuple(lines))], command, budget_tokens, max_chars)
 
 
 def _framed(
-    template: str, parts: Sequence[Part], command: str, budget_tokens: int, max_chars: int
+    template: str, parts: Sequence[BriefPart], command: str, budget_tokens: int, max_chars: int
 ) -> str:
     around = render(template, memory=mark(""), command=command)
     body = fitted(
@@ -149,7 +149,7 @@ class _FoundConversation(Protocol):
     def exchanges(self) -> Sequence[_FoundExchange]: ...
 
 
-class Found(Protocol):
+class RecalledConversations(Protocol):
     """What memory found on a question: conversations, and perhaps a line about the topic."""
 
     @property
@@ -163,7 +163,7 @@ class Found(Protocol):
         ...
 
 
-def related_text(found: Found, *, budget_tokens: int, tools: bool = True) -> str:
+def related_text(found: RecalledConversations, *, budget_tokens: int, tools: bool = True) -> str:
     """The section, fenced and within the budget; empty where nothing was found or fits.
 
     `tools` says whether the model can ask for more with `fetch_conversation_details`.
@@ -189,7 +189,7 @@ def chat_system(*, today: str, project: str, memory: bool) -> str:
     )
 
 
-def _fitted(found: Found, fits: Callable[[str], bool]) -> str:
+def _fitted(found: RecalledConversations, fits: Callable[[str], bool]) -> str:
     """As many as fit: conversations before exchanges, of both the most similar first."""
     body = ""
     for one in found.conversations:

@@ -28,7 +28,7 @@ class Parts(msgspec.Struct, frozen=True):
     score: float
 
 
-class Found(msgspec.Struct, frozen=True):
+class ScoredRecord(msgspec.Struct, frozen=True):
     """A record that answers a question, how surely, and why."""
 
     record: Record

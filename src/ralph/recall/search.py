@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.index import Cut
-from ralph.index.facets import Only, fits
-from ralph.index.tables import Collection
-from ralph.index.view import View
-from ralph.recall import Found, Parts, Relevance
+from ralph.index import Cut, Only, fits
+from ralph.index.port import Collection, View
+from ralph.recall import Parts, Relevance, ScoredRecord
 from ralph.recall.ranking import Fields, Fused, fuse, meaning_share, weigh_words, words_of
 from ralph.recall.score import FLOOR, RELEVANT, Evidence, score, weigh, why
 from ralph.records import Record
@@ -70,13 +68,13 @@ def search(
     *,
     vector: Vectors | None,
     embedder: str,
-) -> list[Found]:
+) -> list[ScoredRecord]:
     """The best records of these collections, in order, none under the floor.
 
     A collection built with another embedder than the question's vector is searched by words.
     """
     asked = query_tokens(question.text)
-    facts = _Facts(view, asked, question.only)
+    facts = _QuestionWords(view, asked, question.only)
     candidates: list[_Candidate] = []
     words: dict[int, float] = {}
     meaning: dict[int, float] = {}
@@ -137,14 +135,14 @@ def _announce(view: View, candidates: Sequence[_Candidate], order: Sequence[Fuse
 
 
 def _weighed(
-    facts: _Facts,
+    facts: _QuestionWords,
     candidates: Sequence[_Candidate],
     order: Sequence[Fused],
     ranks: tuple[dict[int, int], dict[int, int]],
     question: Question,
     embedder: str,
-) -> list[Found]:
-    found: list[Found] = []
+) -> list[ScoredRecord]:
+    found: list[ScoredRecord] = []
     seen: set[tuple[int, str, str]] = set()
     for fused in order:
         if len(found) == question.limit:
@@ -160,7 +158,7 @@ def _weighed(
             continue
         seen.add(key)
         found.append(
-            Found(
+            ScoredRecord(
                 record=record,
                 stream=candidate.collection.stream,
                 score=value,
@@ -182,7 +180,7 @@ def _weighed(
     return found
 
 
-class _Facts:
+class _QuestionWords:
     """What is known of the question's words in each collection, asked for once."""
 
     def __init__(self, view: View, asked: Sequence[str], only: Only | None) -> None:
@@ -247,7 +245,7 @@ def _ranks(values: dict[int, float]) -> dict[int, int]:
 
 def search_plainly(
     records: Iterable[tuple[str, Record]], cut: Cut, question: Question
-) -> list[Found]:
+) -> list[ScoredRecord]:
     """The records (each with its stream) whose words answer best, none under the floor."""
     asked = query_tokens(question.text)
     wanted = frozenset(asked)
@@ -260,7 +258,7 @@ def search_plainly(
             words = frozenset(tokens(f"{passage.title}\n{passage.text}\n{passage.places}"))
             held.append((stream, record, words))
             frequencies.update(words & wanted)
-    found: list[Found] = []
+    found: list[ScoredRecord] = []
     for stream, record, words in held:
         if not words & wanted:
             continue
@@ -279,7 +277,9 @@ def search_plainly(
                 score=value,
             )
             found.append(
-                Found(record, stream, value, relevance(value), why(evidence, question.text), parts)
+                ScoredRecord(
+                    record, stream, value, relevance(value), why(evidence, question.text), parts
+                )
             )
     found.sort(key=lambda hit: (-hit.score, hit.record.id))
     best = {(hit.record.id, hit.record.digest): hit for hit in reversed(found)}

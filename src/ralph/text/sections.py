@@ -30,7 +30,7 @@ _TITLE = r"(?i)\s*title\s*[:=]\s*(.*?)\s*\Z"
 _ENDS = (".", "!", "?", ":", "\u3002", '."', ".)")
 
 
-class Section(NamedTuple):
+class TextSection(NamedTuple):
     """A passage: the headings above it, its text, and the line of the file it begins in."""
 
     heading: str
@@ -38,7 +38,7 @@ class Section(NamedTuple):
     line: int
 
 
-class _Part(NamedTuple):
+class _HeadingPart(NamedTuple):
     """A heading with everything up to the next; `path` ends with the heading itself."""
 
     path: tuple[str, ...]
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
         return sum(map(len, self.lines)) + len(self.lines)
 
 
-def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> list[Section]:
+def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> list[TextSection]:
     """Every line of a Markdown or plain text in passages of at most `max_chars`."""
     if max_chars < _LEAST_CHARS or not 0 <= overlap_chars <= max_chars // 2:
         raise BadInput(
@@ -60,11 +60,11 @@ def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> l
         )
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     begin, title = _front_matter(lines)
-    found = list[Section]()
+    found = list[TextSection]()
     for part in _joined(_parts(lines, begin, title), max_chars):
         heading = BETWEEN_HEADINGS.join(part.path)
         for passage, line in _passages(part, max_chars, overlap_chars):
-            found.append(Section(heading, passage, line))
+            found.append(TextSection(heading, passage, line))
     return found
 
 
@@ -120,7 +120,7 @@ def _plain(heading: str) -> str:
     return " ".join(heading.split())[:_LONGEST_HEADING]
 
 
-def _parts(lines: Sequence[str], begin: int, title: str) -> list[_Part]:
+def _parts(lines: Sequence[str], begin: int, title: str) -> list[_HeadingPart]:
     """The document from heading to heading; what comes before the first belongs to the title."""
     headings = list(_headings(lines, begin))
     # A first-level heading is the document's title already.
@@ -137,17 +137,19 @@ def _parts(lines: Sequence[str], begin: int, title: str) -> list[_Part]:
     return [part for part in found if part.lines]
 
 
-def _part(path: tuple[str, ...], lines: Sequence[str], first: int, end: int, head: int) -> _Part:
+def _part(
+    path: tuple[str, ...], lines: Sequence[str], first: int, end: int, head: int
+) -> _HeadingPart:
     while first < end and not lines[first].strip():
         first += 1
     while end > first and not lines[end - 1].strip():
         end -= 1
-    return _Part(path, first, tuple(lines[first:end]), bare=end - first <= head)
+    return _HeadingPart(path, first, tuple(lines[first:end]), bare=end - first <= head)
 
 
-def _joined(parts: list[_Part], max_chars: int) -> list[_Part]:
+def _joined(parts: list[_HeadingPart], max_chars: int) -> list[_HeadingPart]:
     """Tiny parts with the next of the same parent; a heading alone with what stands below it."""
-    found = list[_Part]()
+    found = list[_HeadingPart]()
     for part in parts:
         before = found[-1] if found else None
         # Only neighbours: what is between two parts is in one of them, or blank.
@@ -158,7 +160,7 @@ def _joined(parts: list[_Part], max_chars: int) -> list[_Part]:
                 blank = part.first - before.first - len(before.lines)
                 lines = (*before.lines, *[""] * blank, *part.lines)
                 path = part.path if below else _both(before.path, part.path)
-                found[-1] = _Part(path, before.first, lines, bare=before.bare and part.bare)
+                found[-1] = _HeadingPart(path, before.first, lines, bare=before.bare and part.bare)
                 continue
         found.append(part)
     return found
@@ -168,7 +170,7 @@ def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     return one if one == other else (*one[:-1], f"{one[-1]}, {other[-1]}")
 
 
-def _passages(part: _Part, max_chars: int, overlap_chars: int) -> Iterator[tuple[str, int]]:
+def _passages(part: _HeadingPart, max_chars: int, overlap_chars: int) -> Iterator[tuple[str, int]]:
     """The part whole, or cut where it hurts least, each piece with the end of the one before."""
     if part.size - 1 <= max_chars:
         yield "\n".join(part.lines).rstrip(), part.first + 1

@@ -195,7 +195,7 @@ _HEAD_ENDS = r": | [-\u2013\u2014] |\. |; "
 _AGREES = r"(?i)(?:yes|sure|certainly|absolutely|of course)[,!]\s+(?=\w)"
 
 
-class _Said(NamedTuple):
+class _WeighedSentence(NamedTuple):
     """A sentence, what it is worth, and where it stands."""
 
     score: float
@@ -214,7 +214,7 @@ def gist(text: str, *, sentences: int, max_chars: int, about: str = "") -> str:
     whole = " ".join(one.text for one in said)
     if len(said) <= sentences and len(whole) <= max_chars and said:
         return whole
-    best = list[_Said]()
+    best = list[_WeighedSentence]()
     room = max_chars
     for one in sorted(said, key=lambda one: (-one.score, one.place))[: max(1, sentences) * 2]:
         if len(best) == sentences:
@@ -276,7 +276,7 @@ def _content(text: str) -> frozenset[str]:
     return frozenset(compiled(_WORD).findall(text.lower())) - STOP_WORDS
 
 
-def _prose(read: list[Piece], about: str) -> list[_Said]:
+def _prose(read: list[Piece], about: str) -> list[_WeighedSentence]:
     """Every sentence with its worth; the items and headings where there is no prose."""
     found = [line for piece in read if piece.kind == "prose" for line in sentences(piece.text)]
     found = found or [piece.text for piece in read]
@@ -285,7 +285,7 @@ def _prose(read: list[Piece], about: str) -> list[_Said]:
     content = [_content(sentence) for sentence in found]
     often = Counter(word for its in content for word in its)
     wanted = _content(about) if about else frozenset[str]()
-    said = list[_Said]()
+    said = list[_WeighedSentence]()
     for place, (sentence, its) in enumerate(zip(found, content, strict=True)):
         worth = 0.0
         for word in its:
@@ -303,7 +303,7 @@ def _prose(read: list[Piece], about: str) -> list[_Said]:
             worth -= 1.2
         if compiled(_EMPTY).match(sentence):
             worth -= 2.0
-        said.append(_Said(worth, place, sentence))
+        said.append(_WeighedSentence(worth, place, sentence))
     return said
 
 

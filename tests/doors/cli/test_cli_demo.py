@@ -63,6 +63,7 @@ def test_the_demo_runs_green_and_leaves_nothing(tmp_path: Path) -> None:
     assert processes(scratch) == set()
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_kept_can_be_looked_at(tmp_path: Path) -> None:
     ran = process(["demo", "--keep"], cwd=tmp_path, environ={"TMPDIR": str(tmp_path)})
 

@@ -20,8 +20,9 @@ pytestmark = pytest.mark.usefixtures("words")
 STREAM = FIXTURES / "claude_code" / "success.jsonl"
 TRANSCRIPT = FIXTURES / "claude_code" / "transcript_success.jsonl"
 EXPECTED = (
-    "Give the output of `claude -p --output-format stream-json --verbose` or `codex exec --json`, "
-    "a Claude Code transcript, or iterations as JSON objects, one per line."
+    "Give it the output of `claude -p --output-format stream-json --verbose`, a Claude Code "
+    "transcript (~/.claude/projects/*/*.jsonl), the output of `codex exec --json`, or iterations "
+    "as JSON objects, one per line."
 )
 
 

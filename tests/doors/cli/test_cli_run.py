@@ -21,8 +21,8 @@ from places import DOCS
 from remembering import state_of
 
 from ralph.doors.cli.commands.run import json_listener, shown
-from ralph.loop.environment import Event, Name
-from ralph.loop.run import Options
+from ralph.loop.environment import LoopEvent, Name
+from ralph.loop.run import RunOptions
 
 STOPPING = [signal.SIGINT, signal.SIGTERM]
 if sys.platform != "win32":
@@ -254,9 +254,9 @@ def test_a_signal_ends_the_agent_and_records_the_iteration(
 
 
 def test_asked_twice_a_run_stops_at_once(ralph: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Options] = []
+    seen: list[RunOptions] = []
 
-    def stubborn(_: object, options: Options, **given: Any) -> None:
+    def stubborn(_: object, options: RunOptions, **given: Any) -> None:
         seen.append(options)
         signal.raise_signal(signal.SIGINT)
         assert given["stop"].is_set()
@@ -428,7 +428,7 @@ def test_every_event_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
 
     with shown() as listener:
         for name in get_args(Name):
-            listener(Event(name, "2026-02-07T14:30:00Z", FACTS[name]))
+            listener(LoopEvent(name, "2026-02-07T14:30:00Z", FACTS[name]))
 
     said = capsys.readouterr()
     assert said.out == SHOWN
@@ -445,11 +445,11 @@ def test_the_moving_line_tells_what_the_agent_does_and_that_it_stops(
     monkeypatch.setattr("sys.stderr", terminal)
 
     with shown(lambda: stopping, root="/r") as listener:
-        listener(Event("started", "", FACTS["started"]))
-        listener(Event("doing", "", FACTS["doing"]))
-        listener(Event("repaired", "", FACTS["repaired"]))
+        listener(LoopEvent("started", "", FACTS["started"]))
+        listener(LoopEvent("doing", "", FACTS["doing"]))
+        listener(LoopEvent("repaired", "", FACTS["repaired"]))
         stopping = True
-        listener(Event("waiting", "", FACTS["waiting"]))
+        listener(LoopEvent("waiting", "", FACTS["waiting"]))
 
     assert "plan: put back the description" in capsys.readouterr().out
     written = terminal.getvalue()
@@ -463,7 +463,7 @@ def test_the_moving_line_tells_what_the_agent_does_and_that_it_stops(
 def test_an_event_is_one_line_of_json_whatever_is_in_it(
     capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
-    json_listener(Event("repaired", "", {"lines": [text]}))
+    json_listener(LoopEvent("repaired", "", {"lines": [text]}))
 
     out = capsys.readouterr().out
     assert len(out.splitlines()) == 1

@@ -13,10 +13,10 @@ from commanding import COOKIE, LOGIN, Line, process
 from looping import Loop, planned, scripted
 from serving import wired
 
+from ralph.current_run import CurrentRun, current_run
 from ralph.doors.cli.in_run import _PLANNING, _WORK
 from ralph.doors.cli.tree import CheckedCommand
 from ralph.doors.cli.tree import ralph as tree
-from ralph.programs import CurrentRun, current_run
 
 Enter = Callable[..., None]
 PRIVATE = "zebra quokka"

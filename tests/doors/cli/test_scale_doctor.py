@@ -17,7 +17,7 @@ from remembering import topical
 
 from ralph.config import Settings
 from ralph.doors.cli.commands.doctor import _asked, _exposed, _is_local, _judged
-from ralph.journal.migrating import migrations
+from ralph.journal.session import migrations
 from ralph.memory.ralph import open_ralph
 from ralph.memory.store import conversation_journals, on_server
 

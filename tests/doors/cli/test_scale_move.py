@@ -246,7 +246,7 @@ def test_other_content_under_the_same_id_is_refused(
         assert there.place.journals.journal("auth").append([other])[0].fresh
     ran = ralph("journal", "move", "--to", database, *words)
     assert ran.code == 1
-    assert f"stand there with other content, the first is {first.id}" in ran.complaint
+    assert f"exist there with other content (1), the first is {first.id}" in ran.complaint
     with opened(full, journal_url=database) as there:
         assert list(everything(there)) == ["0 auth"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from hooking import Session, exchanges, iterations
 
-from ralph.doors.hooks.session_end import Reading
+from ralph.doors.hooks.session_end import TranscriptReader
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
-from ralph.memory.sessions import Work, keep_iteration
+from ralph.memory.sessions import SessionWork, keep_iteration
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 
@@ -99,11 +99,11 @@ def test_a_hook_that_is_killed_between_two_journals_loses_and_doubles_nothing(
     session = Session(project, tmp_path)
     work(session)
     with open_ralph(project) as ralph:
-        reading = Reading(session.transcript, root=str(project), offset=0)
+        reading = TranscriptReader(session.transcript, root=str(project), offset=0)
         assert reading.finished(lambda: True) == []
         rest = reading.rest()
         assert rest is not None
-        assert keep_iteration(ralph, rest, Work("login"), session=session.name) is not None
+        assert keep_iteration(ralph, rest, SessionWork("login"), session=session.name) is not None
     assert exchanges(project) == []
 
     session.hook("stop")

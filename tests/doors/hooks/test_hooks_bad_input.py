@@ -279,10 +279,10 @@ def test_a_file_that_does_not_fit_leaves_the_one_before_it(tmp_path: Path) -> No
     file = tmp_path / "note.jsonl"
     script = """
 import resource, sys
-from ralph.doors.hooks import own_files
-own_files.replace(sys.argv[1], b"whole")
+from ralph.doors.hooks import files
+files.replace(sys.argv[1], b"whole")
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-own_files.replace(sys.argv[1], b"x" * 5000)
+files.replace(sys.argv[1], b"x" * 5000)
 """
     ran = subprocess.run(
         [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=False

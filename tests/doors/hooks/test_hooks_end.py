@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hooking import FIXTURES, Session, exchanges, hook, iterations, log
 
-from ralph.doors.hooks.session_end import Reading
+from ralph.doors.hooks.session_end import TranscriptReader
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.plan.edit import create_feature, create_task, update_task
@@ -305,7 +305,7 @@ def test_a_transcript_that_takes_too_long_is_read_on_from_where_it_was_left(
     found: list[str] = []
     offset, complete, looks = 0, False, 0
     while not complete:
-        reading = Reading(session.transcript, root=str(shop), offset=offset)
+        reading = TranscriptReader(session.transcript, root=str(shop), offset=offset)
         found += [one.key for one in reading.finished(lambda: False)]
         offset, complete, looks = reading.begins_at, reading.complete, looks + 1
 

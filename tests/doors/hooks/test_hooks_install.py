@@ -16,13 +16,13 @@ import pytest
 from commanding import Line
 
 from ralph import __version__
-from ralph.doors.cli.client_call import NAMED, Call
-from ralph.doors.cli.client_settings import hooks_in, plugin_folder, wanted_hooks
-from ralph.doors.cli.codex_settings import with_block
+from ralph.clients.claude_code_settings import hooks_in, plugin_folder, wanted_hooks
+from ralph.clients.codex_settings import with_block
+from ralph.clients.setup import NAMED, RalphCall
 from ralph.memory.project import Project
 
 WHERE = Path("config.toml")
-EVENTS = list(wanted_hooks(Call(NAMED)))
+EVENTS = list(wanted_hooks(RalphCall(NAMED)))
 
 
 @pytest.fixture
@@ -91,23 +91,44 @@ def test_a_project_is_set_up_once_and_cleaned_without_a_trace(ralph: Line, proje
     assert ralph.well("hooks", "uninstall").out == "Nothing of Ralph's was there.\n"
 
 
-def test_settings_that_were_there_keep_their_bytes_and_their_mode(
+def test_settings_that_were_there_keep_their_order_and_mode_and_the_previous_file(
     ralph: Line, project: Path
 ) -> None:
     (project / ".claude").mkdir()
     file = project / ".claude" / "settings.json"
-    text = '{\n    "permissions": {"allow": ["Bash(git *)", "é"]},\n    "model": "opus"\n}'
-    file.write_text(text, encoding="utf-8")
+    before = '{"permissions": {"allow": ["Bash(git *)", "é"]},\n    "model": "opus"}'
+    file.write_text(before, encoding="utf-8")
     file.chmod(0o600)
 
     ralph.well("hooks", "install", "--no-mcp")
 
     written = file.read_text(encoding="utf-8")
-    assert written.startswith(text[:-2] + ',\n    "hooks": {\n        "SessionStart": [')
-    assert files(project).keys() == {".claude/settings.json"}
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(json.loads(written)) == ["permissions", "model", "hooks"]
+    assert written == json.dumps(json.loads(written), indent=2, ensure_ascii=False) + "\n"
+    previous = file.with_name("settings.json.bak")
+    assert files(project).keys() == {".claude/settings.json", ".claude/settings.json.bak"}
+    assert previous.read_text(encoding="utf-8") == before
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (file, previous)} == {0o600}
+
     ralph.well("hooks", "uninstall")
-    assert file.read_text(encoding="utf-8") == text
+
+    assert json.loads(file.read_bytes()) == json.loads(before)
+    ralph.well("hooks", "install", "--no-mcp")
+    assert previous.read_text(encoding="utf-8") == before, "kept once"
+
+
+@posix
+def test_a_link_in_the_place_of_the_previous_file_is_not_written_through(
+    ralph: Line, project: Path, tmp_path: Path
+) -> None:
+    (project / ".claude").mkdir()
+    (project / ".claude" / "settings.json").write_text('{"model": "x"}', encoding="utf-8")
+    mine = tmp_path / "mine"
+    (project / ".claude" / "settings.json.bak").symlink_to(mine)
+
+    ralph.well("hooks", "install", "--no-mcp")
+
+    assert not mine.exists()
 
 
 @posix
@@ -141,7 +162,7 @@ def test_a_persons_own_link_is_written_through_and_stays(
     assert link.is_symlink()
     assert "SessionStart" in json.loads(target.read_bytes())["hooks"]
     ralph.well("hooks", "uninstall", "--user")
-    assert target.read_bytes() == b'{"model": "opus"}\n'
+    assert json.loads(target.read_bytes()) == {"model": "opus"}
     target.unlink()
     ralph.well("hooks", "install", "--user", "--no-mcp")
     ralph.well("hooks", "uninstall", "--user")
@@ -285,7 +306,7 @@ def test_the_client_itself_registers_a_persons_own_server(
     [line] = log.read_text(encoding="utf-8").splitlines()
     assert line.startswith("mcp add-json -s user ralph-memory {")
     servers = home.parent / ".claude.json"
-    old = {"mcpServers": {"ralph-memory": Call("/old/ralph").server()}}
+    old = {"mcpServers": {"ralph-memory": RalphCall("/old/ralph").server()}}
     servers.write_text(json.dumps(old), encoding="utf-8")
     ralph.well("hooks", "install", "--user")
     assert log.read_text(encoding="utf-8").splitlines()[1] == "mcp remove -s user ralph-memory"
@@ -306,7 +327,7 @@ def test_ralph_is_called_by_its_name_where_the_name_leads_to_this_one(
     ran = ralph.well("hooks", "install")
 
     hook = json.loads((project / ".claude" / "settings.json").read_bytes())["hooks"]["Stop"][0]
-    assert hook["hooks"][0]["command"] == Call(NAMED).hook("stop")
+    assert hook["hooks"][0]["command"] == RalphCall(NAMED).hook("stop")
     assert "Git may share these files" in ran.out
     assert ran.err == ""
     ralph.well("hooks", "install", "--agent", "codex")
@@ -330,7 +351,7 @@ def test_another_program_of_that_name_is_not_called(
 
     calls = hooks_in(json.loads((project / ".claude" / "settings.json").read_bytes()))
     assert {call for some in calls.values() for call, _ in some} == {
-        Call(sys.executable, ("-E", "-P", "-m", "ralph"))
+        RalphCall(sys.executable, ("-E", "-P", "-m", "ralph"))
     }
     assert "name a program of this machine" in ran.complaint
 
@@ -362,7 +383,7 @@ def test_codex_gets_a_block_and_loses_it(ralph: Line, project: Path, home: Path)
 def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_it(
     ralph: Line, home: Path
 ) -> None:
-    servers = {"mcpServers": {"ralph-memory": Call("ralph").server()}}
+    servers = {"mcpServers": {"ralph-memory": RalphCall("ralph").server()}}
     (home.parent / ".claude.json").write_text(json.dumps(servers), encoding="utf-8")
 
     ran = ralph.well("hooks", "uninstall", "--user")
@@ -382,8 +403,9 @@ def test_without_the_client_a_registered_server_is_named_with_the_way_to_remove_
         ('{"a": NaN}', "NaN is no JSON"),
         ("[" * 100_000, "not valid JSON"),
         ("[]", "one JSON object"),
-        ('{\n"hooks": []}', "settings.json:2: hooks must be an object"),
-        ('{"hooks": {\n\n"Stop": {}}}', "settings.json:3: hooks.Stop must be a list"),
+        ('{"a": 1e999}', "the number 1e999 is too large"),
+        ('{\n"hooks": []}', "settings.json: hooks must be an object"),
+        ('{"hooks": {\n\n"Stop": {}}}', "settings.json: hooks.Stop must be a list"),
         (b"\xff\xfe", "settings.json: not UTF-8"),
     ],
 )
@@ -406,8 +428,8 @@ def test_settings_that_cannot_be_edited_are_refused_and_left_alone(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"mcpServers": []}', ".mcp.json:1: mcpServers must be an object"),
-        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json:2: there is an MCP server"),
+        ('{"mcpServers": []}', ".mcp.json: mcpServers must be an object"),
+        ('{"mcpServers": {\n"ralph-memory": {}}}', ".mcp.json: there is an MCP server"),
         ("{", ".mcp.json:1: this is not valid JSON"),
     ],
 )
@@ -441,7 +463,7 @@ def test_somebody_elses_server_in_a_persons_own_file_is_refused(ralph: Line, hom
         ("[mcp_servers.ralph-memory]\ncommand = 'x'\n", "that Ralph did not make"),
         ("mcp_servers = {}\n", "Write it as tables"),
         ("[[mcp_servers]]\n", "Write it as tables"),
-        (with_block(None, Call("old/ralph"), WHERE).replace("# <<<", "# <"), "is missing"),
+        (with_block(None, RalphCall("old/ralph"), WHERE).replace("# <<<", "# <"), "is missing"),
     ],
 )
 def test_codex_settings_that_cannot_be_edited_are_refused(
@@ -618,7 +640,7 @@ def test_status_outside_a_project_says_that_hooks_stay_silent(
 
 
 def test_status_names_what_is_missing_and_what_is_not_there(ralph: Line, project: Path) -> None:
-    hooks = wanted_hooks(Call("/nowhere/ralph"))
+    hooks = wanted_hooks(RalphCall("/nowhere/ralph"))
     del hooks["Stop"], hooks["SessionEnd"]
     (project / ".claude").mkdir()
     file = project / ".claude" / "settings.json"

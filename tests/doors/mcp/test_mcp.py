@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from remembering import marker
 from serving import Served, served
 
-from ralph.doors.mcp.context import Desk, read_options
+from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import perform
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.memory.ralph import open_ralph
@@ -343,11 +343,11 @@ def test_what_nobody_foresaw_is_one_line_and_no_end(root: Path) -> None:
     class None_(Arguments, frozen=True, kw_only=True):
         """No arguments."""
 
-    def broken(desk: Desk, given: None_) -> str:
+    def broken(desk: ServerContext, given: None_) -> str:
         raise ZeroDivisionError("division\nby zero")
 
     tool = reading(None_, broken, title="t", description="d", example={})
-    desk = Desk(read_options(["--feature", "auth"]), root)
+    desk = ServerContext(read_options(["--feature", "auth"]), root)
 
     assert perform(desk, tool, {}) == (
         "something unforeseen in the server: ZeroDivisionError: division by zero",

@@ -10,9 +10,9 @@ from looping import planned
 from places import DOCS
 
 from ralph.config import Settings
-from ralph.doors.mcp.context import Desk, read_options
+from ralph.doors.mcp.context import ServerContext, read_options
+from ralph.doors.mcp.server import tools_for
 from ralph.doors.mcp.tool import Tool, input_schema
-from ralph.doors.mcp.toolbox import tools_for
 
 PAGE = DOCS / "mcp.md"
 MODES = {
@@ -29,8 +29,10 @@ def table(root: Path) -> str:
     found: dict[tuple[str, str], list[str]] = {}
     rows: dict[tuple[str, str], str] = {}
     for mode, words in MODES.items():
-        known = {tool.name for tool in tools_for(Desk(read_options(MODES["--feature"]), root))}
-        for tool in tools_for(Desk(read_options(words), root)):
+        known = {
+            tool.name for tool in tools_for(ServerContext(read_options(MODES["--feature"]), root))
+        }
+        for tool in tools_for(ServerContext(read_options(words), root)):
             if mode == "--review" and tool.name in known:
                 continue
             key = (tool.name, _arguments(tool))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import Captured
+    from ralph.memory.knowledge_journal import SavedEntry
     from ralph.recall import Answer, Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records import Record
@@ -190,7 +190,7 @@ def entry_line(identity: str, entry: Entry) -> list[Span]:
     return [short_id(identity), f"  {entry.entry_type}  ", _entry_text(entry)]
 
 
-def staged_table(staged: Sequence[Captured], empty: str = "") -> Table:
+def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """The entries that wait for a checkpoint, a line each."""
     return Table(
         ("id", "type", "project", "technology", "imported from", "text"),

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from ralph import disk
+from ralph.current_run import current_run
 from ralph.doors.cli.render import is_terminal, note, raw
 from ralph.doors.cli.tree import keep_json, project_given
 from ralph.errors import BadInput
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

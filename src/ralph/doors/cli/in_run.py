@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
+from ralph.current_run import current_run
 from ralph.errors import BadInput
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
-    from ralph.programs import CurrentRun
+    from ralph.current_run import CurrentRun
 
 
 class Call(NamedTuple):

@@ -10,15 +10,18 @@ from typing import Any, BinaryIO
 
 from ralph.errors import BadRecord
 
-EXPECTED = (
-    "Give the output of `claude -p --output-format stream-json --verbose` or `codex exec --json`, "
-    "a Claude Code transcript, or iterations as JSON objects, one per line."
-)
 _LINES_TO_JUDGE = 200
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
 _BLANK = re.compile(r"\s*")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def expected() -> str:
+    """What `record` takes, for error messages."""
+    from ralph.clients import detect
+
+    return detect.expected("iterations as JSON objects, one per line")
 
 
 def objects(data: bytes, *, name: str) -> list[tuple[int, dict[str, Any]]]:
@@ -31,12 +34,12 @@ def objects(data: bytes, *, name: str) -> list[tuple[int, dict[str, Any]]]:
             )
         found.append((line, value))
     if not found:
-        raise BadRecord("there is nothing in it to record", where=name, todo=EXPECTED)
+        raise BadRecord("there is nothing in it to record", where=name, todo=expected())
     return found
 
 
-def first_lines(file: BinaryIO, *, name: str) -> tuple[list[bytes], bool]:
-    """The first lines, and whether they are an agent's events; the rest is still in the file.
+def first_lines(file: BinaryIO, *, name: str) -> tuple[list[bytes], str | None]:
+    """The first lines, and the dialect if an agent printed them; the rest is still in the file.
 
     Noise and unknown events may come before the ones that decide it.
     """
@@ -49,35 +52,35 @@ def first_lines(file: BinaryIO, *, name: str) -> tuple[list[bytes], bool]:
             _refuse_utf16_events(line, name)
             break
         for event in _events(line):
-            if _is_of_agent(event):
-                return lines, True
+            if dialect := _dialect(event):
+                return lines, dialect
             if event.keys() & set(FIELDS):
-                return lines, False
+                return lines, None
         if len(lines) == _LINES_TO_JUDGE:
             break
-    return lines, False
+    return lines, None
 
 
 def _events(line: bytes) -> list[dict[str, Any]]:
-    from ralph.capture.lines import BOM, Unreadable
+    from ralph.capture.lines import BOM, UnreadableLine
     from ralph.capture.lines import objects as objects_on
 
     try:
         return objects_on(line.removeprefix(BOM))
-    except Unreadable:
+    except UnreadableLine:
         return []
 
 
-def _is_of_agent(event: dict[str, Any]) -> bool:
-    from ralph.capture.detect import dialect_of
+def _dialect(event: dict[str, Any]) -> str | None:
+    from ralph.clients.detect import dialect_of
 
-    return dialect_of(event) is not None and not event.keys() & _OURS
+    return None if event.keys() & _OURS else dialect_of(event)
 
 
 def _refuse_utf16_events(line: bytes, name: str) -> None:
     """Refuse an agent's output in UTF-16: it may be too long to convert in memory."""
     text = line.decode("utf-16", "ignore")
-    if any(_is_of_agent(event) for event in _events(text.encode("utf-8", "replace"))):
+    if any(_dialect(event) for event in _events(text.encode("utf-8", "replace"))):
         raise BadRecord(
             "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8",
             where=name,
@@ -144,7 +147,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _not_json(what: str, where: str) -> BadRecord:
-    return BadRecord(f"is not JSON: {what}", where=where, todo=EXPECTED)
+    return BadRecord(f"is not JSON: {what}", where=where, todo=expected())
 
 
 def _refuse_constant(word: str) -> None:

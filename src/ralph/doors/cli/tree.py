@@ -64,11 +64,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "mcp": ("", "Serve the memory to an agent over MCP."),
         "workers": (
             "workers:workers",
-            "Run the workers behind conversations, or show them.",
+            "Run the background workers, or show their status.",
         ),
-        "rag": ("workers:rag", "Set what is recalled before an answer."),
-        "summarizer": ("workers:summarizer", "Switch the workers that summarize on or off."),
-        "embeddings": ("workers:embeddings", "Control the worker that indexes conversations."),
+        "rag": ("workers:rag", "Show or change what is recalled before an answer."),
+        "summarizer": ("workers:summarizer", "Show or switch the workers that summarize."),
+        "embeddings": ("workers:embeddings", "Show, switch or rebuild the embeddings."),
         "completion": ("project:completion", "Print a shell completion script."),
     },
 }

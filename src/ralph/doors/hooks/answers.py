@@ -17,14 +17,14 @@ from ralph import __version__, disk
 from ralph.doors.hooks import files
 
 if TYPE_CHECKING:
-    from ralph.doors.hooks.call import Call
+    from ralph.doors.hooks.call import HookCall
     from ralph.memory.ralph import Ralph
 
 
 _NAME = "brief.json"
 
 
-def answer_start(call: Call) -> str:
+def answer_start(call: HookCall) -> str:
     """The text for a session that begins."""
     due = list[Any]()
     resumed = call.text("source") == "resume"
@@ -41,7 +41,7 @@ def answer_start(call: Call) -> str:
     return _made(call) if known is None else known
 
 
-def refresh(call: Call, ralph: Ralph) -> None:
+def refresh(call: HookCall, ralph: Ralph) -> None:
     """Make the text anew after something was kept, so that the next session need not."""
     from ralph.doors.hooks.context import text_now
 
@@ -50,7 +50,7 @@ def refresh(call: Call, ralph: Ralph) -> None:
         _store(call, state, text_now(call, ralph))
 
 
-def _made(call: Call) -> str:
+def _made(call: HookCall) -> str:
     from ralph.doors.hooks.context import opened, settings_of, text_now
 
     settings = settings_of(call)
@@ -65,7 +65,7 @@ def _made(call: Call) -> str:
     return text
 
 
-def _known(call: Call) -> str | None:
+def _known(call: HookCall) -> str | None:
     """The text as it was made, if everything it was made from is still the same."""
     if files.on_a_server(call.home):
         return None
@@ -78,7 +78,7 @@ def _known(call: Call) -> str | None:
     return text if same and isinstance(text, str) else None
 
 
-def _store(call: Call, state: dict[str, Any], text: str) -> None:
+def _store(call: HookCall, state: dict[str, Any], text: str) -> None:
     data = json.dumps({"state": state, "text": text}).encode()
     try:
         files.replace(os.path.join(files.folder(call.own_folder), _NAME), data)
@@ -86,7 +86,7 @@ def _store(call: Call, state: dict[str, Any], text: str) -> None:
         call.fault(error, call.own_folder)
 
 
-def _state(call: Call) -> dict[str, Any]:
+def _state(call: HookCall) -> dict[str, Any]:
     """Everything the text depends on, as far as it can be seen without reading it."""
     folder = os.path.join(call.root, ".ralph")
     memory = os.path.join(folder, "db", "memory")
@@ -142,7 +142,7 @@ _EMPTY = frozenset(
 _SHORTEST_WORD = 3
 
 
-def answer_prompt(call: Call) -> str:
+def answer_prompt(call: HookCall) -> str:
     """The few things memory has on the prompt, or nothing."""
     call.sessions.prompted(call.session, call.transcript)
     prompt = call.text("prompt")
@@ -165,7 +165,7 @@ def says_something(prompt: str) -> bool:
     )
 
 
-def _remembers(call: Call) -> bool:
+def _remembers(call: HookCall) -> bool:
     """Whether there is any journal that could be asked."""
     if files.on_a_server(call.home):
         return True

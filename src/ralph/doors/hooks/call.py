@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ralph import disk
+from ralph.current_run import current_run
 from ralph.doors.hooks.files import fault, note
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # not captured is picked up by a later hook.
 
 
-class Watch:
+class HookTimer:
     """Ends the process when its time is over, unless it was called off before."""
 
     def __init__(self, limit_s: float, on_end: Callable[[float], None]) -> None:
@@ -94,11 +94,11 @@ _MOST_INPUT_BYTES = 16 * 1024 * 1024
 MOST_CHARS = 10_000
 
 
-class Call:
+class HookCall:
     """What a hook was called with, where its project is, and the clock it works against."""
 
     def __init__(
-        self, event: str, given: dict[str, Any], root: str, home: str, watch: Watch
+        self, event: str, given: dict[str, Any], root: str, home: str, watch: HookTimer
     ) -> None:
         self.event = event
         self.given = given
@@ -168,14 +168,14 @@ def serve(argv: list[str]) -> int:
             what = f"ended after {limit_s:g} s, with its work undone"
             note(log_folders(known, home), event, what, known)
 
-    watch = Watch(_FIRST_LIMIT_S, late)
+    watch = HookTimer(_FIRST_LIMIT_S, late)
     try:
         data = _stdin()
         given, trouble = _read(data)
         root = find_root(_starts(project, given), home)
         if root:
             disk.protect(home)
-            call = Call(_event(event, given) or event, given, root, home, watch)
+            call = HookCall(_event(event, given) or event, given, root, home, watch)
             event = call.event
             watch.limit(_first_limit_s(event))
             if trouble:
@@ -210,7 +210,7 @@ def _event(word: str, given: dict[str, Any]) -> str:
     return _BY_CLIENT_NAME.get(word, word if word in EVENTS else "")
 
 
-def _served(call: Call) -> str:
+def _served(call: HookCall) -> str:
     """What the event comes to: the text for the model, or nothing."""
     run = current_run()
     if run is None and call.event in _TELLING and _paused(call):
@@ -237,7 +237,7 @@ def _served(call: Call) -> str:
     return ""
 
 
-def _catch_up(call: Call) -> None:
+def _catch_up(call: HookCall) -> None:
     """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
     if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
         return  # at its start a session is told of it; the others do it with their own
@@ -247,7 +247,7 @@ def _catch_up(call: Call) -> None:
         recover(call, due)
 
 
-def _paused(call: Call) -> bool:
+def _paused(call: HookCall) -> bool:
     """Whether memory is paused here; then only that the session goes on is noted."""
     from ralph.memory.pausing import in_force
 
@@ -274,7 +274,7 @@ def _paused(call: Call) -> bool:
     return True
 
 
-def _say(call: Call, text: str) -> None:
+def _say(call: HookCall, text: str) -> None:
     if not text:
         return
     import json

@@ -13,23 +13,19 @@ from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
 from ralph.loop.environment import agent_environment, own_command
-from ralph.loop.iteration import repeated_errors
 from ralph.memory.conversation_history import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import later_success
 from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
-from ralph.memory.sessions import brief
-from ralph.plan.model import PlanView
-from ralph.plan.store import Plan
-from ralph.prompt.brief import brief_text
 from ralph.prompt.recalled import recalled_text
 from ralph.recall import Hit
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 
 if TYPE_CHECKING:
-    from ralph.doors.hooks.call import Call
+    from ralph.doors.hooks.call import HookCall
     from ralph.memory.ralph import Ralph
+    from ralph.plan.model import PlanView
 
 
 _LIMITS = {"stop-failure": "hook_stop_s"}
@@ -43,7 +39,7 @@ _SHARES = {
 }
 
 
-def settings_of(call: Call) -> Settings:
+def settings_of(call: HookCall) -> Settings:
     """The settings in force for this project; from now on the hook's clock follows them."""
     file = Path(call.root) / ".ralph" / PROJECT_FILE
     settings = load(home=Path(call.home), project_file=file).settings
@@ -53,7 +49,7 @@ def settings_of(call: Call) -> Settings:
 
 
 @contextlib.contextmanager
-def opened(call: Call) -> Iterator[Ralph]:
+def opened(call: HookCall) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
     waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
@@ -64,7 +60,7 @@ def opened(call: Call) -> Iterator[Ralph]:
         yield ralph
 
 
-def focus_of(call: Call, ralph: Ralph) -> Focus | None:
+def focus_of(call: HookCall, ralph: Ralph) -> Focus | None:
     """What a person set; a file that cannot be read is a line in the log."""
     try:
         return read_focus(ralph.project)
@@ -74,7 +70,7 @@ def focus_of(call: Call, ralph: Ralph) -> Focus | None:
 
 
 @contextlib.contextmanager
-def _warnings_noted(call: Call) -> Iterator[None]:
+def _warnings_noted(call: HookCall) -> Iterator[None]:
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             call.note(record.getMessage())
@@ -93,8 +89,11 @@ def _warnings_noted(call: Call) -> Iterator[None]:
 # -- The plan as a hook reads it: what can be read, whatever state it is in.
 
 
-def plan_view(call: Call) -> PlanView:
+def plan_view(call: HookCall) -> PlanView:
     """Features and tasks; files that cannot be read are a line in the log, and there are none."""
+    from ralph.plan.model import PlanView
+    from ralph.plan.store import Plan
+
     try:
         state = Path(state_folder(call.root, call.home))
         return Plan(Path(call.root), state=state).read("features", "tasks")
@@ -109,8 +108,12 @@ def plan_view(call: Call) -> PlanView:
 _OUTCOMES = 5
 
 
-def text_now(call: Call, ralph: Ralph) -> str:
+def text_now(call: HookCall, ralph: Ralph) -> str:
     """What matters in the project now, or nothing where nothing was planned or done yet."""
+    from ralph.loop.iteration import repeated_errors
+    from ralph.memory.sessions import brief
+    from ralph.prompt.brief import brief_text
+
     settings = ralph.config.settings
     if not settings.hook_inject:
         return ""
@@ -142,7 +145,7 @@ _FOR_INDEX = 0.25
 _SHORT_JOURNAL_BYTES = 1_000_000
 
 
-def recalled(call: Call, prompt: str) -> str:
+def recalled(call: HookCall, prompt: str) -> str:
     """The few things memory has on the prompt, or nothing when nothing is relevant."""
     settings = settings_of(call)
     if not settings.hook_inject or not settings.hook_prompt_hits:
@@ -166,7 +169,7 @@ def recalled(call: Call, prompt: str) -> str:
     return text
 
 
-def _relevant(call: Call, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
+def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
     """What is relevant by words; only if that is nothing, what is by meaning."""
     questions = _questions(prompt)
     hits = _found(call, ralph, questions, settings, meaning=False)
@@ -188,7 +191,7 @@ def _questions(prompt: str) -> list[str]:
 
 
 def _found(
-    call: Call, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
+    call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
 ) -> list[Hit]:
     """Every relevant iteration and exchange of earlier sessions, each event once."""
     own = conversation_id(CLAUDE_CODE, call.session)

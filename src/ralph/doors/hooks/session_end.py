@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchanges import Exchanges, ExchangeSeen
+from ralph.capture.exchange import SessionExchange
+from ralph.clients.claude_code_sessions import Exchanges
 from ralph.doors.hooks import files
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of
@@ -29,7 +30,7 @@ from ralph.text.signature import signature
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralph.doors.hooks.call import Call
+    from ralph.doors.hooks.call import HookCall
     from ralph.doors.hooks.sessions import Session
     from ralph.memory.ralph import Ralph
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 100
 
 
-class Reading:
+class TranscriptReader:
     """A transcript being read; `complete` once every whole line was."""
 
     def __init__(self, file: Path, *, root: str, offset: int) -> None:
@@ -58,9 +59,9 @@ class Reading:
             file.seek(offset - 1)
             return offset if file.read(1) == b"\n" else 0
 
-    def finished(self, time_left: Callable[[], bool]) -> list[ExchangeSeen]:
+    def finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """The exchanges that were followed by another one, as far as time allows."""
-        found: list[ExchangeSeen] = []
+        found: list[SessionExchange] = []
         with self._file.open("rb") as file:
             file.seek(self._last_end)
             for number, line in enumerate(file, 1):
@@ -84,11 +85,11 @@ class Reading:
         """How far it was read; what may become an exchange yet is read again."""
         return self._exchanges.ends_at
 
-    def rest(self) -> ExchangeSeen | None:
+    def rest(self) -> SessionExchange | None:
         """The exchange under way."""
         return next(iter(self._exchanges.rest()), None)
 
-    def ended(self, call: Call) -> ExchangeSeen:
+    def ended(self, call: HookCall) -> SessionExchange:
         """The exchange under way as over, with the last message though it may not be written."""
         rest = self._exchanges.rest()[0]
         text = call.text("last_assistant_message")
@@ -102,7 +103,7 @@ class Reading:
             rest = self._exchanges.rest()[0]
         return rest if failed else self.settled(rest)
 
-    def settled(self, rest: ExchangeSeen) -> ExchangeSeen:
+    def settled(self, rest: SessionExchange) -> SessionExchange:
         """The exchange as complete: Stop said that it is over, whatever the transcript lacks."""
         if rest.captured.terminal_reason != "unknown":
             return rest
@@ -114,7 +115,7 @@ class Reading:
         return self._exchanges.title
 
 
-def _line(call: Call, text: str, *, failed: bool) -> bytes:
+def _line(call: HookCall, text: str, *, failed: bool) -> bytes:
     """The line that the client is about to write."""
     message: dict[str, Any] = {
         "role": "assistant",
@@ -141,7 +142,7 @@ _FOR_LOCK, _FOR_READING, _FOR_OTHERS, _FOR_INDEX = 0.3, 0.6, 0.4, 0.5
 _ENOUGH_S = 0.4
 
 
-def keep(call: Call) -> None:
+def keep(call: HookCall) -> None:
     """Capture the session of this call, and then those that were left behind."""
     settings = settings_of(call)
     sessions = call.sessions
@@ -169,7 +170,7 @@ def keep(call: Call) -> None:
             _indexed(call, ralph)
 
 
-def recover(call: Call, due: Sequence[Session]) -> None:
+def recover(call: HookCall, due: Sequence[Session]) -> None:
     """Capture sessions that a hook did not finish, or whose client called none at its end."""
     if not settings_of(call).hook_capture:
         for session in due:
@@ -179,7 +180,7 @@ def recover(call: Call, due: Sequence[Session]) -> None:
         _recovered(call, ralph, due)
 
 
-def _recovered(call: Call, ralph: Ralph, due: Sequence[Session]) -> None:
+def _recovered(call: HookCall, ralph: Ralph, due: Sequence[Session]) -> None:
     for session in due:
         call.sessions.trying(session.name)
         try:
@@ -196,7 +197,7 @@ def _recovered(call: Call, ralph: Ralph, due: Sequence[Session]) -> None:
 
 
 def _captured(
-    call: Call, ralph: Ralph, name: str, transcript: str, *, lock_s: float = 0.0
+    call: HookCall, ralph: Ralph, name: str, transcript: str, *, lock_s: float = 0.0
 ) -> tuple[bool, bool]:
     """Keep what the session's transcript has beyond what was captured.
 
@@ -209,7 +210,7 @@ def _captured(
         # Read only now: whoever had the lock before may have captured it.
         session = call.sessions.read(name)
         session.transcript = transcript
-        reading = Reading(Path(transcript), root=call.root, offset=session.offset)
+        reading = TranscriptReader(Path(transcript), root=call.root, offset=session.offset)
         left_s = call.watch.left_s() * (1 - (_FOR_READING if own else _FOR_OTHERS))
         seen = reading.finished(lambda: call.watch.left_s() > left_s)
         rest = reading.rest() if reading.complete else None
@@ -228,8 +229,8 @@ def _captured(
 
 
 def _ended(
-    call: Call, session: Session, reading: Reading, rest: ExchangeSeen
-) -> ExchangeSeen | None:
+    call: HookCall, session: Session, reading: TranscriptReader, rest: SessionExchange
+) -> SessionExchange | None:
     """The last exchange of a transcript, if it is over."""
     own = session.name == call.session
     if not own and session.abandoned():
@@ -243,12 +244,16 @@ def _ended(
     return reading.settled(rest) if session.over_by == "stop" else rest
 
 
-def _is_last(one: ExchangeSeen, seen: Sequence[ExchangeSeen]) -> bool:
+def _is_last(one: SessionExchange, seen: Sequence[SessionExchange]) -> bool:
     return bool(seen) and seen[-1].key == one.key
 
 
 def _kept(
-    call: Call, ralph: Ralph, session: Session, seen: Sequence[ExchangeSeen], title: str | None
+    call: HookCall,
+    ralph: Ralph,
+    session: Session,
+    seen: Sequence[SessionExchange],
+    title: str | None,
 ) -> bool:
     unknown = unkept(ralph, seen, session=session.name) if seen else []
     new = unpaused(ralph, unknown, session=session.name)
@@ -272,7 +277,7 @@ def _kept(
     return True
 
 
-def _indexed(call: Call, ralph: Ralph) -> None:
+def _indexed(call: HookCall, ralph: Ralph) -> None:
     """Make what was kept findable, and the next session's beginning ready, if time is left."""
     try:
         ralph.conversations.sync(budget_s=call.watch.left_s() * _FOR_INDEX)
@@ -282,7 +287,7 @@ def _indexed(call: Call, ralph: Ralph) -> None:
         refresh(call, ralph)
 
 
-def _with_noted(seen: ExchangeSeen, session: Session) -> ExchangeSeen:
+def _with_noted(seen: SessionExchange, session: Session) -> SessionExchange:
     """The exchange with the errors that were noted when they came up; the client died on them."""
     captured = seen.captured
     errors = list(captured.errors)

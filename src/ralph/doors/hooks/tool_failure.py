@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.capture.gather import Gathered
-from ralph.capture.messages import Messages
+from ralph.clients.claude_code import tool_errors
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.doors.hooks.context import opened, settings_of
 from ralph.loop.environment import agent_environment, own_command
@@ -19,17 +18,16 @@ from ralph.memory.lessons import Solved, solved
 from ralph.prompt.recalled import before_text
 
 if TYPE_CHECKING:
-    from ralph.doors.hooks.call import Call
-    from ralph.programs import CurrentRun
+    from ralph.current_run import CurrentRun
+    from ralph.doors.hooks.call import HookCall
     from ralph.records.iteration import ErrorSeen
 
 
 _LOOKED_UP = 3
 _FOR_INDEX = 0.2
-_USE = "toolu_of_this_call"
 
 
-def answer(call: Call, run: CurrentRun | None) -> str:
+def answer(call: HookCall, run: CurrentRun | None) -> str:
     """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
     settings = settings_of(call)
     if call.given.get("is_interrupt") is True:
@@ -57,7 +55,7 @@ def answer(call: Call, run: CurrentRun | None) -> str:
     )
 
 
-def _known(call: Call, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
+def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
     """The first of the errors that was solved before, else the first that was met."""
     met: Solved | None = None
     with opened(call) as ralph:
@@ -72,16 +70,11 @@ def _known(call: Call, errors: tuple[ErrorSeen, ...], feature: str | None) -> So
     return met
 
 
-def _errors(call: Call) -> tuple[ErrorSeen, ...]:
-    """The errors in the tool's answer, as capture will find them in the transcript."""
-    given = call.given.get("tool_input")
-    text = call.text("error")
-    use = {"type": "tool_use", "id": _USE, "name": call.text("tool_name"), "input": given}
-    result = {"type": "tool_result", "tool_use_id": _USE, "is_error": True, "content": text}
-    found = Gathered(file="-", root=call.root, injected="")
-    messages = Messages(found)
-    messages.assistant({"content": [use]}, parent=None, failed=False)
-    messages.user(
-        {"content": [result]}, lambda: f"Error: {text}", parent=None, cwd=call.text("cwd") or None
+def _errors(call: HookCall) -> tuple[ErrorSeen, ...]:
+    return tool_errors(
+        call.text("tool_name"),
+        call.given.get("tool_input"),
+        call.text("error"),
+        root=call.root,
+        cwd=call.text("cwd") or None,
     )
-    return found.errors if text.strip() else ()

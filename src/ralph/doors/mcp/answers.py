@@ -54,7 +54,7 @@ _LEADING = 3
 _LEADING_LEVEL = 2
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AnswerEntry(msgspec.Struct, frozen=True):
     """One thing to be told: its id, and its text in as much detail as there is room for."""
 
     id: str
@@ -63,7 +63,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 def fenced(
     heading: str,
-    entries: Sequence[Entry],
+    entries: Sequence[AnswerEntry],
     *,
     budget_tokens: int,
     notes: Sequence[str] = (),
@@ -107,7 +107,7 @@ def fenced_lines(
     return f"{text}\nNot all of it is here. {more} {rest}".replace("  ", " ")
 
 
-def _fitting(entries: Sequence[Entry], room: int) -> list[str]:
+def _fitting(entries: Sequence[AnswerEntry], room: int) -> list[str]:
     """The texts of the first ones that fit; one at least, because an empty answer says nothing."""
     texts = [[one.text(detail) for detail in DETAILS] for one in entries]
     costs = [[estimate_tokens(text) + 1 for text in levels] for levels in texts]
@@ -161,7 +161,7 @@ def _filling(lines: Sequence[str], room: int) -> list[str]:
 
 def iteration_entry(
     hit: Hit, *, with_feature: bool = False, later: Callable[[Hit], str] | None = None
-) -> Entry:
+) -> AnswerEntry:
     """An iteration as an entry; `later` says what became of it afterwards."""
 
     def text(detail: Detail) -> str:
@@ -170,7 +170,7 @@ def iteration_entry(
             lines.append(f"  {told}")
         return "\n".join(lines)
 
-    return Entry(short_id(hit), text)
+    return AnswerEntry(short_id(hit), text)
 
 
 def short_id(hit: Hit) -> str:

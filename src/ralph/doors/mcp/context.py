@@ -36,7 +36,7 @@ _EPILOG = """\
 The project is the one at --project, RALPH_PROJECT, CLAUDE_PROJECT_DIR or around this folder."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One server's mode and scope."""
 
     mode: Mode
@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
         raise BadInput(message, todo="See: ralph mcp --help")
 
 
-def read_options(argv: list[str]) -> Options:
+def read_options(argv: list[str]) -> ServerOptions:
     """The options in these words, or an error in one line."""
     given = _parser().parse_args(argv)
     modes = [mode for mode in ("conversations", "planning", "focus") if getattr(given, mode)]
@@ -83,7 +83,7 @@ def read_options(argv: list[str]) -> Options:
             "memory": not given.no_memory,
             "everywhere": given.everywhere,
         },
-        Options,
+        ServerOptions,
     )
 
 
@@ -133,17 +133,17 @@ _HINT = (
 )
 
 
-class Scope(msgspec.Struct, frozen=True):
+class ToolScope(msgspec.Struct, frozen=True):
     """Which feature a call may reach, None for all of the project, and the task it is about."""
 
     feature: str | None = None
     task_id: int | str | None = None
 
 
-class Desk:
+class ServerContext:
     """The project as one server may reach it."""
 
-    def __init__(self, options: Options, start: Path) -> None:
+    def __init__(self, options: ServerOptions, start: Path) -> None:
         self.options = options
         self.start = start
         self.closed = False
@@ -211,16 +211,16 @@ class Desk:
 
     # -- what may be reached
 
-    def scope(self) -> Scope:
+    def scope(self) -> ToolScope:
         """What this call may reach; a person's focus may change between two calls."""
         if self.options.mode == "feature":
-            return Scope(self.options.feature, self.options.task_id)
+            return ToolScope(self.options.feature, self.options.task_id)
         if self.options.mode == "focus":
             from ralph.memory.project import read_focus
 
             focus = read_focus(self.project)
-            return Scope(focus.feature, focus.task_id) if focus else Scope()
-        return Scope()
+            return ToolScope(focus.feature, focus.task_id) if focus else ToolScope()
+        return ToolScope()
 
     def memories(self) -> list[FeatureMemory]:
         """The feature memories this call may ask."""
@@ -302,7 +302,7 @@ one agent run can finish, with acceptance criteria that can be checked and block
 task needs another. A person looks at the result before it counts. Do not edit .ralph/db by hand."""
 
 
-def instructions(desk: Desk) -> str | None:
+def instructions(desk: ServerContext) -> str | None:
     """The instructions for this server's mode; none where there is nothing to offer."""
     options = desk.options
     if options.mode == "planning":

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.context import Options
-    from ralph.programs import CurrentRun
+    from ralph.current_run import CurrentRun
+    from ralph.doors.mcp.context import ServerOptions
 
 FAILED = 1
 USAGE = 2
@@ -29,9 +29,9 @@ RALPH_* CLAUDE_PROJECT_DIR *_NUM_THREADS
 def run(argv: list[str]) -> int:
     """Serve until the client leaves; 1 when there is no project, 2 when the words are wrong."""
     forget_environment(os.environ)
+    from ralph.current_run import current_run
     from ralph.doors.mcp.context import read_options
     from ralph.errors import BadInput, RalphError
-    from ralph.programs import current_run
 
     try:
         options = read_options(argv)
@@ -54,13 +54,13 @@ def run(argv: list[str]) -> int:
             return _fail(f"there is no folder {start}", FAILED)
     except (RalphError, OSError) as error:
         return _fail(str(error), FAILED)
-    from ralph.doors.mcp.context import Desk
+    from ralph.doors.mcp.context import ServerContext
     from ralph.doors.mcp.server import serve
 
     # Nothing is lost by an end at any moment: every write is atomic. Python's own way would wait
     # for the thread that reads stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    desk = Desk(options, start)
+    desk = ServerContext(options, start)
     try:
         serve(desk)
     except RalphError as error:
@@ -74,7 +74,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _is_for(options: Options, run: CurrentRun) -> bool:
+def _is_for(options: ServerOptions, run: CurrentRun) -> bool:
     """Whether the server is the one that this run was given, or no more than that."""
     if run.feature == "":
         own = options.mode == "planning"

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from ralph import __version__
-from ralph.doors.mcp.context import Desk, instructions
+from ralph.doors.mcp.context import ServerContext, instructions
 from ralph.errors import RalphError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ _T = TypeVar("_T")
 _Context = ServerRequestContext[ThreadPoolExecutor]
 
 
-def serve(desk: Desk) -> None:
+def serve(desk: ServerContext) -> None:
     """Speak MCP on stdin and stdout until the client leaves."""
 
     async def speak() -> None:
@@ -143,7 +143,7 @@ def serve(desk: Desk) -> None:
                 raise others from None
 
 
-def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
+def make_server(desk: ServerContext) -> Server[ThreadPoolExecutor]:
     """The server for this desk; nothing is opened before a call needs it."""
 
     async def list_tools(
@@ -223,7 +223,7 @@ def make_server(desk: Desk) -> Server[ThreadPoolExecutor]:
     )
 
 
-def perform(desk: Desk, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+def perform(desk: ServerContext, tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, bool]:
     """The tool's answer and whether it is an error: the one place where errors become text."""
     from ralph.doors.mcp.tool import read_arguments
 
@@ -271,9 +271,7 @@ async def _refusing(ctx: _Context, call: Callable[[], _T]) -> _T:
         raise MCPError(types.INTERNAL_ERROR, _message(error)) from None
 
 
-def _tools(desk: Desk) -> dict[str, Tool]:
-    from ralph.doors.mcp.toolbox import tools_for
-
+def _tools(desk: ServerContext) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools_for(desk)}
 
 
@@ -294,3 +292,21 @@ def _told(tool: Tool) -> types.Tool:
         ),
         _meta=dict(_ALWAYS_LOAD),
     )
+
+
+def tools_for(desk: ServerContext) -> Sequence[Tool]:
+    """The tools of this server; in a folder that is no project, a person's own work gets none."""
+    from ralph.doors.mcp import tools_memory, tools_plan, tools_record  # when they are asked for
+
+    options = desk.options
+    if options.mode == "planning":
+        return tools_plan.TOOLS
+    if options.mode == "conversations":
+        return tools_memory.CONVERSATION_TOOLS
+    if options.mode == "focus":
+        if desk.find_project() is None:
+            return ()
+        return (*tools_memory.TOOLS, *tools_record.TOOLS, *tools_memory.CONVERSATION_TOOLS)
+    recall = tools_memory.TOOLS if options.memory else ()
+    review = tools_plan.REVIEW_TOOLS if options.review else ()
+    return (*recall, *tools_record.TOOLS, *review)

@@ -12,7 +12,7 @@ import msgspec
 from ralph.errors import BadInput
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.context import Desk
+    from ralph.doors.mcp.context import ServerContext
 
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
@@ -30,7 +30,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     description: str
     takes: type[Arguments]
-    does: Callable[[Desk, Any], str]
+    does: Callable[[ServerContext, Any], str]
     example: dict[str, Any]
     reads: bool = False
     recalls: bool = False
@@ -43,7 +43,7 @@ _A = TypeVar("_A", bound=Arguments)
 
 def reading(
     takes: type[_A],
-    does: Callable[[Desk, _A], str],
+    does: Callable[[ServerContext, _A], str],
     *,
     title: str,
     description: str,
@@ -66,7 +66,7 @@ def reading(
 
 def writing(
     takes: type[_A],
-    does: Callable[[Desk, _A], str],
+    does: Callable[[ServerContext, _A], str],
     *,
     title: str,
     description: str,

@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from ralph.doors.mcp.answers import (
     WHOLE,
+    AnswerEntry,
     Detail,
-    Entry,
     fenced,
     fenced_lines,
     iteration_entry,
@@ -25,7 +25,7 @@ from ralph.text.sanitize import plain_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralph.doors.mcp.context import Desk
+    from ralph.doors.mcp.context import ServerContext
     from ralph.memory.feature import FeatureMemory
     from ralph.recall import Hit
 
@@ -89,7 +89,7 @@ class Memory(Arguments, frozen=True, kw_only=True):
     ]
 
 
-def search_feature_memory(desk: Desk, given: Search) -> str:
+def search_feature_memory(desk: ServerContext, given: Search) -> str:
     """What was remembered, by meaning and by words."""
     feature = desk.scope().feature
     answer = desk.ralph.search(
@@ -111,7 +111,7 @@ def search_feature_memory(desk: Desk, given: Search) -> str:
     )
 
 
-def get_recent_iterations(desk: Desk, given: Recent) -> str:
+def get_recent_iterations(desk: ServerContext, given: Recent) -> str:
     """The newest iterations, newest first."""
     wanted = min(given.count or desk.settings.recent_count, _MOST_RECENT)
     hits = _merged(desk, lambda memory: list(memory.recent(wanted)))[:wanted]
@@ -124,7 +124,7 @@ def get_recent_iterations(desk: Desk, given: Recent) -> str:
     )
 
 
-def get_feature_files(desk: Desk, given: Nothing) -> str:
+def get_feature_files(desk: ServerContext, given: Nothing) -> str:
     """The files that iterations touched, the most touched first."""
     from ralph.plan.context_files import is_there
 
@@ -153,7 +153,7 @@ def get_feature_files(desk: Desk, given: Nothing) -> str:
     )
 
 
-def get_failed_attempts(desk: Desk, given: Failures) -> str:
+def get_failed_attempts(desk: ServerContext, given: Failures) -> str:
     """Attempts that failed or ran out of time, and what became of the same task later."""
     wanted = "" if given.task_id is None else str(given.task_id).strip()
     hits = _merged(desk, lambda memory: list(memory.failed_attempts(wanted or None)))
@@ -172,7 +172,7 @@ def get_failed_attempts(desk: Desk, given: Failures) -> str:
     )
 
 
-def get_memory(desk: Desk, given: Memory) -> str:
+def get_memory(desk: ServerContext, given: Memory) -> str:
     """One record whole."""
     wanted = given.id.strip().lower()
     found = [hit for memory in desk.memories() for hit in memory.find(wanted)]
@@ -194,7 +194,7 @@ def get_memory(desk: Desk, given: Memory) -> str:
     )
 
 
-def _merged(desk: Desk, ask: Callable[[FeatureMemory], list[Hit]]) -> list[Hit]:
+def _merged(desk: ServerContext, ask: Callable[[FeatureMemory], list[Hit]]) -> list[Hit]:
     memories = desk.memories()
     if len(memories) == 1:
         return ask(memories[0])
@@ -204,7 +204,7 @@ def _merged(desk: Desk, ask: Callable[[FeatureMemory], list[Hit]]) -> list[Hit]:
     return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)
 
 
-def _successes(desk: Desk) -> dict[tuple[str, str], list[Hit]]:
+def _successes(desk: ServerContext) -> dict[tuple[str, str], list[Hit]]:
     """The iterations that ended well, by feature and task, oldest first."""
     found: dict[tuple[str, str], list[Hit]] = {}
     for memory in desk.memories():
@@ -236,7 +236,7 @@ def _numbers(hit: Hit) -> list[str]:
     return [f"  {', '.join(shown)}"] if shown else []
 
 
-def _nothing_found(desk: Desk, asked: str, notes: tuple[str, ...]) -> str:
+def _nothing_found(desk: ServerContext, asked: str, notes: tuple[str, ...]) -> str:
     lines = [
         f'Nothing {_place(desk)} matches "{asked}" well enough.',
         "Try other words or a lower min_score, or look at get_recent_iterations; "
@@ -245,11 +245,11 @@ def _nothing_found(desk: Desk, asked: str, notes: tuple[str, ...]) -> str:
     return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in notes)])
 
 
-def _is_wide(desk: Desk) -> bool:
+def _is_wide(desk: ServerContext) -> bool:
     return desk.scope().feature is None
 
 
-def _place(desk: Desk) -> str:
+def _place(desk: ServerContext) -> str:
     feature = desk.scope().feature
     return "of this project" if feature is None else f"of the feature {harmless(feature)!r}"
 
@@ -353,7 +353,7 @@ class Details(Arguments, frozen=True, kw_only=True):
     ] = False
 
 
-def search_conversations(desk: Desk, given: SearchConversations) -> str:
+def search_conversations(desk: ServerContext, given: SearchConversations) -> str:
     """Past exchanges that match, best first."""
     from ralph.memory.conversations import standing
 
@@ -392,7 +392,7 @@ def search_conversations(desk: Desk, given: SearchConversations) -> str:
 
     return fenced(
         f'{_counted(answer)} {_conversation_place(desk)} for "{asked}", best first.',
-        [Entry(hit.id, functools.partial(text, hit)) for hit in answer],
+        [AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
         budget_tokens=desk.settings.mcp_answer_tokens,
         notes=answer.notes,
         whole="fetch_conversation_details(exchange_id)",
@@ -407,7 +407,7 @@ def _counted(hits: Sequence[Hit]) -> str:
     return " and ".join(told)
 
 
-def fetch_conversation_details(desk: Desk, given: Details) -> str:
+def fetch_conversation_details(desk: ServerContext, given: Details) -> str:
     """A conversation or one exchange, in short or whole."""
     from ralph.memory.conversations import details
 
@@ -439,7 +439,7 @@ def fetch_conversation_details(desk: Desk, given: Details) -> str:
     )
 
 
-def _conversation_place(desk: Desk) -> str:
+def _conversation_place(desk: ServerContext) -> str:
     return "in any project" if desk.options.everywhere else "in this project"
 
 

@@ -29,7 +29,7 @@ from ralph.text.marks import mark
 from ralph.text.sanitize import sanitised_error, sanitize
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.context import Desk
+    from ralph.doors.mcp.context import ServerContext
     from ralph.plan.model import Feature, PlanView, Task
 
 
@@ -133,7 +133,7 @@ class PlannedTask(Arguments, frozen=True, kw_only=True):
     comment: Annotated[str | None, Meta(description="Appended to its comments.")] = None
 
 
-def get_plan(desk: Desk, given: WholePlan) -> str:
+def get_plan(desk: ServerContext, given: WholePlan) -> str:
     """The plan as it is now."""
     view = desk.plan.read()
     if given.feature is not None:
@@ -153,7 +153,7 @@ def get_plan(desk: Desk, given: WholePlan) -> str:
     return _told(blocks, view, desk.settings.mcp_record_tokens)
 
 
-def create_feature(desk: Desk, given: NewFeature) -> str:
+def create_feature(desk: ServerContext, given: NewFeature) -> str:
     """A new feature of the plan."""
     from ralph.plan.edit import create_feature as create
 
@@ -170,7 +170,7 @@ def create_feature(desk: Desk, given: NewFeature) -> str:
     return f"Created the feature {harmless(made.name, 80)!r}.{cut_notes(made, patch)}{thin}"
 
 
-def create_task(desk: Desk, given: NewTask) -> str:
+def create_task(desk: ServerContext, given: NewTask) -> str:
     """A new task of a feature."""
     from ralph.plan.edit import create_task as create
 
@@ -182,12 +182,12 @@ def create_task(desk: Desk, given: NewTask) -> str:
     return f"Created task {task_id} of {feature!r}: {harmless(made.title)}.{cut}"
 
 
-def update_feature(desk: Desk, given: PlannedFeature) -> str:
+def update_feature(desk: ServerContext, given: PlannedFeature) -> str:
     """Change a feature of the plan."""
     return patched(desk, given.name, given, but=("name",))
 
 
-def update_task(desk: Desk, given: PlannedTask) -> str:
+def update_task(desk: ServerContext, given: PlannedTask) -> str:
     """Change a task of the plan."""
     from ralph.plan.edit import update_task as update
 
@@ -208,7 +208,7 @@ def _filled(given: Arguments, *, but: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in said(given, but=but).items() if value is not None}
 
 
-def _check_discipline(desk: Desk, name: object) -> None:
+def _check_discipline(desk: ServerContext, name: object) -> None:
     """A discipline that nobody described would be an error of the plan."""
     if name is None:
         return
@@ -374,7 +374,7 @@ class Verified(Arguments, frozen=True, kw_only=True):
     """No arguments."""
 
 
-def review_learning(desk: Desk, given: Reviewed) -> str:
+def review_learning(desk: ServerContext, given: Reviewed) -> str:
     """Note that a learning was looked at; reviewed is not proven (F27)."""
     from ralph.plan.learnings import provenance, review
 
@@ -382,7 +382,7 @@ def review_learning(desk: Desk, given: Reviewed) -> str:
     return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
 
 
-def remove_learning(desk: Desk, given: Removed) -> str:
+def remove_learning(desk: ServerContext, given: Removed) -> str:
     """Take a learning out; the same lesson is not learned again."""
     from ralph.plan.learnings import remove
 
@@ -390,7 +390,7 @@ def remove_learning(desk: Desk, given: Removed) -> str:
     return f"Removed.\n{mark(harmless(gone.text, 500))}"
 
 
-def verify_feature(desk: Desk, given: Verified) -> str:
+def verify_feature(desk: ServerContext, given: Verified) -> str:
     """Note that the feature's prose was compared with the code just now."""
     from ralph.plan.edit import update_feature
 

@@ -16,7 +16,7 @@ from ralph.prompt.recalled import harmless
 from ralph.text.marks import mark
 
 if TYPE_CHECKING:
-    from ralph.doors.mcp.context import Desk
+    from ralph.doors.mcp.context import ServerContext
     from ralph.plan.model import Feature, Task
 
 
@@ -98,7 +98,7 @@ class FeaturePatch(Arguments, frozen=True, kw_only=True):
     ] = UNSET
 
 
-def update_task(desk: Desk, given: Progress) -> str:
+def update_task(desk: ServerContext, given: Progress) -> str:
     """Note how a task of this feature stands."""
     from ralph.plan.edit import update_task as update
 
@@ -117,7 +117,7 @@ def update_task(desk: Desk, given: Progress) -> str:
     return f"{named} is {changed.status}.{noted}{cut}\n{mark(harmless(state, 600))}"
 
 
-def append_learning(desk: Desk, given: Lesson) -> str:
+def append_learning(desk: ServerContext, given: Lesson) -> str:
     """Keep one fact for later iterations."""
     from ralph.plan.learnings import add
 
@@ -143,12 +143,14 @@ def append_learning(desk: Desk, given: Lesson) -> str:
     return f"{_TOLD[added.what]}.{also}\n{mark(chr(10).join(lines))}"
 
 
-def update_feature(desk: Desk, given: FeaturePatch) -> str:
+def update_feature(desk: ServerContext, given: FeaturePatch) -> str:
     """Change the feature's prose."""
     return patched(desk, desk.need_feature(), given)
 
 
-def patched(desk: Desk, feature: str, given: Arguments, *, but: tuple[str, ...] = ()) -> str:
+def patched(
+    desk: ServerContext, feature: str, given: Arguments, *, but: tuple[str, ...] = ()
+) -> str:
     """Put what was given into the feature, and say what came of it."""
     from ralph.plan.edit import update_feature as update
 
@@ -182,7 +184,7 @@ def _cut_note(name: str, given: object, kept: object) -> str:
     return "" if given.rstrip().endswith(TRUNCATED) else f" `{name}` was too long and was cut."
 
 
-def _own_task(desk: Desk, given: int | str | None) -> Task:
+def _own_task(desk: ServerContext, given: int | str | None) -> Task:
     """The task that is meant; one of another feature is refused."""
     scope = desk.scope()
     wanted = scope.task_id if given is None else given
@@ -197,7 +199,7 @@ def _own_task(desk: Desk, given: int | str | None) -> Task:
     raise NotFound(f"there is no task {str(wanted)!r}", todo=_there(desk))
 
 
-def _there(desk: Desk) -> str:
+def _there(desk: ServerContext) -> str:
     """The tasks that can be named here; those of other features are not."""
     feature = desk.scope().feature
     tasks = [one for one in desk.plan.read("tasks").tasks if feature in (None, one.feature)]

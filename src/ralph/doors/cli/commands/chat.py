@@ -18,7 +18,7 @@ from ralph.doors.cli.tree import Command
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.chat.loop import Chat, ExchangeResult, Screen
+    from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
     from ralph.chat.model import ToolCall
     from ralph.memory.conversation_history import Related
     from ralph.memory.ralph import Ralph
@@ -69,7 +69,7 @@ def chat(
         raise click.exceptions.Exit(1)
     by_hand = not as_json and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     read = _typed_lines() if by_hand else _piped_lines()
-    screen: Screen = PlainScreen(read)
+    screen: ChatScreen = PlainScreen(read)
     if as_json:
         screen = JsonScreen(read)
     elif by_hand:
@@ -85,8 +85,8 @@ def chat(
             rag=not no_rag,
         )
         try:
-            with _workers(talk, start, given):
-                code = _run(talk, read, by_hand=by_hand)
+            with _workers(talk, start, given) as begin:
+                code = _run(talk, read, begin, by_hand=by_hand)
         finally:
             talk.memory.close()
     if code:
@@ -94,8 +94,8 @@ def chat(
 
 
 @contextlib.contextmanager
-def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
-    """Run the workers behind the chat; if they cannot start, the chat goes on without them."""
+def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callable[[], None]]:
+    """The workers behind the chat, and how to start them; without them the chat still works."""
     from ralph.chat import open_memory
     from ralph.chat.model import choose_summarizer
     from ralph.chat.worker_commands import WorkerCommands
@@ -107,6 +107,12 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
         return open_memory(start, waits=True, **given)
 
     with contextlib.ExitStack() as stack:
+        waiting: list[Workers] = []
+
+        def begin() -> None:
+            if waiting:
+                stack.enter_context(waiting.pop())
+
         try:
             with open_waiting() as ralph:
                 prune_if_due(ralph.conversations)
@@ -115,19 +121,26 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[None]:
                 current=lambda: talk.session.id,
                 summarizer=choose_summarizer(talk.settings),
             )
-            stack.enter_context(workers)
+            waiting.append(workers)
             talk.workers = WorkerCommands(workers, open_waiting)
         except (RalphError, OSError) as error:
             talk.screen.note(f"nothing is summarized or indexed in the background: {error}")
-        yield
+        yield begin
 
 
-def _run(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> int:
-    """Run the conversation until its end; returns the exit code."""
+def _run(
+    talk: Chat, read: Callable[[str], str | None], begin: Callable[[], None], *, by_hand: bool
+) -> int:
+    """Run the conversation until its end; returns the exit code.
+
+    `begin` starts the workers: for a person at once, for a program after the first answer, which
+    would otherwise compete with them for the index.
+    """
     from ralph.chat.commands import run_command
     from ralph.errors import RalphError
 
     if by_hand:
+        begin()
         _greet(talk)
     if talk.paused:
         talk.screen.note("memory is paused: nothing is saved or recalled (ralph resume)")
@@ -143,9 +156,11 @@ def _run(talk: Chat, read: Callable[[str], str | None], *, by_hand: bool) -> int
             continue
         try:
             if line.startswith("/"):
+                begin()
                 run_command(talk, line)
                 continue
             done = talk.ask(line.strip())
+            begin()
         except RalphError as error:
             talk.screen.note(str(error))
             failed = True

@@ -28,8 +28,8 @@ from ralph.text.words import plural
 if TYPE_CHECKING:
     from ralph.config import Settings
     from ralph.index import Embedder
-    from ralph.index.view import AnyIndex
-    from ralph.journal.talk import Talk
+    from ralph.index.port import AnyIndex
+    from ralph.journal.session import DatabaseSession
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
 
@@ -53,6 +53,10 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
         AND has_table_privilege('ralph_streams', 'INSERT')
         AND has_table_privilege('ralph_streams', 'UPDATE')
 """
+
+
+# As `doors/hooks/sessions.py` writes them.
+_OVER, _KEPT = b'{"note":"over"', b'{"note":"kept"'
 
 
 class Check(NamedTuple):
@@ -92,7 +96,6 @@ def doctor() -> Result:
 
 def _checks() -> list[Check]:
     from ralph.config import home_folder
-    from ralph.doors.cli import checks_clients
     from ralph.memory.project import find_project
 
     home = home_folder()
@@ -105,8 +108,8 @@ def _checks() -> list[Check]:
         "settings": lambda: _settings_files(home, project),
         "pause": lambda: _pause(home, project),
         "embedder": lambda: _embedder(settings),
-        "hooks": lambda: checks_clients.hooks(project.root if project else None),
-        "capture": lambda: checks_clients.capture(home),
+        "hooks": lambda: _hooks(project.root if project else None),
+        "capture": lambda: _capture(home),
     }
     if settings.journal_url:
         looks["postgres"] = lambda: _postgres(settings, home)
@@ -226,9 +229,9 @@ def _pause(folder: Path, project: Project | None) -> Check:
 
 def _embedder(settings: Settings) -> Check:
     """The embedder works, and its files are what they should be."""
-    from ralph.index.choose import choose
+    from ralph.index.embedders import choose_embedder
 
-    chosen = choose(settings, None)  # without stamps: its files are hashed now
+    chosen = choose_embedder(settings, None)  # without stamps: its files are hashed now
     if chosen is None:
         todo = "Run: ralph config embedder static"
         return Check("embedder", "warning", "none: searching by words alone", todo)
@@ -329,6 +332,46 @@ def _leftovers(project: Project) -> Check:
     return Check("leftovers", "ok", "none")
 
 
+# -- the clients
+
+
+def _hooks(root: Path | None) -> Check:
+    """Claude Code and Codex use the memory, or need not."""
+    from ralph.clients.setup import look
+
+    found = look(root)
+    if found.warnings:
+        what, _, todo = found.warnings[0].partition(". ")
+        detail = first_of([what, *found.warnings[1:]])
+        return Check("hooks", "warning", detail, todo or "See: ralph hooks status")
+    clients = [
+        f"{place.agent} ({place.where})"
+        for place in found.places
+        if any(part.calls for part in place.parts)
+    ]
+    detail = ", ".join(clients) or "not installed; see: ralph hooks --help"
+    return Check("hooks", "ok", detail)
+
+
+def _capture(home: Path) -> Check:
+    """Every session that is over was captured."""
+    waiting = sum(_is_waiting(note) for note in home.glob("cache/hooks/*/sessions/*.jsonl"))
+    if not waiting:
+        return Check("capture", "ok", "no session is waiting")
+    return Check(
+        "capture",
+        "warning",
+        f"{plural(waiting, 'session')} not captured yet: a hook was killed, or had no time",
+        "The next hook in their project does it. Now: ralph conversations import claude-code",
+    )
+
+
+def _is_waiting(note: Path) -> bool:
+    """Whether a hook noted that an exchange is over, and none that it was saved."""
+    lines = [line for line in note.read_bytes().splitlines() if _OVER in line or _KEPT in line]
+    return bool(lines) and _OVER in lines[-1]
+
+
 # -- journal and index
 
 
@@ -381,7 +424,7 @@ def _postgres(settings: Settings, home: Path) -> Check:
         journals.close()
 
 
-def _asked(talk: Talk) -> tuple[Sequence[object], bool]:
+def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
     """What the server says of itself, and whether the connection to it can be read by others.
 
     That is judged from this end: a container or a pooler has other addresses of its own.
@@ -391,7 +434,7 @@ def _asked(talk: Talk) -> tuple[Sequence[object], bool]:
     return talk.rows(_ABOUT)[0], openly
 
 
-def _ping(talk: Talk) -> None:
+def _ping(talk: DatabaseSession) -> None:
     talk.rows("SELECT 1")
 
 
@@ -452,7 +495,7 @@ def _waiting(home: Path) -> Check | None:
 def _qdrant(settings: Settings, home: Path) -> Check:
     """The server of the indexes is reached, and new enough."""
     from ralph.index.open import index_for
-    from ralph.index.qdrant.index import QdrantIndex
+    from ralph.index.qdrant import QdrantIndex
 
     folders = [home / "cache" / "doctor"]
     index = index_for(settings, folders, home=home, scope=lambda: "doctor")

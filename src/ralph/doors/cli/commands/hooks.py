@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.clients import BY_AGENT
 from ralph.doors.cli.context import as_json, start_folder, the_project
 from ralph.doors.cli.render import Page, Span, note, print_json
 from ralph.doors.cli.tree import Command, Group, keep_project, project_given
 
 if TYPE_CHECKING:
-    from ralph.doors.cli.client_call import Call
-    from ralph.doors.cli.client_files import Edit
-    from ralph.doors.cli.client_setup import Agent
-    from ralph.doors.cli.client_status import Part, Seen
+    from ralph.clients.setup import RalphCall, SettingsEdit, SetupPart, SetupPlace
     from ralph.memory.project import Project
 
 _HERE = ""  # what `--project` without a folder stands for
@@ -41,8 +39,8 @@ _SCOPE: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--agent",
-        type=click.Choice(["claude", "codex"]),
-        default="claude",
+        type=click.Choice(list(BY_AGENT)),
+        default=next(iter(BY_AGENT)),
         show_default=True,
         help="The client.",
     ),
@@ -67,53 +65,48 @@ def hooks() -> None:
 @hooks.command(cls=Command)
 @_scoped
 @click.option("--no-mcp", is_flag=True, help="The hooks alone, without the MCP server.")
-def install(user: bool, project: bool, agent: Agent, no_mcp: bool) -> None:
+def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     """Put Ralph into a client's settings.
 
     All else in them stays as it is. Done again it changes nothing, or brings what an older Ralph
     wrote up to date.
     """
-    from ralph.doors.cli.claude_user_server import register, registered
-    from ralph.doors.cli.client_call import best_call
-    from ralph.doors.cli.client_files import apply
-    from ralph.doors.cli.client_setup import installing
+    from ralph.clients.setup import apply, best_call
 
     _need_one_scope(user, project)
-    if agent == "codex" and no_mcp:
-        raise click.UsageError("Codex gets the MCP server and nothing else: leave out --no-mcp.")
+    setup = BY_AGENT[agent].program.setup()
+    if no_mcp and not setup.HAS_HOOKS:
+        title = BY_AGENT[agent].title
+        raise click.UsageError(f"{title} gets the MCP server and nothing else: leave out --no-mcp.")
     root = None if user else the_project().root
-    by_client = agent == "claude" and user and not no_mcp
-    call = best_call(root, variables=agent == "claude")
-    edits = installing(agent, root, call, mcp=not no_mcp)
-    if by_client:
-        registered()  # refuses somebody else's server before anything is written
+    call = best_call(root, variables=setup.FILLS_VARIABLES)
+    edits = setup.install_edits(root, call, mcp=not no_mcp)
     _tell_installed(edits, apply(edits))
-    todo = register(call) if by_client else None
+    todo = setup.register(call) if user and not no_mcp else None
     if todo is not None:
-        note(f"there is no claude here to register the MCP server with. Run: {todo}")
+        note(f"there is no {agent} here to register the MCP server with. Run: {todo}")
     _tell_call(call, root)
 
 
 @hooks.command(cls=Command)
 @_scoped
-def uninstall(user: bool, project: bool, agent: Agent) -> None:
+def uninstall(user: bool, project: bool, agent: str) -> None:
     """Take Ralph out of a client's settings."""
-    from ralph.doors.cli.claude_user_server import registered, unregister
-    from ralph.doors.cli.client_files import apply
-    from ralph.doors.cli.client_setup import uninstalling
+    from ralph.clients.setup import apply
 
     _need_one_scope(user, project)
     root = None if user else _root_to_clean()
-    done = apply(uninstalling(agent, root))
+    setup = BY_AGENT[agent].program.setup()
+    done = apply(setup.uninstall_edits(root))
     page = Page()
     for edit in done:
         page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
-    if agent == "claude" and user and registered() is not None:
-        todo = unregister()
+    if user and setup.registered() is not None:
+        todo = setup.unregister()
         if todo is None:
             page.line("Removed the MCP server from your own servers")
         else:
-            note(f"there is no claude here to remove the MCP server with. Run: {todo}")
+            note(f"there is no {agent} here to remove the MCP server with. Run: {todo}")
     elif not done:
         page.line("Nothing of Ralph's was there.")
 
@@ -124,7 +117,7 @@ def status(as_json: bool) -> None:
     """Tell what of Ralph is set up in which client."""
     import msgspec
 
-    from ralph.doors.cli.client_status import look
+    from ralph.clients.setup import look
 
     project = _project()
     found = look(project.root if project else None)
@@ -148,7 +141,7 @@ def plugin_path() -> None:
 
     For: claude plugin marketplace add "$(ralph hooks plugin-path)"
     """
-    from ralph.doors.cli.client_settings import plugin_folder
+    from ralph.clients.claude_code_settings import plugin_folder
 
     click.echo(str(plugin_folder()))
 
@@ -167,25 +160,28 @@ def _project() -> Project | None:
 
 def _root_to_clean() -> Path:
     """The project, or a folder that was one when Ralph was set up in it."""
-    from ralph.doors.cli import client_places as places
+    from ralph.clients.setup import look
 
-    if _project() is None:
-        here = start_folder()
-        files = (places.claude_settings, places.claude_servers, places.codex_settings)
-        if any(file(here).exists() for file in files):
-            return here
+    here = start_folder()
+    if _project() is None and any(
+        part.state != "none"
+        for place in look(here).places
+        if place.where == "project"
+        for part in place.parts
+    ):
+        return here
     return the_project().root
 
 
-def _tell_installed(edits: list[Edit], done: list[Edit]) -> None:
+def _tell_installed(edits: list[SettingsEdit], done: list[SettingsEdit]) -> None:
     page = Page()
     for edit in edits:
         page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
 
 
-def _tell_call(call: Call, root: Path | None) -> None:
+def _tell_call(call: RalphCall, root: Path | None) -> None:
     """Say whom the client will call, and what that means for others."""
-    from ralph.doors.cli.client_status import look
+    from ralph.clients.setup import look
 
     page = Page()
     page.line(f"The client calls: {call.shown}")
@@ -200,11 +196,11 @@ def _tell_call(call: Call, root: Path | None) -> None:
         note(warning)
 
 
-def _row(one: Seen) -> tuple[Span, ...]:
+def _row(one: SetupPlace) -> tuple[Span, ...]:
     calls = [call.command for part in one.parts for call in part.calls]
     hooks = "" if one.hooks is None else _shown(one.hooks)
     return one.agent, one.where, hooks, _shown(one.mcp), ", ".join(dict.fromkeys(calls))
 
 
-def _shown(part: Part) -> Span:
+def _shown(part: SetupPart) -> Span:
     return _WORDS.get(part.state, part.state), _STYLES.get(part.state, "yellow")

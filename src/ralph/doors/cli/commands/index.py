@@ -14,8 +14,8 @@ from ralph.doors.cli.tree import Group
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.index.sync import Synced, Target
-    from ralph.index.view import AnyIndex
+    from ralph.index.port import AnyIndex
+    from ralph.index.sync import IndexSpec, Synced
     from ralph.memory.ralph import Ralph
 
 
@@ -167,12 +167,12 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
     return gone + [file.name for file in memory.shelf.index.remove_others()]
 
 
-def _contents(index: AnyIndex, targets: Sequence[Target], *, sure: bool) -> dict[str, Any]:
+def _contents(index: AnyIndex, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
     by_name = {target.name: target for target in targets}
     return index.healed(lambda: _read_contents(index, by_name, sure=sure))
 
 
-def _read_contents(place: AnyIndex, targets: dict[str, Target], *, sure: bool) -> dict[str, Any]:
+def _read_contents(place: AnyIndex, targets: dict[str, IndexSpec], *, sure: bool) -> dict[str, Any]:
     import msgspec
 
     from ralph.index.sync import is_current

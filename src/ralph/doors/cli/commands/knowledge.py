@@ -41,9 +41,9 @@ from ralph.errors import BadRecord
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.memory.checkpoints import Checkpointed
+    from ralph.memory.checkpoints import CheckpointResult
     from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import Captured
+    from ralph.memory.knowledge_journal import SavedEntry
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
     from ralph.recall.patterns import Pattern
@@ -133,7 +133,7 @@ def capture(file: str | None, entry_type: str | None, unverified: bool, **fields
     return captured_result(captured)
 
 
-def captured_result(captured: list[Captured]) -> Result:
+def captured_result(captured: list[SavedEntry]) -> Result:
     """What was captured, and what to do next."""
 
     def show(page: Page) -> None:
@@ -233,7 +233,7 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
     return Result(done, lines or (nothing if gives else withheld), notes=notes)
 
 
-def _published(done: Checkpointed, own: str) -> str:
+def _published(done: CheckpointResult, own: str) -> str:
     whose = "this project" if done.project == own else f"project {done.project[:SHORT_ID]}"
     fresh = plural(done.new_patterns, "new pattern")
     joined = f", {done.joined} of known patterns" if done.joined else ""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ralph.loop.braindump import Accepted, Planned, Proposal
     from ralph.memory.ralph import Ralph
     from ralph.plan.importing import PlanImport
-    from ralph.prompt.build import Facts, Prompt
+    from ralph.prompt.build import Prompt, PromptFacts
 
 _DECLINED = 1
 _SUMMARY_CHARS = 600
@@ -279,7 +279,7 @@ def prompt(task_id: str, review: bool) -> Result:
     """
     import msgspec
 
-    from ralph.loop.iteration import History, gather, gather_review, prompt_limits
+    from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt_limits
     from ralph.memory.status import status
     from ralph.prompt.build import review_prompt, task_prompt
 
@@ -287,7 +287,7 @@ def prompt(task_id: str, review: bool) -> Result:
     task = plan.task(task_id)
     with opened() as ralph:
         settings = ralph.config.settings
-        history = History(ralph)
+        history = IterationHistory(ralph)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
         if review:
             iterations = history.of(task.feature)
@@ -299,7 +299,7 @@ def prompt(task_id: str, review: bool) -> Result:
     return Result(built, lambda _: _print_prompt(built))
 
 
-def _context(ralph: Ralph, facts: Facts) -> str:
+def _context(ralph: Ralph, facts: PromptFacts) -> str:
     """What helped in other projects; without it there is a prompt all the same."""
     from ralph.loop.orchestrate import context_for
 

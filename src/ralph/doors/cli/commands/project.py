@@ -106,7 +106,7 @@ def init(folder: str | None, embedder: str | None) -> Result:
 def _offer_ollama(settings: Settings, notes: list[str], *, person: bool) -> str | None:
     """Ollama, if it answers and the person wants it; without a person, a note says how."""
     from ralph.errors import EmbedderOff
-    from ralph.index.ollama import Ollama, ollama_wire
+    from ralph.index.embedders.ollama import Ollama, ollama_wire
     from ralph.wire import Deadline
 
     if settings.embedder == "ollama":
@@ -129,9 +129,9 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
     """Compute a vector with it; EmbedderOff says what is missing, before anything is written."""
     import msgspec
 
-    from ralph.index.choose import choose
+    from ralph.index.embedders import choose_embedder
 
-    chosen = choose(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
+    chosen = choose_embedder(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
     if chosen is not None:
         chosen.check()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ralph.current_run import current_run
 from ralph.doors.cli.cards import (
     SHORT_ID,
     entry_hit,
@@ -37,7 +38,6 @@ from ralph.doors.cli.context import (
 from ralph.doors.cli.render import Page, Result, Span, Table
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadInput, NotFound
-from ralph.programs import current_run
 
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory

@@ -18,15 +18,15 @@ from ralph.doors.cli.context import (
     shown_name,
     the_project,
 )
-from ralph.doors.cli.input_files import EXPECTED
+from ralph.doors.cli.input_files import expected
 from ralph.doors.cli.render import Page, Result, excerpt, note
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.capture import Captured
-    from ralph.memory.feature import Remembered
+    from ralph.capture import AgentRun
+    from ralph.memory.feature import SavedIteration
     from ralph.memory.ralph import Ralph
     from ralph.records.iteration import Iteration
 
@@ -77,9 +77,9 @@ def record(
     }
     given: list[tuple[int, dict[str, Any]]] = []
     with opened_input(file) as stream:
-        lines, is_run = first_lines(stream, name=name)
-        if is_run:
-            saved = _record_run(chain(lines, stream), name, flags)
+        lines, dialect = first_lines(stream, name=name)
+        if dialect:
+            saved = _record_run(chain(lines, stream), dialect, name, flags)
         else:
             given = objects(b"".join([*lines, stream.read()]), name=name)
     if given:
@@ -99,7 +99,7 @@ def record(
         old = len(saved) - fresh
         known = f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
         page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
-        if is_run:
+        if dialect:
             page.line(_run_text(saved[0].record), indent=2)
 
     value = [{"id": each.id, "kind": each.kind, **each.record.to_json()} for each in saved]
@@ -108,17 +108,18 @@ def record(
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record, completed from the options and the focus."""
+    from ralph.clients.detect import session_client
     from ralph.records.iteration import FIELDS
 
-    if plain.get("type") == "session_meta":
+    if client := session_client(plain):
         raise BadRecord(
-            "this is a session file of Codex, not the output of a run",
+            f"this is a session file of {client.title}, not the output of a run",
             where=where,
-            todo="Import it with: ralph conversations import codex",
+            todo=f"Import it with: ralph conversations import {client.source}",
         )
     if not plain.keys() & {*FIELDS} - {"session_id"}:
         raise BadRecord(
-            "this is neither an agent's output nor a record", where=where, todo=EXPECTED
+            "this is neither an agent's output nor a record", where=where, todo=expected()
         )
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
@@ -167,11 +168,13 @@ def _focused(flags: dict[str, Any]) -> dict[str, Any]:
     return flags | {"feature": focus.feature, "task_id": task_id}
 
 
-def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> list[Remembered]:
+def _record_run(
+    lines: Iterable[bytes], dialect: str, name: str, flags: dict[str, Any]
+) -> list[SavedIteration]:
     """One run of an agent as one iteration; a note for each line that could not be read."""
     import msgspec
 
-    from ralph.capture.detect import read
+    from ralph.clients.detect import read
     from ralph.records import Source
 
     flags = flags if flags["feature"] else _focused(flags)
@@ -182,7 +185,8 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
             todo="Add --feature NAME, or set one: ralph focus NAME.",
         )
     with opened() as ralph:
-        captured, complaints = read(lines, file=name, root=str(ralph.project.root))
+        root = str(ralph.project.root)
+        captured, complaints = read(lines, file=name, root=root, dialect=dialect)
         run = captured.session_id or _named_by_content(captured)
         iteration = captured.to_iteration(
             feature=flags["feature"],
@@ -204,7 +208,7 @@ def _record_run(lines: Iterable[bytes], name: str, flags: dict[str, Any]) -> lis
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
 
 
-def _named_by_content(captured: Captured) -> str:
+def _named_by_content(captured: AgentRun) -> str:
     """A name for a run that has none, so that the same output is always the same record."""
     import hashlib
 

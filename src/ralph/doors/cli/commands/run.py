@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-    from ralph.loop.environment import Event, Listener
+    from ralph.loop.environment import Listener, LoopEvent
 
 _INTERRUPTED = 130
 _TITLE_CHARS = 60
@@ -86,10 +86,10 @@ def run(
       ralph run --max-iterations 3
       ralph run --feature auth --agent codex --budget-usd 5
     """
-    from ralph.loop.run import Options
+    from ralph.loop.run import RunOptions
     from ralph.loop.run import run as run_loop
 
-    options = Options(
+    options = RunOptions(
         feature=feature,
         task_id=number(task_id),
         agent=agent,
@@ -131,7 +131,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 # -- the screen
 
 
-def json_listener(event: Event) -> None:
+def json_listener(event: LoopEvent) -> None:
     """Print each event as one line of JSON."""
     print_json_line({"event": event.event, "at": event.at, **event.facts})
 
@@ -170,7 +170,7 @@ class RunScreen:
         self._moving: MovingLine | None = None
         self._live: Live | None = None
 
-    def listen(self, event: Event) -> None:
+    def listen(self, event: LoopEvent) -> None:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
             self.rest()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.clients import BY_SOURCE
 from ralph.doors.cli.cards import staged_table
 from ralph.doors.cli.context import (
     Bar,
@@ -32,11 +33,10 @@ from ralph.doors.cli.tree import Command, wants_json
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.memory.conversations import Conversations, Imported
+    from ralph.memory.conversations import ConversationImport, Conversations
     from ralph.memory.importing import Importer
     from ralph.memory.project import Project
 
-_CLIENTS = ("claude-code", "codex")
 _COMPLAINTS_SHOWN = 20
 _LOOK_EVERY_S = 2.0
 
@@ -171,7 +171,7 @@ def export_conversations(
 
 
 @click.command("import", cls=Command)
-@click.argument("source", metavar="claude-code|codex|FILE|-")
+@click.argument("source", metavar="|".join([*BY_SOURCE, "FILE", "-"]))
 @click.argument("folder", metavar="[DIR]", required=False)
 @flag("--all", "Sessions of all projects, not only this.", "everything")
 @flag("--follow", "Keep importing new exchanges until Ctrl-C.")
@@ -194,10 +194,10 @@ def import_conversations(
     from ralph.memory import importing_plain
     from ralph.memory.conversation_stream import prune_if_due
 
-    if source in _CLIENTS:
+    if source in BY_SOURCE:
         return _import_sessions(source, folder, everything, follow)
     if folder is not None or everything or follow:
-        raise click.UsageError("DIR, --all and --follow go with claude-code or codex only.")
+        raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = read_bytes(source)
     with _opened_conversations() as (memory, project, _):
         found = importing_plain.import_conversations(
@@ -240,7 +240,7 @@ def _import_sessions(
     return result.code
 
 
-def _follow(importer: Importer, found: Imported) -> None:
+def _follow(importer: Importer, found: ConversationImport) -> None:
     """Look again and again until Ctrl-C; print only what is new."""
     printed = {str(each) for each in (*found.unread, *found.complaints)}
     if not wants_json():
@@ -271,7 +271,7 @@ def _print_now(result: Result) -> None:
         note(text)
 
 
-def _imported(found: Imported) -> Result:
+def _imported(found: ConversationImport) -> Result:
     more = [f"{found.known} known"] if found.known else []
     if found.unchanged:
         more.append(f"{plural(found.unchanged, 'session')} unchanged")

@@ -26,9 +26,10 @@ _LISTED = 20
 
 @click.group(cls=Group)
 def workers() -> None:
-    """Run the workers that summarize and index conversations, or show their status.
+    """Run the background workers, or show their status.
 
-    They also run within `ralph chat`. One process at a time works; the others wait.
+    They summarize and index conversations, and also run within `ralph chat`. One process at a time
+    works; the others wait.
     """
 
 
@@ -153,9 +154,14 @@ def _show(statuses: list[WorkerStatus], given_up: list[GivenUp], *, as_json: boo
 @click.argument("words", nargs=-1, metavar="[conversation|exchange] [on|off]")
 @as_json
 def summarizer(words: tuple[str, ...], as_json: bool) -> None:
-    """Show the workers that summarize, or switch them on or off.
+    """Show or switch the workers that summarize.
 
     `summarizer on` also switches on the embedding pipeline.
+
+    \b
+    Examples:
+      ralph summarizer
+      ralph summarizer exchange off
     """
     with _worker_commands() as (crew, commands):
         _answer(crew, commands.summarizer(words), as_json=as_json)
@@ -165,9 +171,14 @@ def summarizer(words: tuple[str, ...], as_json: bool) -> None:
 @click.argument("words", nargs=-1, metavar="[on|off|rebuild [conversations|exchanges]]")
 @as_json
 def embeddings(words: tuple[str, ...], as_json: bool) -> None:
-    """Show the worker that indexes, switch it on or off, or recreate all embeddings.
+    """Show, switch or rebuild the embeddings.
 
     `rebuild` shows what it deletes and costs, and asks for a typed yes.
+
+    \b
+    Examples:
+      ralph embeddings
+      ralph embeddings rebuild conversations
     """
     with _worker_commands() as (crew, commands):
         _answer(crew, commands.embeddings(words, _confirm), as_json=as_json)
@@ -177,7 +188,13 @@ def embeddings(words: tuple[str, ...], as_json: bool) -> None:
 @click.argument("words", nargs=-1, metavar="[on|off|config|set KEY VALUE]")
 @as_json
 def rag(words: tuple[str, ...], as_json: bool) -> None:
-    """Show what is recalled before an answer, switch it on or off, or change it."""
+    """Show or change what is recalled before an answer.
+
+    \b
+    Examples:
+      ralph rag off
+      ralph rag set rag_conversation_limit 5
+    """
     with _worker_commands() as (_, commands):
         lines = commands.rag(words)
         if as_json:

@@ -1,0 +1,578 @@
+"""Claude Code: its command, and its messages in `--output-format stream-json`.
+
+A stream is one JSON object a line with a `result` at the end. The result is judged by `is_error`
+and its reason, never by its subtype; totals are taken from it alone; a stream without one was
+killed. `claude_code_sessions` has its session files, `claude_code_settings` its settings and hooks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ralph.capture import AgentRun, Capture, TerminalReason
+from ralph.capture.exchange import Steps
+from ralph.capture.lines import (
+    NOTHING,
+    clip,
+    content_text,
+    count,
+    items,
+    mapping,
+    moment,
+    money,
+    structs_on,
+    text_of,
+    tokens,
+    unraw,
+)
+from ralph.capture.run import RunFindings
+from ralph.capture.shell import LEFT
+from ralph.capture.solved import ELSEWHERE, file_call, file_text
+from ralph.clients import AgentCall, SessionFiles
+from ralph.records.iteration import ErrorSeen, ErrorType, FileAction
+from ralph.text.redact import redact
+
+if TYPE_CHECKING:
+    from ralph.clients.setup import ClientSetup
+
+DIALECTS: tuple[str, ...] = ("stream-json", "transcript")
+OUTPUTS: tuple[str, ...] = (
+    "the output of `claude -p --output-format stream-json --verbose`",
+    "a Claude Code transcript (~/.claude/projects/*/*.jsonl)",
+)
+SESSION_TYPES: frozenset[str] = frozenset()
+LOGIN_SHELLS: bool = False
+_COMMAND = ("claude", "-p", "--output-format", "stream-json", "--verbose")
+_ALLOWED_TOOLS = ("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
+_STREAM_TYPES = {"system", "assistant", "user", "result", "stream_event", "rate_limit_event"}
+_TRANSCRIPT_KEYS = {"sessionId", "parentUuid", "isSidechain", "leafUuid"}
+
+
+def command(call: AgentCall) -> list[str]:
+    """The command line of one run."""
+    words = [*_COMMAND, "--permission-mode", "acceptEdits"]
+    if call.model:
+        words += ["--model", call.model]
+    if call.mcp_config:
+        words += ["--mcp-config", str(call.mcp_config), "--strict-mcp-config"]
+    servers = [f"mcp__{name}" for name in call.mcp_servers]
+    return [*words, "--allowedTools", *servers, *_ALLOWED_TOOLS]
+
+
+def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
+    """Nothing: it reads the file that its command names."""
+    return {}
+
+
+def dialect_of(event: Mapping[str, Any]) -> str | None:
+    """Its own transcripts have keys that its output does not."""
+    kind = event.get("type")
+    if not isinstance(kind, str) or "." in kind:
+        return None
+    if _TRANSCRIPT_KEYS & event.keys():
+        return "transcript"
+    return "stream-json" if kind in _STREAM_TYPES else None
+
+
+def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
+    """A fresh capture of one of its dialects."""
+    if dialect == "transcript":
+        from ralph.clients.claude_code_sessions import Transcript
+
+        return Transcript(file=file, root=root, injected=injected)
+    return StreamJson(file=file, root=root, injected=injected)
+
+
+def sessions() -> SessionFiles:
+    """The transcripts under `~/.claude/projects`."""
+    from ralph.clients import claude_code_sessions
+
+    return claude_code_sessions
+
+
+def setup() -> ClientSetup:
+    """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
+    from ralph.clients import claude_code_settings
+
+    return claude_code_settings
+
+
+def tool_errors(
+    tool: str, given: Any, output: str, *, root: str, cwd: str | None
+) -> tuple[ErrorSeen, ...]:
+    """The errors in a failed tool's answer, as they will be found in the transcript."""
+    use = {"type": "tool_use", "id": "this", "name": tool, "input": given}
+    result = {"type": "tool_result", "tool_use_id": "this", "is_error": True, "content": output}
+    found = RunFindings(file="-", root=root, injected="")
+    messages = Messages(found)
+    messages.assistant({"content": [use]}, parent=None, failed=False)
+    messages.user({"content": [result]}, lambda: f"Error: {output}", parent=None, cwd=cwd)
+    return found.errors if output.strip() else ()
+
+
+# -- Claude Code's messages, which its stream and its transcripts share: blocks, tools, results.
+
+
+MOST_OPEN = 5000
+_SYNTHETIC = "<synthetic>"
+_LONGEST_COMMAND = 20_000
+
+_PATH_KEYS = ("file_path", "notebook_path", "path")
+_WRITERS: dict[str, FileAction] = {
+    "Edit": "modified",
+    "MultiEdit": "modified",
+    "NotebookEdit": "modified",
+    "Read": "read",
+}
+_SEARCHES = {"Glob", "Grep"}
+_SUBAGENTS = {"Task", "Agent"}
+_SHELLS = {"Bash"}
+_CHANGERS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
+_ASKED = ("description", "query", "pattern", "url", "skill", "prompt")
+_BEHIND = "Command running in background"
+# What the client says of a call that goes on behind its result.
+_LEFT_SAID = re.compile(r"\bbackground|\bAsync agent", re.I)
+# What the client itself says in the model's place when there is nothing to say.
+PLACEHOLDER = "No response requested."
+_HAS_ENDING = re.compile(r"[^/\\]\.\w{1,12}$")
+
+_ADVICE = re.compile(r"\s*Note: your current working directory is .*", re.S)
+_WRAPPER = re.compile(r"</?tool_use_error>")
+_DENIED = re.compile(
+    r"requested permissions? to |requires approval|haven't granted it"
+    r"|[Pp]ermission to use .{1,80} (?:has been )?denied|denied by (?:the )?(?:user|permission)"
+    r"|Permission for this (?:action|tool)"
+)
+_STOPPED = re.compile(
+    r"The user doesn't want to (?:proceed|take this action)|\[Request interrupted by user"
+    r"|User rejected tool use|Tool use (?:was )?(?:interrupted|cancelled)|^Cancelled: parallel"
+)
+INTERRUPTED = "[Request interrupted by user"
+
+
+class ToolUse(msgspec.Struct):
+    """A tool call that waits for its result; only what will be needed."""
+
+    name: str
+    path: str = ""
+    command: str = ""
+    parent: str | None = None
+    begun: int = 0
+
+
+class Messages:
+    """The messages of one session: the main agent's, and those of its subagents."""
+
+    def __init__(self, found: RunFindings, steps: Steps | None = None) -> None:
+        self.found = found
+        self.steps = steps
+        self.model: str | None = None
+        self.denied: list[str] = []
+        self.interrupted = False
+        self.api_error = ""
+        self._open: dict[str, ToolUse] = {}
+        # Calls that go on in the background, perhaps to the end of the session.
+        self._left = 0
+        # Errors of subagents count only when the call that started them failed.
+        self._below: dict[str, list[ErrorSeen]] = {}
+        self._folder: str | None = None
+        self._turn: Any = None
+
+    def assistant(self, message: Mapping[str, Any], *, parent: str | None, failed: bool) -> None:
+        """One line of an assistant's message; a failed one is the client's own, not the model's."""
+        found = self.found
+        model = text_of(message.get("model"))
+        if failed or model == _SYNTHETIC:
+            said = content_text(message.get("content"))[:4000]
+            self.api_error = self.api_error if said == PLACEHOLDER else said
+            return
+        if parent is None:
+            self.api_error = ""
+            self.model = model or self.model
+            identity = message.get("id")
+            if identity is None or identity != self._turn:
+                found.live.turns += 1
+                self._turn = identity
+        found.live.waiting = None
+        content = message.get("content")
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        for block in items(content):
+            kind = block.get("type")
+            if kind == "tool_use":
+                self._call(block, parent)
+            elif kind == "text" and parent is None:
+                found.say(text_of(block.get("text")))
+                if self.steps is not None:
+                    self.steps.said(text_of(block.get("text")))
+
+    def _call(self, block: Mapping[str, Any], parent: str | None) -> None:
+        name = text_of(block.get("name"))
+        given = mapping(block.get("input"))
+        path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
+        command = text_of(given.get("command"))[:_LONGEST_COMMAND] if name in _SHELLS else ""
+        identity = text_of(block.get("id"))
+        if identity in self._open:
+            return
+        asked = next((text_of(given.get(key)) for key in _ASKED if given.get(key)), "")
+        self.found.use_tool(name or "unnamed", path or command or asked)
+        if len(self._open) >= MOST_OPEN:
+            self._open.pop(next(iter(self._open)))
+        use = ToolUse(name, path, command, parent, self.found.attempts.begin())
+        self._open[identity or f"#{self.found.live.tool_uses}"] = use
+        self._left += bool(given.get("run_in_background") or LEFT.search(command))
+        self.found.live.running = len(self._open) + self._left
+        if self.steps is not None and parent is None:
+            place = self.found.place(path) if path else None
+            self.steps.called(identity, name, command or place or path or asked)
+
+    def user(
+        self,
+        message: Mapping[str, Any],
+        detail: Callable[[], Any],
+        *,
+        parent: str | None,
+        cwd: str | None = None,
+    ) -> None:
+        """One line of a user's message: results of tools, or somebody's words."""
+        content = message.get("content")
+        if isinstance(content, str):
+            self._heard(content, parent)
+            return
+        for block in items(content):
+            if block.get("type") == "tool_result":
+                self._result(block, detail, parent, cwd)
+            elif block.get("type") == "text":
+                self._heard(text_of(block.get("text")), parent)
+
+    def _heard(self, text: str, parent: str | None) -> None:
+        if parent is None:
+            self.interrupted = text.startswith(INTERRUPTED)
+        self.found.see_injected(text)
+
+    def _result(
+        self,
+        block: Mapping[str, Any],
+        detail: Callable[[], Any],
+        parent: str | None,
+        cwd: str | None,
+    ) -> None:
+        identity = text_of(block.get("tool_use_id"))
+        use = self._open.pop(identity, None)
+        failed = block.get("is_error") is True
+        below = self._below.pop(identity, [])
+        if use is None and not failed:
+            return
+        use = use or ToolUse("", parent=parent)
+        parent = parent or use.parent
+        output = content_text(block.get("content"))
+        if use.name in _SHELLS | _SUBAGENTS and _LEFT_SAID.search(output[:200]):
+            self._left += 1
+        self.found.live.running = len(self._open) + self._left
+        if self.steps is not None:
+            self.steps.answered(identity, output, failed=failed)
+        errors: list[ErrorSeen] = []
+        if failed:
+            errors += below
+            if _STOPPED.search(output[:2000]):
+                return
+        refused = failed and (_WRAPPER.match(output) or _DENIED.search(output[:2000]))
+        if use.command and not refused:
+            base = cwd or (self._folder if parent is None else None)
+            ran = self.found.ran(use.command, output, failed=failed, base=base)
+            errors += ran.errors
+            if parent is None and not failed and "Shell cwd was reset" not in output[-500:]:
+                self._folder = ran.here
+            if parent is None and not output.startswith(_BEHIND):
+                self.found.tried_command(use.command, ran, failed=failed, begun=use.begun)
+            elif not failed:
+                self.found.did(use.command)
+        elif failed:
+            error = self._failure(use, output, detail())
+            errors.append(error)
+            if parent is None and use.name in _CHANGERS and error.error_type != "permission":
+                self._tried_change(use, error)
+        else:
+            self._done(use, output, detail)
+            self.found.see_injected(output)
+            if self.found.attempts.open:
+                self._helped(use, parent)
+        self._met(errors, parent)
+
+    def _tried_change(self, use: ToolUse, error: ErrorSeen) -> None:
+        call = file_call(use.name, use.path, self.found.place(use.path))
+        self.found.tried(call, [error], "badly", begun=use.begun)
+
+    def _helped(self, use: ToolUse, parent: str | None) -> None:
+        """A tool came back well while an error waits to be solved."""
+        if use.name in _CHANGERS:
+            place = self.found.place(use.path)
+            if parent is None:
+                call = file_call(use.name, use.path, place)
+                self.found.tried(call, [], "well", begun=use.begun)
+            self.found.attempts.do("edited", place or ELSEWHERE)
+        elif use.name == "Read" and self.found.attempts.awaits(file_text(use.path)):
+            place = self.found.place(use.path)
+            self.found.attempts.do("read", place or ELSEWHERE, only_for=file_text(use.path))
+
+    def _met(self, errors: list[ErrorSeen], parent: str | None) -> None:
+        if parent is None:
+            for error in errors:
+                self.found.add_error(error)
+        elif errors and len(self._below) < MOST_OPEN:
+            waiting = self._below.setdefault(parent, [])
+            waiting += errors[: 20 - len(waiting)]
+
+    def _failure(self, use: ToolUse, output: str, detail: Any) -> ErrorSeen:
+        # The structured result says it without the advice meant for the model.
+        said = detail.removeprefix("Error: ") if isinstance(detail, str) else output
+        said = _ADVICE.sub("", _WRAPPER.sub("", said)).strip()
+        denied = _DENIED.search(said) is not None
+        if denied:
+            self.denied = [*self.denied, use.name][:MOST_OPEN]
+        error_type: ErrorType = "permission" if denied else "unknown"
+        message = f"{use.name}: {said}" if use.name else said
+        place = self.found.place(use.path) if use.path else None
+        return ErrorSeen(message, error_type, place)
+
+    def _done(self, use: ToolUse, output: str, detail: Callable[[], Any]) -> None:
+        """A tool that is not the shell came back well: what it did to its file."""
+        found = self.found
+        if use.name == "Write":
+            kind = mapping(detail()).get("type")
+            if kind not in {"create", "update"}:
+                told = output[:200].lower()
+                kind = "create" if "created" in told else "update" if "updated" in told else None
+            if kind is None:
+                kind = "update" if found.knows(use.path) else "create"
+            found.touch(use.path, "created" if kind == "create" else "modified")
+        elif use.name in _WRITERS:
+            found.touch(use.path, _WRITERS[use.name])
+        elif use.name in _SEARCHES and _HAS_ENDING.search(use.path):
+            # A folder that was searched is not a file that was read.
+            found.touch(use.path, "read")
+
+    def settle(self) -> None:
+        """The run came to its own end: calls whose results were never printed were made."""
+        for use in self._open.values():
+            if use.command:
+                self.found.ran(use.command, "", failed=False)
+            elif use.name not in _SUBAGENTS:
+                self._done(use, "", lambda: None)
+        self._open.clear()
+
+
+_RESET = re.compile(r"limit reached\|(\d{10,13})\b")
+_DIAGNOSTIC = "[ede_diagnostic]"
+
+
+class StreamLine(msgspec.Struct):
+    """The keys that matter, each of any type: only a line that is no object does not fit.
+
+    Whatever is not named here is skipped by the decoder without being built.
+    """
+
+    type: Any = None
+    subtype: Any = None
+    session_id: Any = None
+    timestamp: Any = None
+    parent_tool_use_id: Any = None
+    message: Any = None
+    # Often the same as the message once more, and large: decoded only where it is needed.
+    tool_use_result: msgspec.Raw = NOTHING
+    is_api_error_message: Any = None
+    cwd: Any = None
+    model: Any = None
+    mcp_servers: Any = None
+    tool_name: Any = None
+    error_status: Any = None
+    error: Any = None
+    rate_limit_info: Any = None
+    is_error: Any = None
+    result: Any = None
+    errors: Any = None
+    terminal_reason: Any = None
+    stop_reason: Any = None
+    num_turns: Any = None
+    duration_ms: Any = None
+    total_cost_usd: Any = None
+    usage: Any = None
+    permission_denials: Any = None
+    api_error_status: Any = None
+    api_error_type: Any = None
+
+
+_decode = msgspec.json.Decoder(StreamLine).decode
+
+
+class StreamJson:
+    """A stream being read."""
+
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
+        self._found = RunFindings(file=file, root=root, injected=injected)
+        self._messages = Messages(self._found)
+        self.live = self._found.live
+        self.complaints = self._found.complaints
+        self._session: str | None = None
+        self._others: set[str] = set()
+        self._model: str | None = None
+        self._mcp_failed: tuple[str, ...] = ()
+        self._denied: list[str] = []
+        self._result: StreamLine | None = None
+        self._turns = 0
+        self._duration_ms = 0
+        self._tokens: int | None = None
+        self._resets_at: str | None = None
+        self._rejected = False
+
+    def feed(self, line: bytes) -> None:
+        """Take one line; never raises, whatever is on it."""
+        self._found.read(line, _lines, self._take)
+
+    def _take(self, line: StreamLine) -> None:
+        kind = line.type
+        if not isinstance(kind, str):
+            self._found.complain("has no type; stepped over")
+            return
+        if not self._is_ours(line):
+            return
+        self._found.see_time(line.timestamp)
+        parent = text_of(line.parent_tool_use_id) or None
+        if kind == "assistant":
+            failed = line.is_api_error_message is True
+            if failed and (text_of(line.error) == "rate_limit" or line.api_error_status == 429):
+                self._rejected = True
+            self._messages.assistant(mapping(line.message), parent=parent, failed=failed)
+        elif kind == "user":
+            detail = partial(unraw, line.tool_use_result)
+            self._messages.user(mapping(line.message), detail, parent=parent)
+        elif kind == "system":
+            self._system(line)
+        elif kind == "result":
+            self._end(line)
+        elif kind == "rate_limit_event":
+            info = mapping(line.rate_limit_info)
+            if info.get("status") == "rejected":
+                self._resets_at = moment(info.get("resetsAt")) or self._resets_at
+
+    def _is_ours(self, line: StreamLine) -> bool:
+        """Whether the line belongs to the session that this stream began with."""
+        session = text_of(line.session_id)
+        if not session or session == self._session:
+            return True
+        if self._session is None:
+            self._session = session
+            return True
+        if session not in self._others and len(self._others) < 20:
+            self._others.add(session)
+            self._found.complain(
+                f"begins another session, {session[:40]}; its lines were stepped over, "
+                "record each session from a file of its own"
+            )
+        return False
+
+    def _system(self, line: StreamLine) -> None:
+        if line.subtype == "init":
+            self._model = text_of(line.model) or self._model
+            self._found.at_home(text_of(line.cwd))
+            self._mcp_failed = tuple(
+                text_of(server.get("name"))
+                for server in items(line.mcp_servers)
+                if server.get("status") == "failed" and text_of(server.get("name"))
+            )
+        elif line.subtype == "api_retry":
+            status = count(line.error_status)
+            self.live.waiting = f"{text_of(line.error) or 'error'} ({status or 'no answer'})"
+        elif line.subtype == "permission_denied" and len(self._denied) < 1000:
+            self._denied.append(text_of(line.tool_name))
+
+    def _end(self, line: StreamLine) -> None:
+        if self._result is None or line.is_error is not None:
+            self._result = line
+        # A session that went on prints one result a turn; its cost is the session's so far.
+        self._turns += count(line.num_turns) or 0
+        self._duration_ms += count(line.duration_ms) or 0
+        cost = money(line.total_cost_usd)
+        self.live.cost_usd = self.live.cost_usd if cost is None else cost
+        self.live.waiting = None
+        usage = mapping(line.usage)
+        if usage:
+            self._tokens = (self._tokens or 0) + tokens(usage)
+
+    def finish(self) -> AgentRun:
+        """What the run left behind."""
+        found, messages, result = self._found, self._messages, self._result
+        reason = self._reason()
+        if reason == "ok":
+            messages.settle()
+        said = text_of(result.result) if result is not None else ""
+        failed = reason not in {"ok", "unknown"}
+        # What the provider said is an error; what the agent had said before is the summary.
+        summary = (found.last_text or said) if failed else (said or found.last_text)
+        for message in self._failures(said, failed=failed):
+            found.add_error(ErrorSeen(clip(message, 2000), "runtime"))
+        if said and (stated := _RESET.search(said)):
+            self._resets_at = self._resets_at or moment(int(stated[1]))
+        named = result.permission_denials if result is not None else None
+        denied = [text_of(item.get("tool_name")) for item in items(named)]
+        return found.result(
+            "stream-json",
+            reason,
+            session=self._session,
+            summary=summary,
+            model=self._model or messages.model,
+            denied=denied or self._denied,
+            tokens_used=self._tokens,
+            cost_usd=self.live.cost_usd,
+            duration_ms=self._duration_ms if result is not None else None,
+            num_turns=self._turns if result is not None else None,
+            is_error=result.is_error is True if result is not None else True,
+            api_status=count(result.api_error_status) if result is not None else None,
+            rate_limit_resets_at=self._resets_at if reason == "rate_limited" else None,
+            mcp_failed=tuple(redact(name) for name in self._mcp_failed),
+        )
+
+    def _failures(self, said: str, *, failed: bool) -> list[str]:
+        """What the provider or the client reported as the end of the run."""
+        result = self._result
+        if result is None or not failed:
+            return []
+        named = result.errors if isinstance(result.errors, list) else []
+        stated = [e for e in named[:10] if isinstance(e, str) and not e.startswith(_DIAGNOSTIC)]
+        return stated or [text for text in (said or self._messages.api_error,) if text]
+
+    def _reason(self) -> TerminalReason:
+        result = self._result
+        if result is None:
+            if self._messages.interrupted:
+                return "interrupted"
+            limited = self._rejected or (self.live.waiting or "").endswith("(429)")
+            return "rate_limited" if limited else "killed"
+        subtype, stated = text_of(result.subtype), text_of(result.terminal_reason)
+        if result.stop_reason == "refusal":
+            return "refused"
+        if result.is_error is not True and subtype in {"success", ""}:
+            return "ok"
+        if "max_turns" in (stated, subtype.removeprefix("error_")):
+            return "max_turns"
+        if stated == "budget_exhausted" or subtype.startswith("error_max_budget"):
+            return "max_budget"
+        if stated == "prompt_too_long":
+            return "prompt_too_long"
+        limited = result.api_error_status == 429 or result.api_error_type == "rate_limit_error"
+        if limited or self._rejected or _RESET.search(text_of(result.result)):
+            return "rate_limited"
+        if stated.startswith("aborted") or self._messages.interrupted:
+            return "interrupted"
+        if stated == "api_error" or self._messages.api_error or count(result.api_error_status):
+            return "api_error"
+        return "error"
+
+
+def _lines(line: bytes) -> list[StreamLine]:
+    return structs_on(line, StreamLine, _decode, put_off=("tool_use_result",))

@@ -1,0 +1,292 @@
+"""Codex: its command, and the events of `codex exec --json`.
+
+The output names neither its folder nor its model nor what it cost, so files outside a given root
+are unknown to it; a thread without a completed turn at the end failed or was killed.
+`codex_sessions` has its session files, `codex_settings` its settings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ralph.capture import AgentRun, Capture, TerminalReason
+from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
+from ralph.capture.run import RunFindings
+from ralph.capture.shell import LEFT
+from ralph.clients import AgentCall, SessionFiles, codex_server
+from ralph.errors import BadInput
+from ralph.programs import python
+from ralph.records.iteration import ErrorSeen, FileAction
+from ralph.text.redact import redact
+
+if TYPE_CHECKING:
+    from ralph.clients.setup import ClientSetup
+
+DIALECTS: tuple[str, ...] = ("codex",)
+OUTPUTS: tuple[str, ...] = ("the output of `codex exec --json`",)
+SESSION_TYPES: frozenset[str] = frozenset({"session_meta"})
+LOGIN_SHELLS: bool = True
+_COMMAND = ("codex", "exec", "--json", "--skip-git-repo-check", "-s", "workspace-write")
+# It gives a server one second before it asks the model without it; a Python process may need more.
+# One that never comes up still does not end the run.
+_SERVER_WAIT_MS = 30_000
+
+
+def command(call: AgentCall) -> list[str]:
+    """The command line of one run."""
+    words = [*_COMMAND, *(["-m", call.model] if call.model else [])]
+    if call.mcp_config is not None and call.mcp_servers:
+        words += ["-c", f"mcp_optional_startup_grace_ms={_SERVER_WAIT_MS}"]
+        for name, entry in call.mcp_servers.items():
+            for key, value in _server(name, entry, call).items():
+                words += ["-c", f"mcp_servers.{name}.{key}={_toml(value)}"]
+    return [*words, "-"]
+
+
+def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
+    """The headers of its servers, which may be secret and must not be on the command line."""
+    found = {}
+    for server, header, variable in _headers(call):
+        value = str(call.mcp_servers[server]["headers"][header])
+        try:
+            found[variable] = codex_server.filled(value, environ)
+        except KeyError as error:
+            raise BadInput(
+                f"the header {header} of the MCP server {server} needs {error.args[0]}, "
+                "which the agent's environment does not have",
+                where=".ralph/db/disciplines.yaml",
+                todo="Set it, and name it in the setting agent_env.",
+            ) from None
+    return found
+
+
+def _server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, Any]:
+    """One server as Codex is told of it: nothing secret, and its tools need no approval."""
+    settings: dict[str, Any]
+    if "url" in entry:
+        headers = {header: var for server, header, var in _headers(call) if server == name}
+        settings = {"url": str(entry["url"])}
+        if headers:
+            settings["env_http_headers"] = headers
+    else:
+        program, *isolated = python()
+        words = ["-m", codex_server.__name__, str(call.mcp_config), name]
+        settings = {"command": program, "args": [*isolated, *words]}
+        if names := codex_server.variables(json.dumps(entry)):
+            settings["env_vars"] = names
+    # A server of this name in the user's own settings may be switched off.
+    return {**settings, "enabled": True, "default_tools_approval_mode": "approve"}
+
+
+def _headers(call: AgentCall) -> Iterator[tuple[str, str, str]]:
+    """Server, header, and the variable that carries its value."""
+    number = 0
+    for server, entry in call.mcp_servers.items():
+        for header in entry.get("headers") or {}:
+            number += 1
+            yield server, header, f"MCP_HEADER_{number}"
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it: as JSON does, but for mappings."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def dialect_of(event: Mapping[str, Any]) -> str | None:
+    """Its events are of a thread, a turn or an item."""
+    kind = text_of(event.get("type"))
+    return "codex" if kind.startswith(("thread.", "turn.", "item.")) else None
+
+
+def open_capture(dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
+    """A fresh capture of its output."""
+    return Codex(file=file, root=root, injected=injected)
+
+
+def sessions() -> SessionFiles:
+    """The rollouts under `~/.codex/sessions`."""
+    from ralph.clients import codex_sessions
+
+    return codex_sessions
+
+
+def setup() -> ClientSetup:
+    """The MCP server in `config.toml`."""
+    from ralph.clients import codex_settings
+
+    return codex_settings
+
+
+# -- The output of `codex exec --json`.
+
+_CHANGES: dict[str, FileAction] = {"add": "created", "update": "modified", "delete": "deleted"}
+_TOOLS = {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}
+_LIMITED = re.compile(r"usage limit|rate.?limit|\b429\b|too many requests", re.I)
+_TOO_LONG = re.compile(r"context (?:window|length)|prompt is too long", re.I)
+_WAITING = re.compile(r"reconnecting|retry(?:ing)?\b|stream disconnected", re.I)
+_REALLY = re.compile(r"error|fail|denied|cannot|unable|refused", re.I)
+_LONGEST_COMMAND = 20_000
+_MOST_STARTED = 5000
+
+
+class Codex:
+    """A thread being read."""
+
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
+        self._found = RunFindings(file=file, root=root, injected=injected)
+        if root:
+            self._found.at_home(root)
+        self.live = self._found.live
+        self.complaints = self._found.complaints
+        self._thread: str | None = None
+        self._begun: dict[str, int] = {}
+        self._running: set[str] = set()
+        self._last_message = ""
+        self._turns = 0
+        self._tokens: int | None = None
+        self._failure = ""
+        self._open = True
+        self._denied: list[str] = []
+
+    def feed(self, line: bytes) -> None:
+        """Take one line; never raises, whatever is on it."""
+        self._found.read(line, objects, self._take)
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("type")
+        if not isinstance(kind, str):
+            self._found.complain("has no type; stepped over")
+        elif kind == "thread.started":
+            self._thread = self._thread or text_of(event.get("thread_id")) or None
+        elif kind == "turn.started":
+            self._open, self._failure = True, ""
+        elif kind == "turn.completed":
+            self._open, self._failure = False, ""
+            self._turns += 1
+            usage = mapping(event.get("usage"))
+            spent = [count(usage.get(key)) for key in ("input_tokens", "output_tokens")]
+            # A thread's usage grows from turn to turn; cached input is part of the input.
+            self._tokens = sum(n or 0 for n in spent) if any(spent) else self._tokens
+        elif kind == "turn.failed":
+            self._open = False
+            self._turns += 1
+            self._failure = text_of(mapping(event.get("error")).get("message")) or "turn failed"
+        elif kind == "error":
+            message = text_of(event.get("message"))
+            if _WAITING.search(message):
+                self.live.waiting = redact(clip(message, 200))
+            else:
+                self._failure = message or self._failure
+        elif kind in {"item.started", "item.updated", "item.completed"}:
+            self._item(mapping(event.get("item")), done=kind == "item.completed")
+
+    def _item(self, item: Mapping[str, Any], *, done: bool) -> None:
+        kind = text_of(item.get("type"))
+        if kind in _TOOLS:
+            self._begin(item, kind)
+            self._running.add(text_of(item.get("id")))
+            # Another agent, or what a shell left in the background, goes on behind its result.
+            left = kind == "collab_tool_call" or LEFT.search(text_of(item.get("command")))
+            if done and not left:
+                self._running.discard(text_of(item.get("id")))
+            self.live.running = len(self._running)
+        if not done:
+            return
+        self.live.waiting = None
+        failed = item.get("status") == "failed"
+        if kind == "agent_message":
+            self.live.turns += 1
+            self._last_message = text_of(item.get("text"))
+            self._found.say(self._last_message)
+        elif kind == "command_execution":
+            self._command(item)
+        elif kind == "file_change":
+            self._changed(item, failed=failed)
+        elif kind == "mcp_tool_call":
+            self._found.see_injected(content_text(mapping(item.get("result")).get("content")))
+            said = text_of(mapping(item.get("error")).get("message"))
+            if failed or said:
+                self._found.add_error(ErrorSeen(f"{_name(item, kind)}: {said or 'failed'}"))
+        elif kind == "error":
+            said = text_of(item.get("message"))
+            if _REALLY.search(said):
+                self._found.add_error(ErrorSeen(said))
+
+    def _begin(self, item: Mapping[str, Any], kind: str) -> None:
+        identity = text_of(item.get("id"))
+        if identity and identity in self._begun:
+            return
+        begun = self._found.attempts.begin()
+        if len(self._begun) < _MOST_STARTED:
+            self._begun[identity] = begun
+        changes = [text_of(change.get("path")) for change in items(item.get("changes"))]
+        target = text_of(item.get("command")) or text_of(item.get("query")) or ", ".join(changes)
+        self._found.use_tool(_name(item, kind), target)
+
+    def _command(self, item: Mapping[str, Any]) -> None:
+        command = text_of(item.get("command"))[:_LONGEST_COMMAND]
+        code, status = item.get("exit_code"), item.get("status")
+        if status == "declined":
+            self._denied = [*self._denied, "command_execution"][:1000]
+            message = f"`{clip(command, 100)}` was declined"
+            self._found.add_error(ErrorSeen(message, "permission"))
+            return
+        failed = status == "failed" or (isinstance(code, int) and code != 0)
+        output = text_of(item.get("aggregated_output"))
+        if failed and isinstance(code, int):
+            output = f"Exit code {code}\n{output}"
+        begun = self._begun.get(text_of(item.get("id")), 0) or self._found.attempts.begin()
+        ran = self._found.ran(command, output, failed=failed)
+        self._found.tried_command(command, ran, failed=failed, begun=begun)
+
+    def _changed(self, item: Mapping[str, Any], *, failed: bool) -> None:
+        changes = list(items(item.get("changes")))
+        if failed:
+            paths = ", ".join(text_of(change.get("path")) for change in changes[:5])
+            self._found.add_error(ErrorSeen(f"file_change failed: {paths}"))
+            return
+        for change in changes:
+            kind = change.get("kind")
+            name = text_of(mapping(kind).get("type")) or text_of(kind)
+            if action := _CHANGES.get(name):
+                self._found.changed(text_of(change.get("path")), action)
+
+    def finish(self) -> AgentRun:
+        """What the run left behind."""
+        found = self._found
+        reason = self._reason()
+        summary = (self._last_message if reason == "ok" else "") or found.last_text
+        return found.result(
+            "codex",
+            reason,
+            session=self._thread,
+            summary=summary or self._failure,
+            failure=self._failure,
+            denied=self._denied,
+            tokens_used=self._tokens,
+            num_turns=self._turns or None,
+            is_error=reason != "ok",
+        )
+
+    def _reason(self) -> TerminalReason:
+        if self._failure:
+            return failure_reason(self._failure)
+        return "killed" if self._open else "ok"
+
+
+def failure_reason(message: str) -> TerminalReason:
+    """What kind of end an error was."""
+    if _LIMITED.search(message):
+        return "rate_limited"
+    return "prompt_too_long" if _TOO_LONG.search(message) else "api_error"
+
+
+def _name(item: Mapping[str, Any], kind: str) -> str:
+    if kind != "mcp_tool_call":
+        return kind
+    return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}"

