@@ -330,7 +330,7 @@ class Bar:
 
     def __init__(
         self,
-        total: Callable[[], int],
+        total: Callable[[], int | None],
         *,
         patience_s: float = _PATIENCE_S,
         text: str = "indexing the journal",

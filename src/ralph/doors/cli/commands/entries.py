@@ -40,27 +40,13 @@ _TITLE_CHARS = 70
 # -- the table
 
 
-class PlanField(NamedTuple):
-    """A field of an entry and the option that sets it."""
-
-    option: str
-    help: str
-    name: str | None = None
-    metavar: str = "TEXT"
-    is_list: bool = False
-    completes: Kind | None = None
-
-    def decorator(self) -> Decorator:
-        """The option itself."""
-        repeated = " Repeatable; the values replace the list." if self.is_list else ""
-        return click.option(
-            self.option,
-            *([self.name] if self.name else []),
-            multiple=self.is_list,
-            metavar=self.metavar,
-            shell_complete=completing(self.completes) if self.completes else None,
-            help=self.help + repeated,
-        )
+def _list_option(
+    name: str, help: str, field: str, metavar: str = "TEXT", completes: Kind | None = None
+) -> Decorator:
+    """An option that may be given several times; its values replace a list."""
+    help = f"{help} Repeatable; the values replace the list."
+    complete = completing(completes) if completes else None
+    return option(name, help, metavar, field, multiple=True, shell_complete=complete)
 
 
 class PlanCommands(NamedTuple):
@@ -69,7 +55,7 @@ class PlanCommands(NamedTuple):
     word: str
     kind: Kind
     examples: tuple[str, str]  # arguments of `add` and of `update`
-    fields: Sequence[PlanField]
+    fields: Sequence[Decorator]
     label: Callable[[Any], str]
     value: Callable[[Plan, Any], Any]  # the entry as JSON
     required: Sequence[str] = ("name",)  # what `create_` takes beside the patch
@@ -89,7 +75,6 @@ def _group(spec: PlanCommands) -> Group:
     word = spec.word
     group = Group(word, help=f"Add, show and change {word}s of the plan.")
     key = click.argument("key", metavar=spec.metavar, shell_complete=completing(spec.kind))
-    fields = options(*(field.decorator() for field in spec.fields))
     examples = [
         f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
         for verb, arguments in zip(("add", "update"), spec.examples, strict=True)
@@ -102,7 +87,7 @@ def _group(spec: PlanCommands) -> Group:
 
     @group.command("add", help=f"Add a {word}.{examples[0]}")
     @options(*spec.add_arguments)
-    @fields
+    @options(*spec.fields)
     @json_option
     def add(**given: Any) -> Result:
         plan = the_plan()
@@ -125,7 +110,7 @@ def _group(spec: PlanCommands) -> Group:
     @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
     @key
     @options(*spec.update_options)
-    @fields
+    @options(*spec.fields)
     @option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
     @json_option
     def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
@@ -205,18 +190,14 @@ feature = _group(
             "user-login --boundaries 'No changes to the database.' --clear acronym",
         ),
         fields=(
-            PlanField("--display-name", "The name people read."),
-            PlanField("--acronym", "A short name for it."),
-            PlanField("--description", "What it is and why."),
-            PlanField("--architecture", "How it is built."),
-            PlanField("--boundaries", "What it must not do or touch."),
-            PlanField("--dependency", "What it builds on.", "dependencies", is_list=True),
-            PlanField(
-                "--knowledge-path", "A file to quote to agents.", "knowledge_paths", "PATH", True
-            ),
-            PlanField(
-                "--context-file", "A file agents should open first.", "context_files", "PATH", True
-            ),
+            option("--display-name", "The name people read."),
+            option("--acronym", "A short name for it."),
+            option("--description", "What it is and why."),
+            option("--architecture", "How it is built."),
+            option("--boundaries", "What it must not do or touch."),
+            _list_option("--dependency", "What it builds on.", "dependencies"),
+            _list_option("--knowledge-path", "A file to quote.", "knowledge_paths", "PATH"),
+            _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
         ),
         label=lambda feature: f"feature {feature.name}",
         value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
@@ -284,19 +265,22 @@ task = _group(
             '42 --status done --comment "Merged."',
         ),
         fields=(
-            PlanField(
-                "--discipline", "How it is worked on.", metavar="NAME", completes="disciplines"
+            option(
+                "--discipline",
+                "How it is worked on.",
+                "NAME",
+                shell_complete=completing("disciplines"),
             ),
-            PlanField("--description", "What is to be done."),
-            PlanField("--criterion", "When it is done.", "acceptance_criteria", is_list=True),
-            PlanField(
+            option("--description", "What is to be done."),
+            _list_option("--criterion", "When it is done.", "acceptance_criteria"),
+            option(
                 "--status",
-                "pending, in_progress, blocked, done or skipped (default: pending).",
-                metavar="STATUS",
+                "pending (default), in_progress, blocked, done, skipped.",
+                "STATUS",
             ),
-            PlanField("--priority", "1 comes first; or critical, high, medium, low.", metavar="N"),
-            PlanField("--blocked-by", "A task to do first.", "blocked_by", "ID", True, "tasks"),
-            PlanField("--tag", "A word to sort it by.", "tags", is_list=True),
+            option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
+            _list_option("--blocked-by", "A task to do first.", "blocked_by", "ID", "tasks"),
+            _list_option("--tag", "A word to sort it by.", "tags"),
         ),
         label=lambda task: f"task {task.id} of {task.feature} ({task.status})",
         value=lambda plan, task: plain(task),
@@ -392,14 +376,14 @@ discipline = _group(
         kind="disciplines",
         examples=('backend --convention "Type every function."', "backend --clear skills"),
         fields=(
-            PlanField("--display-name", "The name people read."),
-            PlanField("--system-prompt", "How prompts of this kind begin."),
-            PlanField("--skill", "What it takes.", "skills", is_list=True),
-            PlanField("--convention", "A rule to follow.", "conventions", is_list=True),
-            PlanField(
+            option("--display-name", "The name people read."),
+            option("--system-prompt", "How prompts of this kind begin."),
+            _list_option("--skill", "What it takes.", "skills"),
+            _list_option("--convention", "A rule to follow.", "conventions"),
+            option(
                 "--mcp-servers",
-                'MCP servers for the agent: {"name": {"command": ..., "args": [...]}}',
-                metavar="JSON",
+                'MCP servers: {"name": {"command": ..., "args": [...]}}',
+                "JSON",
             ),
         ),
         label=lambda discipline: f"discipline {discipline.name}",

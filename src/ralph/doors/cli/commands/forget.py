@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +25,7 @@ from ralph.text.words import plural
 if TYPE_CHECKING:
     from ralph.memory.keeping import Choice
     from ralph.memory.ralph import Ralph
+    from ralph.records.conversation import Document
 
 _EVERYTHING = "\0everything"
 _SHOWN = 10
@@ -55,13 +57,9 @@ def forget(
     ids: tuple[str, ...],
     everything: bool,
     project: tuple[str, ...],
-    feature: str | None,
-    conversations: bool,
-    knowledge: bool,
-    before: str | None,
-    match: str | None,
     reason: str | None,
     yes: bool,
+    **chosen: Any,
 ) -> Result:
     """Delete records from journal and index for good.
 
@@ -85,20 +83,11 @@ def forget(
         if folder != _EVERYTHING:
             keep_project(click.get_current_context(), folder)
     everything = everything or _EVERYTHING in project
-    if not (ids or feature or before or match or everything):
+    if not (ids or everything or chosen["feature"] or chosen["before"] or chosen["match"]):
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
-    check_sources(feature, conversations=conversations, knowledge=knowledge)
-    with opened_anywhere() if conversations else opened() as ralph:
-        choice = keeping.choose(
-            ralph,
-            ids=ids,
-            feature=feature,
-            before=before,
-            match=match,
-            everything=everything,
-            conversations=conversations,
-            knowledge=knowledge,
-        )
+    check_sources(chosen)
+    with opened_anywhere() if chosen["conversations"] else opened() as ralph:
+        choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count:
             if not wants_json():
                 _show_choice(Page(), ralph, choice)
@@ -191,19 +180,17 @@ def _conversation_text(ralph: Ralph, record_id: str) -> str:
     from ralph.errors import NotFound
 
     memory = ralph.conversations
-    try:
-        return f"exchange  {excerpt(memory.get(record_id).record.user, _TITLE_CHARS)}"
-    except NotFound:
-        pass
-    try:
-        return f"conversation  {excerpt(memory.conversation(record_id).title, _TITLE_CHARS)}"
-    except NotFound:
-        pass
-    try:
-        section = memory.document(record_id).record
-    except NotFound:
-        # A summary, a tag, a rating; or one that cannot be read, or came back by a merge.
-        kinds = {record.id: record.kind for record in memory.standing()}
-        return kinds.get(record_id, "record")
-    place = f"{section.path}:{section.line} {section.heading}"
-    return f"document  {excerpt(place, _TITLE_CHARS)}"
+    looks: dict[str, Callable[[], str]] = {
+        "exchange": lambda: memory.get(record_id).record.user,
+        "conversation": lambda: memory.conversation(record_id).title,
+        "document": lambda: _place(memory.document(record_id).record),
+    }
+    for kind, look in looks.items():
+        with contextlib.suppress(NotFound):
+            return f"{kind}  {excerpt(look(), _TITLE_CHARS)}"
+    # A summary, a tag, a rating; or one that cannot be read, or came back by a merge.
+    return {record.id: record.kind for record in memory.standing()}.get(record_id, "record")
+
+
+def _place(section: Document) -> str:
+    return f"{section.path}:{section.line} {section.heading}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.doors.cli.context import (
+    Bar,
     feature_option,
     flag,
     json_option,
@@ -18,7 +21,7 @@ from ralph.doors.cli.context import (
     the_project,
     warnings_told,
 )
-from ralph.doors.cli.render import Page, Result, Table, is_terminal, one_line, raw
+from ralph.doors.cli.render import Page, Result, Table
 from ralph.doors.cli.tree import Group
 from ralph.text.words import plural
 
@@ -114,7 +117,8 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         begin = _address(_ask("URL to move from") if source == "-" else source, server)
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
-    with warnings_told(), _CopyProgress() as progress:
+    bar = Bar(lambda: None, text="copying the journals")
+    with warnings_told(), contextlib.closing(bar):
         moved = move_project(
             project,
             config.settings,
@@ -123,7 +127,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
             target=target,
             everything=everything,
             dry_run=dry_run,
-            progress=progress,
+            progress=partial(_show_progress, bar),
         )
     notes = []
     if dry_run and (waiting := sum(waiting_records(home).values())):
@@ -171,6 +175,11 @@ def deliver() -> Result:
         code=1 if left else 0,
         notes=[f"still waiting: {names}"] if left else [],
     )
+
+
+def _show_progress(bar: Bar, name: str, number: int) -> None:
+    """So many records of a journal are done."""
+    bar(number)
 
 
 def _address(given: str, server: str | None) -> str | None:
@@ -275,26 +284,3 @@ def _show_moved(
     else:
         page.line("To store memory in files again: ralph config --user --unset journal_url")
         page.line("(or unset RALPH_JOURNAL_URL, or move again with --switch)")
-
-
-class _CopyProgress:
-    """The progress of a move: one line on a terminal that is removed at the end."""
-
-    def __init__(self) -> None:
-        self._on = is_terminal(sys.stderr)
-        self._drawn = False
-
-    def __call__(self, name: str, number: int) -> None:
-        """So many records of a journal are done."""
-        if self._on:
-            text = f"copying {one_line(name)}: {plural(number, 'record')}"
-            raw(sys.stderr).write(f"\r\x1b[2K{text}")
-            sys.stderr.flush()
-            self._drawn = True
-
-    def __enter__(self) -> _CopyProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            raw(sys.stderr).write("\r\x1b[2K")

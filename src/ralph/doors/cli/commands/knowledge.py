@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.cards import (
-    FILTERS,
-    SHORT_ID,
-    entry_line,
-    filters,
-    pattern_json,
-    pattern_table,
-    short_id,
-    show_cards,
-    show_pattern,
-    show_pattern_whole,
-    staged_table,
-    success_ratio,
-)
+from ralph.doors.cli import cards
 from ralph.doors.cli.context import (
     dry_run_option,
     flag,
@@ -30,6 +17,7 @@ from ralph.doors.cli.context import (
     opened,
     opened_anywhere,
     option,
+    options,
     read_bytes,
     shown_name,
     task_option,
@@ -56,16 +44,26 @@ _EXPECTED = (
     "Give entries as JSON objects, one per line or in a list, each with its entry_type: "
     f"{', '.join(_TYPES)}."
 )
-# The options by the name of the field each fills, and the types that have it.
+# The options by the field each fills, and the types of entry that have it.
 _FIELDS = {
-    "failure_description": ("--failure-description", ("failure_solution",)),
-    "error_message": ("--error-message", ("failure_solution",)),
-    "solution_steps": ("--solution", ("failure_solution",)),
-    "gate_type": ("--gate-type", ("gate_rejection", "gate_approval")),
-    "human_feedback": ("--feedback", ("gate_rejection",)),
-    "revision_approach": ("--revision", ("gate_rejection",)),
-    "approved_approach": ("--approach", ("gate_approval",)),
+    "failure_description": ("--failure-description", "What failed.", _TYPES[:1]),
+    "error_message": ("--error-message", "The error message.", _TYPES[:1]),
+    "solution_steps": ("--solution", "A step of the solution. Repeatable.", _TYPES[:1]),
+    "gate_type": ("--gate-type", "Which gate a person decided on.", _TYPES[1:]),
+    "human_feedback": ("--feedback", "Why it was rejected.", _TYPES[1:2]),
+    "revision_approach": ("--revision", "What was approved then.", _TYPES[1:2]),
+    "approved_approach": ("--approach", "What was approved at once.", _TYPES[2:]),
+    "agent_type": ("--agent-type", "For which agents (default: any).", _TYPES),
+    "task_type": ("--task-type", "For which tasks (default: any).", _TYPES),
+    "technology": ("--technology", "For which technology (default: any).", _TYPES),
+    "subject": ("--subject", "What was worked on: the task's title.", _TYPES),
 }
+_field_options = options(
+    *(
+        option(name, help, "TEXT", field, multiple=field == "solution_steps")
+        for field, (name, help, _) in _FIELDS.items()
+    )
+)
 _all_projects = flag("--all-projects", "Of all projects.")
 _pattern_argument = click.argument("pattern", metavar="PATTERN")
 
@@ -86,24 +84,8 @@ def knowledge() -> None:
 @knowledge.command()
 @click.argument("file", metavar="[FILE|-]", required=False)
 @click.option("--type", "entry_type", type=click.Choice(_TYPES), help="The type of the entry.")
-@option("--failure-description", "What failed.")
-@option("--error-message", "The error message.")
-@option(
-    "--solution",
-    "What solved it. Repeatable: one for each step.",
-    "TEXT",
-    "solution_steps",
-    multiple=True,
-)
+@_field_options
 @flag("--unverified", "Nobody has seen it work; it will be refused.")
-@option("--gate-type", "Which gate a person decided on.", "T")
-@option("--feedback", "Why it was rejected.", "TEXT", "human_feedback")
-@option("--revision", "What was approved then.", "TEXT", "revision_approach")
-@option("--approach", "What was approved at once.", "TEXT", "approved_approach")
-@option("--agent-type", "For which agents (default: any).", "T")
-@option("--task-type", "For which tasks (default: any).", "T")
-@option("--technology", "For which technology (default: any).", "T")
-@option("--subject", "What was worked on: the task's title.")
 @json_option
 def capture(file: str | None, entry_type: str | None, unverified: bool, **fields: Any) -> Result:
     """Stage a failure with its solution, a rejection or an approval.
@@ -143,7 +125,7 @@ def captured_result(captured: list[SavedEntry]) -> Result:
         page.line(f"Captured {plural(fresh, 'entry', 'entries')}{known}.")
         entries = {each.id: each.record for each in captured}
         for identity in [*entries][:_SHOWN]:
-            page.line(*entry_line(identity, entries[identity]), indent=2)
+            page.line(*cards.entry_line(identity, entries[identity]), indent=2)
         if more := [*entries][_SHOWN:]:
             page.line((f"and {len(more)} more", "dim"), indent=2)
         if any(each.staged for each in captured):
@@ -155,7 +137,7 @@ def captured_result(captured: list[SavedEntry]) -> Result:
 def _entry_from_options(
     memory: Knowledge, kind: str, given: dict[str, Any], *, unverified: bool
 ) -> Entry:
-    for name, (option_name, kinds) in _FIELDS.items():
+    for name, (option_name, _, kinds) in _FIELDS.items():
         if name in given and kind not in kinds:
             raise click.UsageError(f"{option_name} does not go with --type {kind}.")
     if unverified and kind != "failure_solution":
@@ -234,7 +216,7 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
 
 
 def _published(done: CheckpointResult, own: str) -> str:
-    whose = "this project" if done.project == own else f"project {done.project[:SHORT_ID]}"
+    whose = "this project" if done.project == own else f"project {done.project[: cards.SHORT_ID]}"
     fresh = plural(done.new_patterns, "new pattern")
     joined = f", {done.joined} of known patterns" if done.joined else ""
     entries = plural(len(done.published), "entry", "entries")
@@ -254,7 +236,7 @@ def staged(all_projects: bool) -> Result:
             # Imported entries wait for whoever imported them, whatever project they name.
             if all_projects or each.record.project == own or each.imported
         ]
-    return Result(found, staged_table(found, "Nothing is staged."))
+    return Result(found, cards.staged_table(found, "Nothing is staged."))
 
 
 # -- ask
@@ -264,7 +246,7 @@ def staged(all_projects: bool) -> Result:
 @click.argument("text", nargs=-1)
 @flag("--failure", "TEXT describes a failure; find solutions.")
 @option("--error-message", "With --failure: the error message.", "M")
-@filters
+@cards.filters
 @limit_option
 @option(
     "--min-score",
@@ -307,13 +289,13 @@ def query(
     floor = floor if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
     none = empty if settings.knowledge_receive else ""
-    cards = (lambda page: show_cards(page, found, show_pattern)) if found else none
+    cards = (lambda page: cards.show_cards(page, found, cards.show_pattern)) if found else none
     return Result(list(found), cards, notes=found.notes)
 
 
 @knowledge.command()
 @click.argument("about", nargs=-1, required=True, metavar="TASK|TEXT...")
-@filters
+@cards.filters
 @json_option
 def context(about: tuple[str, ...], **only: Any) -> Result:
     """Print the knowledge an agent gets for a task.
@@ -364,7 +346,7 @@ def _task_filters(ralph: Ralph, task: Task, only: dict[str, str | None]) -> dict
     from ralph.memory.lessons import technology_of
 
     technology = technology_of(ralph.project.root, ralph.config.settings)
-    usual = dict(zip(FILTERS, (task.discipline, None, technology), strict=True))
+    usual = dict(zip(cards.FILTERS, (task.discipline, None, technology), strict=True))
     return {name: usual[name] if given is None else given for name, given in only.items()}
 
 
@@ -378,7 +360,7 @@ def patterns() -> Result:
         "No patterns yet. `ralph knowledge capture` stages what was learned, "
         "`ralph knowledge checkpoint` publishes it."
     )
-    return Result(list(found), pattern_table(found, empty))
+    return Result(list(found), cards.pattern_table(found, empty))
 
 
 @knowledge.command()
@@ -390,7 +372,8 @@ def show(pattern: str) -> Result:
         found = _pattern(ralph.knowledge, pattern)
         records = ralph.knowledge.entries_of(found)
     return Result(
-        pattern_json(found, records), lambda page: show_pattern_whole(page, found, records)
+        cards.pattern_json(found, records),
+        lambda page: cards.show_pattern_whole(page, found, records),
     )
 
 
@@ -418,9 +401,9 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
         wanted = _pattern(memory, pattern).id
         identity = memory.report_outcome(wanted, worked, task=task, note=remark or "")
         now = memory.pattern(wanted)
-    text = f"  worked {success_ratio(now)} times, rate {now.success_rate:.2f}"
+    text = f"  worked {cards.success_ratio(now)} times, rate {now.success_rate:.2f}"
     value = {"id": identity, "worked": worked, "task": task, "pattern": now.to_json()}
-    return Result(value, lambda page: page.line(short_id(now.id), text))
+    return Result(value, lambda page: page.line(cards.short_id(now.id), text))
 
 
 @knowledge.command()

@@ -5,26 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.current_run import current_run
-from ralph.doors.cli.cards import (
-    SHORT_ID,
-    entry_hit,
-    entry_state,
-    error_text,
-    hit_json,
-    located,
-    pattern_json,
-    show_cards,
-    show_entry,
-    show_entry_whole,
-    show_hit,
-    show_pattern_whole,
-    whereabouts,
-)
+from ralph.doors.cli import cards
 from ralph.doors.cli.context import (
     everywhere_option,
     feature_option,
@@ -74,15 +60,10 @@ _SHORTEST_ID = 4
 def search(
     query: tuple[str, ...],
     feature: str | None,
-    conversations: bool,
-    knowledge: bool,
-    everywhere: bool,
-    tags: tuple[str, ...],
-    since: str | None,
-    until: str | None,
     limit: int | None,
     min_score: float | None,
     explain: bool,
+    **given: Any,
 ) -> Result:
     """Search the memory by meaning and by words.
 
@@ -95,26 +76,21 @@ def search(
       ralph search cookie --feature auth --limit 3
       ralph search "retry policy" --conversations --since 2026-01-01
     """
-    check_sources(feature, conversations=conversations, knowledge=knowledge)
-    if (everywhere or tags or since or until) and not conversations:
+    check_sources({"feature": feature, **given})
+    conversations, knowledge = given.pop("conversations"), given.pop("knowledge")
+    if any(given.values()) and not conversations:
         raise click.UsageError("--everywhere, --tag, --since, --until need --conversations.")
     words = " ".join(query)
     with opened_anywhere() if conversations or knowledge else opened() as ralph:
         names = [memory.name for memory in ralph.features()]
         floor = ralph.place.settings.min_score if min_score is None else min_score
         if conversations:
+            # Documents have no tags and no day.
+            documents = not (given["tags"] or given["since"] or given["until"])
             answer = ralph.conversations.search(
-                words,
-                limit=limit,
-                min_score=floor,
-                everywhere=everywhere,
-                tags=tags,
-                since=since,
-                until=until,
-                # Documents have no tags and no day.
-                documents=not (tags or since or until),
+                words, limit=limit, min_score=floor, documents=documents, **given
             )
-            answer = located(answer, ralph.project.root)
+            answer = cards.located(answer, ralph.project.root)
         elif knowledge:
             answer = _search_knowledge(ralph, words, limit, floor)
         else:
@@ -125,19 +101,20 @@ def search(
         known = ", ".join(names) or "none yet"
         notes.append(f"no feature {feature!r} in memory (features: {known})")
     empty = f"No results above {floor:.2f}. Try different words or a lower --min-score."
-    show = partial(show_entry if knowledge else show_hit, explain=explain)
+    show = partial(cards.show_entry if knowledge else cards.show_hit, explain=explain)
     return Result(
-        [hit_json(hit, explain=explain) for hit in answer],
-        (lambda page: show_cards(page, answer, show)) if answer else empty,
+        [cards.hit_json(hit, explain=explain) for hit in answer],
+        (lambda page: cards.show_cards(page, answer, show)) if answer else empty,
         notes=notes,
     )
 
 
-def check_sources(feature: str | None, *, conversations: bool, knowledge: bool) -> None:
-    """Refuse options that exclude each other."""
-    if conversations and feature is not None:
+def check_sources(given: dict[str, Any]) -> None:
+    """Refuse `--feature`, `--conversations` and `--knowledge` together."""
+    feature, conversations = given["feature"] is not None, given["conversations"]
+    if conversations and feature:
         raise click.UsageError("Conversations belong to no feature: use one of the two options.")
-    if knowledge and (conversations or feature is not None):
+    if given["knowledge"] and (conversations or feature):
         raise click.UsageError("--knowledge cannot be used with --feature or --conversations.")
 
 
@@ -199,8 +176,10 @@ def _merged(
 
 
 def _hits(hits: list[Hit], empty: str) -> Result:
-    value = [hit_json(hit) for hit in hits]
-    return Result(value, (lambda page: show_cards(page, hits, show_hit)) if hits else empty)
+    value = [cards.hit_json(hit) for hit in hits]
+    return Result(
+        value, (lambda page: cards.show_cards(page, hits, cards.show_hit)) if hits else empty
+    )
 
 
 @click.command(cls=Command)
@@ -265,7 +244,10 @@ def show(record_id: str) -> Result:
     place = places[-1]
     several = f"{hit.id} is in the journal with {len(places)} contents; this is the last"
     source = msgspec.to_builtins(place.record.source)
-    value = hit_json(hit) | {"source": source, "journal": {"file": place.file, "line": place.line}}
+    value = cards.hit_json(hit) | {
+        "source": source,
+        "journal": {"file": place.file, "line": place.line},
+    }
     notes = [several] if len(places) > 1 else []
     return Result(value, lambda page: _show_iteration(page, hit, place), notes=notes)
 
@@ -283,22 +265,22 @@ def _show_other(ralph: Ralph, wanted: str) -> Result | None:
 
 def _exchange(ralph: Ralph, wanted: str) -> Result:
     hit = ralph.conversations.get(wanted)
-    return Result(hit_json(hit), lambda page: show_hit(page, hit))
+    return Result(cards.hit_json(hit), lambda page: cards.show_hit(page, hit))
 
 
 def _entry(ralph: Ralph, wanted: str) -> Result:
-    hit = entry_hit(ralph.knowledge.get(wanted))
-    staged, pattern = entry_state(ralph.knowledge, hit.id)
-    state = f"in pattern {pattern[:SHORT_ID]}" if pattern else "staged"
-    value = hit_json(hit) | {"staged": staged, "pattern": pattern}
-    return Result(value, lambda page: show_entry_whole(page, hit, state))
+    hit = cards.entry_hit(ralph.knowledge.get(wanted))
+    staged, pattern = cards.entry_state(ralph.knowledge, hit.id)
+    state = f"in pattern {pattern[: cards.SHORT_ID]}" if pattern else "staged"
+    value = cards.hit_json(hit) | {"staged": staged, "pattern": pattern}
+    return Result(value, lambda page: cards.show_entry_whole(page, hit, state))
 
 
 def _pattern(ralph: Ralph, wanted: str) -> Result:
     pattern = ralph.knowledge.pattern(wanted)
     records = ralph.knowledge.entries_of(pattern)
-    value = pattern_json(pattern, records)
-    return Result(value, lambda page: show_pattern_whole(page, pattern, records))
+    value = cards.pattern_json(pattern, records)
+    return Result(value, lambda page: cards.show_pattern_whole(page, pattern, records))
 
 
 def _gate(ralph: Ralph, wanted: str) -> Result:
@@ -315,11 +297,11 @@ def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
     iteration: Iteration = hit.record
     page.line((iteration.task_title or "(no title)", "bold"))
     page.line((hit.id, "cyan"))
-    page.line(*whereabouts(hit))
+    page.line(*cards.whereabouts(hit))
     page.line(("source ", "dim"), _source(place))
     page.lines(iteration.summary)
     for error in iteration.errors:
-        page.line(("error ", "red"), error_text(error))
+        page.line(("error ", "red"), cards.error_text(error))
     for decision in iteration.decisions:
         why = f" (because: {decision.rationale})" if decision.rationale else ""
         page.line(("decision ", "blue"), decision.description, why)

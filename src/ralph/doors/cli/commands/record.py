@@ -37,21 +37,14 @@ _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknow
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-", default="-")
 @feature_option
-@option("--task", "The task of records that name none.", "ID")
-@option("--title", "The task's title for records that have none.", "T")
+@option("--task", "The task of records that name none.", "ID", "task_id")
+@option("--title", "The task's title for records that have none.", "T", "task_title")
 @option("--discipline", "The discipline of records that name none.", "D")
 @click.option(
     "--outcome", type=click.Choice(_OUTCOMES), help="The outcome of records that have none."
 )
 @json_option
-def record(
-    file: str,
-    feature: str | None,
-    task: str | None,
-    title: str | None,
-    discipline: str | None,
-    outcome: str | None,
-) -> Result:
+def record(file: str, task_id: str | None, **given: str | None) -> Result:
     """Save iterations to memory.
 
     FILE is what an agent printed (Claude Code's stream-json or a transcript, Codex's exec --json),
@@ -68,29 +61,23 @@ def record(
     from ralph.records.iteration import read_iteration
 
     name = shown_name(file)
-    flags = {
-        "feature": feature,
-        "task_id": number(task),
-        "task_title": title,
-        "discipline": discipline,
-        "outcome": outcome,
-    }
-    given: list[tuple[int, dict[str, Any]]] = []
+    flags: dict[str, Any] = {"task_id": number(task_id), **given}
+    plain_records: list[tuple[int, dict[str, Any]]] = []
     with opened_input(file) as stream:
         lines, dialect = first_lines(stream, name=name)
         if dialect:
             saved = _record_run(chain(lines, stream), dialect, name, flags)
         else:
-            given = objects(b"".join([*lines, stream.read()]), name=name)
-    if given:
+            plain_records = objects(b"".join([*lines, stream.read()]), name=name)
+    if plain_records:
         iterations = []
-        for line, plain in given:
+        for line, plain in plain_records:
             where = f"{name}:{line}"
             iterations.append(read_iteration(_filled(plain, flags, where), where=where))
-        sources = [Source(file=name, line=line) for line, _ in given]
+        sources = [Source(file=name, line=line) for line, _ in plain_records]
         with opened() as ralph:
             saved = ralph.remember_all(iterations, sources=sources)
-    unknown = ", ".join(_unknown(given))
+    unknown = ", ".join(_unknown(plain_records))
     notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
 
     def show(page: Page) -> None:

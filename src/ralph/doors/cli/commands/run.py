@@ -67,14 +67,7 @@ _OWN_SERVERS = ("feature-memory", "plan")
     type=click.FloatRange(0, min_open=True),
 )
 @json_option
-def run(
-    feature: str | None,
-    task_id: str | None,
-    max_iterations: int | None,
-    agent: str | None,
-    timeout_s: float | None,
-    budget_usd: float | None,
-) -> int:
+def run(task_id: str | None, **given: Any) -> int:
     """Run an agent on the plan, and learn from each iteration.
 
     It stops when no task is ready, after --max-iterations, when iterations no longer change
@@ -89,14 +82,7 @@ def run(
     from ralph.loop.run import RunOptions
     from ralph.loop.run import run as run_loop
 
-    options = RunOptions(
-        feature=feature,
-        task_id=number(task_id),
-        agent=agent,
-        max_iterations=max_iterations,
-        timeout_s=timeout_s,
-        budget_usd=budget_usd,
-    )
+    options = RunOptions(task_id=number(task_id), **given)
     tell_untrusted()
     with opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
