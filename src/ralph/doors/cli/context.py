@@ -17,7 +17,7 @@ from ralph import disk
 from ralph.current_run import current_run
 from ralph.doors.cli.render import is_terminal, note, raw
 from ralph.doors.cli.tree import keep_json, project_given
-from ralph.errors import BadInput
+from ralph.errors import BadInput, RalphError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -83,7 +83,6 @@ def _complete(names: Callable[[], Iterable[str]]) -> Completer:
     """Complete from these names; nothing where there is no project."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        from ralph.errors import RalphError
 
         with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
             return [name for name in names() if name.startswith(incomplete)]
@@ -300,7 +299,6 @@ def shown_name(name: str) -> str:
 
 def _records(ralph: Ralph) -> int:
     """About how many records the features have; of a server's journals their highest numbers."""
-    from ralph.errors import RalphError
     from ralph.memory.store import on_server
 
     journals = on_server(ralph.place.journals)

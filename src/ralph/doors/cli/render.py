@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
+from ralph.errors import BadInput
 from ralph.text.marks import CLOSE, OPEN
 from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
 from ralph.text.words import shorten
@@ -221,7 +222,6 @@ def first_of(items: Sequence[Any]) -> str:
 
 def confirm(action: str, *, problem: str, todo: str, refusal: str) -> None:
     """Ask for a typed yes; BadInput where it is not given, or where nobody can be asked."""
-    from ralph.errors import BadInput
 
     if not sys.stdin.isatty():
         raise BadInput(problem, todo=f"{todo} {refusal}")

@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from ralph.doors.cli import context
 from ralph.doors.cli.cards import error_text, minute, short_id, styled
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
-from ralph.doors.cli.context import (
-    dry_run_option,
-    everywhere_option,
-    flag,
-    json_option,
-    opened,
-    opened_anywhere,
-    option,
-    start_folder,
-)
 from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
 from ralph.doors.cli.tree import Group
+from ralph.errors import NotFound
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
@@ -51,10 +43,12 @@ conversations.add_command(export_conversations)
 
 
 @conversations.command("list")
-@option("--limit", "List at most N.", "N", type=click.IntRange(1), default=20, show_default=True)
-@option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
-@everywhere_option
-@json_option
+@context.option(
+    "--limit", "List at most N.", "N", type=click.IntRange(1), default=20, show_default=True
+)
+@context.option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
+@context.everywhere_option
+@context.json_option
 def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> Result:
     """List conversations, newest first.
 
@@ -62,7 +56,7 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     Examples:
       ralph conversations list --limit 5 --tag release
     """
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
     value = [
         _conversation_json(item.conversation)
@@ -99,16 +93,15 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
 
 @conversations.command()
 @click.argument("wanted", metavar="ID")
-@everywhere_option
-@json_option
+@context.everywhere_option
+@context.json_option
 def show(wanted: str, everywhere: bool) -> Result:
     """Show a conversation, an exchange, or a section of a document.
 
     The first four characters of an ID are enough if they are unique.
     """
-    from ralph.errors import NotFound
 
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         memory = ralph.conversations
         try:
             conversation = memory.conversation(wanted, everywhere=everywhere)
@@ -189,8 +182,8 @@ def _conversation_json(conversation: Conversation) -> dict[str, Any]:
 @conversations.command()
 @_conversation
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
-@flag("--remove", "Remove the tags.")
-@json_option
+@context.flag("--remove", "Remove the tags.")
+@context.json_option
 def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
     """Tag a conversation.
 
@@ -201,7 +194,7 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
       ralph conversations tag 3f9a1c20 release urgent
       ralph conversations tag 3f9a1c20 urgent --remove
     """
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
         identity = memory.conversation(conversation).id
@@ -212,10 +205,10 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
 @conversations.command()
 @_conversation
 @click.argument("title", nargs=-1, required=True)
-@json_option
+@context.json_option
 def rename(conversation: str, title: tuple[str, ...]) -> Result:
     """Change the title of a conversation."""
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
         renamed = ralph.conversations.conversation(conversation)
     return _line({"id": renamed.id, "title": renamed.title}, renamed.title)
@@ -224,13 +217,13 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
 @conversations.command()
 @click.argument("exchange", metavar="EXCHANGE_ID")
 @click.argument("value", type=click.Choice(list(_VALUES)))
-@json_option
+@context.json_option
 def rate(exchange: str, value: str) -> Result:
     """Rate an exchange as worth finding or not.
 
     Searches rank it slightly higher or lower; `none` removes the rating.
     """
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         identity = ralph.conversations.get(exchange).id
         ralph.conversations.rate(identity, _VALUES[value])
     text = "Rating removed." if value == "none" else f"Rated {value}."
@@ -244,7 +237,7 @@ def _line(value: dict[str, Any], text: str) -> Result:
 
 @conversations.command()
 @click.argument("exchanges", nargs=-1, required=True, metavar="EXCHANGE_ID...")
-@json_option
+@context.json_option
 def private(exchanges: tuple[str, ...]) -> Result:
     """Delete exchanges from memory for good.
 
@@ -253,7 +246,7 @@ def private(exchanges: tuple[str, ...]) -> Result:
     """
     from ralph.memory import keeping
 
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         memory = ralph.conversations
         ids = list(dict.fromkeys(memory.get(wanted).id for wanted in exchanges))
         done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
@@ -266,9 +259,9 @@ def private(exchanges: tuple[str, ...]) -> Result:
 
 @conversations.command("add-document")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
-@flag("--remove", "Remove these documents from memory.")
-@flag("--list", "List the documents in memory.", "listing")
-@json_option
+@context.flag("--remove", "Remove these documents from memory.")
+@context.flag("--list", "List the documents in memory.", "listing")
+@context.json_option
 def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result:
     """Make your own documents searchable beside the conversations.
 
@@ -284,7 +277,7 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result
 
     if (remove and listing) or (listing and paths) or (remove and not paths):
         raise click.UsageError("Give PATHs, --remove with PATHs, or --list alone.")
-    with opened() as ralph:  # paths are relative to the project
+    with context.opened() as ralph:  # paths are relative to the project
         memory, root = ralph.conversations, ralph.project.root
         if listing:
             found = documents.list_documents(memory)
@@ -321,13 +314,13 @@ def _added(added: Added) -> Result:
 
 
 @conversations.command()
-@dry_run_option
-@json_option
+@context.dry_run_option
+@context.json_option
 def prune(dry_run: bool) -> Result:
     """Forget exchanges older than `conversations_keep_days`, in all projects."""
     from ralph.memory import conversation_stream
 
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         found = conversation_stream.prune(ralph.conversations, dry_run=dry_run)
     exchanges = f"{plural(found.exchanges, 'exchange')} from before {found.before[:10]}"
     empty = plural(found.conversations, "empty conversation")
@@ -336,14 +329,14 @@ def prune(dry_run: bool) -> Result:
 
 
 @conversations.command()
-@json_option
+@context.json_option
 def retry() -> Result:
     """Let the workers try again what they gave up."""
     from ralph.chat import open_memory
     from ralph.chat.workers import Workers
 
-    with opened_anywhere():
-        start = start_folder()
+    with context.opened_anywhere():
+        start = context.start_folder()
     workers = Workers(lambda: open_memory(start, waits=True))
     given_up = workers.given_up()
     retried = workers.retry()

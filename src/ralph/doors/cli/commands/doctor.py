@@ -21,7 +21,7 @@ from ralph import disk
 from ralph.doors.cli.context import json_option, start_folder, the_project, warnings_told
 from ralph.doors.cli.render import Page, Result, first_of
 from ralph.doors.cli.tree import Command, project_given
-from ralph.errors import EmbedderOff, RalphError
+from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError
 from ralph.programs import find_program
 from ralph.text.words import plural
 
@@ -130,7 +130,6 @@ def _checks() -> list[Check]:
 
 
 def _memory_checks(project: Project, home: Path) -> list[Check]:
-    from ralph.errors import BadSetting
     from ralph.memory.ralph import open_ralph
 
     with contextlib.suppress(BadSetting), open_ralph(project.root, home=home) as ralph:
@@ -163,7 +162,6 @@ def _checked(name: str, look: Callable[[], Check]) -> Check:
 
 def _settings(home: Path, project: Project | None) -> Settings:
     from ralph.config import Settings, load
-    from ralph.errors import BadSetting
 
     try:
         file = project.settings_file if project else None
@@ -404,7 +402,6 @@ def _index(ralph: Ralph) -> Check:
 
 def _postgres(settings: Settings, home: Path) -> Check:
     """The server of the journals is reached and suitable, and nothing waits for it."""
-    from ralph.errors import JournalDown
     from ralph.memory.store import conversation_journals, on_server
     from ralph.memory.transfer import waiting_records
 

@@ -8,26 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ralph.doors.cli.context import (
-    Decorator,
-    completing,
-    flag,
-    in_agents_run,
-    json_option,
-    last_iteration,
-    number,
-    opened,
-    option,
-    options,
-    patch_from,
-    plan_feature,
-    task_option,
-    the_plan,
-    the_project,
-)
+from ralph.doors.cli import context
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
 from ralph.doors.cli.tree import Group
-from ralph.errors import BadInput
+from ralph.errors import BadInput, MemoryOff
 
 if TYPE_CHECKING:
     from ralph.plan.model import Comment, ContextFile, Discipline, Feature, Kind, PlanView, Task
@@ -42,11 +26,11 @@ _TITLE_CHARS = 70
 
 def _list_option(
     name: str, help: str, field: str, metavar: str = "TEXT", completes: Kind | None = None
-) -> Decorator:
+) -> context.Decorator:
     """An option that may be given several times; its values replace a list."""
     help = f"{help} Repeatable; the values replace the list."
-    complete = completing(completes) if completes else None
-    return option(name, help, metavar, field, multiple=True, shell_complete=complete)
+    complete = context.completing(completes) if completes else None
+    return context.option(name, help, metavar, field, multiple=True, shell_complete=complete)
 
 
 class PlanCommands(NamedTuple):
@@ -55,12 +39,12 @@ class PlanCommands(NamedTuple):
     word: str
     kind: Kind
     examples: tuple[str, str]  # arguments of `add` and of `update`
-    fields: Sequence[Decorator]
+    fields: Sequence[context.Decorator]
     label: Callable[[Any], str]
     value: Callable[[Plan, Any], Any]  # the entry as JSON
     required: Sequence[str] = ("name",)  # what `create_` takes beside the patch
-    add_arguments: Sequence[Decorator] = (click.argument("name"),)
-    update_options: Sequence[Decorator] = ()
+    add_arguments: Sequence[context.Decorator] = (click.argument("name"),)
+    update_options: Sequence[context.Decorator] = ()
     metavar: str = "NAME"
     texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, in words for people
     clean: Callable[[dict[str, Any]], None] = lambda patch: None
@@ -74,7 +58,7 @@ def _group(spec: PlanCommands) -> Group:
     """The group of a kind: add, show, update and delete."""
     word = spec.word
     group = Group(word, help=f"Add, show and change {word}s of the plan.")
-    key = click.argument("key", metavar=spec.metavar, shell_complete=completing(spec.kind))
+    key = click.argument("key", metavar=spec.metavar, shell_complete=context.completing(spec.kind))
     examples = [
         f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
         for verb, arguments in zip(("add", "update"), spec.examples, strict=True)
@@ -86,13 +70,13 @@ def _group(spec: PlanCommands) -> Group:
         return getattr(edit, f"{verb}_{word}")(*args, **more)
 
     @group.command("add", help=f"Add a {word}.{examples[0]}")
-    @options(*spec.add_arguments)
-    @options(*spec.fields)
-    @json_option
+    @context.options(*spec.add_arguments)
+    @context.options(*spec.fields)
+    @context.json_option
     def add(**given: Any) -> Result:
-        plan = the_plan()
+        plan = context.the_plan()
         required = [given.pop(name) for name in spec.required]
-        patch = patch_from(given)
+        patch = context.patch_from(given)
         spec.clean(patch)
         new = called("create", plan, *required, patch)
         spec.after(new, patch)
@@ -100,22 +84,22 @@ def _group(spec: PlanCommands) -> Group:
 
     @group.command("show", help=f"Show one {word}.")
     @key
-    @json_option
+    @context.json_option
     def show(key: str) -> Result:
-        plan = the_plan()
+        plan = context.the_plan()
         entry = getattr(plan, word)(key)
         value = spec.value(plan, entry)
         return Result(value, lambda page: page.fields(value | spec.texts(entry)))
 
     @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
     @key
-    @options(*spec.update_options)
-    @options(*spec.fields)
-    @option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
-    @json_option
+    @context.options(*spec.update_options)
+    @context.options(*spec.fields)
+    @context.option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
+    @context.json_option
     def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
-        plan = the_plan()
-        patch = patch_from(given, clear)
+        plan = context.the_plan()
+        patch = context.patch_from(given, clear)
         spec.clean(patch)
         more = spec.update(plan, key, patch) if spec.update else {}
         if not patch and not more:
@@ -127,9 +111,9 @@ def _group(spec: PlanCommands) -> Group:
 
     @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
     @key
-    @json_option
+    @context.json_option
     def delete(key: str) -> Result:
-        plan = the_plan()
+        plan = context.the_plan()
         task = plan.task(key) if word == "task" else None
         identity = task.id if task else key
         called("delete", plan, identity)
@@ -166,14 +150,13 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
         if "last_verified" in patch:
             raise BadInput("last_verified cannot be set and cleared at once")
         plan.feature(name)
-        patch["last_verified"] = last_iteration(name)
+        patch["last_verified"] = context.last_iteration(name)
     return {}
 
 
 def _drop_index(name: str) -> str:
-    from ralph.errors import MemoryOff
 
-    with opened() as ralph:
+    with context.opened() as ralph:
         try:
             ralph.feature(name).drop_index()
         except MemoryOff as error:  # the plan does not wait for memory
@@ -190,18 +173,20 @@ feature = _group(
             "user-login --boundaries 'No changes to the database.' --clear acronym",
         ),
         fields=(
-            option("--display-name", "The name people read."),
-            option("--acronym", "A short name for it."),
-            option("--description", "What it is and why."),
-            option("--architecture", "How it is built."),
-            option("--boundaries", "What it must not do or touch."),
+            context.option("--display-name", "The name people read."),
+            context.option("--acronym", "A short name for it."),
+            context.option("--description", "What it is and why."),
+            context.option("--architecture", "How it is built."),
+            context.option("--boundaries", "What it must not do or touch."),
             _list_option("--dependency", "What it builds on.", "dependencies"),
             _list_option("--knowledge-path", "A file to quote.", "knowledge_paths", "PATH"),
             _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
         ),
         label=lambda feature: f"feature {feature.name}",
         value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
-        update_options=(flag("--verified", "Its text was compared with the code just now."),),
+        update_options=(
+            context.flag("--verified", "Its text was compared with the code just now."),
+        ),
         texts=_feature_texts,
         update=_verify,
         delete=_drop_index,
@@ -212,10 +197,10 @@ feature = _group(
 
 
 @feature.command("list")
-@json_option
+@context.json_option
 def list_features() -> Result:
     """List the features and their progress."""
-    view = the_plan().read()
+    view = context.the_plan().read()
     return Result(
         [_feature_json(view, feature) for feature in view.features],
         Table(
@@ -239,16 +224,16 @@ def _feature_row(view: PlanView, feature: Feature) -> tuple[str, ...]:
 
 def _clean_task(patch: dict[str, Any]) -> None:
     if patch.get("priority") is not None:
-        patch["priority"] = number(patch["priority"])
+        patch["priority"] = context.number(patch["priority"])
     if patch.get("blocked_by") is not None:
-        patch["blocked_by"] = [number(blocker) for blocker in patch["blocked_by"]]
+        patch["blocked_by"] = [context.number(blocker) for blocker in patch["blocked_by"]]
 
 
 def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
     comment, author = patch.pop("comment", None), patch.pop("author", None)
     if comment is None:
         return {}
-    return {"comment": comment, "author": author or ("agent" if in_agents_run() else None)}
+    return {"comment": comment, "author": author or ("agent" if context.in_agents_run() else None)}
 
 
 def _comment_line(comment: Comment) -> str:
@@ -265,20 +250,20 @@ task = _group(
             '42 --status done --comment "Merged."',
         ),
         fields=(
-            option(
+            context.option(
                 "--discipline",
                 "How it is worked on.",
                 "NAME",
-                shell_complete=completing("disciplines"),
+                shell_complete=context.completing("disciplines"),
             ),
-            option("--description", "What is to be done."),
+            context.option("--description", "What is to be done."),
             _list_option("--criterion", "When it is done.", "acceptance_criteria"),
-            option(
+            context.option(
                 "--status",
                 "pending (default), in_progress, blocked, done, skipped.",
                 "STATUS",
             ),
-            option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
+            context.option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
             _list_option("--blocked-by", "A task to do first.", "blocked_by", "ID", "tasks"),
             _list_option("--tag", "A word to sort it by.", "tags"),
         ),
@@ -287,13 +272,13 @@ task = _group(
         required=("feature", "title"),
         add_arguments=(
             click.argument("title"),
-            plan_feature(required=True, help="The feature it belongs to."),
+            context.plan_feature(required=True, help="The feature it belongs to."),
         ),
         update_options=(
-            option("--title", "Its title."),
-            plan_feature(help="The feature it belongs to."),
-            option("--comment", "Append a comment."),
-            option("--author", "Who comments (in an agent's run: agent).", "NAME"),
+            context.option("--title", "Its title."),
+            context.plan_feature(help="The feature it belongs to."),
+            context.option("--comment", "Append a comment."),
+            context.option("--author", "Who comments (in an agent's run: agent).", "NAME"),
         ),
         metavar="ID",
         texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
@@ -305,27 +290,29 @@ task = _group(
 
 
 @task.command("list")
-@plan_feature(help="Only tasks of this feature.")
-@option("--status", "Only tasks with this status.", "STATUS")
-@json_option
+@context.plan_feature(help="Only tasks of this feature.")
+@context.option("--status", "Only tasks with this status.", "STATUS")
+@context.json_option
 def list_tasks(feature: str | None, status: str | None) -> Result:
     """List the tasks."""
     from ralph.plan.fields import clean_status
 
     wanted = None if status is None else clean_status(status)
-    tasks = [each for each in _tasks_of(the_plan(), feature) if wanted in (None, each.status)]
+    tasks = [
+        each for each in _tasks_of(context.the_plan(), feature) if wanted in (None, each.status)
+    ]
     none = "The plan has no tasks yet. Add one: ralph task add TITLE --feature NAME"
     return _task_table(tasks, "No task matches." if feature or wanted else none)
 
 
 @task.command()
-@plan_feature(help="Only tasks of this feature.")
-@json_option
+@context.plan_feature(help="Only tasks of this feature.")
+@context.json_option
 def ready(feature: str | None) -> Result:
     """List the tasks that can be worked on now, in the order a run takes them."""
     from ralph.plan.edit import ready as ready_tasks
 
-    plan = the_plan()
+    plan = context.the_plan()
     _tasks_of(plan, feature)
     found = ready_tasks(plan.read("tasks").tasks, feature=feature)
     return _task_table(found, "No task is ready.")
@@ -367,7 +354,7 @@ def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
     from ralph.memory.project import trust_servers
 
     if "mcp_servers" in patch:
-        trust_servers(the_project(), changed, home=home_folder())
+        trust_servers(context.the_project(), changed, home=home_folder())
 
 
 discipline = _group(
@@ -376,11 +363,11 @@ discipline = _group(
         kind="disciplines",
         examples=('backend --convention "Type every function."', "backend --clear skills"),
         fields=(
-            option("--display-name", "The name people read."),
-            option("--system-prompt", "How prompts of this kind begin."),
+            context.option("--display-name", "The name people read."),
+            context.option("--system-prompt", "How prompts of this kind begin."),
             _list_option("--skill", "What it takes.", "skills"),
             _list_option("--convention", "A rule to follow.", "conventions"),
-            option(
+            context.option(
                 "--mcp-servers",
                 'MCP servers: {"name": {"command": ..., "args": [...]}}',
                 "JSON",
@@ -395,10 +382,10 @@ discipline = _group(
 
 
 @discipline.command("list")
-@json_option
+@context.json_option
 def list_disciplines() -> Result:
     """List the disciplines."""
-    found = the_plan().read().disciplines
+    found = context.the_plan().read().disciplines
     rows = [(each.name, excerpt(each.system_prompt or "", _TITLE_CHARS)) for each in found]
     empty = "The plan has no disciplines yet. Add one: ralph discipline add NAME"
     return Result(list(found), Table(("discipline", "system prompt"), rows, empty))
@@ -406,7 +393,7 @@ def list_disciplines() -> Result:
 
 # -- learnings
 
-_learning_feature = plan_feature(required=True, help="The feature of the learning.")
+_learning_feature = context.plan_feature(required=True, help="The feature of the learning.")
 _ref = click.argument("ref", metavar="ID")
 _INDENT = 10
 _ADDED = {
@@ -434,18 +421,18 @@ def learning_json(learning: Learning) -> dict[str, Any]:
 
 @learning.command("list")
 @_learning_feature
-@json_option
+@context.json_option
 def list_learnings(feature: str) -> Result:
     """List a feature's learnings and where each comes from."""
     from ralph.plan.learnings import conflicts, is_stale
 
-    plan = the_plan()
+    plan = context.the_plan()
     found = plan.feature(feature).learnings
     rivals: dict[str, list[str]] = {each.id: [] for each in found}
     for left, right in conflicts(found):
         rivals[left.id].append(right.id)
         rivals[right.id].append(left.id)
-    last = last_iteration(feature) if any(each.source == "auto" for each in found) else 0
+    last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
     stale = {each.id: is_stale(each, last + 1, plan.limits) for each in found}
 
     def show(page: Page) -> None:
@@ -467,14 +454,14 @@ def list_learnings(feature: str) -> Result:
 @learning.command()
 @click.argument("text")
 @_learning_feature
-@task_option("It concerns this task only.")
-@option("--reason", "Why it exists.")
+@context.task_option("It concerns this task only.")
+@context.option("--reason", "Why it exists.")
 @click.option(
     "--source",
     type=click.Choice(["human", "agent"]),
     help="Who says so (default: human; in an agent's run: agent).",
 )
-@json_option
+@context.json_option
 def add(
     text: str, feature: str, task: str | None, reason: str | None, source: str | None
 ) -> Result:
@@ -488,7 +475,7 @@ def add(
     """
     from ralph.plan.learnings import add as add_learning
 
-    plan = the_plan()
+    plan = context.the_plan()
     added = add_learning(
         plan,
         feature,
@@ -517,34 +504,34 @@ def add(
 @learning.command()
 @_ref
 @_learning_feature
-@option("--reason", "Why it is removed.")
-@json_option
+@context.option("--reason", "Why it is removed.")
+@context.json_option
 def remove(ref: str, feature: str, reason: str | None) -> Result:
     """Remove a learning for good: the same lesson is not learned again."""
     from ralph.plan.learnings import remove as remove_learning
 
-    by = "agent" if in_agents_run() else "human"
-    removed = remove_learning(the_plan(), feature, ref, by=by, reason=reason)
+    by = "agent" if context.in_agents_run() else "human"
+    removed = remove_learning(context.the_plan(), feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
 
 
 @learning.command()
 @_ref
 @_learning_feature
-@option("--text", "Better words for it.")
-@option("--reason", "What the review found.")
-@json_option
+@context.option("--text", "Better words for it.")
+@context.option("--reason", "What the review found.")
+@context.json_option
 def review(ref: str, feature: str, text: str | None, reason: str | None) -> Result:
     """Note that a learning was reviewed. Reviewed does not mean proven."""
     from ralph.plan.learnings import review as review_learning
 
-    reviewed = review_learning(the_plan(), feature, ref, text=text, reason=reason)
+    reviewed = review_learning(context.the_plan(), feature, ref, text=text, reason=reason)
     return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")
 
 
 def _learning_source(source: str | None) -> str:
     """Who says it: an agent's words are never taken for a person's."""
-    if not in_agents_run():
+    if not context.in_agents_run():
         return source or "human"
     if source == "human":
         raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")

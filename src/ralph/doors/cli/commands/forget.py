@@ -20,6 +20,7 @@ from ralph.doors.cli.context import (
 )
 from ralph.doors.cli.render import Page, Result, Span, confirm, excerpt, note
 from ralph.doors.cli.tree import Command, keep_project, wants_json
+from ralph.errors import BadRecord, NotFound
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
@@ -162,7 +163,6 @@ def _is_published(ralph: Ralph, choice: Choice) -> bool:
 
 
 def _knowledge_line(ralph: Ralph, record_id: str) -> list[Span]:
-    from ralph.errors import BadRecord, NotFound
     from ralph.records.knowledge import knowledge_from
 
     try:
@@ -177,7 +177,6 @@ def _knowledge_line(ralph: Ralph, record_id: str) -> list[Span]:
 
 
 def _conversation_text(ralph: Ralph, record_id: str) -> str:
-    from ralph.errors import NotFound
 
     memory = ralph.conversations
     looks: dict[str, Callable[[], str]] = {

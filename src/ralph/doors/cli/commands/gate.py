@@ -13,6 +13,7 @@ from ralph.doors.cli.commands.knowledge import captured_result
 from ralph.doors.cli.context import completing, json_option, opened, option, the_plan
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note
 from ralph.doors.cli.tree import Group
+from ralph.errors import NotFound
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
@@ -132,7 +133,6 @@ def list_gates() -> Result:
 
 def _planned(task: str) -> Task | None:
     """The task as the plan has it; a note if the plan has no such task."""
-    from ralph.errors import NotFound
 
     try:
         return the_plan().task(task.strip())

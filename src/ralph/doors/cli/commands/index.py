@@ -11,6 +11,7 @@ import click
 from ralph.doors.cli.context import feature_option, json_option, opened
 from ralph.doors.cli.render import Page, Result, Table, note
 from ralph.doors.cli.tree import Group
+from ralph.errors import IndexOff
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
@@ -97,7 +98,6 @@ def _rebuild_knowledge(ralph: Ralph) -> dict[str, Any] | None:
 
 
 def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
-    from ralph.errors import IndexOff
 
     if not synced.complete and synced.embedder_off:
         note(f"{name}: indexed by words alone: {synced.embedder_off}")

@@ -10,19 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import (
-    Bar,
-    feature_option,
-    flag,
-    json_option,
-    opened,
-    option,
-    project_config,
-    the_project,
-    warnings_told,
-)
+from ralph.doors.cli import context
 from ralph.doors.cli.render import Page, Result, Table
 from ralph.doors.cli.tree import Group
+from ralph.errors import BadInput
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
@@ -41,8 +32,8 @@ def journal() -> None:
 
 
 @journal.command()
-@feature_option
-@json_option
+@context.feature_option
+@context.json_option
 def verify(feature: str | None) -> Result:
     """Read every line and list what looks wrong; nothing is changed.
 
@@ -50,7 +41,7 @@ def verify(feature: str | None) -> Result:
     Examples:
       ralph journal verify --feature auth
     """
-    with opened() as ralph:
+    with context.opened() as ralph:
         memories = ralph.features() if feature is None else [ralph.feature(feature)]
         judged = [memory.verify() for memory in memories]
         if feature is None and ralph.conversations.exist:
@@ -78,22 +69,22 @@ def verify(feature: str | None) -> Result:
 
 
 @journal.command()
-@option(
+@context.option(
     "--to",
     "postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks.",
     "URL|server|files|-",
     required=True,
 )
-@option(
+@context.option(
     "--from",
     "Where they are now (default: as the setting journal_url says).",
     "URL|server|files|-",
     "source",
 )
-@flag("--all", "Also conversations and knowledge of all projects.", "everything")
-@flag("--switch", "Then use the new place: change your settings.")
-@flag("--dry-run", "Only look; copy nothing.")
-@json_option
+@context.flag("--all", "Also conversations and knowledge of all projects.", "everything")
+@context.flag("--switch", "Then use the new place: change your settings.")
+@context.flag("--dry-run", "Only look; copy nothing.")
+@context.json_option
 def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: bool) -> Result:
     """Copy this project's journals to a server, or back to files.
 
@@ -109,7 +100,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
 
     if switch and dry_run:
         raise click.UsageError("--switch does not go with --dry-run.")
-    project, config, home = project_config()
+    project, config, home = context.project_config()
     assert project is not None
     begin = server = config.settings.journal_url or None
     target = _address(_ask("URL to move to") if to == "-" else to, server)
@@ -117,8 +108,8 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         begin = _address(_ask("URL to move from") if source == "-" else source, server)
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
-    bar = Bar(lambda: None, text="copying the journals")
-    with warnings_told(), contextlib.closing(bar):
+    bar = context.Bar(lambda: None, text="copying the journals")
+    with context.warnings_told(), contextlib.closing(bar):
         moved = move_project(
             project,
             config.settings,
@@ -150,7 +141,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
 
 
 @journal.command()
-@json_option
+@context.json_option
 def deliver() -> Result:
     """Send what was saved here while the journal's server was down.
 
@@ -158,13 +149,13 @@ def deliver() -> Result:
     """
     from ralph.memory.transfer import bring_home, deliver_all, waiting_records
 
-    _, config, home = project_config(optional=True)  # what waits belongs to all projects
+    _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
     url = config.settings.journal_url
-    with warnings_told():
+    with context.warnings_told():
         if url:
             delivered = deliver_all(url, config.settings, home)
         else:
-            delivered = bring_home(the_project(), config.settings, home)
+            delivered = bring_home(context.the_project(), config.settings, home)
     left = waiting_records(home)
     records = plural(sum(delivered.values()), "record")
     text = f"Delivered {records} to the {'server' if url else 'files'}."
@@ -177,14 +168,13 @@ def deliver() -> Result:
     )
 
 
-def _show_progress(bar: Bar, name: str, number: int) -> None:
+def _show_progress(bar: context.Bar, name: str, number: int) -> None:
     """So many records of a journal are done."""
     bar(number)
 
 
 def _address(given: str, server: str | None) -> str | None:
     """The address of a server; None means files."""
-    from ralph.errors import BadInput
 
     if given == FILES:
         return None

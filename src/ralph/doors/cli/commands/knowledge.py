@@ -8,24 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli import cards
-from ralph.doors.cli.context import (
-    dry_run_option,
-    flag,
-    json_option,
-    limit_option,
-    opened,
-    opened_anywhere,
-    option,
-    options,
-    read_bytes,
-    shown_name,
-    task_option,
-    the_plan,
-)
+from ralph.doors.cli import cards, context
 from ralph.doors.cli.render import Page, Result, plain
 from ralph.doors.cli.tree import Group
-from ralph.errors import BadRecord
+from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
@@ -58,13 +44,13 @@ _FIELDS = {
     "technology": ("--technology", "For which technology (default: any).", _TYPES),
     "subject": ("--subject", "What was worked on: the task's title.", _TYPES),
 }
-_field_options = options(
+_field_options = context.options(
     *(
-        option(name, help, "TEXT", field, multiple=field == "solution_steps")
+        context.option(name, help, "TEXT", field, multiple=field == "solution_steps")
         for field, (name, help, _) in _FIELDS.items()
     )
 )
-_all_projects = flag("--all-projects", "Of all projects.")
+_all_projects = context.flag("--all-projects", "Of all projects.")
 _pattern_argument = click.argument("pattern", metavar="PATTERN")
 
 
@@ -85,8 +71,8 @@ def knowledge() -> None:
 @click.argument("file", metavar="[FILE|-]", required=False)
 @click.option("--type", "entry_type", type=click.Choice(_TYPES), help="The type of the entry.")
 @_field_options
-@flag("--unverified", "Nobody has seen it work; it will be refused.")
-@json_option
+@context.flag("--unverified", "Nobody has seen it work; it will be refused.")
+@context.json_option
 def capture(file: str | None, entry_type: str | None, unverified: bool, **fields: Any) -> Result:
     """Stage a failure with its solution, a rejection or an approval.
 
@@ -105,7 +91,7 @@ def capture(file: str | None, entry_type: str | None, unverified: bool, **fields
         raise click.UsageError("Give a FILE or an entry by options, not both.")
     if file is None and entry_type is None:
         raise click.UsageError("Choose a --type, or give a FILE; - is stdin.")
-    with opened() as ralph:
+    with context.opened() as ralph:
         memory = ralph.knowledge
         if file is None:
             entries = [_entry_from_options(memory, str(entry_type), given, unverified=unverified)]
@@ -151,9 +137,9 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
     from ralph.doors.cli.input_files import objects
     from ralph.memory.ledger import prepared_entry
 
-    name = shown_name(file)
+    name = context.shown_name(file)
     try:
-        given = objects(read_bytes(file), name=name)
+        given = objects(context.read_bytes(file), name=name)
     except BadRecord as error:
         raise BadRecord(error.what, where=error.where, todo=_EXPECTED) from None
     entries: list[Entry] = []
@@ -180,8 +166,8 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
     help="What has ended.",
 )
 @_all_projects
-@flag("--imported", "Also what `ralph import` added; see `knowledge staged`.")
-@json_option
+@context.flag("--imported", "Also what `ralph import` added; see `knowledge staged`.")
+@context.json_option
 def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
     """Publish what is staged, so that every project finds it. Safe to run again.
 
@@ -190,7 +176,7 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
       ralph knowledge checkpoint
       ralph knowledge checkpoint --kind phase_complete
     """
-    with opened_anywhere() if all_projects else opened() as ralph:
+    with context.opened_anywhere() if all_projects else context.opened() as ralph:
         memory = ralph.knowledge
         own = ralph.project.id
         staged = memory.staged("*")
@@ -225,10 +211,10 @@ def _published(done: CheckpointResult, own: str) -> str:
 
 @knowledge.command()
 @_all_projects
-@json_option
+@context.json_option
 def staged(all_projects: bool) -> Result:
     """List the entries that wait for a checkpoint."""
-    with opened_anywhere() if all_projects else opened() as ralph:
+    with context.opened_anywhere() if all_projects else context.opened() as ralph:
         own = ralph.project.id
         found = [
             each
@@ -244,17 +230,17 @@ def staged(all_projects: bool) -> Result:
 
 @knowledge.command()
 @click.argument("text", nargs=-1)
-@flag("--failure", "TEXT describes a failure; find solutions.")
-@option("--error-message", "With --failure: the error message.", "M")
+@context.flag("--failure", "TEXT describes a failure; find solutions.")
+@context.option("--error-message", "With --failure: the error message.", "M")
 @cards.filters
-@limit_option
-@option(
+@context.limit_option
+@context.option(
     "--min-score",
     "Hide patterns that score below this (default: as set for tasks and failures).",
     "X",
     type=click.FloatRange(0, 1),
 )
-@json_option
+@context.json_option
 def query(
     text: tuple[str, ...],
     failure: bool,
@@ -277,7 +263,7 @@ def query(
     if not text and error_message is None:
         raise click.UsageError("Describe the task or failure in TEXT.")
     words = " ".join(text)
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         settings = ralph.config.settings
         bounds: dict[str, Any] = {"max_results": limit, "min_score": min_score}
         if failure:
@@ -293,11 +279,11 @@ def query(
     return Result(list(found), cards, notes=found.notes)
 
 
-@knowledge.command()
+@knowledge.command("context")
 @click.argument("about", nargs=-1, required=True, metavar="TASK|TEXT...")
 @cards.filters
-@json_option
-def context(about: tuple[str, ...], **only: Any) -> Result:
+@context.json_option
+def print_context(about: tuple[str, ...], **only: Any) -> Result:
     """Print the knowledge an agent gets for a task.
 
     TASK is the id of a task of the plan. Its title, description and criteria are searched for, with
@@ -308,7 +294,7 @@ def context(about: tuple[str, ...], **only: Any) -> Result:
       ralph knowledge context 42
       ralph knowledge context "add retries to the HTTP client"
     """
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         task = _task(about[0]) if len(about) == 1 else None
         words = " ".join(about)
         if task is not None:
@@ -325,10 +311,9 @@ def _write(text: str) -> None:
 
 def _task(word: str) -> Task | None:
     """The task of this id, if the plan has one; a text is none."""
-    from ralph.errors import BadPlan, NotAProject, NotFound
 
     try:
-        return the_plan().task(word)
+        return context.the_plan().task(word)
     except NotFound:
         if word.strip().isdecimal():
             raise  # nobody searches for a number
@@ -351,10 +336,10 @@ def _task_filters(ralph: Ralph, task: Task, only: dict[str, str | None]) -> dict
 
 
 @knowledge.command()
-@json_option
+@context.json_option
 def patterns() -> Result:
     """List all patterns, the most reported first."""
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         found: Sequence[Pattern] = ralph.knowledge.patterns()
     empty = (
         "No patterns yet. `ralph knowledge capture` stages what was learned, "
@@ -365,10 +350,10 @@ def patterns() -> Result:
 
 @knowledge.command()
 @_pattern_argument
-@json_option
+@context.json_option
 def show(pattern: str) -> Result:
     """Show one pattern with its entries. PATTERN is its id or the beginning of it."""
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         found = _pattern(ralph.knowledge, pattern)
         records = ralph.knowledge.entries_of(found)
     return Result(
@@ -383,9 +368,9 @@ def show(pattern: str) -> Result:
 @knowledge.command()
 @_pattern_argument
 @click.argument("result", type=click.Choice(["worked", "failed"]), metavar="worked|failed")
-@task_option("The task it was used for; the last report for a task counts.")
-@option("--note", "A remark.", "TEXT", "remark")
-@json_option
+@context.task_option("The task it was used for; the last report for a task counts.")
+@context.option("--note", "A remark.", "TEXT", "remark")
+@context.json_option
 def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> Result:
     """Report whether a pattern helped; it changes the pattern's success rate.
 
@@ -396,7 +381,7 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
       ralph knowledge outcome 3f9a1c20 worked --task 42
     """
     worked = result == "worked"
-    with opened() as ralph:
+    with context.opened() as ralph:
         memory = ralph.knowledge
         wanted = _pattern(memory, pattern).id
         identity = memory.report_outcome(wanted, worked, task=task, note=remark or "")
@@ -407,11 +392,11 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
 
 
 @knowledge.command()
-@dry_run_option
-@json_option
+@context.dry_run_option
+@context.json_option
 def prune(dry_run: bool) -> Result:
     """Forget what was published longer ago than `knowledge_keep_days`, in all projects."""
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         found = ralph.knowledge.prune(dry_run=dry_run)
     entries = f"{plural(found.entries, 'entry', 'entries')} from before {found.before[:10]}"
     gone = f"{plural(found.patterns, 'pattern')} without entries"
@@ -420,7 +405,6 @@ def prune(dry_run: bool) -> Result:
 
 
 def _pattern(memory: Knowledge, wanted: str) -> Pattern:
-    from ralph.errors import NotFound
 
     try:
         return memory.pattern(wanted)

@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import (
-    agent_option,
-    completing,
-    flag,
-    in_agents_run,
-    json_option,
-    number,
-    opened,
-    opened_input,
-    plan_feature,
-    read_bytes,
-    shown_name,
-    the_plan,
-    timeout_option,
-)
+from ralph.doors.cli import context
 from ralph.doors.cli.input_files import text_of
 from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, plain
 from ralph.doors.cli.tree import Command, Group, wants_json
@@ -49,8 +35,8 @@ def plan() -> None:
 
 @plan.command("import")
 @click.argument("file", metavar="FILE|-")
-@plan_feature(help="The feature of tasks that have no heading above them.")
-@json_option
+@context.plan_feature(help="The feature of tasks that have no heading above them.")
+@context.json_option
 def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
@@ -63,9 +49,9 @@ def import_(file: str, feature: str | None) -> Result:
     """
     from ralph.plan.importing import import_plan
 
-    name = shown_name(file)
-    text = text_of(read_bytes(file), name)
-    done = import_plan(the_plan(), text, name=PurePath(name).name, feature=feature)
+    name = context.shown_name(file)
+    text = text_of(context.read_bytes(file), name)
+    done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
     return Result(done, _import_text(done))
 
 
@@ -88,7 +74,7 @@ def _import_text(done: PlanImport) -> str:
 
 
 @plan.command()
-@json_option
+@context.json_option
 def check() -> Result:
     """List every problem of the plan, where it is, and how to fix it.
 
@@ -96,7 +82,7 @@ def check() -> Result:
     """
     from ralph.plan.check import check as check_plan
 
-    problems = check_plan(the_plan())
+    problems = check_plan(context.the_plan())
     errors = sum(problem.severity == "error" for problem in problems)
 
     def show(page: Page) -> None:
@@ -115,11 +101,11 @@ def check() -> Result:
 
 @plan.command()
 @click.argument("file", metavar="[FILE|-]", required=False)
-@agent_option
-@flag("--yes", "Accept what the agent proposes without asking.")
-@flag("--accept", "Accept the proposal of an earlier run.")
-@timeout_option
-@json_option
+@context.agent_option
+@context.flag("--yes", "Accept what the agent proposes without asking.")
+@context.flag("--accept", "Accept the proposal of an earlier run.")
+@context.timeout_option
+@context.json_option
 def braindump(
     file: str | None, agent: str | None, yes: bool, accept: bool, timeout_s: float | None
 ) -> Result:
@@ -139,7 +125,7 @@ def braindump(
 
     if accept == (file is not None) or (accept and (yes or agent or timeout_s)):
         raise click.UsageError("Give a FILE, or --accept alone.")
-    with opened() as ralph:
+    with context.opened() as ralph:
         done = None if accept else _planned(ralph, str(file), agent, timeout_s)
         proposal = done.proposal if done else kept_proposal(ralph)
         if not wants_json():
@@ -160,7 +146,7 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
     from ralph.doors.cli.commands.run import stop_on_signals, watching
     from ralph.loop.braindump import braindump as draft
 
-    name = shown_name(file)
+    name = context.shown_name(file)
     requirements = _requirements(file, name)
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
         screen = watching("the agent plans", stop.is_set, root=str(ralph.project.root))
@@ -176,7 +162,7 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
 
 
 def _requirements(file: str, name: str) -> str:
-    with opened_input(file) as opened_file:
+    with context.opened_input(file) as opened_file:
         data = opened_file.read(_MAX_INPUT_BYTES + 1)
     if len(data) > _MAX_INPUT_BYTES:
         raise BadInput(
@@ -247,7 +233,9 @@ def _proposal_json(
         "accepted": accepted is not None,
         "source": proposal.source,
         **{
-            kind: {verb: [number(key) for key in keys] for verb, keys in plain(changes).items()}
+            kind: {
+                verb: [context.number(key) for key in keys] for verb, keys in plain(changes).items()
+            }
             for kind, changes in proposal.changes().items()
         },
         "diff": "\n".join(proposal.diff()),
@@ -265,9 +253,9 @@ def _proposal_json(
 
 
 @click.command(cls=Command)
-@click.argument("task_id", metavar="TASK", shell_complete=completing("tasks"))
-@flag("--review", "The prompt of a review of the task's feature.")
-@json_option
+@click.argument("task_id", metavar="TASK", shell_complete=context.completing("tasks"))
+@context.flag("--review", "The prompt of a review of the task's feature.")
+@context.json_option
 def prompt(task_id: str, review: bool) -> Result:
     """Print the prompt for a task as a run would send it.
 
@@ -283,9 +271,9 @@ def prompt(task_id: str, review: bool) -> Result:
     from ralph.memory.status import status
     from ralph.prompt.build import review_prompt, task_prompt
 
-    plan = the_plan()
+    plan = context.the_plan()
     task = plan.task(task_id)
-    with opened() as ralph:
+    with context.opened() as ralph:
         settings = ralph.config.settings
         history = IterationHistory(ralph)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
@@ -303,7 +291,7 @@ def _context(ralph: Ralph, facts: PromptFacts) -> str:
     """What helped in other projects; without it there is a prompt all the same."""
     from ralph.loop.orchestrate import context_for
 
-    if in_agents_run():
+    if context.in_agents_run():
         return ""  # its own prompt had it
     try:
         found = context_for(ralph, facts)

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID
-from ralph.doors.cli.context import (
-    completing,
-    flag,
-    json_option,
-    number,
-    option,
-    options,
-    start_folder,
-    the_project,
-)
 from ralph.doors.cli.render import Page, Result, is_terminal
 from ralph.doors.cli.tree import Command, wants_json
+from ralph.errors import BadInput, EmbedderOff, NotFound
 
 if TYPE_CHECKING:
     from ralph.config import Settings
@@ -46,7 +38,7 @@ _VARIABLE = "_RALPH_COMPLETE"
     type=click.Choice(_EMBEDDERS),
     help="What computes vectors (default: static). It is tried at once; auto looks for Ollama.",
 )
-@json_option
+@context.json_option
 def init(folder: str | None, embedder: str | None) -> Result:
     """Create `.ralph/` in this directory. Safe to run again.
 
@@ -58,10 +50,9 @@ def init(folder: str | None, embedder: str | None) -> Result:
       ralph init ~/work/shop --embedder ollama
     """
     from ralph.config import home_folder, load, store
-    from ralph.errors import BadInput
     from ralph.memory.project import Project, find_project
 
-    root = Path(os.path.abspath(folder or start_folder()))  # noqa: PTH100 - links stay links
+    root = Path(os.path.abspath(folder or context.start_folder()))  # noqa: PTH100 - links stay links
     home = home_folder()
     project = Project(root, home)
     if os.path.realpath(project.folder) == os.path.realpath(home):
@@ -105,7 +96,6 @@ def init(folder: str | None, embedder: str | None) -> Result:
 
 def _offer_ollama(settings: Settings, notes: list[str], *, person: bool) -> str | None:
     """Ollama, if it answers and the person wants it; without a person, a note says how."""
-    from ralph.errors import EmbedderOff
     from ralph.index.embedders.ollama import Ollama, ollama_wire
     from ralph.wire import Deadline
 
@@ -140,10 +130,12 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("feature", required=False, shell_complete=completing("features"))
-@click.argument("task_id", required=False, metavar="[TASK]", shell_complete=completing("tasks"))
-@flag("--clear", "Remove the focus.")
-@json_option
+@click.argument("feature", required=False, shell_complete=context.completing("features"))
+@click.argument(
+    "task_id", required=False, metavar="[TASK]", shell_complete=context.completing("tasks")
+)
+@context.flag("--clear", "Remove the focus.")
+@context.json_option
 def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
     """Choose the feature and task your sessions are filed under.
 
@@ -159,11 +151,11 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
 
     if clear and feature is not None:
         raise click.UsageError("--clear cannot be used with a feature.")
-    project = the_project()
+    project = context.the_project()
     if clear:
         clear_focus(project)
     elif feature is not None:
-        set_focus(project, Focus(feature, number(task_id)))
+        set_focus(project, Focus(feature, context.number(task_id)))
     now = read_focus(project)
     if now is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
@@ -174,10 +166,12 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
 
 # -- pause and resume
 
-_scope_options = options(
-    option("--conversation", "Only this conversation: its id, or the client's session id.", "ID"),
-    flag("--everywhere", "All projects, and sessions outside projects."),
-    json_option,
+_scope_options = context.options(
+    context.option(
+        "--conversation", "Only this conversation: its id, or the client's session id.", "ID"
+    ),
+    context.flag("--everywhere", "All projects, and sessions outside projects."),
+    context.json_option,
 )
 
 
@@ -236,13 +230,12 @@ def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, Project | 
         return home, None, ""
     if conversation is not None:
         return home, None, _conversation_id(home, conversation.strip())
-    return home, the_project(), ""
+    return home, context.the_project(), ""
 
 
 def _conversation_id(home: Path, wanted: str) -> str:
     """The id of a conversation that is paused or in memory, or of a session that is neither."""
     from ralph.config import load
-    from ralph.errors import NotFound
     from ralph.memory.conversation_history import CLAUDE_CODE
     from ralph.memory.conversations import Conversations
     from ralph.memory.pausing import read_pauses

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.current_run import current_run
-from ralph.doors.cli import cards
-from ralph.doors.cli.context import (
-    everywhere_option,
-    feature_option,
-    flag,
-    json_option,
-    limit_option,
-    opened,
-    opened_anywhere,
-    option,
-)
+from ralph.doors.cli import cards, context
 from ralph.doors.cli.render import Page, Result, Span, Table
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadInput, NotFound
@@ -41,22 +31,24 @@ _SHORTEST_ID = 4
 
 @click.command(cls=Command)
 @click.argument("query", nargs=-1, required=True)
-@feature_option
-@flag("--conversations", "Search this project's conversations and documents instead of iterations.")
-@flag("--knowledge", "Search what all projects published instead.")
-@everywhere_option
-@option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
-@option("--since", "On this day or later.", "DATE")
-@option("--until", "On this day or before.", "DATE")
-@limit_option
-@option(
+@context.feature_option
+@context.flag(
+    "--conversations", "Search this project's conversations and documents instead of iterations."
+)
+@context.flag("--knowledge", "Search what all projects published instead.")
+@context.everywhere_option
+@context.option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
+@context.option("--since", "On this day or later.", "DATE")
+@context.option("--until", "On this day or before.", "DATE")
+@context.limit_option
+@context.option(
     "--min-score",
     "Hide results that score below this (0 to 1, default 0.40).",
     "X",
     type=click.FloatRange(0, 1),
 )
-@flag("--explain", "Show how each result got its score.")
-@json_option
+@context.flag("--explain", "Show how each result got its score.")
+@context.json_option
 def search(
     query: tuple[str, ...],
     feature: str | None,
@@ -81,7 +73,7 @@ def search(
     if any(given.values()) and not conversations:
         raise click.UsageError("--everywhere, --tag, --since, --until need --conversations.")
     words = " ".join(query)
-    with opened_anywhere() if conversations or knowledge else opened() as ralph:
+    with context.opened_anywhere() if conversations or knowledge else context.opened() as ralph:
         names = [memory.name for memory in ralph.features()]
         floor = ralph.place.settings.min_score if min_score is None else min_score
         if conversations:
@@ -131,9 +123,11 @@ def _search_knowledge(ralph: Ralph, words: str, limit: int | None, floor: float)
 
 
 @click.command(cls=Command)
-@option("--count", "How many (default: the setting recent_count).", "N", type=click.IntRange(1))
-@feature_option
-@json_option
+@context.option(
+    "--count", "How many (default: the setting recent_count).", "N", type=click.IntRange(1)
+)
+@context.feature_option
+@context.json_option
 def recent(count: int | None, feature: str | None) -> Result:
     """List the newest iterations, of one feature or of all.
 
@@ -141,16 +135,16 @@ def recent(count: int | None, feature: str | None) -> Result:
     Examples:
       ralph recent --count 5
     """
-    with opened() as ralph:
+    with context.opened() as ralph:
         wanted = ralph.place.settings.recent_count if count is None else count
         hits = _merged(ralph, feature, lambda memory: memory.recent(wanted))[:wanted]
     return _hits(hits, "Nothing is in memory here yet.")
 
 
 @click.command(cls=Command)
-@option("--task", "Only attempts at this task.", "ID")
-@feature_option
-@json_option
+@context.option("--task", "Only attempts at this task.", "ID")
+@context.feature_option
+@context.json_option
 def failures(task: str | None, feature: str | None) -> Result:
     """List attempts that failed or timed out, of one feature or of all, newest first.
 
@@ -158,7 +152,7 @@ def failures(task: str | None, feature: str | None) -> Result:
     Examples:
       ralph failures --feature auth --task 42
     """
-    with opened() as ralph:
+    with context.opened() as ralph:
         hits = _merged(ralph, feature, lambda memory: memory.failed_attempts(task))
     return _hits(hits, "No failed attempts in memory here.")
 
@@ -183,8 +177,8 @@ def _hits(hits: list[Hit], empty: str) -> Result:
 
 
 @click.command(cls=Command)
-@feature_option
-@json_option
+@context.feature_option
+@context.json_option
 def files(feature: str | None) -> Result:
     """List the files that iterations touched, most touched first.
 
@@ -192,7 +186,7 @@ def files(feature: str | None) -> Result:
     Examples:
       ralph files --feature auth
     """
-    with opened() as ralph:
+    with context.opened() as ralph:
         memories = ralph.features() if feature is None else [ralph.feature(feature)]
         if len(memories) > 1:
             names = ", ".join(memory.name for memory in memories)
@@ -211,7 +205,7 @@ def files(feature: str | None) -> Result:
 
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
-@json_option
+@context.json_option
 def show(record_id: str) -> Result:
     """Show one record.
 
@@ -225,7 +219,7 @@ def show(record_id: str) -> Result:
     import msgspec
 
     run = current_run()
-    with opened() as ralph:
+    with context.opened() as ralph:
         try:
             own = run.feature if run else None
             hit = ralph.get(record_id, features=None if own is None else [own])
@@ -333,7 +327,7 @@ def _source(place: Located) -> str:
 
 
 @click.command(cls=Command)
-@json_option
+@context.json_option
 def status() -> Result:
     """Show whether memory is working and what's in it."""
     import msgspec
@@ -341,7 +335,7 @@ def status() -> Result:
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
 
-    with opened() as ralph:
+    with context.opened() as ralph:
         found = look(ralph)
         root = ralph.project.root
         paused = in_force(ralph.place.home, ralph.project.id)

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import (
-    feature_option,
-    json_option,
-    number,
-    opened,
-    opened_input,
-    option,
-    shown_name,
-    the_project,
-)
+from ralph.doors.cli import context
 from ralph.doors.cli.input_files import expected
 from ralph.doors.cli.render import Page, Result, excerpt, note
 from ralph.doors.cli.tree import Command
@@ -36,14 +27,14 @@ _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknow
 
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-", default="-")
-@feature_option
-@option("--task", "The task of records that name none.", "ID", "task_id")
-@option("--title", "The task's title for records that have none.", "T", "task_title")
-@option("--discipline", "The discipline of records that name none.", "D")
+@context.feature_option
+@context.option("--task", "The task of records that name none.", "ID", "task_id")
+@context.option("--title", "The task's title for records that have none.", "T", "task_title")
+@context.option("--discipline", "The discipline of records that name none.", "D")
 @click.option(
     "--outcome", type=click.Choice(_OUTCOMES), help="The outcome of records that have none."
 )
-@json_option
+@context.json_option
 def record(file: str, task_id: str | None, **given: str | None) -> Result:
     """Save iterations to memory.
 
@@ -60,10 +51,10 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
     from ralph.records import Source
     from ralph.records.iteration import read_iteration
 
-    name = shown_name(file)
-    flags: dict[str, Any] = {"task_id": number(task_id), **given}
+    name = context.shown_name(file)
+    flags: dict[str, Any] = {"task_id": context.number(task_id), **given}
     plain_records: list[tuple[int, dict[str, Any]]] = []
-    with opened_input(file) as stream:
+    with context.opened_input(file) as stream:
         lines, dialect = first_lines(stream, name=name)
         if dialect:
             saved = _record_run(chain(lines, stream), dialect, name, flags)
@@ -75,7 +66,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
             where = f"{name}:{line}"
             iterations.append(read_iteration(_filled(plain, flags, where), where=where))
         sources = [Source(file=name, line=line) for line, _ in plain_records]
-        with opened() as ralph:
+        with context.opened() as ralph:
             saved = ralph.remember_all(iterations, sources=sources)
     unknown = ", ".join(_unknown(plain_records))
     notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
@@ -148,7 +139,7 @@ def _focused(flags: dict[str, Any]) -> dict[str, Any]:
     """The flags, completed from the focus."""
     from ralph.memory.project import read_focus
 
-    focus = read_focus(the_project())
+    focus = read_focus(context.the_project())
     if focus is None:
         return flags
     task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
@@ -171,7 +162,7 @@ def _record_run(
             where=name,
             todo="Add --feature NAME, or set one: ralph focus NAME.",
         )
-    with opened() as ralph:
+    with context.opened() as ralph:
         root = str(ralph.project.root)
         captured, complaints = read(lines, file=name, root=root, dialect=dialect)
         run = captured.session_id or _named_by_content(captured)

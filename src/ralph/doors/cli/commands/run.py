@@ -15,18 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.doors.cli import context
 from ralph.doors.cli.cards import styled
 from ralph.doors.cli.commands.settings import tell_untrusted
-from ralph.doors.cli.context import (
-    agent_option,
-    json_option,
-    number,
-    opened,
-    option,
-    plan_feature,
-    task_option,
-    timeout_option,
-)
 from ralph.doors.cli.render import (
     Page,
     excerpt,
@@ -55,18 +46,18 @@ _OWN_SERVERS = ("feature-memory", "plan")
 
 
 @click.command(cls=Command)
-@plan_feature(help="Only tasks of this feature.")
-@task_option("Only this task.", "task_id")
-@option("--max-iterations", "Stop after N iterations.", "N", type=click.IntRange(1))
-@agent_option
-@timeout_option
-@option(
+@context.plan_feature(help="Only tasks of this feature.")
+@context.task_option("Only this task.", "task_id")
+@context.option("--max-iterations", "Stop after N iterations.", "N", type=click.IntRange(1))
+@context.agent_option
+@context.timeout_option
+@context.option(
     "--budget-usd",
     "Stop when the iterations have cost this much.",
     "X",
     type=click.FloatRange(0, min_open=True),
 )
-@json_option
+@context.json_option
 def run(task_id: str | None, **given: Any) -> int:
     """Run an agent on the plan, and learn from each iteration.
 
@@ -82,9 +73,9 @@ def run(task_id: str | None, **given: Any) -> int:
     from ralph.loop.run import RunOptions
     from ralph.loop.run import run as run_loop
 
-    options = RunOptions(task_id=number(task_id), **given)
+    options = RunOptions(task_id=context.number(task_id), **given)
     tell_untrusted()
-    with opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
+    with context.opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         listener: Listener = json_listener
         if not wants_json():

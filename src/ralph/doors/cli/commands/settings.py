@@ -10,6 +10,7 @@ import click
 from ralph.doors.cli.context import flag, json_option, project_config, start_folder, the_project
 from ralph.doors.cli.render import Page, Result, Table, confirm, note
 from ralph.doors.cli.tree import Command, wants_json
+from ralph.errors import BadSetting, NotAProject
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
 
 def _settings(key: str | None) -> Result:
     from ralph.config import KEYS
-    from ralph.errors import BadSetting
     from ralph.records.clean import clean
 
     if key is not None and key not in KEYS:
@@ -96,7 +96,6 @@ def _changed(key: str, stored: Any, file: Path, text: str) -> Result:
 
 def _settings_file(*, user: bool) -> Path:
     from ralph.config import USER_FILE, home_folder
-    from ralph.errors import NotAProject
 
     if user:
         return home_folder() / USER_FILE

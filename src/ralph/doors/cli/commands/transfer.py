@@ -13,21 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.clients import BY_SOURCE
+from ralph.doors.cli import context
 from ralph.doors.cli.cards import staged_table
-from ralph.doors.cli.context import (
-    Bar,
-    everywhere_option,
-    feature_option,
-    flag,
-    is_named,
-    json_option,
-    opened,
-    option,
-    project_config,
-    read_bytes,
-    shown_name,
-    warnings_told,
-)
 from ralph.doors.cli.render import Page, Result, note, print_json_line, write_out
 from ralph.doors.cli.tree import Command, wants_json
 from ralph.text.words import plural
@@ -46,8 +33,8 @@ _LOOK_EVERY_S = 2.0
 
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-")
-@feature_option
-@json_option
+@context.feature_option
+@context.json_option
 def export(file: str, feature: str | None) -> Result | None:
     """Write all records to a file.
 
@@ -61,7 +48,7 @@ def export(file: str, feature: str | None) -> Result | None:
     """
     from ralph.memory.keeping import export_lines
 
-    with opened() as ralph:
+    with context.opened() as ralph:
         lines = list(export_lines(ralph, feature=feature))
     text = f"Wrote {plural(len(lines), 'entry', 'entries')} to {file}."
     return _written(file, lines, Result({"file": file, "entries": len(lines)}, text))
@@ -84,8 +71,8 @@ def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None
 
 @click.command("import", cls=Command)
 @click.argument("file", metavar="FILE|-")
-@flag("--own", "It is your own backup: publish knowledge as it was.")
-@json_option
+@context.flag("--own", "It is your own backup: publish knowledge as it was.")
+@context.json_option
 def import_(file: str, own: bool) -> Result:
     """Import the records of an export.
 
@@ -102,9 +89,9 @@ def import_(file: str, own: bool) -> Result:
 
     from ralph.memory.keeping import import_lines
 
-    name = shown_name(file)
-    lines = io.BytesIO(read_bytes(file))
-    with opened() as ralph:
+    name = context.shown_name(file)
+    lines = io.BytesIO(context.read_bytes(file))
+    with context.opened() as ralph:
         found = import_lines(ralph, lines, name=name, own=own)
         staged = [each for each in ralph.knowledge.staged("*") if each.id in found.staged]
 
@@ -140,10 +127,10 @@ def _listed(complaints: Sequence[Any], word: str) -> list[str]:
 
 @click.command("export", cls=Command)
 @click.argument("file", metavar="FILE|-")
-@option("--conversation", "Only this. Repeatable.", "ID", "ids", multiple=True)
-@option("--since", "Only exchanges of this day or later.", "DATE")
-@everywhere_option
-@json_option
+@context.option("--conversation", "Only this. Repeatable.", "ID", "ids", multiple=True)
+@context.option("--since", "Only exchanges of this day or later.", "DATE")
+@context.everywhere_option
+@context.json_option
 def export_conversations(
     file: str, ids: tuple[str, ...], since: str | None, everywhere: bool
 ) -> Result | None:
@@ -173,9 +160,9 @@ def export_conversations(
 @click.command("import", cls=Command)
 @click.argument("source", metavar="|".join([*BY_SOURCE, "FILE", "-"]))
 @click.argument("folder", metavar="[DIR]", required=False)
-@flag("--all", "Sessions of all projects, not only this.", "everything")
-@flag("--follow", "Keep importing new exchanges until Ctrl-C.")
-@json_option
+@context.flag("--all", "Sessions of all projects, not only this.", "everything")
+@context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
+@context.json_option
 def import_conversations(
     source: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
@@ -198,13 +185,13 @@ def import_conversations(
         return _import_sessions(source, folder, everything, follow)
     if folder is not None or everything or follow:
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
-    data = read_bytes(source)
+    data = context.read_bytes(source)
     with _opened_conversations() as (memory, project, _):
         found = importing_plain.import_conversations(
             memory.shelf,
             _stream(project),
             data,
-            name=shown_name(source),
+            name=context.shown_name(source),
             project=project.root.name if project else "",
         )
         prune_if_due(memory)
@@ -218,7 +205,7 @@ def _import_sessions(
     from ralph.memory.importing import Importer
 
     with _opened_conversations() as (memory, project, home):
-        bar = Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
+        bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         importer = Importer(
             client,
             memory.shelf,
@@ -299,7 +286,7 @@ def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Pat
     """The conversations of the project that was given or is around this folder, or of none."""
     from ralph.memory.conversations import Conversations
 
-    project, config, home = project_config(optional=not is_named())
+    project, config, home = context.project_config(optional=not context.is_named())
     memory = Conversations(
         home=home,
         settings=config.settings,
@@ -308,7 +295,7 @@ def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Pat
         project=project.root.name if project else "",
     )
     try:
-        with warnings_told():
+        with context.warnings_told():
             yield memory, project, home
     finally:
         memory.close()
