@@ -36,8 +36,6 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 # -- options
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-# For commands that return a Result: the renderer prints it.
 json_option = click.option(
     "--json", is_flag=True, expose_value=False, callback=keep_json, help="Print JSON."
 )

@@ -245,7 +245,7 @@ class Page:
         elif isinstance(view, str | list | Table):
             text = view.empty if isinstance(view, Table) else view
             for line in [text] if isinstance(text, str) and text else list(text):
-                self.line(line)
+                self.line(line.strip(), indent=len(line) - len(line.lstrip()))
         else:
             view(self)
 
