@@ -35,7 +35,7 @@ from bench.report import (
 )
 from ralph.errors import BadInput
 from ralph.index import Embedder
-from ralph.index.port import Collection, View
+from ralph.index.port import Collection, IndexView, live_of
 from ralph.memory.ralph import open_ralph
 from ralph.recall.score import FLOOR
 from ralph.recall.search import Question, search
@@ -114,18 +114,18 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 # A way of ranking: the ids of the documents, best first. The vector is None without an embedder.
-Rank = Callable[[View, Sequence[Collection], Asked, "Vectors | None"], Sequence[str]]
+Rank = Callable[[IndexView, Sequence[Collection], Asked, "Vectors | None"], Sequence[str]]
 
 
 def by_words(
-    view: View, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
+    view: IndexView, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
 ) -> list[str]:
     """Ralph's search without a vector."""
     return by_mix(view, collections, asked, None)
 
 
 def by_mix(
-    view: View, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
+    view: IndexView, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
 ) -> list[str]:
     """Ralph's search as the product asks it, without the floor."""
     question = Question(asked.text, asked.depth, 0.0)
@@ -134,18 +134,18 @@ def by_mix(
 
 
 def by_meaning(
-    view: View, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
+    view: IndexView, collections: Sequence[Collection], asked: Asked, vector: Vectors | None
 ) -> list[str]:
     """The nearest passages alone."""
     if vector is None:
         return []
     near: list[tuple[float, int, Collection]] = []
     for collection in collections:
-        cosines = view.nearest(collection, vector, asked.depth * _SPARE, [])
+        [cosines] = view.nearest(collection, vector[None, :], asked.depth * _SPARE)
         near += [(-cosine, row, collection) for row, cosine in cosines.items()]
     near.sort(key=lambda one: one[:2])
-    ids = (view.records(place, [row])[row][1].id for _, row, place in near)
-    return first_of_each(ids)[: asked.depth]
+    fetched = (view.fetch(place, [row], records=True)[row].record for _, row, place in near)
+    return first_of_each(record.id for record in fetched if record)[: asked.depth]
 
 
 # What is shown side by side; "bm25" and "naive" are the baselines of `bench.naive`.
@@ -252,8 +252,8 @@ def _rank_all(
                 rankings["bm25", corpus.name, text] = naive.by_words(text, depth)
                 if vector is not None:
                     rankings["naive", corpus.name, text] = naive.by_mix(text, vector, depth)
-    with place.store.reading() as view:
-        collections = [one for one in [view.live(name)] if one is not None]
+    with place.store.state() as view:
+        collections = [one for one in [live_of(view, name)] if one is not None]
         for text, (ask, depth) in asks.items():
             asked = Asked(text, ask.at, depth, identity)
             for way, rank in ways.items():
@@ -319,8 +319,8 @@ def cost(
 
         def ask(text: str) -> object:
             vector = embedder.embed_query(text)
-            with place.store.reading() as view:
-                found = [one for one in [view.live(name)] if one is not None]
+            with place.store.state() as view:
+                found = [one for one in [live_of(view, name)] if one is not None]
                 question = Question(text, LIMIT, FLOOR)
                 return search(view, found, question, vector=vector, embedder=embedder.identity)
 

@@ -13,7 +13,7 @@ from bench.quality import Asked, Rank, by_mix
 from bench.quality_index import WHOLE, CorpusIndex, Cutting, corpus_index, records_of
 from bench.report import Tell
 from ralph.index import Embedder, Passage
-from ralph.index.port import Collection, View
+from ralph.index.port import Collection, IndexView, live_of
 from ralph.recall.score import Evidence, score, weigh
 from ralph.text.tokens import query_tokens, tokens
 
@@ -80,8 +80,8 @@ def _of_corpus(
 ) -> Iterator[Pair]:
     name = place.built(corpus)
     identity = "none" if place.embedder is None else place.embedder.identity
-    with place.store.reading() as view:
-        collection = view.live(name)
+    with place.store.state() as view:
+        collection = live_of(view, name)
         if collection is None:
             return
         weighing = _Weighing(view, collection, corpus, place)
@@ -111,11 +111,11 @@ class _Weighing:
     """The evidence for any document of a collection, found by the search or not."""
 
     def __init__(
-        self, view: View, collection: Collection, corpus: Corpus, place: CorpusIndex
+        self, view: IndexView, collection: Collection, corpus: Corpus, place: CorpusIndex
     ) -> None:
         self._view = view
         self._collection = collection
-        self._count = view.passages(collection)
+        self._count = view.size(collection).passages
         self._embedder = place.embedder
         self._passages = {one.id: place.cutting.cut(one) for one in records_of(corpus)}
         self._tokens: dict[str, list[frozenset[str]]] = {}
@@ -123,7 +123,7 @@ class _Weighing:
     def words(self, question: str) -> dict[str, int]:
         """The question's words, each with how many of the passages hold it."""
         asked = query_tokens(question)
-        frequencies = self._view.frequencies(self._collection, asked)
+        frequencies = self._view.words(self._collection, asked, 0).frequencies
         return {token: frequencies[token] for token in asked}
 
     def evidence(self, words: Mapping[str, int], document: str, vector: Vectors | None) -> Evidence:

@@ -44,12 +44,13 @@ from bench.report import (
 )
 from ralph import disk
 from ralph.errors import BadInput, RalphError
+from ralph.index.port import live_of
 from ralph.recall.search import telling
 from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Embedder, Passage, Vectors
-    from ralph.index.port import AnyIndex
+    from ralph.index.open import Index
     from ralph.memory.feature import FeatureMemory
 
 NUMPY = 'python -c "import numpy"'
@@ -253,13 +254,13 @@ class BareSearch:
 
     _CANDIDATES = 100
 
-    def __init__(self, index: AnyIndex, embedder: Embedder | None, name: str) -> None:
+    def __init__(self, index: Index, embedder: Embedder | None, name: str) -> None:
         import numpy as np
 
         store = index.store
         self._store = store
-        with store.reading() as view:
-            live = view.live(name)
+        with store.state() as view:
+            live = live_of(view, name)
         if live is None or embedder is None:
             raise RalphError("the memory has no index with vectors to compare with")
         self._live = live
@@ -273,9 +274,9 @@ class BareSearch:
     def match(self, question: str) -> str:
         """The query that Ralph itself gives to FTS5: words it does not rank by are not in it."""
         asked = query_tokens(question)
-        with self._store.reading() as view:
-            frequencies = view.frequencies(self._live, asked)
-            words = telling(asked, frequencies, view.passages(self._live))
+        with self._store.state() as view:
+            facts = view.words(self._live, asked, 0)
+            words = telling(asked, facts.frequencies, facts.passages)
         return " OR ".join(f'"{token}"' for token in words)
 
     def search(self, match: str, vector: Vectors) -> None:

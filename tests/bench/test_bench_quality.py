@@ -31,6 +31,7 @@ from bench.quality_pairs import labelled
 from bench.ranking import Mean
 from ralph.errors import EmbedderOff
 from ralph.index import Passage
+from ralph.index.port import live_of
 from ralph.records import Record
 
 OWN_PAIRS = DATA / "own_pairs.jsonl"
@@ -169,10 +170,10 @@ def test_a_corpus_larger_than_a_batch_is_indexed_whole() -> None:
     many = tuple(Document(str(number), f"word{number}x") for number in range(1100))
     with corpus_index(None) as place:
         name = place.built(Corpus("many", many))
-        with place.store.reading() as view:
-            collection = view.live(name)
+        with place.store.state() as view:
+            collection = live_of(view, name)
             assert collection is not None
-            assert view.counts(collection)[0] == 1100
+            assert view.size(collection).records == 1100
         assert place.built(Corpus("many", many)) == name
 
 
@@ -246,8 +247,8 @@ def test_the_score_of_a_pair_is_the_one_the_search_gives() -> None:
     with corpus_index(toy) as place:
         corpus = dataset.corpora[0]
         name = place.built(corpus)
-        with place.store.reading() as view:
-            collection = view.live(name)
+        with place.store.state() as view:
+            collection = live_of(view, name)
             assert collection is not None
             for pair in pairs:
                 question = Question(pair.question, 1, 0.0)

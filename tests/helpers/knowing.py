@@ -11,6 +11,7 @@ from typing import Any
 from remembering import ToyEmbedder, marker
 
 from ralph.index import Embedder
+from ralph.index.port import live_of
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.ralph import open_ralph
 from ralph.records.knowledge import Checkpoint, Covered, FailureSolution, pattern_id, said_record
@@ -141,9 +142,9 @@ def lines(home: Path) -> list[dict[str, Any]]:
 
 def ids_indexed(knowledge: Knowledge) -> list[str]:
     """The entries that the index holds, however often."""
-    with knowledge.shelf.index.store.reading() as view:
-        live = view.live(knowledge.stream.target().name)
-        return [] if live is None else sorted(one for one, _ in view.known(live))
+    with knowledge.shelf.index.store.state() as view:
+        live = live_of(view, knowledge.stream.target().name)
+        return [] if live is None else sorted(one for one, _ in view.content(live).keys)
 
 
 def problems(found: Iterable[Any]) -> list[str]:

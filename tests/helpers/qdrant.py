@@ -13,7 +13,9 @@ import pytest
 from qdrant_client import QdrantClient
 from remembering import ToyEmbedder, open_toy
 
-from ralph.index.qdrant import CollectionNames, QdrantIndex, QdrantStore
+from ralph.index.open import Index
+from ralph.index.qdrant import QdrantStore
+from ralph.index.qdrant_points import CollectionNames
 from ralph.index.qdrant_server import QdrantConnection
 from ralph.memory.ralph import Ralph
 
@@ -47,16 +49,22 @@ def qdrant_store(server: QdrantConnection) -> Iterator[QdrantStore]:
     try:
         yield store
     finally:
-        store.drop_all()
+        store.drop()
 
 
-def on(server: QdrantConnection, memory: Ralph, place: str = "test") -> QdrantIndex:
+def index_on(
+    server: QdrantConnection, folder: Path, place: str, lock_timeout_s: float = 2.0
+) -> Index:
+    """An index on this server, whose lock lies in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    store = QdrantStore(server, CollectionNames(str, place))
+    return Index(lambda: store, lambda: folder / "qdrant", lock_timeout_s=lock_timeout_s)
+
+
+def on(server: QdrantConnection, memory: Ralph, place: str = "test") -> Index:
     """Let a memory keep its index on this server."""
-    index = QdrantIndex(
-        server, CollectionNames(str, place), [memory.project.cache], lock_timeout_s=2.0
-    )
-    memory.place.index = index
-    return index
+    memory.place.index = index_on(server, memory.project.cache, place)
+    return memory.place.index
 
 
 def open_served(project: Path, url: str, embedder: ToyEmbedder | None = None, **more: Any) -> Ralph:

@@ -33,6 +33,9 @@ TOPICS: tuple[str, ...] = tuple(t for line in SUBJECTS.split("\n") for t in line
 class ToyEmbedder:
     """Words hashed into a few dimensions. Deterministic, instant, and it counts its work."""
 
+    title = "toy"
+    batch = 512
+
     def __init__(self, identity: str = "toy:1", dims: int = 64) -> None:
         self._identity = identity
         self._dims = dims
@@ -46,16 +49,8 @@ class ToyEmbedder:
         return self._identity
 
     @property
-    def title(self) -> str:
-        return "toy"
-
-    @property
     def dims(self) -> int:
         return self._dims
-
-    @property
-    def batch(self) -> int:
-        return 512
 
     def pieces(self, text: str) -> Sequence[str]:
         return (text,)

@@ -8,7 +8,7 @@ from typing import Any
 from knowing import LESSONS, many
 from remembering import TOPICS, ToyEmbedder, marker, open_toy, topical
 
-from ralph.index.port import AnyIndex
+from ralph.index.open import Index
 from ralph.journal import Journals
 from ralph.memory.ralph import Ralph
 
@@ -67,7 +67,7 @@ def journals_of(ralph: Ralph) -> list[Journals]:
     return [shelf.journals for shelf in shelves]
 
 
-def indexes_of(ralph: Ralph) -> list[AnyIndex]:
+def indexes_of(ralph: Ralph) -> list[Index]:
     """The indexes of the three memories."""
     return [ralph.place.index, ralph.conversations.shelf.index, ralph.knowledge.shelf.index]
 

@@ -13,6 +13,7 @@ from remembering import ToyEmbedder, index_file, made, open_toy
 
 from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, recipe_for
 from ralph.index.matrix import Matrix
+from ralph.index.port import CollectionSize, live_of
 from ralph.memory.status import verify_index
 from ralph.text.words import estimate_tokens
 
@@ -28,9 +29,7 @@ class ShortSighted(ToyEmbedder):
     def pieces(self, text: str) -> Sequence[str]:
         return cut(text, about_tokens(text), size=10, overlap=2)
 
-    @property
-    def batch(self) -> int:
-        return 4
+    batch = 4
 
 
 @given(st.text(max_size=400))
@@ -144,12 +143,12 @@ def test_the_words_of_a_long_record_are_counted_once(project: Path) -> None:
     with open_toy(project, ShortSighted()) as memory:
         auth = memory.feature("auth")
         auth.remember_all([made(f"{filler} zebra", session_id=str(n)) for n in range(3)])
-        with memory.place.index.store.reading() as view:
-            live = view.live(auth.target().name)
+        with memory.place.index.store.state() as view:
+            live = live_of(view, auth.target().name)
             assert live is not None
-            assert view.passages(live) == 3
-            assert view.frequencies(live, ["zebra"]) == {"zebra": 3}
-            assert view.counts(live) == (3, 3, 0)
+            zebras = view.words(live, ["zebra"], 0)
+            assert (zebras.passages, zebras.frequencies) == (3, {"zebra": 3})
+            assert view.size(live) == CollectionSize(3, 3, 0)
 
 
 def test_f16_a_long_record_is_not_embedded_again_by_a_rebuild_of_the_words(project: Path) -> None:

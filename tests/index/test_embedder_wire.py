@@ -265,7 +265,7 @@ def test_importing_it_loads_no_http_client() -> None:
     script = """
     import sys
     import ralph.wire
-    from ralph.index.embedders import ollama, openai, served
+    from ralph.index.embedders import ollama, openai
     print(*[name for name in ("http.client", "ssl", "httpx", "numpy") if name in sys.modules])
     """
     assert run_child(script) == [""]

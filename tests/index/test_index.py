@@ -15,6 +15,7 @@ from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, state_of, su
 
 from ralph import disk, open_ralph
 from ralph.index import sync as sync_module
+from ralph.index.port import live_of
 from ralph.memory import feature as feature_module
 from ralph.memory.ralph import Ralph
 from ralph.recall import Answer
@@ -120,8 +121,8 @@ def test_a_view_of_one_thread_is_not_disturbed_by_what_another_thread_loads(
     auth.search(QUESTION)
     name = auth.target().name
     vector = toy.embed_query(QUESTION)
-    with memory.place.index.store.reading() as view:
-        live = view.live(name)
+    with memory.place.index.store.state() as view:
+        live = live_of(view, name)
         assert live is not None
 
         def go_on() -> None:
@@ -131,13 +132,13 @@ def test_a_view_of_one_thread_is_not_disturbed_by_what_another_thread_loads(
         thread = threading.Thread(target=go_on)
         thread.start()
         thread.join()
-        near = view.nearest(live, vector, 100, [])
+        [near] = view.nearest(live, vector[None, :], 100)
         assert len(near) == 20
-        assert len(view.fields(live, near)) == 20
-    with memory.place.index.store.reading() as view:
-        live = view.live(name)
+        assert len(view.fetch(live, near)) == 20
+    with memory.place.index.store.state() as view:
+        live = live_of(view, name)
         assert live is not None
-        assert len(view.nearest(live, vector, 100, [])) == 40
+        assert len(view.nearest(live, vector[None, :], 100)[0]) == 40
 
 
 def test_many_threads_search_beside_a_writer(memory: Ralph) -> None:
@@ -244,7 +245,7 @@ def test_many_processes_that_meet_no_index_all_answer(memory: Ralph, project: Pa
 
 def test_a_collection_is_named_after_project_and_feature(memory: Ralph) -> None:
     memory.feature("auth").remember(made("login form", session_id="1"))
-    (collection,) = memory.place.index.store.collections()
+    (collection,) = memory.place.index.collections()
     parts = [hashlib.sha256(t.encode()).hexdigest()[:8] for t in (memory.project.id, "auth")]
     assert collection.name == "-".join(parts)
     assert collection.stream == "auth"
@@ -264,7 +265,7 @@ def test_several_features_are_searched_as_one_or_each_alone(memory: Ralph) -> No
 
 
 def manifest_of(memory: Ralph) -> list[str]:
-    return [one.manifest.embedder for one in memory.place.index.store.collections()]
+    return [one.manifest.embedder for one in memory.place.index.collections()]
 
 
 def test_nothing_is_done_when_nothing_changed(memory: Ralph, toy: ToyEmbedder) -> None:
@@ -292,10 +293,10 @@ def test_another_embedder_means_a_rebuild_and_never_a_mix(
         assert isinstance(counted, ToyEmbedder)
         assert len(counted.embedded) == 30
         store = changed.place.index.store
-        with store.reading() as view:
-            live = view.live(changed.feature("auth").target().name)
+        with store.state() as view:
+            live = live_of(view, changed.feature("auth").target().name)
             assert live is not None
-            blobs = view.vectors_by_hash(live).values()
+            blobs = view.content(live).vectors.values()
             assert {len(blob) for blob in blobs} == {4 * other.dims}
     assert caplog.records == []  # not by way of an index that healed itself
 
@@ -311,10 +312,8 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
     with open_toy(project, new) as changed:
         with pytest.raises(KeyboardInterrupt):
             ask(changed)
-        live, building = changed.place.index.store.generations(auth.target().name)
-        assert live is not None
-        assert building is not None
-        assert (live.manifest.embedder, building.manifest.embedder) == ("toy:1", "toy:2")
+        held = {one.live: one.manifest.embedder for one in changed.place.index.collections()}
+        assert held == {True: "toy:1", False: "toy:2"}
         # While somebody else holds the lock, the old one answers, by words.
         with disk.locked(state_of(project) / "index.lock", timeout_s=1):
             embedded(changed)._lock_timeout_s = 0.0
@@ -327,7 +326,7 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
         assert len(found) == 4
         assert all(hit.parts and hit.parts.meaning is not None for hit in found)
         assert found.notes == ()
-        assert changed.place.index.store.generations(auth.target().name)[1] is None
+        assert [one.live for one in changed.place.index.collections()] == [True]
 
 
 def test_an_interrupted_rebuild_goes_on_and_embeds_nothing_twice(
@@ -367,7 +366,7 @@ def test_a_rebuild_killed_in_another_process_goes_on(memory: Ralph, project: Pat
     again = ToyEmbedder("toy:2")
     with open_toy(project, again) as changed:
         assert len(ask(changed, "login form validation")) == 6
-        assert changed.place.index.store.check() == []
+        assert changed.place.index.store.check(deep=True) == []
     assert len(again.embedded) == 20
 
 
@@ -405,7 +404,7 @@ def test_another_tokeniser_rebuilds_the_words_but_embeds_nothing_again(
     again = ToyEmbedder()
     with open_toy(project, again) as changed:
         assert shown(ask(changed)) == before
-        (one,) = changed.place.index.store.collections()
+        (one,) = changed.place.index.collections()
         assert one.manifest.tokeniser == "next"
     assert again.embedded == []
 
@@ -418,7 +417,7 @@ def test_another_way_of_cutting_embeds_only_what_reads_differently(
     again = ToyEmbedder()
     with open_toy(project, again, embedding_max_chars=1000) as changed:
         ask(changed)
-        (one,) = changed.place.index.store.collections()
+        (one,) = changed.place.index.collections()
         assert one.manifest.cut == "next-1000"
     assert [len(text) for text in again.embedded] == [1000]
 
@@ -495,7 +494,7 @@ def test_the_setting_none_means_words_alone_and_says_so(project: Path) -> None:
         found = ask(memory)
         assert len(found) == 2
         assert any("embedder is none" in note for note in found.notes)
-        (one,) = memory.place.index.store.collections()
+        (one,) = memory.place.index.collections()
         assert (one.manifest.embedder, one.manifest.dims) == ("none", 0)
 
 
@@ -528,9 +527,9 @@ def test_orphans_are_listed_and_pruned_and_the_rest_stays(memory: Ralph, project
     assert memory.search("form validation", features=["billing"]) == []
     (gone,) = memory.prune()
     assert memory.orphans() == []
-    assert [one.stream for one in memory.place.index.store.collections()] == ["auth"]
+    assert [one.stream for one in memory.place.index.collections()] == ["auth"]
     assert len(ask(memory, "form validation")) == 1
-    assert gone not in {one.name for one in memory.place.index.store.collections()}
+    assert gone not in {one.name for one in memory.place.index.collections()}
 
 
 def test_a_collection_of_another_project_is_an_orphan(memory: Ralph, project: Path) -> None:
@@ -542,7 +541,7 @@ def test_a_collection_of_another_project_is_an_orphan(memory: Ralph, project: Pa
         assert len(ask(changed)) == 1
         assert len(changed.orphans()) == 1
         changed.prune()
-        assert len(changed.place.index.store.collections()) == 1
+        assert len(changed.place.index.collections()) == 1
         assert len(ask(changed)) == 1
 
 

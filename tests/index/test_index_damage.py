@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from indexing import embedded
 from journaling import child, hear, tell
 from remembering import (
     ToyEmbedder,
@@ -126,7 +125,7 @@ def test_a_damaged_file_is_set_aside_with_one_line_and_the_answers_are_the_same(
         for n in range(0, 200, 7):  # whatever page it was, asking for everything meets it
             assert memory.feature("auth").search(topical(1, start=n)[0].summary)
         assert ask(memory) == filled
-        assert memory.place.index.store.check() == []
+        assert memory.place.index.store.check(deep=True) == []
     aside = [file for file in index_files(project) if ".damaged-" in file.name]
     if damage in (_empty,):  # an empty file is a new database, nothing is wrong with it
         assert aside == []
@@ -208,7 +207,7 @@ def test_an_index_that_stays_damaged_is_off_and_the_journal_answers(
             raise Corrupt("for ever")
 
         with pytest.raises(IndexOff, match="damaged again"):
-            index.healed(broken)
+            index.with_repair(broken)
         monkeypatch.setattr(index, "sync", lambda *a, **k: broken())
         answer = memory.feature("auth").search(QUESTION)
         assert len(answer) == 10
@@ -224,7 +223,7 @@ def test_a_file_another_process_has_healed_already_is_left_alone(
         with open_toy(project) as other:
             assert ask(other) == filled
         healed = index_file(project).stat().st_ino
-        embedded(memory)._set_aside(Corrupt("seen in the old file"))
+        memory.place.index._repair(Corrupt("seen in the old file"))
         assert index_file(project).stat().st_ino == healed
         assert ask(memory) == filled
     assert not [f for f in index_files(project) if ".damaged-" in f.name]
@@ -340,7 +339,7 @@ def test_an_index_deleted_while_it_is_built_is_built_again(
         memory.place.index.delete()
         assert ask(memory) == filled
         assert ask(memory) == filled
-        assert memory.place.index.store.check() == []
+        assert memory.place.index.store.check(deep=True) == []
 
 
 def test_threads_go_on_while_one_of_them_sets_the_index_aside(
@@ -363,11 +362,11 @@ def test_threads_go_on_while_one_of_them_sets_the_index_aside(
             if n % 3 == 2:
                 memory.place.index.delete()
             else:
-                embedded(memory)._set_aside(Corrupt("says the test"))
+                memory.place.index._repair(Corrupt("says the test"))
             assert len(memory.feature("auth").search(QUESTION)) == 10
         done.set()
         for thread in threads:
             thread.join()
         assert wrong == []
         assert ask(memory) == filled
-        assert memory.place.index.store.check() == []
+        assert memory.place.index.store.check(deep=True) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ from remembering import ToyEmbedder
 
 from ralph.index import Facets, Only, Passage, facet_tokens, fits, wanted_tokens
 from ralph.index.matrix import Matrix
-from ralph.index.open import Index
+from ralph.index.open import open_index
+from ralph.index.port import Collection, IndexView, live_of
 from ralph.index.sync import IndexSpec
 from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, search, search_plainly
@@ -118,19 +119,24 @@ def journal(tmp_path: Path) -> JsonlJournal:
     return JsonlJournal(tmp_path / "notes.jsonl")
 
 
+def ids(view: IndexView, live: Collection, rows: Iterable[int]) -> list[str]:
+    passages = view.fetch(live, rows, records=True).values()
+    return sorted(one.record.id for one in passages if one.record)
+
+
 @pytest.mark.parametrize("with_vectors", [True, False])
 def test_the_index_and_the_journal_leave_out_the_same(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder, with_vectors: bool
 ) -> None:
     journal.append([record(n) for n in range(12)])
-    index = Index([tmp_path / "cache"], lock_timeout_s=5)
+    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
     embedder = toy if with_vectors else None
     assert index.sync(target(journal, embedder)).complete
     vector = toy.embed_query(TEXT) if with_vectors else None
     for only in ASKED:
         question = Question(TEXT, 50, 0.0, only)
-        with index.store.reading() as view:
-            live = view.live("notes")
+        with index.store.state() as view:
+            live = live_of(view, "notes")
             assert live is not None
             found = search(
                 view,
@@ -148,29 +154,31 @@ def test_the_index_and_the_journal_leave_out_the_same(
 def test_the_nearest_are_the_nearest_of_those_that_fit_also_while_the_index_grows(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder
 ) -> None:
-    index = Index([tmp_path / "cache"], lock_timeout_s=5)
+    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
     for count in (12, 30):
         journal.append([record(n) for n in range(count)])
         assert index.sync(target(journal, toy)).complete
         for only in ASKED:
-            with index.store.reading() as view:
-                live = view.live("notes")
+            with index.store.state() as view:
+                live = live_of(view, "notes")
                 assert live is not None
-                near = view.nearest(live, toy.embed_query(f"{TEXT} 5"), 5, [], only=only)
-                every = view.nearest(live, toy.embed_query(f"{TEXT} 5"), 99, [], only=only)
-                names = {r: one.id for r, (_, one) in view.records(live, every).items()}
-            assert sorted(names.values()) == expected(count, only), only
+                asked = toy.embed_query(f"{TEXT} 5")[None, :]
+                [near] = view.nearest(live, asked, 5, only=only)
+                [every] = view.nearest(live, asked, 99, only=only)
+                names = ids(view, live, every)
+            assert names == expected(count, only), only
             assert len(near) == min(5, len(every))
             best = sorted(every.values(), reverse=True)[: len(near)]
             assert sorted(near.values(), reverse=True) == best
     journal.forget(["record-0000"])
     assert index.sync(target(journal, toy)).complete
-    with index.store.reading() as view:
-        live = view.live("notes")
+    with index.store.state() as view:
+        live = live_of(view, "notes")
         assert live is not None
-        rows = view.nearest(live, toy.embed_query(TEXT), 99, [], only={"technology": ["python"]})
-        ids = sorted(one.id for _, one in view.records(live, rows).values())
-    assert ids == expected(30, {"technology": ["python"]})[1:]
+        asked = toy.embed_query(TEXT)[None, :]
+        [rows] = view.nearest(live, asked, 99, only={"technology": ["python"]})
+        left = ids(view, live, rows)
+    assert left == expected(30, {"technology": ["python"]})[1:]
     index.close()
 
 
@@ -178,17 +186,17 @@ def test_a_facets_value_is_not_found_as_a_word(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder
 ) -> None:
     journal.append([record(n) for n in range(6)])
-    index = Index([tmp_path / "cache"], lock_timeout_s=5)
+    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
     index.sync(target(journal, toy))
-    with index.store.reading() as view:
-        live = view.live("notes")
+    with index.store.state() as view:
+        live = live_of(view, "notes")
         assert live is not None
-        assert view.words(live, ["python", "backend"], 10) == {}
+        assert view.words(live, ["python", "backend"], 10).scores == {}
         tokens = facet_tokens({"technology": ("python",)})
-        scores = view.words(live, ["crane"], 10, only={"technology": ["python"]})
+        scores = view.words(live, ["crane"], 10, only={"technology": ["python"]}).scores
         assert len(scores) == 4
         # It adds nothing to how well the words fit.
-        plain = view.words(live, ["crane"], 10)
+        plain = view.words(live, ["crane"], 10).scores
         assert {row: plain[row] for row in scores} == pytest.approx(scores)
         assert tokens
     index.close()
@@ -201,18 +209,18 @@ def test_the_nearest_of_each_are_those_of_one_at_a_time(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder
 ) -> None:
     journal.append([record(n) for n in range(40)])
-    index = Index([tmp_path / "cache"], lock_timeout_s=5)
+    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
     index.sync(target(journal, toy))
     queries = np.stack([toy.embed_query(f"{TEXT} {n}") for n in range(70)])
-    with index.store.reading() as view:
-        live = view.live("notes")
+    with index.store.state() as view:
+        live = live_of(view, "notes")
         assert live is not None
-        each = view.nearest_of_each(live, queries, 7)
+        each = view.nearest(live, queries, 7)
         assert len(each) == 70
         for query, near in zip(queries, each, strict=True):
-            alone = view.nearest(live, query, 7, [])
+            [alone] = view.nearest(live, query[None, :], 7)
             assert sorted(near.values()) == pytest.approx(sorted(alone.values()), abs=1e-6)
-        assert all(len(near) == 40 for near in view.nearest_of_each(live, queries, 99))
+        assert all(len(near) == 40 for near in view.nearest(live, queries, 99))
     index.close()
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from indexing import embedded
 from journaling import child, hear, tell
 from remembering import (
     ToyEmbedder,
@@ -28,6 +27,7 @@ from remembering import (
 from ralph import disk
 from ralph.errors import NotFound, RecordForgotten
 from ralph.index import sync as sync_module
+from ralph.index.sqlite import SqliteStore
 from ralph.memory.feature import SavedIteration
 from ralph.memory.keeping import choose, export_lines, forget, import_lines
 from ralph.memory.ralph import Ralph
@@ -126,7 +126,9 @@ def test_no_file_holds_it_while_another_process_has_the_index_open(
 def test_an_index_that_somebody_keeps_reading_is_thrown_away_rather_than_left_unclean(
     memory: Ralph, written: SavedIteration, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    embedded(memory).store._busy_timeout_s = 0.01
+    store = memory.place.index.store
+    assert isinstance(store, SqliteStore)
+    store._busy_timeout_s = 0.01
     memory.place.index.store.close()
     reader = sqlite3.connect(index_file(project), isolation_level=None)
     reader.execute("BEGIN")
@@ -167,7 +169,7 @@ def test_a_forget_that_died_before_the_index_was_clean_is_finished_by_the_next_s
     import os, signal, sys
     from remembering import open_toy
     from ralph.index.sqlite import SqliteStore
-    SqliteStore.scrub = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+    SqliteStore._vacuum = lambda self, **_: os.kill(os.getpid(), signal.SIGKILL)
     with open_toy(sys.argv[1]) as memory:
         memory.feature("auth").forget([sys.argv[2]])
     """

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from qdrant import open_served
+from qdrant import index_on, open_served
 from qdrant_server import FAULTS, KEY, QdrantServer, running
 from remembering import made, open_toy, summaries, topical
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.qdrant import CollectionNames, QdrantIndex
+from ralph.index.port import CollectionSize, live_of
 from ralph.index.qdrant_server import REST_S, QdrantConnection
 from ralph.index.sync import is_current
 from ralph.memory.ralph import Ralph
@@ -73,23 +73,21 @@ def test_a_write_that_fails_loses_nothing_and_is_repeated(
     auth = served.feature("auth")
     auth.remember_all(topical(3))
     auth.sync()
-    before, _ = served.place.index.store.generations(auth.target().name)
+    [before] = served.place.index.collections()
     server.fail(fault, paths=WRITES)
     with caplog.at_level(logging.WARNING, "ralph"):
         hasty.feature("auth").remember_all(topical(40, start=3))
     assert "not indexed yet: " in caplog.text
     assert len(auth.records()) == 43
     server.fail(None)
-    after, _ = served.place.index.store.generations(auth.target().name)
-    assert before is not None
-    assert after is not None
+    [after] = served.place.index.collections()
     assert after.position == before.position  # it moves when all of a batch is there
     assert auth.sync().complete
     assert verify_index(served).ok
-    with served.place.index.store.reading() as view:
-        live = view.live(auth.target().name)
+    with served.place.index.store.state() as view:
+        live = live_of(view, auth.target().name)
         assert live is not None
-        assert view.counts(live) == (43, 43, 0)
+        assert view.size(live) == CollectionSize(43, 43, 0)
 
 
 @pytest.mark.parametrize("request_number", range(1, 30, 3))
@@ -113,10 +111,10 @@ def test_a_sync_that_is_cut_off_at_any_request_goes_on(
             auth.sync()
         server.after = lambda asked: None
         server.fail(None)
-        memory.place.index.check()
+        memory.place.index.store.check()
         assert auth.sync().complete
         assert verify_index(memory).ok
-        memory.place.index.remove_others()
+        memory.place.index.prune()
     assert len(server.client.get_collections().collections) == 1
 
 
@@ -128,14 +126,15 @@ def test_a_rebuild_that_fails_leaves_the_old_one_answering(
     auth.remember_all(topical(30))
     auth.sync()
     before = auth.search(QUESTION)
-    server.fail(fault, paths=r"^PUT .*-g2/points$")
+    [old] = served.place.index.collections()
+    server.fail(fault, paths=rf"^PUT .*(?<!{old.physical})/points$")
     with pytest.raises(IndexOff):
         hasty.feature("auth").sync(afresh=True)
     server.fail(None)
-    with served.place.index.store.reading() as view:
-        live = view.live(auth.target().name)
+    with served.place.index.store.state() as view:
+        live = live_of(view, auth.target().name)
     assert live is not None
-    assert live.physical.endswith("-g1")
+    assert live.physical == old.physical
     assert auth.sync(afresh=True).complete
     assert [hit.id for hit in auth.search(QUESTION)] == [hit.id for hit in before]
     assert len(server.client.get_collections().collections) == 1
@@ -206,7 +205,7 @@ def test_a_server_that_comes_back_gets_what_it_missed(project: Path) -> None:
         memory.feature("auth").remember_all(topical(5, start=5))
         second = QdrantServer(port, client)
         try:
-            memory.place.index.check()
+            memory.place.index.store.check()
             assert memory.feature("auth").search(QUESTION).notes == ()
             assert is_current(memory.place.index.store, memory.feature("auth").target())
         finally:
@@ -283,7 +282,7 @@ def test_without_the_package_it_is_told_what_to_install(
             answer = memory.feature("auth").search("login form")
         assert summaries(answer) == ["login form"]
         assert "pip install 'ralph-rag[qdrant]'" in answer.notes[0]
-        memory.place.index.check()
+        memory.place.index.store.check()
         assert memory.feature("auth").search("login form").notes == ()
 
 
@@ -294,13 +293,8 @@ def test_while_another_process_builds_nothing_is_dropped(
     auth.remember_all(topical(10))
     auth.sync()
     index = served.place.index
-    other = QdrantIndex(
-        QdrantConnection(server.url),
-        CollectionNames(str, "x"),
-        [index.path.parent],
-        lock_timeout_s=0.0,
-    )
+    other = index_on(QdrantConnection(server.url), index.path.parent, "x", lock_timeout_s=0.0)
     with disk.locked(index.path.with_name("index.lock"), timeout_s=1.0):
         with pytest.raises(IndexOff, match="another process"):
             other.drop("name")
-        assert other.remove_others() == []
+        assert other.prune() == []

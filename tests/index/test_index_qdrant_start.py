@@ -312,7 +312,7 @@ def test_several_threads_start_one_server(url: str, binary: Path, tmp_path: Path
 def test_importing_the_client_waits_for_the_first_question() -> None:
     code = """
     import sys
-    from ralph.index.open import index_for
+    from ralph.memory.store import index_for
     from ralph.config import Settings
     from pathlib import Path
     index = index_for(Settings(qdrant_url="http://127.0.0.1:1"), [Path("x")], home=Path("h"),

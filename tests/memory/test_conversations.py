@@ -9,6 +9,7 @@ import pytest
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.index.port import live_of
 from ralph.memory.conversation_stream import when
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
@@ -295,8 +296,8 @@ def test_another_projects_index_is_not_rebuilt_with_our_embedder(tmp_path: Path)
     with opened(tmp_path / "blog", home) as blog:
         blog.project.init()
         [hit] = blog.conversations.search("which payment provider", everywhere=True)
-        with blog.conversations.shelf.index.store.reading() as view:
-            live = view.live(theirs)
+        with blog.conversations.shelf.index.store.state() as view:
+            live = live_of(view, theirs)
 
     assert hit.record.assistant == "Stripe."
     assert live is not None

@@ -349,7 +349,8 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from knowing import opened
-import ralph.index.sync, ralph.index.open, ralph.memory.checkpoints, ralph.index.embedders.static
+import ralph.index.sync, ralph.index.open, ralph.memory.checkpoints
+import ralph.index.embedders.static
 
 def work(root, last):
     seen = 0

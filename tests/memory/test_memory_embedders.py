@@ -53,15 +53,15 @@ def meanings(answer: Answer) -> list[float | None]:
 
 
 def manifest(memory: Ralph) -> tuple[str, int]:
-    [one] = memory.place.index.store.collections()
+    [one] = memory.place.index.collections()
     return one.manifest.embedder, one.manifest.dims
 
 
 def blob_lengths(memory: Ralph) -> set[int]:
     store = memory.place.index.store
-    [one] = store.collections()
-    with store.reading() as view:
-        return {len(blob) for blob in view.vectors_by_hash(one).values()}
+    [one] = memory.place.index.collections()
+    with store.state() as view:
+        return {len(blob) for blob in view.content(one).vectors.values()}
 
 
 # -- served

@@ -158,7 +158,7 @@ def test_f18_even_in_one_index_file_the_collections_of_two_projects_stay_apart(
         two.feature("auth").remember(made("login form validation of two", session_id="s"))
         assert summaries(one.search(QUESTION)) == ["login form validation of one"]
         assert summaries(two.search(QUESTION)) == ["login form validation of two"]
-        assert len(one.place.index.store.collections()) == 2
+        assert len(one.place.index.collections()) == 2
 
 
 def test_f19_another_embedding_model_means_a_rebuild_never_a_mix_and_never_a_crash(
@@ -170,10 +170,10 @@ def test_f19_another_embedding_model_means_a_rebuild_never_a_mix_and_never_a_cra
             found = changed.feature("auth").search(QUESTION)
             assert len(found) >= 2
             assert found.notes == ()
-            (only,) = changed.place.index.store.collections()
+            (only,) = changed.place.index.collections()
             assert (only.manifest.embedder, only.manifest.dims) == (identity, dims)
-            with changed.place.index.store.reading() as view:
-                blobs = list(view.vectors_by_hash(only).values())
+            with changed.place.index.store.state() as view:
+                blobs = list(view.content(only).vectors.values())
             expected = {v.tobytes() for v in ToyEmbedder(identity, dims).embed_passages(texts())}
             assert set(blobs) == expected
     assert caplog.records == []

@@ -196,15 +196,16 @@ def assert_index_is_journal(memory: Ralph) -> None:
     auth = memory.feature("auth")
     auth.search("anything at all")
     store = memory.place.index.store
-    assert store.check() == []
-    with store.reading() as view:
-        live, building = view.generations(auth.target().name)
-        assert building is None
-        known = set(view.known(live)) if live else set()
-        records, passages, waiting = view.counts(live) if live else (0, 0, 0)
+    assert store.check(deep=True) == []
+    with store.state() as view:
+        found = view.collections(auth.target().name)
+        assert len(found) <= 1
+        known = {key for one in found for key in view.content(one).keys}
+        sizes = [view.size(one) for one in found]
     assert known == {(record.id, record.digest) for record in auth.records()}
-    assert records == passages == len(known)
-    assert waiting == 0
+    for size in sizes:
+        assert size.records == size.passages == len(known)
+        assert size.waiting == 0
 
 
 @pytest.mark.slow

@@ -15,9 +15,9 @@ from remembering import files_holding
 
 from ralph.config import Settings, load
 from ralph.errors import BadSetting, IndexOff
-from ralph.index.open import index_for
 from ralph.loop.environment import agent_environment
 from ralph.memory.ralph import open_ralph
+from ralph.memory.store import index_for
 from ralph.text.redact import redact
 
 URL = "postgresql://ralph:tr0ub4dor@db.example:5432/ralph"
@@ -78,7 +78,7 @@ def test_a_password_in_the_address_of_qdrant_is_refused_and_not_repeated(tmp_pat
     settings = Settings(qdrant_url="http://ralph:tr0ub4dor@127.0.0.1:6333")
     index = index_for(settings, [tmp_path], home=tmp_path, scope=str)
     with pytest.raises(IndexOff, match="credentials in its URL") as refused:
-        index.check()
+        index.store.check()
     assert refused.value.todo == "Set RALPH_QDRANT_API_KEY instead."
     assert "tr0ub4dor" not in f"{refused.value} {index.where}"
 
@@ -89,7 +89,7 @@ def test_a_bad_address_of_qdrant_is_told_with_what_to_set(project: Path) -> None
             open_ralph(project, qdrant_url=url, embedder="none") as memory,
             pytest.raises(IndexOff, match="has no usable URL"),
         ):
-            memory.place.index.check()
+            memory.place.index.store.check()
 
 
 def test_an_agent_is_told_neither_address_nor_key() -> None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph import disk
 from ralph.chat.worker import Worker, stream_of
 from ralph.config import Settings
-from ralph.errors import EmbedderOff, IndexOff, MemoryOff
+from ralph.errors import EmbedderOff, MemoryOff
 from ralph.memory.conversations import Conversations
 from ralph.records import Record
 from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
@@ -88,26 +87,26 @@ def index_lag(memory: Conversations) -> IndexLag:
         return len(ids - known - {tombstone.id for tombstone in batch.tombstones})
 
     def look() -> IndexLag:
-        with index.store.reading() as view:
-            live = view.live(target.name)
+        with index.answering(target.name) as (view, live):
             if live is None or live.manifest != target.manifest():
                 return IndexLag(missing(None, frozenset()), current=False)
-            _, passages, waiting = view.counts(live)
-            embedded = passages - waiting if live.manifest.dims else 0
+            size = view.size(live)
+            waiting = size.waiting
+            embedded = size.passages - waiting if live.manifest.dims else 0
             if target.journal.unchanged(live.position) and not live.sweeping:
                 return IndexLag(waiting, not waiting, live.id, embedded)
-            known = frozenset(name for name, _ in view.known(live))
+            known = frozenset(name for name, _ in view.content(live, vectors=False).keys)
         count = waiting + missing(live.position, known)
         return IndexLag(count, current=False, generation=live.id, embedded=embedded)
 
-    return index.healed(look)
+    return index.with_repair(look)
 
 
 def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     """What the index has of these conversations, by kind."""
     if not memory.exist:
         return EmbeddingCounts()
-    embedded = _embedded_ids(memory)
+    embedded = memory.shelf.index.with_repair(lambda: _embedded_ids(memory))
     counts = dict.fromkeys(("conversations", "summaries", "exchanges", "documents", "waiting"), 0)
     for record in stream_of(memory).history.records.values():
         if kind := embedding_kind(record):
@@ -132,16 +131,13 @@ def embedding_kind(record: Record) -> str | None:
 
 
 def _embedded_ids(memory: Conversations) -> set[str]:
-    def look() -> set[str]:
-        with memory.shelf.index.store.reading() as view:
-            live = view.live(stream_of(memory).target().name)
-            if live is None or not live.manifest.dims:
-                return set()
-            known = {name for name, _ in view.known(live)}
-            rows = [row for row, _ in view.waiting(live, view.counts(live)[1])]
-            return known - {record.id for _, record in view.records(live, rows).values()}
-
-    return memory.shelf.index.healed(look)
+    with memory.shelf.index.answering(stream_of(memory).target().name) as (view, live):
+        if live is None or not live.manifest.dims:
+            return set()
+        known = {name for name, _ in view.content(live, vectors=False).keys}
+        rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
+        waiting = view.fetch(live, rows, records=True).values()
+        return known - {passage.record.id for passage in waiting if passage.record}
 
 
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
@@ -149,20 +145,8 @@ def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) 
     index, name = memory.shelf.index, stream_of(memory).target().name
     if ids is None:
         index.drop(name)
-        return
-    try:
-        timeout_s = memory.shelf.settings.index_lock_timeout_s
-        with disk.locked(index.path.with_name(_INDEX_LOCK), timeout_s=timeout_s):
-            live, _ = index.store.generations(name)
-            if live is not None and ids:
-                # From no position the journal is read again; what is still in the index stays.
-                index.store.write(
-                    live, [], forget=set(ids), seen=[], position="", restart=False, done=False
-                )
-    except disk.Busy:
-        raise IndexOff(
-            _BUSY, where=str(index.path), todo="Try again when it has finished."
-        ) from None
+    elif ids:
+        index.clear(name, ids)
 
 
 def price_per_char(settings: Settings) -> float | None:

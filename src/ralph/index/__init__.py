@@ -44,24 +44,18 @@ Cut = Callable[[Record], Sequence[Passage]]
 class Embedder(Protocol):
     """Texts to vectors of length one. The identity names everything that shapes the numbers."""
 
+    # What people call it, and how many texts are worth handing over at once.
+    title: str
+    batch: int
+
     @property
     def identity(self) -> str:
         """Names the model and its version; another identity means other vectors."""
         ...
 
     @property
-    def title(self) -> str:
-        """What people call it."""
-        ...
-
-    @property
     def dims(self) -> int:
         """How long a vector is; 0 while nobody could ask."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """How many texts are worth handing over at once."""
         ...
 
     def pieces(self, text: str) -> Sequence[str]:

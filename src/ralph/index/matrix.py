@@ -1,8 +1,13 @@
-"""A collection's vectors in memory, one NumPy matrix, kept up to date row by row."""
+"""The vectors of SQLite's collections in memory: a NumPy matrix each, kept up row by row."""
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from ralph.index.port import Collection, Corrupt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -11,11 +16,18 @@ if TYPE_CHECKING:
     from ralph.index import Vectors
 
 NEARNESS_DIGITS = 5
+# Vectors on their way from the file to the matrix are held twice; this bounds how many.
+_LOAD_ROWS = 2048
 _FLOAT_BYTES = 4
+# Which passages fit the facets asked for is remembered for so many ways of asking.
+_FACET_CACHE = 8
 # How many questions are multiplied with the whole matrix in one go.
 _AT_ONCE = 64
 # Sorting out the largest of many begins with every so many-th.
 _STRIDE = 16
+
+# For each facet the tokens of which one must be there.
+Groups = tuple[tuple[str, ...], ...]
 
 
 class Matrix:
@@ -24,7 +36,7 @@ class Matrix:
     A passage that was cut into pieces has a row for each, one after another.
     """
 
-    def __init__(self, dims: int) -> None:
+    def __init__(self, dims: int, state: tuple[int, int] = (0, 0)) -> None:
         import numpy as np
 
         self._dims = dims
@@ -33,8 +45,8 @@ class Matrix:
         self._vectors: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._data: Vectors = np.empty((0, dims), dtype=np.float32)
         self._pieces = False  # whether any passage has several rows
-        self.generation = -1
-        self.removals = -1
+        # Which collection is here, and after how many removals.
+        self.state = state
 
     @property
     def last_vector(self) -> int:
@@ -74,16 +86,11 @@ class Matrix:
         self._pieces = self._pieces or total > len(blobs)
         self._count = end
 
-    @property
-    def state(self) -> tuple[int, int]:
-        """Which generation of the collection is here, and after how many removals."""
-        return self.generation, self.removals
-
     def nearest(
         self,
         query: Vectors,
         count: int,
-        also: list[int],
+        also: Sequence[int],
         upto: int | None = None,
         among: NDArray[np.int64] | None = None,
     ) -> dict[int, float]:
@@ -174,3 +181,77 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
     above = np.flatnonzero(values > least)
     equal = np.flatnonzero(values == least)[: count - len(above)]
     return np.concatenate((above, equal))
+
+
+class Matrices:
+    """The vectors of each collection, shared by the threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_name: dict[str, Matrix] = {}
+        self._fitting: dict[tuple[object, ...], NDArray[np.int64]] = {}
+
+    def nearest(
+        self,
+        connection: sqlite3.Connection,
+        collection: Collection,
+        queries: Vectors,
+        count: int,
+        also: Sequence[int],
+        groups: Groups,
+    ) -> list[dict[int, float]]:
+        """Cosines of the nearest passages, after loading what is new since the last query."""
+        with self._lock:
+            matrix, upto = self._loaded(connection, collection)
+            if len(queries) != 1:
+                return matrix.nearest_of_each(queries, count, upto=upto)
+            among = self._among(connection, matrix, collection, upto, groups)
+            return [matrix.nearest(queries[0], count, also, upto=upto, among=among)]
+
+    def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
+        n = collection.id
+        matrix = self._by_name.get(collection.name)
+        wanted = (n, collection.removals)
+        if matrix is None or matrix.state != wanted:
+            matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims, wanted)
+        if matrix.last_vector == 0:
+            # A passage may have several vectors in one row, and growing later copies them all.
+            [size] = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
+            matrix.reserve(int(size) // (_FLOAT_BYTES * max(collection.manifest.dims, 1)))
+        cursor = connection.execute(
+            f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
+            (matrix.last_vector,),
+        )
+        while rows := cursor.fetchmany(_LOAD_ROWS):
+            try:
+                matrix.append(*(list(column) for column in zip(*rows, strict=True)))
+            except ValueError as error:
+                raise Corrupt(f"a vector of another length than it should have: {error}") from None
+        last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
+        return matrix, last or 0
+
+    def _among(
+        self,
+        connection: sqlite3.Connection,
+        matrix: Matrix,
+        collection: Collection,
+        upto: int,
+        groups: Groups,
+    ) -> NDArray[np.int64] | None:
+        """The passages that fit the facets; cached, because the same are asked for again."""
+        if not groups:
+            return None
+        import numpy as np
+
+        key = (*matrix.state, upto, groups)
+        if key not in self._fitting:
+            select = f"SELECT rowid FROM words_{collection.id} WHERE words_{collection.id} MATCH ?"
+            rows = connection.execute(select, (facet_query(groups),)).fetchall()
+            while len(self._fitting) >= _FACET_CACHE:
+                self._fitting.pop(next(iter(self._fitting)))
+            self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
+        return self._fitting[key]
+
+
+def facet_query(groups: Groups) -> str:
+    return " AND ".join(f"facets : ({' OR '.join(group)})" for group in groups)

@@ -1,167 +1,195 @@
-"""The index of one place: where its file lies, who may write it, and how it heals."""
+"""The index of one memory: where it is, who may write it at a time, and how it is repaired."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import hashlib
-import logging
 import platform
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection as Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.port import AnyIndex, Corrupt
-from ralph.index.sqlite import FILE_NAME, SIDE_FILES, SqliteStore
+from ralph.index.port import Collection, Corrupt, IndexBatch, IndexStore, IndexView, live_of
+from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.index.sync import IndexSpec, Progress, Synced, is_current, sync
 
 if TYPE_CHECKING:
     from ralph.index.qdrant_server import QdrantConnection
 
-
-_log = logging.getLogger("ralph")
 LOCK_NAME = "index.lock"
+_ID_NAME = "machine"
+_TRIES = 3
+# Up to so many, a collection from which something was forgotten is written anew on a server.
+_RENEWED_PASSAGES = 5000
 _T = TypeVar("_T")
 
 
 class Index:
-    """A store in the first folder that can be written to: a project may be read-only."""
+    """A store with what SQLite and Qdrant share: one writer at a time on this machine, repair.
 
-    def __init__(self, folders: Sequence[Path], *, lock_timeout_s: float) -> None:
-        self._folders = folders
+    Between machines nothing is locked: what two of them write is the same, and a position that
+    goes back only means that a part of the journal is read again.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], IndexStore],
+        place: Callable[[], Path],
+        *,
+        lock_timeout_s: float,
+    ) -> None:
+        self._open_store = open_store
+        self._place = place
         self._lock_timeout_s = lock_timeout_s
-        self._store: SqliteStore | None = None
+        self._store: IndexStore | None = None
 
     @property
-    def store(self) -> SqliteStore:
+    def store(self) -> IndexStore:
         """The store, opened at first use."""
         if self._store is None:
-            self._store = SqliteStore(self._folder() / FILE_NAME)
+            self._store = self._open_store()
         return self._store
 
     @property
     def path(self) -> Path:
-        """The file the index is kept in."""
-        return self.store.path
+        """The file of the index, or beside which its lock lies."""
+        return self._place()
 
     @property
     def where(self) -> str:
-        """The file, for people."""
-        return str(self.path)
-
-    def check(self) -> None:
-        """Look into the file; IndexOff says what to do."""
-        self.store.collections()
+        """The file or the server, for people."""
+        return self.store.where
 
     def sync(
         self,
-        target: IndexSpec,
+        spec: IndexSpec,
         *,
         budget_s: float | None = None,
         afresh: bool = False,
         progress: Progress | None = None,
         lock_timeout_s: float | None = None,
         changed: bool = False,
+        renew: bool = False,
     ) -> Synced:
         """Bring one collection up to its journal; `changed`: there surely is something to do."""
-        patience_s = self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
 
         def work() -> Synced:
-            if not (afresh or changed) and is_current(self.store, target):
+            if not (afresh or changed or renew) and is_current(self.store, spec):
                 return Synced(complete=True)
-            with self._lockable():
+            try:
                 return sync(
                     self.store,
-                    target,
+                    spec,
                     lock=self._lock,
-                    lock_timeout_s=patience_s,
+                    lock_timeout_s=(
+                        self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
+                    ),
                     budget_s=budget_s,
                     afresh=afresh,
+                    renew=renew,
                     progress=progress,
                 )
+            except OSError as error:
+                raise self._not_locked(error) from error
 
-        return self.healed(work)
+        return self.with_repair(work)
 
-    def healed(self, work: Callable[[], _T]) -> _T:
-        """Do the work; a damaged file is set aside and the work done again on a new one."""
-        try:
-            return work()
-        except Corrupt as damage:
-            self._set_aside(damage)
-        try:
-            return work()
-        except Corrupt as damage:
-            raise IndexOff(
-                f"the index is damaged again after it was built anew ({damage})",
-                where=str(self.path),
-                todo="Check the disk; the journal has everything.",
-            ) from damage
+    def with_repair(self, work: Callable[[], _T]) -> _T:
+        """Do the work; what is damaged is repaired first, and the work done again."""
+        for _ in range(_TRIES):
+            try:
+                return work()
+            except Corrupt as damage:
+                last = damage
+                if not damage.replaced:
+                    self._repair(damage)
+        raise IndexOff(
+            f"the index is damaged again after it was rebuilt ({last})",
+            where=self.where,
+            todo="Check the disk or the server; the journal has everything.",
+        ) from last
 
-    def erase(self, target: IndexSpec, *, lock_timeout_s: float) -> None:
-        """Leave nothing of what was forgotten on the disk, in no older or damaged index either."""
-        synced = self.sync(target, lock_timeout_s=lock_timeout_s)
-        held = not synced.complete and synced.embedder_off is None
-        if held or self.healed(self.store.soiled):
-            raise IndexOff("another process is busy with it", where=str(self.path))
-        left = [file for file in self._others() if not _unlinked(file)]
-        if left:
-            raise IndexOff("an old index cannot be deleted", where=str(left[0]))
+    def erase(self, spec: IndexSpec, *, lock_timeout_s: float) -> None:
+        """Leave nothing of what was forgotten in the index, nor in older or damaged files."""
+        synced = self.sync(spec, lock_timeout_s=lock_timeout_s)
+
+        def look() -> tuple[bool, int]:
+            with self.answering(spec.name) as (view, live):
+                unclean = live is not None and live.needs_vacuum
+                return unclean, view.size(live).passages if live else 0
+
+        unclean, passages = self.with_repair(look)
+        if unclean or (not synced.complete and synced.embedder_off is None):
+            raise IndexOff("another process is using the index", where=self.where)
+        if not self.store.keeps_deleted:
+            self.store.prune()
+        elif 0 < passages <= _RENEWED_PASSAGES:
+            self.sync(spec, lock_timeout_s=lock_timeout_s, renew=True)
+
+    def collections(self) -> list[Collection]:
+        """Everything that is indexed here."""
+
+        def look() -> list[Collection]:
+            with self.store.state() as view:
+                return view.collections()
+
+        return self.with_repair(look)
+
+    @contextlib.contextmanager
+    def answering(self, name: str) -> Iterator[tuple[IndexView, Collection | None]]:
+        """One state of the store, and the collection of this name that answers in it."""
+        with self.store.state() as view:
+            yield view, live_of(view, name)
+
+    def clear(self, name: str, ids: Sized[str]) -> None:
+        """Take records out of a collection; the next sync brings back those of the journal."""
+        with self._locked():
+            with self.answering(name) as (_, live):
+                pass
+            if live is not None:
+                # From no position the journal is read again; what is still in the index stays.
+                self.store.write(live, IndexBatch(forget=set(ids), position=""))
 
     def drop(self, name: str) -> None:
         """Delete a collection."""
+        with self._locked():
+            self.store.drop(name)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
         try:
-            with self._lockable(), disk.locked(self._lock, timeout_s=self._lock_timeout_s):
-                self.store.drop(name)
+            with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
+                yield
         except disk.Busy:
             raise IndexOff(
                 "another process is building the index",
-                where=str(self.path),
+                where=self.where,
                 todo="Try again when it has finished.",
             ) from None
+        except OSError as error:
+            raise self._not_locked(error) from error
 
-    def remove_others(self) -> list[Path]:
-        """Delete index files that no longer serve: set aside, of another schema or place."""
-        return [file for file in self._others() if _unlinked(file)]
+    def prune(self) -> list[str]:
+        """Delete what no longer serves, and name it."""
+        try:
+            with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
+                return self.store.prune()
+        except disk.Busy:
+            return []  # whoever is at work may need it
 
     def delete(self) -> None:
-        """Throw the index away, wherever it can be; IndexOff when a file does not go."""
-        if self._store is not None:
-            self._store.close()
-        left = [file for file in self._files() if not _unlinked(file)]
-        if left:
-            raise IndexOff(
-                "the index cannot be deleted",
-                where=str(left[0]),
-                todo="Permit writing there, or delete it by hand.",
-            )
-
-    def _others(self) -> list[Path]:
-        mine = {self.path.with_name(self.path.name + side) for side in SIDE_FILES}
-        return [file for file in self._files() if file not in mine]
-
-    def _files(self) -> list[Path]:
-        found = (file for folder in self._folders for file in folder.glob("index-v*.sqlite3*"))
-        return sorted(file for file in found if not file.is_dir())
-
-    @contextlib.contextmanager
-    def _lockable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise IndexOff(
-                f"the index cannot be locked ({error.strerror or error})",
-                where=str(self.path),
-                todo="Free space or permit writing there; the journal has everything.",
-            ) from error
+        """Throw the index away; IndexOff when that cannot be."""
+        self.store.drop()
 
     def close(self) -> None:
-        """Close the store; it opens again by itself."""
+        """Let go of it; it opens again by itself."""
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -170,89 +198,37 @@ class Index:
     def _lock(self) -> Path:
         return self.path.with_name(LOCK_NAME)
 
-    def _folder(self) -> Path:
-        for folder in self._folders:
-            if _writable(folder):
-                return folder
-        raise IndexOff(
-            "no folder for the index can be written to",
-            where=str(self._folders[0]),
-            todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-        )
-
-    def _set_aside(self, damage: Corrupt) -> None:
-        inode = self.store.inode
+    def _repair(self, damage: Corrupt) -> None:
         try:
             with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
-                if _inode(self.path) != inode:
-                    self.store.close()  # somebody has seen to it already
-                    return
-                stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-                target = self.store.set_aside(f"damaged-{stamp}")
+                self.store.repair(damage)
         except (disk.Busy, OSError) as error:
             raise IndexOff(
-                f"the index is damaged ({damage}) and cannot be set aside ({error})",
-                where=str(self.path),
+                f"the index is damaged ({damage}) and cannot be repaired ({error})",
+                where=self.where,
                 todo="Delete it: the journal has everything.",
             ) from error
-        _log.warning(
-            "the index was damaged (%s); it is set aside as %s and rebuilt from the journal",
-            damage,
-            target.name,
+
+    def _not_locked(self, error: OSError) -> IndexOff:
+        return IndexOff(
+            f"the index cannot be locked ({error.strerror or error})",
+            where=str(self._lock),
+            todo="Free space or permit writing there; the journal has everything.",
         )
 
 
-def _writable(folder: Path) -> bool:
-    """Whether files can be made there; asking the permissions alone is not enough."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-def _unlinked(file: Path) -> bool:
-    try:
-        file.unlink(missing_ok=True)
-    except OSError:
-        return False
-    return True
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return 0
-
-
-# -- From settings to the index they name: embedded, or on a Qdrant server.
-
-
-_ID_NAME = "machine"
-
-
-class IndexSettings(Protocol):
-    """The settings that choose an index and say how to reach it."""
-
-    @property
-    def index_lock_timeout_s(self) -> float: ...
-    @property
-    def journal_url(self) -> str | None: ...
-    @property
-    def qdrant_url(self) -> str | None: ...
-    @property
-    def qdrant_api_key(self) -> str | None: ...
-    @property
-    def qdrant_timeout_s(self) -> float: ...
-    @property
-    def qdrant_binary(self) -> str | None: ...
-
-
-def index_for(
-    where: IndexSettings, folders: Sequence[Path], *, home: Path, scope: Callable[[], str]
-) -> AnyIndex:
+def open_index(
+    folders: Sequence[Path],
+    *,
+    home: Path,
+    scope: Callable[[], str],
+    lock_timeout_s: float,
+    journal_url: str | None = None,
+    qdrant_url: str | None = None,
+    qdrant_api_key: str | None = None,
+    qdrant_timeout_s: float = 5.0,
+    qdrant_binary: str | None = None,
+) -> Index:
     """The index of one memory; nothing is opened or asked before its first use.
 
     `folders` are where an embedded index, or the lock of another, may lie; `scope` tells what
@@ -261,21 +237,41 @@ def index_for(
     machines may share a path, but not their journals. Those of a journal that is itself on a
     server belong to all who use that database.
     """
-    lock_timeout_s = where.index_lock_timeout_s
-    if not where.qdrant_url:
-        return Index(folders, lock_timeout_s=lock_timeout_s)
-    from ralph.index.qdrant import CollectionNames, QdrantIndex
+    if not qdrant_url:
 
-    server = _server(
-        where.qdrant_url,
-        where.qdrant_api_key or None,
-        where.qdrant_timeout_s,
-        where.qdrant_binary or None,
-        home,
-    )
-    place = _database(where.journal_url) if where.journal_url else _folder(home, folders[0])
-    return QdrantIndex(
-        server, CollectionNames(scope, place), folders, lock_timeout_s=lock_timeout_s
+        @functools.cache
+        def file() -> Path:
+            return _writable(folders) / FILE_NAME
+
+        return Index(lambda: SqliteStore(file(), folders), file, lock_timeout_s=lock_timeout_s)
+    server = _server(qdrant_url, qdrant_api_key or None, qdrant_timeout_s, qdrant_binary, home)
+    place = _database(journal_url) if journal_url else _folder(home, folders[0])
+
+    def served() -> IndexStore:
+        from ralph.index.qdrant import QdrantStore
+        from ralph.index.qdrant_points import CollectionNames
+
+        return QdrantStore(server, CollectionNames(scope, place))
+
+    # Its lock may lie in the system's folder too; nothing of the index does.
+    places = [*folders, Path(tempfile.gettempdir())]
+    lock = functools.cache(lambda: _writable(places) / "qdrant")
+    return Index(served, lock, lock_timeout_s=lock_timeout_s)
+
+
+def _writable(folders: Sequence[Path]) -> Path:
+    """The first folder that files can be made in; asking its permissions alone is not enough."""
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except OSError:
+            continue
+    raise IndexOff(
+        "no folder for the index can be written to",
+        where=str(folders[0]),
+        todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
     )
 
 
@@ -284,21 +280,16 @@ def _database(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return _short("")  # the journal tells what is wrong with it
-    told = {"host", "hostaddr", "port", "dbname", "service"}
-    more = sorted(one for one in parse_qsl(parts.query) if one[0] in told)
+        return _short("")  # the journal reports what is wrong with it
+    names = {"host", "hostaddr", "port", "dbname", "service"}
+    more = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in names)
     host = parts.netloc.rpartition("@")[2].lower().removesuffix(":5432")
     return _short(f"{host}/{parts.path.strip('/')} {more}")
 
 
 def _folder(home: Path, folder: Path) -> Callable[[], str]:
     """A folder of this machine; looked up at its first use."""
-
-    @functools.cache
-    def place() -> str:
-        return _short(f"{_own_id(home / _ID_NAME)} {folder}")
-
-    return place
+    return functools.cache(lambda: _short(f"{_own_id(home / _ID_NAME)} {folder}"))
 
 
 def _own_id(file: Path) -> str:
@@ -318,7 +309,7 @@ def _server(
     from ralph.index.qdrant_server import QdrantConnection
     from ralph.index.qdrant_start import local_server
 
-    starter = local_server(url, key=key, binary=binary, home=home)
+    starter = local_server(url, key=key, binary=binary or None, home=home)
     return QdrantConnection(url, key=key, timeout_s=timeout_s, starter=starter)
 
 

@@ -1,15 +1,15 @@
-"""The ports of the index: what a store, a view of it, and the index around it promise.
+"""The port of the index: what a store promises, and the values that go in and out of it.
 
 SQLite and Qdrant keep the same promises; nobody outside this room knows which of them is there.
+Everything may raise IndexOff where the store cannot be reached, Corrupt where it is damaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Collection as Some
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection as Sized
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -18,69 +18,50 @@ from ralph.records import Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.sync import IndexSpec, Progress, Synced
 
-
-# -- The tables of one collection generation in SQLite, and what goes into them.
-
-
-META = """
-CREATE TABLE IF NOT EXISTS collection (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL, stream TEXT NOT NULL, live INTEGER NOT NULL,
-    embedder TEXT NOT NULL, dims INTEGER NOT NULL, tokeniser TEXT NOT NULL, cut TEXT NOT NULL,
-    position TEXT, sweep INTEGER NOT NULL DEFAULT 0, sweeping INTEGER NOT NULL DEFAULT 0,
-    removals INTEGER NOT NULL DEFAULT 0, UNIQUE (name, live));
-"""
-# Rows of passage and vector are never used twice: an open reader asks for those above the last
-# one it knows.
-TABLES = """
-CREATE TABLE record_{n} (
-    row INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, kind TEXT NOT NULL,
-    number INTEGER NOT NULL, at TEXT NOT NULL, source TEXT NOT NULL, body BLOB NOT NULL,
-    sweep INTEGER NOT NULL, UNIQUE (id, digest));
-CREATE INDEX record_number_{n} ON record_{n} (number);
-CREATE TABLE passage_{n} (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER NOT NULL, hash BLOB NOT NULL,
-    waiting TEXT);
-CREATE INDEX passage_record_{n} ON passage_{n} (record);
-CREATE INDEX passage_waiting_{n} ON passage_{n} (row) WHERE waiting IS NOT NULL;
-CREATE TABLE vector_{n} (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, passage INTEGER NOT NULL UNIQUE, v BLOB NOT NULL);
-CREATE VIRTUAL TABLE words_{n} USING fts5(
-    title, text, places, facets, tokenize = "ascii tokenchars '._/+#-'");
-CREATE VIRTUAL TABLE vocabulary_{n} USING fts5vocab(words_{n}, 'row');
-CREATE TABLE forgotten_{n} (id TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
-DROP = "\n".join(
-    f"DROP TABLE IF EXISTS {table}_{{n}};"
-    for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
-)
-COLUMNS = (
-    "id, name, stream, live, embedder, dims, tokeniser, cut, position, sweep, sweeping, removals"
-)
+# A record's id and the digest of its content.
+RecordKey = tuple[str, str]
 
 
 class Corrupt(Exception):
-    """The index does not hold what it should; `Index.healed` sets it aside and builds it anew."""
+    """The index does not hold what it should; `Index.with_repair` sees to it."""
+
+    # Another process replaced or deleted it meanwhile: looking again is enough.
+    replaced = False
 
 
 class Collection(msgspec.Struct, frozen=True):
-    """One generation of a collection as the store has it."""
+    """What is indexed of one journal, as the store has it.
 
-    id: int
+    A rebuild is a second collection of the same name. It answers (`live`) when it is complete.
+    """
+
     name: str
     stream: str
-    live: bool
     manifest: Manifest
-    position: str | None
-    sweep: int
-    sweeping: bool
-    removals: int
-    # Where a store gives its generations names of their own, this one's; and what changes with
-    # everything that is written to it.
+    live: bool = False
+    # 0 before the first write.
+    id: int = 0
+    position: str | None = None
+    # While the journal is read again from its start: what is not met until its end is dropped.
+    sweep: int = 0
+    sweeping: bool = False
+    removals: int = 0
+    last_number: int = 0
+    # Whether passages wait for the embedder, and whether the file may hold forgotten bytes.
+    waiting: bool = False
+    needs_vacuum: bool = False
+    # Only on a server: what the collection is called there, and what changes with every write.
     physical: str = ""
     state: str = ""
+
+
+class CollectionSize(msgspec.Struct, frozen=True):
+    """How much a collection holds, and how many passages wait for a vector."""
+
+    records: int
+    passages: int
+    waiting: int
 
 
 class IndexedRecord(msgspec.Struct, frozen=True):
@@ -95,263 +76,138 @@ class IndexedRecord(msgspec.Struct, frozen=True):
     vectors: Sequence[bytes | None]
 
 
-def collection_of(row: Sequence[object]) -> Collection:
-    """A row of COLUMNS as a value."""
-    number, name, stream, live, embedder, dims, tokeniser, cut, position, sweep, on, gone = row
-    plain = {
-        "id": number,
-        "name": name,
-        "stream": stream,
-        "live": bool(live),
-        "manifest": {"embedder": embedder, "dims": dims, "tokeniser": tokeniser, "cut": cut},
-        "position": position,
-        "sweep": sweep,
-        "sweeping": bool(on),
-        "removals": gone,
-    }
-    return msgspec.convert(plain, Collection)
+class IndexBatch(msgspec.Struct, frozen=True):
+    """One step of a sync: what was read from the journal, and vectors for waiting passages.
 
-
-_T = TypeVar("_T")
-
-
-class View(Protocol):
-    """The store as one query sees it. A row is a passage's number, the same in every view.
-
-    All may raise IndexOff where the store cannot be reached, Corrupt where it is not what it was.
+    `prepare` cuts and embeds records; it is called with those the collection does not have.
     """
 
-    def live(self, name: str) -> Collection | None:
-        """The collection that answers under this name."""
+    records: Mapping[RecordKey, Record] = {}
+    prepare: Callable[[list[Record]], list[IndexedRecord]] = lambda records: []
+    forget: Sized[str] = ()
+    vectors: Sequence[tuple[int, bytes]] = ()
+    # None: the position stays as it is.
+    position: str | None = None
+    restart: bool = False
+    done: bool = False
+
+    def unindexed(self, indexed: Sized[RecordKey], forgotten: Sized[str]) -> list[IndexedRecord]:
+        """The records that the collection does not have and may have, ready to be written."""
+        new = [
+            record
+            for key, record in self.records.items()
+            if key not in indexed and record.id not in self.forget and record.id not in forgotten
+        ]
+        return self.prepare(new)
+
+
+class WordMatches(msgspec.Struct, frozen=True):
+    """BM25 by passage; how many passages hold each token, and how many there are in all."""
+
+    scores: dict[int, float]
+    frequencies: dict[str, int]
+    passages: int
+
+
+class StoredPassage(msgspec.Struct, frozen=True):
+    """The tokens of a passage by field, separated by blanks, and its record where asked for."""
+
+    fields: tuple[str, str, str]
+    record: Record | None = None
+
+
+class StoredContent(msgspec.Struct, frozen=True):
+    """The keys of all records, and all vectors by the hash of the text they were made from."""
+
+    keys: frozenset[RecordKey]
+    vectors: dict[bytes, bytes]
+
+
+class IndexView(Protocol):
+    """The store as one query sees it. A row is a passage's number, the same in every view."""
+
+    def collections(self, name: str | None = None) -> list[Collection]:
+        """The collections of this name, or all: those that answer and those being built."""
         ...
 
-    def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
-        """The collection that answers, and the one that is being built to replace it."""
+    def size(self, collection: Collection) -> CollectionSize:
+        """How much it holds."""
         ...
 
     def words(
-        self,
-        collection: Collection,
-        query: Sequence[str],
-        count: int,
-        *,
-        only: Only | None = None,
-    ) -> dict[int, float]:
-        """BM25 of the passages that hold any of these tokens, the best `count` of them."""
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
+    ) -> WordMatches:
+        """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         ...
 
     def nearest(
         self,
         collection: Collection,
-        query: Vectors,
+        queries: Vectors,
         count: int,
-        also: list[int],
         *,
+        also: Sequence[int] = (),
         only: Only | None = None,
-    ) -> dict[int, float]:
-        """Cosines of the `count` nearest passages and of those in `also`, to five digits."""
-        ...
-
-    def nearest_of_each(
-        self, collection: Collection, queries: Vectors, count: int
     ) -> list[dict[int, float]]:
-        """Cosines of the `count` nearest passages of each of these vectors."""
+        """For each vector the cosines of the `count` nearest passages and of those in `also`, to
+        five digits."""
         ...
 
-    def frequencies(self, collection: Collection, query: Iterable[str]) -> dict[str, int]:
-        """In how many passages each token stands."""
-        ...
-
-    def passages(self, collection: Collection) -> int:
-        """How many passages there are."""
-        ...
-
-    def fields(
-        self, collection: Collection, rows: Iterable[int]
-    ) -> dict[int, tuple[str, str, str]]:
-        """The tokens of title, text and places of each of these passages, separated by blanks."""
-        ...
-
-    def expect(self, collection: Collection, rows: Iterable[int]) -> None:
-        """Be told whose fields and records will be asked for one by one, to fetch them at once."""
-        ...
-
-    def records(self, collection: Collection, rows: Iterable[int]) -> dict[int, tuple[int, Record]]:
-        """For each passage the number of its record in the index, and the record."""
-        ...
-
-    def last_number(self, collection: Collection) -> int:
-        """The highest number any record of the collection has."""
-        ...
-
-    def known(self, collection: Collection) -> dict[tuple[str, str], None]:
-        """Identity and content of everything indexed."""
-        ...
-
-    def held(self, collection: Collection, keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Those of these ids and contents that are indexed."""
-        ...
-
-    def forgotten(self, collection: Collection, ids: Iterable[str]) -> set[str]:
-        """Those of these ids of which a tombstone has been met."""
-        ...
-
-    def soiled(self) -> bool:
-        """Whether bytes of something forgotten may still be in a file of ours."""
+    def fetch(
+        self, collection: Collection, rows: Iterable[int], *, records: bool = False
+    ) -> dict[int, StoredPassage]:
+        """These passages, with their records if wanted."""
         ...
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""
         ...
 
-    def counts(self, collection: Collection) -> tuple[int, int, int]:
-        """Records, passages, and passages that wait for a vector."""
-        ...
-
-    def vectors_by_hash(self, collection: Collection) -> dict[bytes, bytes]:
-        """The vectors under the hash of the text they were made from, to be used again (F16)."""
+    def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
+        """Everything: to check it, or to use its vectors again (F16)."""
         ...
 
 
-class Store(Protocol):
-    """Collections and their generations: read through views, written batch by batch."""
+class IndexStore(Protocol):
+    """Collections of one place: read through views, written batch by batch."""
 
-    @property
-    def title(self) -> str:
-        """What people call it."""
-        ...
+    title: str
+    where: str
+    # A server may keep deleted bytes: after `forget` a collection is written anew.
+    keeps_deleted: bool
 
-    @property
-    def where(self) -> str:
-        """Where it is: a file, or a server without its key."""
-        ...
-
-    def reading(self) -> AbstractContextManager[View]:
+    def state(self) -> AbstractContextManager[IndexView]:
         """A view for one query; writers go on beside it."""
         ...
 
-    def collections(self) -> list[Collection]:
-        """Every generation of every collection."""
-        ...
+    def write(self, collection: Collection, batch: IndexBatch) -> Collection:
+        """Index one batch, then move the position; the first write makes the collection.
 
-    def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
-        """The collection that answers, and the one that is being built to replace it."""
-        ...
-
-    def create(self, name: str, stream: str, manifest: Manifest, *, live: bool) -> Collection:
-        """A new, empty generation; one that was being built before is dropped."""
-        ...
-
-    def write(
-        self,
-        collection: Collection,
-        rows: Sequence[IndexedRecord],
-        *,
-        forget: Some[str],
-        seen: Sequence[tuple[str, str]],
-        position: str,
-        restart: bool,
-        done: bool,
-    ) -> int:
-        """Index one batch, then move the position; how many were forgotten.
-
-        `restart` begins a sweep: what the journal no longer has when `done` comes is dropped.
-        `seen` are records the collection has already, met again by the sweep.
+        With `done` it answers in place of the one before, and nothing forgotten stays in a file.
         """
         ...
 
-    def fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Give vectors to passages that waited for the embedder."""
+    def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
+        """Delete the collections of this name, or of all; or only what is being built."""
         ...
 
-    def replace_live(self, collection: Collection) -> None:
-        """Let a built generation answer from now on, and drop the one before."""
-        ...
-
-    def drop_building(self, name: str) -> None:
-        """Give up a generation that was being built; the live one stays."""
-        ...
-
-    def drop(self, name: str) -> None:
-        """Delete a collection, every generation of it."""
-        ...
-
-    def soiled(self) -> bool:
-        """Whether bytes of something forgotten may still be in a file of ours."""
-        ...
-
-    def scrub(self) -> None:
-        """Make sure that what was removed cannot be read from a file of ours any more."""
-        ...
-
-    def compact(self) -> None:
-        """Give back the space of a dropped generation, unless somebody is in the way."""
-        ...
-
-    def check(self) -> list[str]:
-        """What is wrong with the store itself."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it; the store may be used again afterwards."""
-        ...
-
-
-class AnyIndex(Protocol):
-    """A store, who may write it at a time, and how it heals."""
-
-    @property
-    def store(self) -> Store:
-        """The store, opened at first use."""
-        ...
-
-    @property
-    def path(self) -> Path:
-        """The file of the index, or beside which its lock lies."""
-        ...
-
-    @property
-    def where(self) -> str:
-        """Where the index is, for people."""
-        ...
-
-    def check(self) -> None:
-        """Try it now, whatever was found before; IndexOff says what to do."""
-        ...
-
-    def sync(
-        self,
-        target: IndexSpec,
-        *,
-        budget_s: float | None = None,
-        afresh: bool = False,
-        progress: Progress | None = None,
-        lock_timeout_s: float | None = None,
-        changed: bool = False,
-    ) -> Synced:
-        """Bring one collection up to its journal; `changed`: there surely is something to do."""
-        ...
-
-    def healed(self, work: Callable[[], _T]) -> _T:
-        """Do the work; where the index turns out damaged, heal it and do the work again."""
-        ...
-
-    def erase(self, target: IndexSpec, *, lock_timeout_s: float) -> None:
-        """Leave nothing of what was forgotten in the index."""
-        ...
-
-    def drop(self, name: str) -> None:
-        """Delete a collection."""
-        ...
-
-    def remove_others(self) -> list[Path]:
+    def prune(self) -> list[str]:
         """Delete what no longer serves, and name it."""
         ...
 
-    def delete(self) -> None:
-        """Throw the index away; IndexOff when that cannot be."""
+    def repair(self, damage: Corrupt) -> None:
+        """Make room for building anew what is damaged."""
+        ...
+
+    def check(self, *, deep: bool = False) -> list[str]:
+        """Try it now, whatever was found before; `deep` tells what is wrong with it."""
         ...
 
     def close(self) -> None:
         """Let go of it; it opens again by itself."""
         ...
+
+
+def live_of(view: IndexView, name: str) -> Collection | None:
+    """The collection that answers under this name."""
+    return next((one for one in view.collections(name) if one.live), None)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -56,13 +57,11 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     stream: str
     physical: str
-    generation: int
     manifest: Manifest
     average: float
     position: str | None = None
     sweep: int = 0
     sweeping: bool = False
-    removals: int = 0
     state: str = ""
     indexed: tuple[str, ...] = ()
     type: str = METADATA
@@ -79,7 +78,6 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
             position=self.position,
             sweep=self.sweep,
             sweeping=self.sweeping,
-            removals=self.removals,
             physical=self.physical,
             state=self.state,
         )
@@ -311,3 +309,49 @@ def in_batches(
         held += weight
     if some:
         yield some
+
+
+# -- What a collection is called on a server: its alias, and the collection itself.
+
+
+PREFIX = "ralph-"
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
+_PHYSICAL = re.compile(r"(.+)-g[0-9a-f]+")
+
+
+class CollectionNames(msgspec.Struct, frozen=True):
+    """The names of one memory's collections in one place (F18).
+
+    `scope` tells what its collections' names begin with; a project's id may be made later.
+    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
+    """
+
+    scope: Callable[[], str]
+    place: str | Callable[[], str] = ""
+
+    def alias(self, name: str) -> str:
+        """Under which the collection answers."""
+        plain = name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
+        return self._before + plain
+
+    def building(self, name: str) -> str:
+        """Under which the collection is found that is to replace the one that answers."""
+        return f"{self.alias(name)}-next"
+
+    def new_physical(self, name: str) -> str:
+        """A name that no collection has."""
+        return f"{self.alias(name)}-g{uuid.uuid4().hex[:8]}"
+
+    def owns(self, physical: str, name: str | None = None) -> bool:
+        """Whether this is one of ours; of that name, where one is given."""
+        found = _PHYSICAL.fullmatch(physical)
+        if found is None:
+            return False
+        if name is not None:
+            return found[1] == self.alias(name)
+        return found[1].startswith(self._before + self.scope())
+
+    @property
+    def _before(self) -> str:
+        place = self.place if isinstance(self.place, str) else self.place()
+        return f"{PREFIX}{place}-" if place else PREFIX

@@ -43,6 +43,8 @@ _LOOK = "Look into the server's log; the journal has everything."
 class CollectionGone(Corrupt):
     """A collection or point is not there any more: look again, it was replaced or deleted."""
 
+    replaced = True
+
 
 class CollectionDamaged(Corrupt):
     """What stands in a collection cannot be read; `name` is the collection's, or its alias."""
@@ -332,35 +334,26 @@ def scrolled(
     server: QdrantConnection,
     name: str,
     having: models.Filter,
-    keys: list[str] | bool,
+    keys: list[str],
     *,
     vectors: bool = False,
     page: int = PAGE,
 ) -> Iterator[Any]:
     """Every point that fits."""
     after: Any = None
-    page = _PAGE_OF_VECTORS if vectors else page
-    dense = [MEANING, ASIDE_MEANING] if vectors else False
+
+    def scroll(client: QdrantClient) -> tuple[list[models.Record], Any]:
+        return client.scroll(
+            name,
+            scroll_filter=having,
+            limit=_PAGE_OF_VECTORS if vectors else page,
+            offset=after,
+            with_payload=keys,
+            with_vectors=[MEANING, ASIDE_MEANING] if vectors else False,
+        )
+
     while True:
-        found, after = server.ask(_page(name, having, keys, dense, after, page))
+        found, after = server.ask(scroll)
         yield from found
         if after is None:
             return
-
-
-def _page(
-    name: str,
-    having: models.Filter,
-    keys: list[str] | bool,
-    vectors: Any,
-    after: Any,
-    count: int,
-) -> Callable[[QdrantClient], tuple[list[models.Record], Any]]:
-    return lambda client: client.scroll(
-        name,
-        scroll_filter=having,
-        limit=count,
-        offset=after,
-        with_payload=keys,
-        with_vectors=vectors,
-    )

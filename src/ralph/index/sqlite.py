@@ -7,12 +7,13 @@ beside the collection it replaces and takes its place in one transaction.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection as Some
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,34 +22,521 @@ import msgspec
 from ralph import disk
 from ralph.errors import IndexOff
 from ralph.index import Manifest, Only, facet_tokens, wanted_tokens
-from ralph.index.matrix import Matrix
+from ralph.index.matrix import Matrices, facet_query
 from ralph.index.port import (
-    COLUMNS,
-    DROP,
-    META,
-    TABLES,
     Collection,
+    CollectionSize,
     Corrupt,
+    IndexBatch,
     IndexedRecord,
-    collection_of,
+    RecordKey,
+    StoredContent,
+    StoredPassage,
+    WordMatches,
 )
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ralph.index import Vectors
 
-
-# -- Records into the tables of a collection in SQLite, and out of them.
-
-
+# In the file's name: a Ralph with another schema keeps its own file, and nothing is migrated.
+SCHEMA = 2
+FILE_NAME = f"index-v{SCHEMA}.sqlite3"
+_SIDE_FILES = ("", "-wal", "-shm")
+_META = """
+CREATE TABLE IF NOT EXISTS collection (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL, stream TEXT NOT NULL, live INTEGER NOT NULL,
+    embedder TEXT NOT NULL, dims INTEGER NOT NULL, tokeniser TEXT NOT NULL, cut TEXT NOT NULL,
+    position TEXT, sweep INTEGER NOT NULL DEFAULT 0, sweeping INTEGER NOT NULL DEFAULT 0,
+    removals INTEGER NOT NULL DEFAULT 0, UNIQUE (name, live));
+"""
+# Rows of passage and vector are never used twice: an open reader asks for those above the last
+# one it knows.
+_TABLES = """
+CREATE TABLE record_{n} (
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, kind TEXT NOT NULL,
+    number INTEGER NOT NULL, at TEXT NOT NULL, source TEXT NOT NULL, body BLOB NOT NULL,
+    sweep INTEGER NOT NULL, UNIQUE (id, digest));
+CREATE INDEX record_number_{n} ON record_{n} (number);
+CREATE TABLE passage_{n} (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER NOT NULL, hash BLOB NOT NULL,
+    waiting TEXT);
+CREATE INDEX passage_record_{n} ON passage_{n} (record);
+CREATE INDEX passage_waiting_{n} ON passage_{n} (row) WHERE waiting IS NOT NULL;
+CREATE TABLE vector_{n} (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, passage INTEGER NOT NULL UNIQUE, v BLOB NOT NULL);
+CREATE VIRTUAL TABLE words_{n} USING fts5(
+    title, text, places, facets, tokenize = "ascii tokenchars '._/+#-'");
+CREATE VIRTUAL TABLE vocabulary_{n} USING fts5vocab(words_{n}, 'row');
+CREATE TABLE forgotten_{n} (id TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+_DROP = "\n".join(
+    f"DROP TABLE IF EXISTS {table}_{{n}};"
+    for table in ("vocabulary", "words", "vector", "passage", "record", "forgotten")
+)
+_LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
+_BUSY_TIMEOUT_S = 5.0
+# In the file itself, so that whoever comes after a crash still cleans up.
+_NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
+# Title, text, places, facets: how much a word counts by where it stands.
+_FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
+_log = logging.getLogger("ralph")
 _encode = msgspec.json.Encoder().encode
+_decode_source = msgspec.json.Decoder(Source).decode
 
 
-def insert_row(connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int) -> None:
+class SqliteView:
+    """One unchanging state of the store, for as long as it is open."""
+
+    def __init__(self, connection: sqlite3.Connection, matrices: Matrices) -> None:
+        self._connection = connection
+        self._matrices = matrices
+        self._counts: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def collections(self, name: str | None = None) -> list[Collection]:
+        """The collections of this name, or all: those that answer and those being built."""
+        where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
+        columns = (
+            "id, name, stream, live, embedder, dims, tokeniser, cut, position, sweep, sweeping,"
+            " removals"
+        )
+        rows = self._connection.execute(
+            f"SELECT {columns} FROM collection {where} ORDER BY id", values
+        ).fetchall()
+        vacuum = self._one("PRAGMA user_version")
+        found: list[Collection] = []
+        for n, its_name, stream, live, *manifest, position, sweep, sweeping, removals in rows:
+            waiting = f"SELECT EXISTS (SELECT 1 FROM passage_{n} WHERE waiting IS NOT NULL)"
+            plain = {
+                "id": n,
+                "name": its_name,
+                "stream": stream,
+                "live": bool(live),
+                "manifest": dict(zip(Manifest.__struct_fields__, manifest, strict=True)),
+                "position": position,
+                "sweep": sweep,
+                "sweeping": bool(sweeping),
+                "removals": removals,
+                "last_number": self._one(f"SELECT max(number) FROM record_{n}"),
+                "waiting": bool(self._one(waiting)),
+                "needs_vacuum": bool(vacuum),
+            }
+            found.append(msgspec.convert(plain, Collection))
+        return found
+
+    def size(self, collection: Collection) -> CollectionSize:
+        """How much it holds."""
+        n = collection.id
+        tables = (f"record_{n}", f"passage_{n}", f"passage_{n} WHERE waiting IS NOT NULL")
+        return CollectionSize(*(self._one(f"SELECT count(*) FROM {table}") for table in tables))
+
+    def words(
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
+    ) -> WordMatches:
+        """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
+        n = collection.id
+        select = f"SELECT doc FROM vocabulary_{n} WHERE term = ?"
+        frequencies = {token: self._cached(select, token) for token in query}
+        scores: dict[int, float] = {}
+        if query and count:
+            match = " OR ".join(f'"{token}"' for token in query)
+            if groups := wanted_tokens(only):
+                match = f"({match}) AND {facet_query(groups)}"
+            rows = self._connection.execute(
+                f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
+                f" WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?",
+                (match, count),
+            )
+            scores = dict(rows.fetchall())
+        return WordMatches(scores, frequencies, self._cached(f"SELECT count(*) FROM passage_{n}"))
+
+    def nearest(
+        self,
+        collection: Collection,
+        queries: Vectors,
+        count: int,
+        *,
+        also: Sequence[int] = (),
+        only: Only | None = None,
+    ) -> list[dict[int, float]]:
+        """For each vector the cosines of the nearest passages and of those in `also`."""
+        groups = wanted_tokens(only)
+        return self._matrices.nearest(self._connection, collection, queries, count, also, groups)
+
+    def fetch(
+        self, collection: Collection, rows: Iterable[int], *, records: bool = False
+    ) -> dict[int, StoredPassage]:
+        """These passages, with their records if wanted."""
+        n = collection.id
+        select = f"SELECT title, text, places FROM words_{n} WHERE rowid = ?"
+        found: dict[int, StoredPassage] = {}
+        for row in rows:
+            fields = self._connection.execute(select, (row,)).fetchone()
+            if fields is None:
+                raise Corrupt(f"passage {row} has no words")
+            found[row] = StoredPassage(fields, self._record(n, row) if records else None)
+        return found
+
+    def _record(self, n: int, row: int) -> Record:
+        select = (
+            "SELECT r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
+            f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
+        )
+        found = self._connection.execute(select, (row,)).fetchone()
+        if found is None:
+            raise Corrupt(f"passage {row} has no record")
+        record_id, kind, number, at, body, source, digest = found
+        record = Record(record_id, kind, number, at, body, _decode_source(source))
+        if record.digest != digest:
+            raise Corrupt(f"record {record.id} does not match its digest")
+        return record
+
+    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
+        """Passages that have no vector yet, and the text to make one from."""
+        select = (
+            f"SELECT row, waiting FROM passage_{collection.id} WHERE waiting IS NOT NULL"
+            " ORDER BY row LIMIT ?"
+        )
+        return self._connection.execute(select, (count,)).fetchall()
+
+    def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
+        """Everything: to check it, or to use its vectors again (F16)."""
+        n = collection.id
+        keys = self._connection.execute(f"SELECT id, digest FROM record_{n}").fetchall()
+        select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
+        rows = self._connection.execute(select).fetchall() if vectors else []
+        return StoredContent(frozenset(keys), dict(rows))
+
+    def _cached(self, select: str, *values: str) -> int:
+        if (select, values) not in self._counts:
+            self._counts[select, values] = self._one(select, *values)
+        return self._counts[select, values]
+
+    def _one(self, select: str, *values: object) -> int:
+        row = self._connection.execute(select, values).fetchone()
+        return int(row[0] or 0) if row else 0
+
+
+class SqliteStore:
+    """All collections of one memory in one file. Each thread gets its own connection.
+
+    `folders` are where other files of the index may lie: set aside, of another schema or place.
+    """
+
+    title = "SQLite"
+    keeps_deleted = False
+
+    def __init__(self, path: Path, folders: Sequence[Path] = ()) -> None:
+        self.path = path
+        self.where = str(path)
+        self._folders = folders or [path.parent]
+        self._busy_timeout_s = _BUSY_TIMEOUT_S
+        self._local = threading.local()
+        # Each connection with the lock its thread holds while using it: closing one that another
+        # thread is using would crash the process.
+        self._opened: dict[sqlite3.Connection, threading.RLock] = {}
+        self._matrices: tuple[int, Matrices] = 0, Matrices()
+
+    @contextlib.contextmanager
+    def state(self) -> Iterator[SqliteView]:
+        """A view in which nothing changes while it is open; writers go on beside it."""
+        with self._using() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield SqliteView(connection, self._local.matrices)
+            finally:
+                connection.execute("COMMIT")
+
+    def write(self, collection: Collection, batch: IndexBatch) -> Collection:
+        """Index one batch and move the position, all or nothing."""
+        rows, seen = self._divided(collection, batch)
+        with self._writing() as connection:
+            collection = collection if collection.id else _create(connection, collection)
+            n = collection.id
+            if batch.restart:
+                connection.execute(
+                    "UPDATE collection SET sweep = sweep + 1, sweeping = 1 WHERE id = ?", (n,)
+                )
+                connection.execute(f"DELETE FROM forgotten_{n}")
+            state = connection.execute(
+                "SELECT sweep, sweeping, live FROM collection WHERE id = ?", (n,)
+            ).fetchone()
+            if state is None:
+                raise Corrupt("another process deleted it while it was written")
+            sweep, sweeping, live = state
+            for row in rows:
+                _insert(connection, n, row, sweep)
+            if sweeping:
+                connection.executemany(
+                    f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?", seen
+                )
+            for record_id in batch.forget:
+                connection.execute(f"INSERT OR IGNORE INTO forgotten_{n} VALUES (?)", (record_id,))
+                if _remove(connection, n, "id = ?", record_id):
+                    connection.execute(_NEEDS_VACUUM)
+            if batch.done and sweeping:
+                _remove(connection, n, "sweep < ?", sweep)
+                connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
+            connection.executemany(
+                f"INSERT OR REPLACE INTO vector_{n} (passage, v) VALUES (?, ?)", batch.vectors
+            )
+            connection.executemany(
+                f"UPDATE passage_{n} SET waiting = NULL WHERE row = ?",
+                [(row,) for row, _ in batch.vectors],
+            )
+            if batch.position is not None:
+                position = (batch.position, n)
+                connection.execute("UPDATE collection SET position = ? WHERE id = ?", position)
+            if batch.done and not live:
+                _switch(connection, collection)
+            found = SqliteView(connection, self._local.matrices).collections(collection.name)
+        [written] = (one for one in found if one.id == n)
+        if batch.done and (written.needs_vacuum or not live):
+            with contextlib.suppress(IndexOff):  # a long reader: the next sync tries again
+                self._vacuum(forgotten=written.needs_vacuum)
+        return written
+
+    def _divided(
+        self, collection: Collection, batch: IndexBatch
+    ) -> tuple[list[IndexedRecord], list[RecordKey]]:
+        """What must be written, and the keys that are indexed already."""
+        n = collection.id
+        if not n:
+            return batch.unindexed((), ()), []
+        with self._using() as connection:
+            select = f"SELECT 1 FROM record_{n} WHERE id = ? AND digest = ?"
+            seen = [key for key in batch.records if connection.execute(select, key).fetchone()]
+            select = f"SELECT 1 FROM forgotten_{n} WHERE id = ?"
+            forgotten = {
+                record_id
+                for record_id, _ in batch.records.keys() - seen
+                if not batch.restart and connection.execute(select, (record_id,)).fetchone()
+            }
+        return batch.unindexed(frozenset(seen), forgotten), seen
+
+    def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
+        """Delete the collections of this name, or what of it is being built; or the whole file."""
+        if name is not None:
+            with self._writing() as connection:
+                _drop(connection, "name = ? AND live = 0" if unfinished else "name = ?", name)
+            return
+        self.close()
+        self._unlink(self._files(), "the index cannot be deleted")
+
+    def prune(self) -> list[str]:
+        """Delete index files that no longer serve: set aside, of another schema or place."""
+        mine = {self.path.with_name(self.path.name + side) for side in _SIDE_FILES}
+        others = [file for file in self._files() if file not in mine]
+        self._unlink(others, "an old index cannot be deleted")
+        return [file.name for file in others]
+
+    def repair(self, damage: Corrupt) -> None:
+        """Move the damaged file out of the way, so that a new one can be built."""
+        mine = getattr(self._local, "inode", 0)
+        self.close()
+        if self._inode() != mine:
+            return  # another process has repaired it already
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}")
+        for side in _SIDE_FILES:
+            # SQLite itself takes the log away with the last connection.
+            with contextlib.suppress(FileNotFoundError):
+                old = self.path.with_name(self.path.name + side)
+                old.replace(aside.with_name(aside.name + side))
+        _log.warning(
+            "the index was damaged (%s); it is set aside as %s and rebuilt from the journal",
+            damage,
+            aside.name,
+        )
+
+    def check(self, *, deep: bool = False) -> list[str]:
+        """Look into the file; `deep` tells what SQLite itself finds wrong with it."""
+        with self.state() as view:
+            view.collections()
+        if not deep:
+            return []
+        with self._using() as connection:
+            rows = connection.execute("PRAGMA integrity_check").fetchall()
+            return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    def close(self) -> None:
+        """Close every connection; the store may be used again afterwards."""
+        for connection, lock in list(self._opened.items()):
+            with lock:
+                self._close(connection)
+
+    # -- inside
+
+    def _vacuum(self, *, forgotten: bool) -> None:
+        """Give back the space of what was dropped; and make sure that what was forgotten cannot be
+        read from the file's bytes any more."""
+        with self._using() as connection:
+            if forgotten:
+                for (n,) in connection.execute("SELECT id FROM collection").fetchall():
+                    connection.execute(f"INSERT INTO words_{n} (words_{n}) VALUES ('optimize')")
+            connection.execute("VACUUM")
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if forgotten and not busy:
+                connection.execute(_IS_CLEAN)
+
+    def _files(self) -> list[Path]:
+        found = (file for folder in self._folders for file in folder.glob("index-v*.sqlite3*"))
+        return sorted(file for file in found if not file.is_dir())
+
+    def _unlink(self, files: Sequence[Path], complaint: str) -> None:
+        for file in files:
+            try:
+                file.unlink(missing_ok=True)
+            except OSError:
+                todo = "Permit writing there, or delete it by hand."
+                raise IndexOff(complaint, where=str(file), todo=todo) from None
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        """This thread's connection; nobody closes it meanwhile."""
+        with self._translated():
+            while True:
+                connection, lock = self._connection()
+                with lock:
+                    if connection in self._opened:
+                        yield connection
+                        return
+
+    def _connection(self) -> tuple[sqlite3.Connection, threading.RLock]:
+        opened: sqlite3.Connection | None = getattr(self._local, "opened", None)
+        used = self._opened.get(opened) if opened else None
+        if opened and used:
+            if self._local.inode == self._inode():
+                return opened, used
+            with used:
+                self._close(opened)  # the file was deleted or replaced under us
+        disk.make_folder(self.path.parent)
+        # Made here, because SQLite would let everybody read it; its log gets the same mode.
+        if not self.path.exists():
+            os.close(disk.open_file(self.path, os.O_RDWR | os.O_CREAT))
+        self._local.inode = self._inode()
+        lock = threading.RLock()
+        with lock:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=self._busy_timeout_s,
+                isolation_level=None,
+                # Only its own thread uses a connection; closing may happen from another.
+                check_same_thread=False,
+            )
+            self._opened[connection] = lock
+            self._local.inode = self._inode()
+            connection.execute("PRAGMA synchronous = NORMAL")
+            # Forgotten content is wiped by `_vacuum`; zeroing every page of a dropped collection
+            # would only make rebuilds slow.
+            connection.execute("PRAGMA secure_delete = FAST")
+            connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_IDLE_LOG_BYTES}")
+            self._use_wal(connection)
+            connection.execute(_META)
+        if self._matrices[0] != self._local.inode:
+            self._matrices = self._local.inode, Matrices()
+        self._local.matrices = self._matrices[1]
+        self._local.opened = connection
+        return connection, lock
+
+    def _close(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._opened.pop(connection, None)
+        self._matrices = 0, Matrices()  # another file may be there when it is opened again
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch to WAL once for the file; SQLite does not wait for others by itself here."""
+        deadline = time.monotonic() + self._busy_timeout_s
+        while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not busy or time.monotonic() >= deadline:
+                    raise  # a full disk stays full
+                time.sleep(0.01)
+
+    def _inode(self) -> int:
+        try:
+            return self.path.stat().st_ino
+        except FileNotFoundError:
+            return 0
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._using() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.DatabaseError, OSError, msgspec.MsgspecError) as error:
+            if _is_damage(error) or self.path.is_dir():
+                raise Corrupt(str(error)) from error
+            raise IndexOff(
+                f"the index cannot be used ({error})",
+                where=self.where,
+                todo="Free space or permit writing there; the journal has everything.",
+            ) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether rebuilding the file would help; it does not where space or a permission lacks."""
+    if isinstance(error, sqlite3.OperationalError):
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        return code & 0xFF == sqlite3.SQLITE_ERROR  # a table or column that is not there
+    # Using a connection that another thread has closed is no damage to the file.
+    return not isinstance(error, OSError | sqlite3.ProgrammingError)
+
+
+# -- collections and their rows, inside a transaction
+
+
+def _create(connection: sqlite3.Connection, collection: Collection) -> Collection:
+    """New, empty tables; the collection answers at once where none does."""
+    name = collection.name
+    _drop(connection, "name = ? AND live = 0", name)
+    select = "SELECT 1 FROM collection WHERE name = ?"
+    live = connection.execute(select, (name,)).fetchone() is None
+    n = connection.execute(
+        "INSERT INTO collection (name, stream, live, embedder, dims, tokeniser, cut)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (name, collection.stream, int(live), *msgspec.structs.astuple(collection.manifest)),
+    ).lastrowid
+    _script(connection, _TABLES, n or 0)
+    return msgspec.structs.replace(collection, id=n, live=live)
+
+
+def _switch(connection: sqlite3.Connection, collection: Collection) -> None:
+    """Let a complete collection answer, and drop the one before."""
+    n, name = collection.id, collection.name
+    select = "SELECT id FROM collection WHERE name = ? AND live = 1"
+    for (old,) in connection.execute(select, (name,)).fetchall():
+        both = f"SELECT 1 FROM record_{old} JOIN forgotten_{n} USING (id)"
+        if connection.execute(both).fetchone():
+            connection.execute(_NEEDS_VACUUM)
+    _drop(connection, "name = ? AND live = 1", name)
+    connection.execute("UPDATE collection SET live = 1 WHERE id = ?", (n,))
+
+
+def _drop(connection: sqlite3.Connection, where: str, name: str) -> None:
+    found = connection.execute(f"SELECT id FROM collection WHERE {where}", (name,)).fetchall()
+    for (n,) in found:
+        _script(connection, _DROP, n)
+        connection.execute("DELETE FROM collection WHERE id = ?", (n,))
+
+
+def _insert(connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int) -> None:
     """A record with its passages, their words, and the vectors there are."""
     record = row.record
     number = connection.execute(
@@ -86,7 +574,7 @@ def insert_row(connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep
             )
 
 
-def remove_records(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
+def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:
     """Take records out with everything that belongs to them; how many there were."""
     found = connection.execute(f"SELECT row FROM record_{n} WHERE {where}", (value,)).fetchall()
     for (number,) in found:
@@ -102,595 +590,7 @@ def remove_records(connection: sqlite3.Connection, n: int, where: str, value: st
     return len(found)
 
 
-# -- Reading the embedded store: everything one query needs, from one unchanging state of it.
-
-
-# For each facet the tokens of which one must be there.
-Groups = tuple[tuple[str, ...], ...]
-
-# Title, text, places, facets: how much a word counts by where it stands.
-_FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
-# Vectors on their way from the file to the matrix are held twice; this bounds how many.
-_LOAD_ROWS = 2048
-_FLOAT_BYTES = 4
-# Which passages fit the facets asked for is remembered for so many ways of asking.
-_FITTING_KEPT = 8
-_decode_source = msgspec.json.Decoder(Source).decode
-
-
-class Matrices:
-    """The vectors of each collection generation, shared by the threads of a process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_name: dict[str, Matrix] = {}
-        self._fitting: dict[tuple[object, ...], NDArray[np.int64]] = {}
-
-    def nearest(
-        self,
-        connection: sqlite3.Connection,
-        collection: Collection,
-        query: Vectors,
-        count: int,
-        also: list[int],
-        groups: Groups = (),
-    ) -> dict[int, float]:
-        """Cosines of the nearest passages, after loading what is new since the last query."""
-        with self._lock:
-            matrix, upto = self._loaded(connection, collection)
-            among = self._among(connection, matrix, collection, upto, groups)
-            return matrix.nearest(query, count, also, upto=upto, among=among)
-
-    def nearest_of_each(
-        self,
-        connection: sqlite3.Connection,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-    ) -> list[dict[int, float]]:
-        """The same for many vectors at once."""
-        with self._lock:
-            matrix, upto = self._loaded(connection, collection)
-            return matrix.nearest_of_each(queries, count, upto=upto)
-
-    def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
-        n = collection.id
-        matrix = self._by_name.get(collection.name)
-        wanted = (n, collection.removals)
-        if matrix is None or (matrix.generation, matrix.removals) != wanted:
-            matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims)
-            matrix.generation, matrix.removals = wanted
-        if matrix.last_vector == 0:
-            # A passage may have several vectors in one row, and growing later copies them all.
-            held = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
-            matrix.reserve(int(held[0]) // (_FLOAT_BYTES * collection.manifest.dims))
-        cursor = connection.execute(
-            f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
-            (matrix.last_vector,),
-        )
-        while rows := cursor.fetchmany(_LOAD_ROWS):
-            try:
-                matrix.append(*(list(column) for column in zip(*rows, strict=True)))
-            except ValueError as error:
-                raise Corrupt(f"a vector of another length than it should have: {error}") from None
-        last = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()[0]
-        return matrix, last or 0
-
-    def _among(
-        self,
-        connection: sqlite3.Connection,
-        matrix: Matrix,
-        collection: Collection,
-        upto: int,
-        groups: Groups,
-    ) -> NDArray[np.int64] | None:
-        """The passages that fit the facets; kept, because the same are asked for again."""
-        if not groups:
-            return None
-        import numpy as np
-
-        key = (*matrix.state, upto, groups)
-        if key not in self._fitting:
-            select = f"SELECT rowid FROM words_{collection.id} WHERE words_{collection.id} MATCH ?"
-            rows = connection.execute(select, (_of_facets(groups),)).fetchall()
-            while len(self._fitting) >= _FITTING_KEPT:
-                self._fitting.pop(next(iter(self._fitting)))
-            self._fitting[key] = np.array([row for (row,) in rows], dtype=np.int64)
-        return self._fitting[key]
-
-
-class SqliteView:
-    """One unchanging state of the store, for as long as it is open."""
-
-    def __init__(self, connection: sqlite3.Connection, matrices: Matrices) -> None:
-        self._connection = connection
-        self._matrices = matrices
-
-    def live(self, name: str) -> Collection | None:
-        """The collection that answers under this name."""
-        query = f"SELECT {COLUMNS} FROM collection WHERE name = ? AND live = 1"
-        row = self._connection.execute(query, (name,)).fetchone()
-        return collection_of(row) if row else None
-
-    def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
-        """The collection that answers, and the one that is being built to replace it."""
-        live = building = None
-        query = f"SELECT {COLUMNS} FROM collection WHERE name = ?"
-        for row in self._connection.execute(query, (name,)):
-            found = collection_of(row)
-            if found.live:
-                live = found
-            else:
-                building = found
-        return live, building
-
-    def words(
-        self,
-        collection: Collection,
-        query: Sequence[str],
-        count: int,
-        *,
-        only: Only | None = None,
-    ) -> dict[int, float]:
-        """BM25 of the passages that hold any of these tokens, the best `count` of them."""
-        if not query:
-            return {}
-        n = collection.id
-        match = " OR ".join(f'"{token}"' for token in query)
-        if groups := wanted_tokens(only):
-            match = f"({match}) AND {_of_facets(groups)}"
-        rows = self._connection.execute(
-            f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
-            f" WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?",
-            (match, count),
-        )
-        return dict(rows.fetchall())
-
-    def nearest(
-        self,
-        collection: Collection,
-        query: Vectors,
-        count: int,
-        also: list[int],
-        *,
-        only: Only | None = None,
-    ) -> dict[int, float]:
-        """Cosines of the `count` nearest passages and of those in `also`."""
-        groups = wanted_tokens(only)
-        return self._matrices.nearest(self._connection, collection, query, count, also, groups)
-
-    def nearest_of_each(
-        self, collection: Collection, queries: Vectors, count: int
-    ) -> list[dict[int, float]]:
-        """Cosines of the `count` nearest passages of each of these vectors."""
-        return self._matrices.nearest_of_each(self._connection, collection, queries, count)
-
-    def frequencies(self, collection: Collection, query: Iterable[str]) -> dict[str, int]:
-        """In how many passages each token stands."""
-        select = f"SELECT doc FROM vocabulary_{collection.id} WHERE term = ?"
-        found: dict[str, int] = {}
-        for token in query:
-            row = self._connection.execute(select, (token,)).fetchone()
-            found[token] = row[0] if row else 0
-        return found
-
-    def passages(self, collection: Collection) -> int:
-        """How many passages there are."""
-        select = f"SELECT count(*) FROM passage_{collection.id}"
-        count: int = self._connection.execute(select).fetchone()[0]
-        return count
-
-    def fields(
-        self, collection: Collection, rows: Iterable[int]
-    ) -> dict[int, tuple[str, str, str]]:
-        """The tokens of title, text and places of each of these passages, separated by blanks."""
-        select = f"SELECT title, text, places FROM words_{collection.id} WHERE rowid = ?"
-        found: dict[int, tuple[str, str, str]] = {}
-        for row in rows:
-            held = self._connection.execute(select, (row,)).fetchone()
-            if held is None:
-                raise Corrupt(f"passage {row} has no words")
-            found[row] = held
-        return found
-
-    def expect(self, collection: Collection, rows: Iterable[int]) -> None:
-        """Nothing to do: every row is at hand."""
-
-    def records(self, collection: Collection, rows: Iterable[int]) -> dict[int, tuple[int, Record]]:
-        """For each passage the number of its record in the index, and the record."""
-        n = collection.id
-        select = (
-            "SELECT r.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
-            f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
-        )
-        found: dict[int, tuple[int, Record]] = {}
-        for row in rows:
-            found_row = self._connection.execute(select, (row,)).fetchone()
-            if found_row is None:
-                raise Corrupt(f"passage {row} has no record")
-            place, record_id, kind, number, at, body, source, digest = found_row
-            record = Record(record_id, kind, number, at, body, _decode_source(source))
-            if record.digest != digest:
-                raise Corrupt(f"record {record_id} does not match its digest")
-            found[row] = place, record
-        return found
-
-    def last_number(self, collection: Collection) -> int:
-        """The highest number any record of the collection has."""
-        select = f"SELECT max(number) FROM record_{collection.id}"
-        return int(self._connection.execute(select).fetchone()[0] or 0)
-
-    def known(self, collection: Collection) -> dict[tuple[str, str], None]:
-        """Identity and content of everything indexed."""
-        select = f"SELECT id, digest FROM record_{collection.id}"
-        return dict.fromkeys((row[0], row[1]) for row in self._connection.execute(select))
-
-    def held(self, collection: Collection, keys: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Those of these ids and contents that are indexed."""
-        select = f"SELECT 1 FROM record_{collection.id} WHERE id = ? AND digest = ?"
-        return {key for key in keys if self._connection.execute(select, key).fetchone()}
-
-    def forgotten(self, collection: Collection, ids: Iterable[str]) -> set[str]:
-        """Those of these ids of which a tombstone has been met."""
-        select = f"SELECT 1 FROM forgotten_{collection.id} WHERE id = ?"
-        return {one for one in ids if self._connection.execute(select, (one,)).fetchone()}
-
-    def soiled(self) -> bool:
-        """Whether bytes of something forgotten may still be in the file."""
-        return bool(self._connection.execute("PRAGMA user_version").fetchone()[0])
-
-    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
-        """Passages that have no vector yet, and the text to make one from."""
-        select = (
-            f"SELECT row, waiting FROM passage_{collection.id} WHERE waiting IS NOT NULL"
-            " ORDER BY row LIMIT ?"
-        )
-        return self._connection.execute(select, (count,)).fetchall()
-
-    def counts(self, collection: Collection) -> tuple[int, int, int]:
-        """Records, passages, and passages that wait for a vector."""
-        n = collection.id
-        one = "SELECT count(*) FROM "
-        values = [
-            self._connection.execute(one + table).fetchone()[0]
-            for table in (f"record_{n}", f"passage_{n}", f"passage_{n} WHERE waiting IS NOT NULL")
-        ]
-        return values[0], values[1], values[2]
-
-    def vectors_by_hash(self, collection: Collection) -> dict[bytes, bytes]:
-        """The vectors under the hash of the text they were made from, to be used again (F16)."""
-        n = collection.id
-        select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
-        return dict(self._connection.execute(select).fetchall())
-
-
-def _of_facets(groups: Groups) -> str:
-    return " AND ".join(f"facets : ({' OR '.join(group)})" for group in groups)
-
-
-# In the file's name: a Ralph with another schema keeps its own file, and nothing is migrated.
-SCHEMA = 2
-FILE_NAME = f"index-v{SCHEMA}.sqlite3"
-SIDE_FILES = ("", "-wal", "-shm")
-_LARGEST_IDLE_LOG_BYTES = 16 * 1024 * 1024
-# In the file itself, so that whoever comes after a crash still cleans up.
-_SOILED, _CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
-
-
-class SqliteStore:
-    """All collections of one project in one file. Each thread gets its own connection."""
-
-    def __init__(self, path: Path, *, busy_timeout_s: float = 5.0) -> None:
-        self.path = path
-        self._busy_timeout_s = busy_timeout_s
-        self._local = threading.local()
-        # Each connection with the lock its thread holds while using it: closing one that another
-        # thread is using would crash the process.
-        self._opened: dict[sqlite3.Connection, threading.RLock] = {}
-        self._matrices: tuple[int, Matrices] = 0, Matrices()
-
-    @property
-    def title(self) -> str:
-        """What people call it."""
-        return "SQLite"
-
-    @property
-    def where(self) -> str:
-        """The file."""
-        return str(self.path)
-
-    # -- reading
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[SqliteView]:
-        """A view in which nothing changes while it is open; writers go on beside it."""
-        with self._using() as connection:
-            connection.execute("BEGIN")
-            try:
-                yield SqliteView(connection, self._local.matrices)
-            finally:
-                connection.execute("COMMIT")
-
-    def collections(self) -> list[Collection]:
-        """Every generation of every collection."""
-        with self._using() as connection:
-            rows = connection.execute(f"SELECT {COLUMNS} FROM collection ORDER BY id")
-            return [collection_of(row) for row in rows]
-
-    def generations(self, name: str) -> tuple[Collection | None, Collection | None]:
-        """The collection that answers, and the one that is being built to replace it."""
-        with self.reading() as view:
-            return view.generations(name)
-
-    # -- writing
-
-    def create(self, name: str, stream: str, manifest: Manifest, *, live: bool) -> Collection:
-        """A new, empty generation; one that was being built before is dropped."""
-        with self._writing() as connection:
-            if not live:
-                self._drop(connection, "name = ? AND live = 0", name)
-            cursor = connection.execute(
-                "INSERT INTO collection (name, stream, live, embedder, dims, tokeniser, cut)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (name, stream, int(live), *msgspec.structs.astuple(manifest)),
-            )
-            _script(connection, TABLES, cursor.lastrowid)
-            query = f"SELECT {COLUMNS} FROM collection WHERE id = ?"
-            row = connection.execute(query, (cursor.lastrowid,)).fetchone()
-            return collection_of(row)
-
-    def write(
-        self,
-        collection: Collection,
-        rows: Sequence[IndexedRecord],
-        *,
-        forget: Some[str],
-        seen: Sequence[tuple[str, str]],
-        position: str,
-        restart: bool,
-        done: bool,
-    ) -> int:
-        """Index one batch and move the position, all or nothing; how many were forgotten.
-
-        `restart` begins a sweep: what the journal no longer has when `done` comes is dropped.
-        `seen` are records the collection has already, met again by the sweep.
-        """
-        n = collection.id
-        with self._writing() as connection:
-            if restart:
-                connection.execute(
-                    "UPDATE collection SET sweep = sweep + 1, sweeping = 1 WHERE id = ?", (n,)
-                )
-                connection.execute(f"DELETE FROM forgotten_{n}")
-            state = connection.execute(
-                "SELECT sweep, sweeping FROM collection WHERE id = ?", (n,)
-            ).fetchone()
-            if state is None:
-                raise Corrupt("somebody deleted it while it was written")
-            sweep, sweeping = state
-            for row in rows:
-                insert_row(connection, n, row, sweep)
-            if sweeping:
-                connection.executemany(
-                    f"UPDATE record_{n} SET sweep = {sweep} WHERE id = ? AND digest = ?", seen
-                )
-            removed = 0
-            for record_id in forget:
-                connection.execute(f"INSERT OR IGNORE INTO forgotten_{n} VALUES (?)", (record_id,))
-                removed += remove_records(connection, n, "id = ?", record_id)
-            if removed:
-                connection.execute(_SOILED)
-            if done and sweeping:
-                remove_records(connection, n, "sweep < ?", sweep)
-                connection.execute("UPDATE collection SET sweeping = 0 WHERE id = ?", (n,))
-            connection.execute("UPDATE collection SET position = ? WHERE id = ?", (position, n))
-        return removed
-
-    def fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Give vectors to passages that waited for the embedder."""
-        n = collection.id
-        with self._writing() as connection:
-            connection.executemany(
-                f"INSERT OR REPLACE INTO vector_{n} (passage, v) VALUES (?, ?)", vectors
-            )
-            connection.executemany(
-                f"UPDATE passage_{n} SET waiting = NULL WHERE row = ?", [(v[0],) for v in vectors]
-            )
-
-    def replace_live(self, collection: Collection) -> None:
-        """Let a built generation answer from now on, and drop the one before."""
-        with self._writing() as connection:
-            live, _ = SqliteView(connection, self._local.matrices).generations(collection.name)
-            if (
-                live
-                and connection.execute(
-                    f"SELECT 1 FROM record_{live.id} JOIN forgotten_{collection.id} USING (id)"
-                ).fetchone()
-            ):
-                connection.execute(_SOILED)
-            self._drop(connection, "name = ? AND live = 1", collection.name)
-            connection.execute("UPDATE collection SET live = 1 WHERE id = ?", (collection.id,))
-
-    def drop_building(self, name: str) -> None:
-        """Give up a generation that was being built; the live one stays."""
-        with self._writing() as connection:
-            self._drop(connection, "name = ? AND live = 0", name)
-
-    def drop(self, name: str) -> None:
-        """Delete a collection, every generation of it."""
-        with self._writing() as connection:
-            self._drop(connection, "name = ?", name)
-
-    def soiled(self) -> bool:
-        """Whether bytes of something forgotten may still be in the file."""
-        with self.reading() as view:
-            return view.soiled()
-
-    def scrub(self) -> None:
-        """Make sure that what was removed cannot be read from the file's bytes any more."""
-        with self._using() as connection:
-            for collection in self.collections():
-                n = collection.id
-                connection.execute(f"INSERT INTO words_{n} (words_{n}) VALUES ('optimize')")
-            connection.execute("VACUUM")
-            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
-                raise IndexOff(
-                    "somebody reads the index for so long that it cannot be cleaned",
-                    where=str(self.path),
-                    todo="Ask again when that has ended.",
-                )
-            connection.execute(_CLEAN)
-
-    def compact(self) -> None:
-        """Give back the space of a dropped generation, unless somebody is in the way."""
-        with contextlib.suppress(IndexOff), self._using() as connection:
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def check(self) -> list[str]:
-        """What SQLite itself finds wrong with the file."""
-        with self._using() as connection:
-            rows = connection.execute("PRAGMA integrity_check").fetchall()
-            return [str(row[0]) for row in rows if row[0] != "ok"]
-
-    def close(self) -> None:
-        """Close every connection; the store may be used again afterwards."""
-        for connection, lock in list(self._opened.items()):
-            with lock:
-                self._close(connection)
-
-    def set_aside(self, suffix: str) -> Path:
-        """Move the file out of the way, so that a new one can be built."""
-        self.close()
-        target = self.path.with_name(f"{self.path.name}.{suffix}")
-        for side in SIDE_FILES:
-            # SQLite itself takes the log away with the last connection.
-            with contextlib.suppress(FileNotFoundError):
-                old = self.path.with_name(self.path.name + side)
-                old.replace(target.with_name(target.name + side))
-        return target
-
-    # -- inside
-
-    @contextlib.contextmanager
-    def _using(self) -> Iterator[sqlite3.Connection]:
-        """This thread's connection; nobody closes it meanwhile."""
-        with self._translated():
-            while True:
-                connection, lock = self._connection()
-                with lock:
-                    if connection in self._opened:
-                        yield connection
-                        return
-
-    def _connection(self) -> tuple[sqlite3.Connection, threading.RLock]:
-        opened: sqlite3.Connection | None = getattr(self._local, "opened", None)
-        known = self._opened.get(opened) if opened else None
-        if opened and known:
-            if self._local.inode == self._inode():
-                return opened, known
-            with known:
-                self._close(opened)  # the file was deleted or replaced under us
-        disk.make_folder(self.path.parent)
-        # Made here, because SQLite would let everybody read it; its log gets the same mode.
-        if not self.path.exists():
-            os.close(disk.open_file(self.path, os.O_RDWR | os.O_CREAT))
-        self._local.inode = self._inode()
-        lock = threading.RLock()
-        with lock:
-            connection = sqlite3.connect(
-                self.path,
-                timeout=self._busy_timeout_s,
-                isolation_level=None,
-                # Only its own thread uses a connection; closing may happen from another.
-                check_same_thread=False,
-            )
-            self._opened[connection] = lock
-            self._local.inode = self._inode()
-            connection.execute("PRAGMA synchronous = NORMAL")
-            # Forgotten content is wiped by `scrub`; zeroing every page of a dropped generation
-            # would only make rebuilds slow.
-            connection.execute("PRAGMA secure_delete = FAST")
-            connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_IDLE_LOG_BYTES}")
-            self._use_wal(connection)
-            connection.execute(META)
-        if self._matrices[0] != self._local.inode:
-            self._matrices = self._local.inode, Matrices()
-        self._local.matrices = self._matrices[1]
-        self._local.opened = connection
-        return connection, lock
-
-    def _close(self, connection: sqlite3.Connection) -> None:
-        connection.close()
-        self._opened.pop(connection, None)
-        self._matrices = 0, Matrices()  # another file may be there when it is opened again
-
-    def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch to WAL once for the file; SQLite does not wait for others by itself here."""
-        deadline = time.monotonic() + self._busy_timeout_s
-        while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-                if not busy or time.monotonic() >= deadline:
-                    raise  # a full disk stays full
-                time.sleep(0.01)
-
-    @property
-    def inode(self) -> int:
-        """Of the file this thread has open or tried last, which need not be the one there now."""
-        return getattr(self._local, "inode", 0)
-
-    def _inode(self) -> int:
-        try:
-            return self.path.stat().st_ino
-        except FileNotFoundError:
-            return 0
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._using() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
-
-    def _drop(self, connection: sqlite3.Connection, where: str, name: str) -> None:
-        found = connection.execute(f"SELECT id FROM collection WHERE {where}", (name,)).fetchall()
-        for (n,) in found:
-            _script(connection, DROP, n)
-            connection.execute("DELETE FROM collection WHERE id = ?", (n,))
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.DatabaseError, OSError, msgspec.MsgspecError) as error:
-            if _is_damage(error) or self.path.is_dir():
-                raise Corrupt(str(error)) from error
-            raise IndexOff(
-                f"the index cannot be used ({error})",
-                where=str(self.path),
-                todo="Free space or permit writing there; the journal has everything.",
-            ) from error
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether building the file anew would help; it does not where space or a permission lacks."""
-    if isinstance(error, sqlite3.OperationalError):
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        return code & 0xFF == sqlite3.SQLITE_ERROR  # a table or column that is not there
-    # Using a connection that another thread has closed is no damage to the file.
-    return not isinstance(error, OSError | sqlite3.ProgrammingError)
-
-
-def _script(connection: sqlite3.Connection, script: str, n: int | None) -> None:
+def _script(connection: sqlite3.Connection, script: str, n: int) -> None:
     """Run statements one by one: executescript() would commit the transaction under way."""
     for statement in script.format(n=n).split(";"):
         if statement.strip():

@@ -7,7 +7,6 @@ built anew beside the old and then takes its place.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import time
@@ -20,8 +19,15 @@ import msgspec
 from ralph import disk
 from ralph.errors import EmbedderOff, IndexOff
 from ralph.index import ASIDE, ASIDE_WEIGHT, Cut, Embedder, Manifest, Passage
-from ralph.index.port import Collection, IndexedRecord, Store, View
-from ralph.journal import Batch, Followed
+from ralph.index.port import (
+    Collection,
+    IndexBatch,
+    IndexedRecord,
+    IndexStore,
+    IndexView,
+    RecordKey,
+)
+from ralph.journal import Followed
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
 
@@ -61,25 +67,26 @@ class IndexSpec(msgspec.Struct, frozen=True):
         return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
-def is_current(store: Store, target: IndexSpec) -> bool:
+def is_current(store: IndexStore, spec: IndexSpec) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
-    with store.reading() as view:
-        return is_current_in(view, target)
+    with store.state() as view:
+        return is_current_in(view, spec)
 
 
-def is_current_in(view: View, target: IndexSpec) -> bool:
+def is_current_in(view: IndexView, spec: IndexSpec) -> bool:
     """The same, of one state of the store."""
-    live, building = view.generations(target.name)
-    if live is None or building is not None or live.sweeping:
+    found = view.collections(spec.name)
+    if len(found) != 1:
+        return False  # nothing yet, or one is being built to replace the other
+    [one] = found
+    if not one.live or one.sweeping or one.waiting or one.needs_vacuum:
         return False
-    if live.manifest != target.manifest() or view.waiting(live, 1) or view.soiled():
-        return False
-    return target.journal.unchanged(live.position)
+    return one.manifest == spec.manifest() and spec.journal.unchanged(one.position)
 
 
 def sync(
-    store: Store,
-    target: IndexSpec,
+    store: IndexStore,
+    spec: IndexSpec,
     *,
     lock: Path,
     lock_timeout_s: float,
@@ -98,13 +105,13 @@ def sync(
         with disk.locked(lock, timeout_s=lock_timeout_s):
             for _ in range(_TRIES):
                 try:
-                    run = _SyncRun(store, target, budget_s, progress)
+                    run = _SyncRun(store, spec, budget_s, progress)
                     return run.go(afresh=afresh, renew=renew)
                 except _EmbedderChanged:
                     continue
     except disk.Busy:
-        return Synced(complete=is_current(store, target))
-    raise IndexOff("the embedder is another one again and again", where=store.where)
+        return Synced(complete=is_current(store, spec))
+    raise IndexOff("the embedder keeps changing its model", where=store.where)
 
 
 class _EmbedderChanged(Exception):
@@ -114,104 +121,70 @@ class _EmbedderChanged(Exception):
 class _SyncRun:
     def __init__(
         self,
-        store: Store,
-        target: IndexSpec,
+        store: IndexStore,
+        spec: IndexSpec,
         budget_s: float | None,
         progress: Progress | None,
     ) -> None:
         self._store = store
-        self._target = target
-        self._manifest = target.manifest()
+        self._spec = spec
+        self._manifest = spec.manifest()
         self._deadline = None if budget_s is None else time.monotonic() + budget_s
         self._progress = progress or (lambda done: None)
         self._reusable: dict[bytes, bytes] = {}
         self._embedder_off: str | None = None
         self._written = 0
-        # Whether passages wait for vectors, and whether forgotten bytes may be in the file.
-        self._waiting = self._soiled = False
 
     def go(self, *, afresh: bool, renew: bool) -> Synced:
-        with self._store.reading() as view:
-            live, building = view.generations(self._target.name)
-            self._soiled = view.soiled()
-            self._waiting = live is not None and bool(view.waiting(live, 1))
-        collection = self._choose(live, building, afresh=afresh, anew=afresh or renew)
-        complete = self._follow(collection)
-        if complete and not collection.live:
-            self._store.replace_live(collection)
-            self._soiled = self._soiled or self._store.soiled()
-            self._store.compact()
-        if complete and self._waiting:
-            complete = self._embed_waiting()
-        if self._soiled:
-            with contextlib.suppress(IndexOff):  # a long reader: the next sync tries again
-                self._store.scrub()
-        return Synced(complete, not collection.live, self._written, self._embedder_off)
+        with self._store.state() as view:
+            found = view.collections(self._spec.name)
+            live = next((one for one in found if one.live), None)
+            building = next((one for one in found if not one.live), None)
+            collection = self._choose(live, building, anew=afresh or renew)
+            if live and collection is not live and not afresh and self._same_vectors(live):
+                self._reusable = view.content(live).vectors
+        if building and collection is live:
+            self._store.drop(self._spec.name, unfinished=True)
+        collection, complete = self._follow(collection)
+        if complete and collection.waiting:
+            complete = self._embed_waiting(collection)
+        rebuilt = live is not None and collection.id != live.id
+        return Synced(complete, rebuilt, self._written, self._embedder_off)
 
     def _choose(
-        self, live: Collection | None, building: Collection | None, *, afresh: bool, anew: bool
+        self, live: Collection | None, building: Collection | None, *, anew: bool
     ) -> Collection:
-        """The generation to work on: the live one if it fits, else one built beside it."""
-        target, store, manifest = self._target, self._store, self._manifest
-        if building and building.manifest == manifest and not anew:
-            return self._with_old_vectors(building, live)
-        if live and live.manifest == manifest and not anew:
-            if building:
-                store.drop_building(target.name)
-            return live
-        made = store.create(target.name, target.stream, manifest, live=live is None)
-        return made if afresh else self._with_old_vectors(made, live)
+        """The collection to work on: one that fits, or a new one beside it."""
+        for one in (building, live):
+            if one and one.manifest == self._manifest and not anew:
+                return one
+        return Collection(self._spec.name, self._spec.stream, self._manifest)
 
-    def _with_old_vectors(self, building: Collection, live: Collection | None) -> Collection:
-        old, new = (live or building).manifest, building.manifest
-        if live and (old.embedder, old.dims) == (new.embedder, new.dims):
-            with self._store.reading() as view:
-                self._reusable = view.vectors_by_hash(live)
-        return building
+    def _same_vectors(self, live: Collection) -> bool:
+        old, new = live.manifest, self._manifest
+        return (old.embedder, old.dims) == (new.embedder, new.dims)
 
-    def _follow(self, collection: Collection) -> bool:
-        position = collection.position
+    def _follow(self, collection: Collection) -> tuple[Collection, bool]:
         while True:
-            batch = self._target.journal.read(position, limit=self._limit())
-            self._index(collection, batch)
-            position = batch.position
-            if batch.done:
-                return True
-            if self._late():
-                return False
+            batch = self._spec.journal.read(collection.position, limit=self._limit())
+            records: dict[RecordKey, Record] = {}
+            for located in batch.records:
+                records.setdefault((located.record.id, located.record.digest), located.record)
+            before = self._written
+            step = IndexBatch(
+                records,
+                self._prepare,
+                forget={stone.id for stone in batch.tombstones},
+                position=batch.position,
+                restart=batch.restarted,
+                done=batch.done,
+            )
+            collection = self._store.write(collection, step)
+            self._progress(before + len(records))
+            if batch.done or self._late():
+                return collection, batch.done
 
-    def _index(self, collection: Collection, batch: Batch) -> None:
-        fresh: dict[tuple[str, str], Record] = {}
-        seen: list[tuple[str, str]] = []
-        gone = {stone.id for stone in batch.tombstones}
-        given: dict[tuple[str, str], Record] = {}
-        for located in batch.records:
-            given.setdefault((located.record.id, located.record.digest), located.record)
-        with self._store.reading() as view:
-            held = view.held(collection, given)
-            new = [record_id for record_id, _ in given.keys() - held]
-            buried = set() if batch.restarted else view.forgotten(collection, new)
-        for key, record in given.items():
-            if key in held:
-                seen.append(key)
-            elif record.id not in gone and record.id not in buried:
-                fresh[key] = record
-        rows = self._rows(list(fresh.values()))
-        removed = self._store.write(
-            collection,
-            rows,
-            forget=gone,
-            seen=seen,
-            position=batch.position,
-            restart=batch.restarted,
-            done=batch.done,
-        )
-        self._written += len(rows)
-        self._soiled = self._soiled or removed > 0
-        self._waiting = self._waiting or any(None in row.vectors for row in rows)
-        self._progress(self._written + len(seen))
-
-    def _rows(self, records: Sequence[Record]) -> list[IndexedRecord]:
+    def _prepare(self, records: list[Record]) -> list[IndexedRecord]:
         cut = [(record, self._cut(record)) for record in records]
         hashes = [[_hash(p) for p in passages] for _, passages in cut]
         wanted = [
@@ -221,6 +194,7 @@ class _SyncRun:
             if h not in self._reusable and p.embed
         ]
         made = self._embed(wanted)
+        self._written += len(records)
         return [
             IndexedRecord(
                 record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]
@@ -229,14 +203,14 @@ class _SyncRun:
         ]
 
     def _cut(self, record: Record) -> list[Passage]:
-        passages = list(self._target.cut(record))
-        if self._target.embedder is not None:
+        passages = list(self._spec.cut(record))
+        if self._spec.embedder is not None:
             return passages
         return [msgspec.structs.replace(passage, embed="") for passage in passages]
 
     def _embed(self, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, bytes]:
         """Vectors by hash, for as many as there is time; the other passages wait for theirs."""
-        embedder = self._target.embedder
+        embedder = self._spec.embedder
         made: dict[bytes, bytes] = {}
         if embedder is None or self._embedder_off is not None:
             return made
@@ -271,21 +245,21 @@ class _SyncRun:
             for h, start, end in zip(some, starts, ends, strict=False)
         }
 
-    def _embed_waiting(self) -> bool:
+    def _embed_waiting(self, collection: Collection) -> bool:
         """Catch up on passages that were indexed while the embedder was off."""
-        live, _ = self._store.generations(self._target.name)
-        while live and self._embedder_off is None and not self._late():
-            with self._store.reading() as view:
-                waiting = view.waiting(live, self._limit())
+        while self._embedder_off is None and not self._late():
+            with self._store.state() as view:
+                waiting = view.waiting(collection, self._limit())
             if not waiting:
                 return True
             made = self._embed([(str(row).encode(), text) for row, text in waiting])
-            self._store.fill(live, [(int(row), vector) for row, vector in made.items()])
+            filled = [(int(row), vector) for row, vector in made.items()]
+            collection = self._store.write(collection, IndexBatch(vectors=filled))
         return False
 
     def _limit(self) -> int:
         """How many records at once: what a slow embedder has done is kept more often."""
-        embedder = self._target.embedder
+        embedder = self._spec.embedder
         return _BATCH if embedder is None else min(_BATCH, _PORTIONS * embedder.batch)
 
     def _late(self) -> bool:

@@ -45,7 +45,7 @@ from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.port import View
+    from ralph.index.port import Collection, IndexView
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ledger import PublishedState
 
@@ -194,6 +194,7 @@ class CachedEmbedder:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
+        self.title, self.batch = embedder.title, embedder.batch
         self._made: dict[str, Vectors] = {}
 
     @property
@@ -201,16 +202,8 @@ class CachedEmbedder:
         return self._embedder.identity
 
     @property
-    def title(self) -> str:
-        return self._embedder.title
-
-    @property
     def dims(self) -> int:
         return self._embedder.dims
-
-    @property
-    def batch(self) -> int:
-        return self._embedder.batch
 
     def pieces(self, text: str) -> Sequence[str]:
         """As the embedder cuts it."""
@@ -376,7 +369,7 @@ class _CheckpointBatch:
                     "another process is busy with the index", where=str(memory.shelf.index.path)
                 )
             )
-        near = memory.shelf.index.healed(self._candidates)
+        near = memory.shelf.index.with_repair(self._candidates)
         members = [Member(record.id, knowledge_from(record)) for record in self._records]
         covers = memory.grouping.assign(members, lambda place: near[place])
         line = Checkpoint(project=project, why=why, covers=tuple(covers))
@@ -390,14 +383,13 @@ class _CheckpointBatch:
         """For each entry the patterns that may tell the same, each by its first entry."""
         memory = self._memory
         history = memory.ledger.history()
-        with memory.shelf.index.store.reading() as view:
-            rows = self._near(view)
-            live = view.live(memory.stream.target().name)
+        with memory.shelf.index.answering(memory.stream.target().name) as (view, live):
             if live is None:
                 return [[] for _ in self._records]
             found: list[list[Member]] = []
-            for some in rows:
-                near = (record.id for _, record in view.records(live, some).values())
+            for some in self._near(view, live):
+                passages = view.fetch(live, some, records=True).values()
+                near = [one.record.id for one in passages if one.record]
                 patterns = dict.fromkeys(
                     history.slots[one].pattern for one in near if one in history.slots
                 )
@@ -409,23 +401,20 @@ class _CheckpointBatch:
         record = self._memory.ledger.entry(history.projects[first], first)
         return Member(first, knowledge_from(record), pattern)
 
-    def _near(self, view: View) -> list[list[int]]:
-        live = view.live(self._memory.stream.target().name)
-        if live is None:
-            return [[] for _ in self._records]
+    def _near(self, view: IndexView, live: Collection) -> list[list[int]]:
         if self._ahead is not None:
             import numpy as np
 
             vectors = np.stack([self._ahead.vector(cut[0].embed) for cut in self._cut])
-            near = view.nearest_of_each(live, vectors, _CANDIDATES)
+            near = view.nearest(live, vectors, _CANDIDATES)
             return [list(some) for some in near]
         found: list[list[int]] = []
         for cut in self._cut:
             asked = query_tokens(f"{cut[0].title}\n{cut[0].text}\n{cut[0].places}")
-            often = view.frequencies(live, asked)
+            often = view.words(live, asked, 0).frequencies
             known = [token for token in asked if often[token]]
             rarest = sorted(known, key=lambda token: (often[token], token))[:_RAREST_WORDS]
-            found.append(list(view.words(live, rarest, _CANDIDATES)))
+            found.append(list(view.words(live, rarest, _CANDIDATES).scores))
         return found
 
 

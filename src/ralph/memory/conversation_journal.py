@@ -12,12 +12,11 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, JournalError, NotFound
 from ralph.index import Embedder
-from ralph.index.open import index_for
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft
 from ralph.memory.conversation_history import homes
 from ralph.memory.conversation_stream import ConversationStream, when
-from ralph.memory.store import Store, Stream, conversation_journals, known_by, short_hash
+from ralph.memory.store import Store, Stream, conversation_journals, index_for, short_hash
 from ralph.recall import Answer, Hit
 from ralph.recall.search import Question
 from ralph.records import Complaint, Record, Source, Tombstone, now, utc
@@ -189,8 +188,7 @@ class ConversationJournal:
         index = index_for(
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
-        known = known_by(lambda: self.shelf.index, lambda name: scope + short_hash(name))
-        journals = conversation_journals(settings, home, known=known)
+        journals = conversation_journals(settings, home)
         self.shelf = ConversationShelf(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL

@@ -373,7 +373,7 @@ class FeatureMemory:
     def drop_index(self) -> None:
         """Take the feature's collection out of the index; its journal stays (F14)."""
         index = self._place.index
-        index.healed(lambda: index.store.drop(self.target().name))
+        index.with_repair(lambda: index.store.drop(self.target().name))
 
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""

@@ -13,7 +13,6 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, JournalError, NotFound
 from ralph.index import Embedder, Passage
-from ralph.index.open import index_for
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Appended, Draft
 from ralph.memory.conversation_stream import when
@@ -26,7 +25,7 @@ from ralph.memory.ledger import (
     prepared_entry,
     read_entry,
 )
-from ralph.memory.store import Store, knowledge_journals, short_hash
+from ralph.memory.store import Store, index_for, knowledge_journals, short_hash
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import Pattern, knowledge_text
 from ralph.records import Complaint, Record, now

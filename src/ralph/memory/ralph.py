@@ -144,17 +144,14 @@ class Ralph:
         """Collections whose journal is gone, or that belong to another project (F24)."""
         self.place.need_journals()  # one that is away is not gone
         expected = {feature.target().name for feature in self.features()}
-        store = self.place.index.store
-        return [
-            one for one in self.place.index.healed(store.collections) if one.name not in expected
-        ]
+        return [one for one in self.place.index.collections() if one.name not in expected]
 
     def prune(self) -> list[str]:
         """Delete orphan collections and index files that no longer serve, and name them."""
         gone = list(dict.fromkeys(one.name for one in self.orphans()))
         for name in gone:
             self.place.index.drop(name)
-        return gone + [file.name for file in self.place.index.remove_others()]
+        return gone + self.place.index.prune()
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""

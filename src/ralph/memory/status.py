@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index.port import Collection, Corrupt, View
-from ralph.index.port import Store as IndexStore
+from ralph.index.port import CollectionSize, Corrupt
 from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
-    from ralph.memory.feature import FeatureMemory
+    from ralph.index.open import Index
     from ralph.memory.ralph import Ralph
     from ralph.memory.store import Store, Stream
 
@@ -106,9 +105,8 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
 
 
 def _records(shelf: Store, name: str) -> int:
-    with shelf.index.store.reading() as view:
-        live = view.live(name)
-        return view.counts(live)[0] if live else 0
+    with shelf.index.answering(name) as (view, live):
+        return view.size(live).records if live else 0
 
 
 def _line(index: Health, embedder: Health) -> str:
@@ -149,7 +147,7 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
     index = ralph.place.index
     trouble: Health | None = None
     try:
-        index.check()
+        index.store.check()
     except MemoryOff as error:
         trouble = Health(False, _told(error), error.todo)
     except Corrupt as error:
@@ -172,12 +170,11 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
 
 
 def _counts(ralph: Ralph, name: str) -> tuple[int, int, bool]:
-    with ralph.place.index.store.reading() as view:
-        live = view.live(name)
+    with ralph.place.index.answering(name) as (view, live):
         if live is None:
             return 0, 0, False
-        records, _, waiting = view.counts(live)
-        return records, waiting, True
+        size = view.size(live)
+        return size.records, size.waiting, True
 
 
 # -- Is the index what the journal says it should be? Looks, and changes nothing.
@@ -206,18 +203,19 @@ class Checked(msgspec.Struct, frozen=True):
 
 def verify_index(ralph: Ralph) -> Checked:
     """Compare the index of the features with their journals."""
-    return verify_streams(ralph.place.index.store, ralph.features())
+    return verify_streams(ralph.place.index, ralph.features())
 
 
-def verify_streams(store: IndexStore, streams: Iterable[FeatureMemory | Stream]) -> Checked:
+def verify_streams(index: Index, streams: Iterable[Stream]) -> Checked:
     """Check the file as SQLite sees it, then every record, passage and vector of the journals."""
     faults: list[Fault] = []
     records = 0
     try:
-        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in store.check()]
+        found = index.store.check(deep=True)
+        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in found]
         for stream in streams:
-            found, good = _stream_faults(store, stream)
-            faults += found
+            wrong, good = _stream_faults(index, stream)
+            faults += wrong
             records += good
     except Corrupt as damage:
         faults.append(Fault(None, f"the index is damaged ({damage})", _REBUILD))
@@ -226,59 +224,60 @@ def verify_streams(store: IndexStore, streams: Iterable[FeatureMemory | Stream])
     return Checked(not faults, records, faults)
 
 
-def _stream_faults(store: IndexStore, memory: FeatureMemory | Stream) -> tuple[list[Fault], int]:
+def _stream_faults(index: Index, memory: Stream) -> tuple[list[Fault], int]:
     target = memory.target()
     living = {(record.id, record.digest): record for record in memory.records()}
     if not living:
         return [], 0
-    current = is_current(store, target)
-    with store.reading() as view:
-        live = view.live(target.name)
+    current = is_current(index.store, target)
+    with index.answering(target.name) as (view, live):
         if live is None:
             missing = f"none of its {len(living)} records is indexed"
             return [Fault(memory.name, missing, _CATCHES_UP, mends=True)], 0
         if live.manifest != target.manifest():
             other = "it was built with another embedder, tokeniser or way of cutting"
             return [Fault(memory.name, other, _CATCHES_UP, mends=True)], 0
-        indexed = view.known(live)
-        vectors = list(_vector_faults(view, live, target, memory)) if current else []
-    good = len(living.keys() & indexed.keys())
+        content = view.content(live)
+        indexed = content.keys
+        size = view.size(live)
+    vectors = list(_vector_faults(content.vectors, size, target, memory)) if current else []
+    good = len(living.keys() & indexed)
     # A journal that has just grown or been merged explains what is missing or too much.
     todo = _REBUILD if current else _CATCHES_UP
-    told = [f"record {key[0]} is not indexed" for key in living.keys() - indexed.keys()]
+    told = [f"record {key[0]} is not indexed" for key in living.keys() - indexed]
     told += [
-        f"record {key[0]} is indexed, but not in the journal"
-        for key in indexed.keys() - living.keys()
+        f"record {key[0]} is indexed, but not in the journal" for key in indexed - living.keys()
     ]
     faults = [Fault(memory.name, what, todo, mends=not current) for what in sorted(told)]
     return faults + [Fault(memory.name, what, _REBUILD) for what in vectors], good
 
 
 def _vector_faults(
-    view: View, live: Collection, target: IndexSpec, memory: FeatureMemory | Stream
+    vectors: dict[bytes, bytes],
+    size: CollectionSize,
+    target: IndexSpec,
+    memory: Stream,
 ) -> Iterator[str]:
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]
-    _, held, waiting = view.counts(live)
-    if held != len(passages):
-        yield f"{held} passages are indexed, {len(passages)} should be"
+    if size.passages != len(passages):
+        yield f"{size.passages} passages are indexed, {len(passages)} should be"
     if target.embedder is None:
         return
     import numpy as np
 
-    vectors = view.vectors_by_hash(live)
-    length = live.manifest.dims * _FLOAT_BYTES
+    length = target.manifest().dims * _FLOAT_BYTES
     wanted = {
         hashlib.sha256(passage.embed.encode()).digest()[:16]: record.id
         for record, passage in passages
         if passage.embed
     }
-    if waiting:
-        yield f"{waiting} passages wait for the embedder"
+    if size.waiting:
+        yield f"{size.waiting} passages wait for the embedder"
     for text_hash, record_id in wanted.items():
         vector = vectors.get(text_hash)
         if vector is None:
-            if not waiting:
+            if not size.waiting:
                 yield f"record {record_id} has no vector"
         elif not vector or len(vector) % length:  # a long text has a vector for each of its pieces
             yield f"the vector of record {record_id} has {len(vector)} bytes instead of {length}"

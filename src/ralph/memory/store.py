@@ -14,8 +14,8 @@ from ralph.config import Settings
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, JournalError, MemoryOff
 from ralph.index import Embedder
 from ralph.index.embedders import choose_embedder
-from ralph.index.open import index_for
-from ralph.index.port import AnyIndex
+from ralph.index.open import Index, open_index
+from ralph.index.port import live_of
 from ralph.index.sync import IndexSpec, Progress, is_current_in
 from ralph.journal import Journals
 from ralph.journal.folder import JournalFolder, journals_for
@@ -36,11 +36,6 @@ CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
 _log = logging.getLogger("ralph")
-# How long it may take to read what stands in for a journal whose server is away.
-_STAND_IN_S = 1.0
-
-# Gives what is known of a stream without its journal.
-Known = Callable[[str], Sequence[Record]]
 
 
 def feature_journals(
@@ -48,7 +43,6 @@ def feature_journals(
     settings: Settings,
     home: Path,
     *,
-    known: Known | None = None,
     warns: bool = True,
 ) -> Journals:
     """The journals of a project's features; `warns` of what waits though no server is set."""
@@ -58,40 +52,27 @@ def feature_journals(
         memory=lambda: f"feature/{project.id}",
         home=home,
         shown_as=".ralph/db/memory",
-        known=known,
         warns=warns,
     )
 
 
-def conversation_journals(
-    settings: Settings, home: Path, *, known: Known | None = None, warns: bool = True
-) -> Journals:
+def conversation_journals(settings: Settings, home: Path, *, warns: bool = True) -> Journals:
     """The journals of what was said, one a project."""
-    return _in_home(CONVERSATIONS, settings, home, known, warns)
+    return _in_home(CONVERSATIONS, settings, home, warns)
 
 
 def knowledge_journals(settings: Settings, home: Path, *, warns: bool = True) -> Journals:
     """The journals of what was learned, one a project."""
-    return _in_home(KNOWLEDGE, settings, home, None, warns)
+    return _in_home(KNOWLEDGE, settings, home, warns)
 
 
-def known_by(index: Callable[[], AnyIndex], collection: Callable[[str], str]) -> Known:
-    """What an index has of a stream, by the name of the stream's collection."""
-    from ralph.index.held import held_records
-
-    return lambda stream: held_records(index(), collection(stream), budget_s=_STAND_IN_S)
-
-
-def _in_home(
-    memory: str, settings: Settings, home: Path, known: Known | None, warns: bool
-) -> Journals:
+def _in_home(memory: str, settings: Settings, home: Path, warns: bool) -> Journals:
     return _opened(
         settings,
         home / "journal" / memory,
         memory=lambda: memory,
         home=home,
         shown_as=f"journal/{memory}",
-        known=known,
         warns=warns,
     )
 
@@ -103,7 +84,6 @@ def _opened(
     memory: Callable[[], str],
     home: Path,
     shown_as: str,
-    known: Known | None,
     warns: bool,
 ) -> Journals:
     if not settings.journal_url:
@@ -113,7 +93,7 @@ def _opened(
             _tell_of_waiting(home / SPOOL, memory())
         lock_timeout_s = settings.journal_lock_timeout_s
         return JournalFolder(folder, shown_as=shown_as, lock_timeout_s=lock_timeout_s)
-    journals = journals_for(
+    return journals_for(
         settings.journal_url,
         folder,
         memory=memory,
@@ -122,14 +102,6 @@ def _opened(
         lock_timeout_s=settings.journal_lock_timeout_s,
         connect_timeout_s=settings.journal_connect_timeout_s,
     )
-    if known is None:
-        return journals
-    from ralph.journal.spooled import SpooledJournals
-
-    assert isinstance(journals, SpooledJournals)
-    from ralph.memory.last_known import LastKnownJournals
-
-    return LastKnownJournals(journals.server, home / SPOOL, known)
 
 
 def on_server(journals: Journals) -> SpooledJournals | None:
@@ -188,7 +160,7 @@ class Store:
     def __init__(
         self,
         journals: Journals,
-        index: AnyIndex,
+        index: Index,
         embedder: Embedder | None,
         settings: Settings,
         *,
@@ -271,7 +243,7 @@ class Store:
         if not streams:
             return Answer()  # and no index is made where there is nothing to find
         try:
-            found = self.index.healed(
+            found = self.index.with_repair(
                 lambda: self._by_index(streams, question, notes, meaning=meaning, budget_s=budget_s)
             )
         except MemoryOff as error:
@@ -297,14 +269,14 @@ class Store:
             foreign = {stream.name for stream in streams if stream.foreign}
             behind, ready = self._caught_up(targets, notes, budget_s, foreign)
             vector = self._vector(question.text, notes) if meaning else None
-            with self.index.store.reading() as view:
+            with self.index.store.state() as view:
                 if tries_left and not all(is_current_in(view, targets[name]) for name in ready):
                     continue  # it was deleted, replaced or written to in between
                 names = sorted(target.name for target in targets.values())
-                live = [one for name in names if (one := view.live(name)) is not None]
+                live = [one for name in names if (one := live_of(view, name)) is not None]
                 identity = self.embedder.identity if self.embedder else "none"
                 found = search(view, live, question, vector=vector, embedder=identity)
-                last = {one.stream: view.last_number(one) for one in live}
+                last = {one.stream: one.last_number for one in live}
             break
         if len(live) < len(targets):
             raise IndexOff("the index is deleted again and again", where=str(self.index.path))
@@ -338,8 +310,8 @@ class Store:
         return behind, ready
 
     def _built_otherwise(self, target: IndexSpec) -> bool:
-        with self.index.store.reading() as view:
-            live = view.live(target.name)
+        with self.index.answering(target.name) as (_, live):
+            pass
         return live is not None and live.manifest.embedder != target.manifest().embedder
 
     def _by_journal(self, streams: Sequence[Stream], question: Question) -> list[Hit]:
@@ -375,6 +347,23 @@ def _shown(
     return [hit for one in found for hit in by_stream[one.stream].hits([one], last[one.stream])]
 
 
+def index_for(
+    settings: Settings, folders: Sequence[Path], *, home: Path, scope: Callable[[], str]
+) -> Index:
+    """The index that the settings name; nothing is opened or asked before its first use."""
+    return open_index(
+        folders,
+        home=home,
+        scope=scope,
+        lock_timeout_s=settings.index_lock_timeout_s,
+        journal_url=settings.journal_url,
+        qdrant_url=settings.qdrant_url,
+        qdrant_api_key=settings.qdrant_api_key,
+        qdrant_timeout_s=settings.qdrant_timeout_s,
+        qdrant_binary=settings.qdrant_binary,
+    )
+
+
 def make_embedder(settings: Settings, home: Path) -> Embedder | None:
     """The embedder that the settings name; it loads its model at first use."""
     return choose_embedder(settings, home / "cache")
@@ -394,8 +383,7 @@ class ProjectStore(Store):
     def __init__(
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
-        known = known_by(lambda: self.index, self.collection_name)
-        journals = feature_journals(project, settings, home, known=known)
+        journals = feature_journals(project, settings, home)
         index = index_for(
             settings,
             [project.cache],

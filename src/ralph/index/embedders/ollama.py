@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -10,10 +12,11 @@ from ralph.errors import EmbedderOff
 from ralph.index.embedders.served import (
     SLOW,
     UNWANTED,
-    Recipe,
+    ServedEmbedder,
     TextsRefused,
     plain_name,
     recipe_for,
+    served_embedder,
 )
 from ralph.wire import Deadline, Reply, Wire
 
@@ -42,18 +45,9 @@ class Ollama:
     def __init__(self, wire: Wire[EmbedderOff], model: str = DEFAULT_MODEL) -> None:
         self._wire = wire
         self._model = model
-
-    @property
-    def name(self) -> str:
-        return f"ollama:{plain_name(self._model)}"
-
-    @property
-    def title(self) -> str:
-        return f"Ollama {self._model}"
-
-    @property
-    def recipe(self) -> Recipe:
-        return recipe_for(self._model)
+        self.name = f"ollama:{plain_name(model)}"
+        self.title = f"Ollama {model}"
+        self.recipe = recipe_for(model)
 
     def version(self, deadline: Deadline) -> str:
         """The model's digest: pulling another version is another model."""
@@ -105,6 +99,12 @@ class Ollama:
         except (msgspec.MsgspecError, RecursionError) as error:
             raise self.off(f"gave an answer that cannot be read ({error})") from None
         return {_tagged(model.name): model for model in listed}
+
+
+def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
+    """The embedder at the URL that the settings name."""
+    url, model = settings.ollama_url, settings.ollama_model
+    return served_embedder(Ollama(ollama_wire(url), model), settings, cache, "ollama", url, model)
 
 
 def ollama_wire(url: str) -> Wire[EmbedderOff]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,10 +14,11 @@ from ralph.errors import EmbedderOff
 from ralph.index.embedders.served import (
     SLOW,
     UNWANTED,
-    Recipe,
+    ServedEmbedder,
     TextsRefused,
     plain_name,
     recipe_for,
+    served_embedder,
 )
 from ralph.wire import Deadline, Reply, Wire, versioned
 
@@ -57,20 +60,11 @@ class OpenAI:
             key=key,
             sleep=sleep,
         )
-
-    @property
-    def name(self) -> str:
         # The same name may be another model on another server.
         server = hashlib.sha256(self._wire.shown.encode(errors="replace")).hexdigest()[:8]
-        return f"openai:{plain_name(self._model)}:{server}"
-
-    @property
-    def title(self) -> str:
-        return f"OpenAI {self._model}" if self._url == DEFAULT_URL else self._model
-
-    @property
-    def recipe(self) -> Recipe:
-        return recipe_for(self._model)
+        self.name = f"openai:{plain_name(model)}:{server}"
+        self.title = f"OpenAI {model}" if self._url == DEFAULT_URL else model
+        self.recipe = recipe_for(model)
 
     def version(self, deadline: Deadline) -> str:
         """Nobody can know; but a key that is needed and not there is known at once."""
@@ -116,3 +110,14 @@ class OpenAI:
         if reply.status == 429:
             return self.off(f"has enough of us for now ({said})", "Wait, or raise the limits.")
         return self.off(f"refused to embed ({said})")
+
+
+def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
+    """The embedder at the URL that the settings name."""
+    url, model, dimensions = (
+        settings.openai_base_url,
+        settings.openai_model,
+        settings.openai_dimensions,
+    )
+    dialect = OpenAI(url, model, key=settings.openai_api_key or None, dimensions=dimensions)
+    return served_embedder(dialect, settings, cache, "openai", url, model, str(dimensions))

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 
@@ -153,20 +153,11 @@ class ServedModel(msgspec.Struct, frozen=True):
 class Dialect(Protocol):
     """How one kind of server is asked. All raise EmbedderOff, `vectors` also Refused."""
 
-    @property
-    def name(self) -> str:
-        """The beginning of the identity: the kind of server and its model."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """What people call it."""
-        ...
-
-    @property
-    def recipe(self) -> Recipe:
-        """How its model wants its texts."""
-        ...
+    # The beginning of the identity: the kind of server and its model.
+    name: str
+    # What people call it, and how its model wants its texts.
+    title: str
+    recipe: Recipe
 
     def version(self, deadline: Deadline) -> str:
         """Which version of the model is there now; empty where nobody can know."""
@@ -201,7 +192,8 @@ class ServedEmbedder:
     ) -> None:
         self._dialect = dialect
         self._memo = memo
-        self._batch = batch
+        self.title = dialect.title
+        self.batch = batch
         self._timeout_s = timeout_s
         self._query_timeout_s = query_timeout_s
         self._check_timeout_s = check_timeout_s
@@ -222,17 +214,9 @@ class ServedEmbedder:
         return f"{self._dialect.name}:{known.version or 'any'}:{known.dims}:{self._manner}"
 
     @property
-    def title(self) -> str:
-        return self._dialect.title
-
-    @property
     def dims(self) -> int:
         known = self._remembered()
         return known.dims if known else 0
-
-    @property
-    def batch(self) -> int:
-        return self._batch
 
     def pieces(self, text: str) -> Sequence[str]:
         """The text in parts that surely fit into the model's window."""
@@ -279,7 +263,7 @@ class ServedEmbedder:
         some: list[str] = []
         chars = 0
         for text in texts:
-            if some and (len(some) == self._batch or chars + len(text) > _REQUEST_CHARS):
+            if some and (len(some) == self.batch or chars + len(text) > _REQUEST_CHARS):
                 yield some
                 some, chars = [], 0
             some.append(text)
@@ -401,6 +385,19 @@ class ServedEmbedder:
             raise
         self._rest = None
         self._worked_at = self._clock()
+
+
+def served_embedder(
+    dialect: Dialect, settings: Any, cache: Path | None, *facts: str
+) -> ServedEmbedder:
+    """An embedder as the settings want it; the facts tell servers and models apart."""
+    return ServedEmbedder(
+        dialect,
+        memo=memo_file(cache, *facts),
+        batch=settings.embed_batch,
+        timeout_s=settings.embed_timeout_s,
+        query_timeout_s=settings.embed_query_timeout_s,
+    )
 
 
 def memo_file(folder: Path | None, *facts: str) -> Path | None:

@@ -42,28 +42,17 @@ _REINSTALL = "Run: pip install --force-reinstall wordllama"
 class StaticEmbedder:
     """WordLlama's 256-dimensional table, memory-mapped, loaded at the first text."""
 
+    identity = f"static:l2_supercat_256:{TABLE_SHA256[:12]}:lead{_LEAD_TOKENS}"
+    title = "static"
+    dims = _DIMS
+    batch = _BATCH
+
     def __init__(self, *, stamp_folder: Path | None = None, package: Path | None = None) -> None:
         self._stamp_folder = stamp_folder
         self._package = package
         self._loaded: tuple[Any, NDArray[np.float16]] | None = None
         self._widened: Vectors | None = None
         self._embedded = 0
-
-    @property
-    def identity(self) -> str:
-        return f"static:l2_supercat_256:{TABLE_SHA256[:12]}:lead{_LEAD_TOKENS}"
-
-    @property
-    def title(self) -> str:
-        return "static"
-
-    @property
-    def dims(self) -> int:
-        return _DIMS
-
-    @property
-    def batch(self) -> int:
-        return _BATCH
 
     def pieces(self, text: str) -> Sequence[str]:
         """The text itself: a mean has no longest text."""
@@ -115,6 +104,11 @@ class StaticEmbedder:
 
     def _check(self, file: Path, *expected: str) -> None:
         check_file(file, expected, stamps=self._stamp_folder, todo=_REINSTALL)
+
+
+def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
+    """The embedder; it has no settings."""
+    return StaticEmbedder(stamp_folder=cache)
 
 
 def _find_package() -> Path:

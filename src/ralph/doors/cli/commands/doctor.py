@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 import os
 import re
@@ -28,7 +29,6 @@ from ralph.text.words import plural
 if TYPE_CHECKING:
     from ralph.config import Settings
     from ralph.index import Embedder
-    from ralph.index.port import AnyIndex
     from ralph.journal.session import DatabaseSession
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
@@ -491,16 +491,17 @@ def _waiting(home: Path) -> Check | None:
 
 def _qdrant(settings: Settings, home: Path) -> Check:
     """The server of the indexes is reached, and new enough."""
-    from ralph.index.open import index_for
-    from ralph.index.qdrant import QdrantIndex
+    from ralph.index.qdrant import QdrantStore
+    from ralph.memory.store import index_for
 
     folders = [home / "cache" / "doctor"]
-    index = index_for(settings, folders, home=home, scope=lambda: "doctor")
-    assert isinstance(index, QdrantIndex)
-    index.check()
-    took_ms = _median_ms(index.check) / 2  # each check asks twice
-    detail = f"{index.where}: Qdrant {index.version}, answers in {took_ms:.1f} ms"
-    if _exposed(settings, index.where):
+    store = index_for(settings, folders, home=home, scope=lambda: "doctor").store
+    assert isinstance(store, QdrantStore)
+    server = store.server
+    server.check()
+    took_ms = _median_ms(server.check) / 2  # each check asks twice
+    detail = f"{server.where}: Qdrant {server.version}, answers in {took_ms:.1f} ms"
+    if _exposed(settings, server.where):
         todo = "Put TLS in front of the server, and set qdrant_url to https://"
         return Check("qdrant", "warning", f"{detail}; the key is sent unencrypted", todo)
     return Check("qdrant", "ok", detail)
@@ -514,17 +515,13 @@ def _exposed(settings: Settings, where: str) -> bool:
 
 def _collections(ralph: Ralph) -> Check:
     """Every collection of this project has the right parameters and dimensions."""
-    indexes: list[AnyIndex] = [
-        ralph.place.index,
-        ralph.conversations.shelf.index,
-        ralph.knowledge.shelf.index,
-    ]
     faults: list[str] = []
     behind: list[str] = []
     number = 0
-    for index in indexes:
-        faults += index.healed(index.store.check)
-        for each in index.healed(index.store.collections):
+    for shelf in (ralph.place, ralph.conversations.shelf, ralph.knowledge.shelf):
+        check = functools.partial(shelf.index.store.check, deep=True)
+        faults += shelf.index.with_repair(check)
+        for each in shelf.index.collections():
             number += 1
             dims = _dims(ralph.place.embedder)
             if each.live and dims is not None and each.manifest.dims != dims:

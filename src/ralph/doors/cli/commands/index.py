@@ -15,7 +15,7 @@ from ralph.errors import IndexOff
 from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.index.port import AnyIndex
+    from ralph.index.open import Index
     from ralph.index.sync import IndexSpec, Synced
     from ralph.memory.ralph import Ralph
 
@@ -118,7 +118,7 @@ def verify() -> Result:
         checked = verify_index(ralph)
         memory = ralph.knowledge
         if memory.shelf.names():
-            more = verify_streams(memory.shelf.index.store, [memory.stream])
+            more = verify_streams(memory.shelf.index, [memory.stream])
             checked = Checked(
                 checked.ok and more.ok,
                 checked.records + more.records,
@@ -145,7 +145,7 @@ def prune() -> Result:
     """Delete collections without a journal, and files that are no longer used."""
     with opened() as ralph:
         ralph.place.need_journals()  # else other machines' collections would look orphaned
-        gone = ralph.place.index.healed(ralph.prune)
+        gone = ralph.place.index.with_repair(ralph.prune)
         gone += _prune_knowledge(ralph)
     text = f"Removed {', '.join(gone)}." if gone else "There was nothing to remove."
     return Result({"removed": gone}, text)
@@ -160,37 +160,35 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
     if not memory.shelf.names():
         target = memory.stream.target()
         index = memory.shelf.index
-        collections = index.healed(index.store.collections)
-        gone = [each.name for each in collections if each.name == target.name][:1]
+        gone = [each.name for each in index.collections() if each.name == target.name][:1]
         for name in gone:
             index.drop(name)
-    return gone + [file.name for file in memory.shelf.index.remove_others()]
+    return gone + memory.shelf.index.prune()
 
 
-def _contents(index: AnyIndex, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _contents(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
     by_name = {target.name: target for target in targets}
-    return index.healed(lambda: _read_contents(index, by_name, sure=sure))
+    return index.with_repair(lambda: _read_contents(index, by_name, sure=sure))
 
 
-def _read_contents(place: AnyIndex, targets: dict[str, IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _read_contents(place: Index, targets: dict[str, IndexSpec], *, sure: bool) -> dict[str, Any]:
     import msgspec
 
     from ralph.index.sync import is_current
 
-    found = place.store.collections()
     collections = []
-    with place.store.reading() as view:
-        for each in found:
-            records, passages, waiting = view.counts(each)
+    with place.store.state() as view:
+        for each in view.collections():
+            size = view.size(each)
             collections.append(
                 {
                     "name": each.name,
                     "feature": each.stream,
                     "live": each.live,
                     "orphan": each.name not in targets if sure or each.name in targets else None,
-                    "records": records,
-                    "passages": passages,
-                    "waiting": waiting,
+                    "records": size.records,
+                    "passages": size.passages,
+                    "waiting": size.waiting,
                     "manifest": msgspec.to_builtins(each.manifest),
                 }
             )
