@@ -130,7 +130,7 @@ def test_yes_forgets_many(ralph: Line, words: tuple[str, ...]) -> None:
 
     ran = ralph.well("forget", *words, "--yes", "--json")
 
-    everything = words == ("--project",)
+    everything = words in (("--project",), ("--all",))
     assert ran.json["forgotten"] == (2 if everything else 1)
     assert recent(ralph) == ([] if everything else [other])
 

@@ -858,7 +858,7 @@ def test_imported_knowledge_is_shown_and_reaches_nobody_before_a_person_publishe
     assert "left out 18 lines that would publish, rate or forget knowledge" in ran.complaint
     for quiet in (["checkpoint"], ["checkpoint", "--all-projects"]):
         told = ralph.well("knowledge", *quiet)
-        assert "6 entries came by `ralph import` and stay staged" in told.complaint
+        assert "6 entries added by `ralph import` stay staged" in told.complaint
         assert ralph.well("knowledge", "patterns", "--json").json == []
     assert ralph.well("gate", "list", "--json").json == []
     assert "curl" not in ralph.well("knowledge", "context", "database migration fails in CI").out

@@ -292,8 +292,8 @@ def test_a_person_sees_how_far_it_is(
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     ralph.well("journal", "move", "--to", database)
-    assert "copying features auth: 20 records" in screen.getvalue()
-    assert screen.getvalue().endswith("\r\x1b[2K")
+    assert "copying the journals" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[1A\x1b[2K")
 
 
 # -- what waits

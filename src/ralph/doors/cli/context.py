@@ -281,7 +281,7 @@ def opened_input(name: str) -> Iterator[BinaryIO]:
     yield sys.stdin.buffer
 
 
-def read_bytes(name: str) -> bytes:
+def read_input(name: str) -> bytes:
     """A file's bytes, or stdin's for `-`."""
     with opened_input(name) as file:
         return file.read()

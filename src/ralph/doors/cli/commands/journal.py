@@ -108,7 +108,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         begin = _address(_ask("URL to move from") if source == "-" else source, server)
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
-    bar = context.Bar(lambda: None, text="copying the journals")
+    bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
     with context.warnings_told(), contextlib.closing(bar):
         moved = move_project(
             project,

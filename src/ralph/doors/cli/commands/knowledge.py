@@ -139,7 +139,7 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
 
     name = context.shown_name(file)
     try:
-        given = objects(context.read_bytes(file), name=name)
+        given = objects(context.read_input(file), name=name)
     except BadRecord as error:
         raise BadRecord(error.what, where=error.where, todo=_EXPECTED) from None
     entries: list[Entry] = []
@@ -275,8 +275,8 @@ def query(
     floor = floor if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
     none = empty if settings.knowledge_receive else ""
-    cards = (lambda page: cards.show_cards(page, found, cards.show_pattern)) if found else none
-    return Result(list(found), cards, notes=found.notes)
+    show = (lambda page: cards.show_cards(page, found, cards.show_pattern)) if found else none
+    return Result(list(found), show, notes=found.notes)
 
 
 @knowledge.command("context")

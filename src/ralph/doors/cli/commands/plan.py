@@ -50,7 +50,7 @@ def import_(file: str, feature: str | None) -> Result:
     from ralph.plan.importing import import_plan
 
     name = context.shown_name(file)
-    text = text_of(context.read_bytes(file), name)
+    text = text_of(context.read_input(file), name)
     done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
     return Result(done, _import_text(done))
 

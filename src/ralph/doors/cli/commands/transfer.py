@@ -90,7 +90,7 @@ def import_(file: str, own: bool) -> Result:
     from ralph.memory.keeping import import_lines
 
     name = context.shown_name(file)
-    lines = io.BytesIO(context.read_bytes(file))
+    lines = io.BytesIO(context.read_input(file))
     with context.opened() as ralph:
         found = import_lines(ralph, lines, name=name, own=own)
         staged = [each for each in ralph.knowledge.staged("*") if each.id in found.staged]
@@ -185,7 +185,7 @@ def import_conversations(
         return _import_sessions(source, folder, everything, follow)
     if folder is not None or everything or follow:
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
-    data = context.read_bytes(source)
+    data = context.read_input(source)
     with _opened_conversations() as (memory, project, _):
         found = importing_plain.import_conversations(
             memory.shelf,
