@@ -292,7 +292,7 @@ def test_what_is_left_out_is_told_where_people_look(ralph: Line, project: Path) 
     assert (check["state"], check["todo"]) == ("warning", "See it whole and allow it: ralph trust")
     assert 'agent = "sh"; agent_env = ["*"]; MCP server near of web' in check["detail"]
     told = ralph.well("config").err
-    assert 'the project\'s file asks for agent = "sh"; not taken' in told
+    assert 'the project\'s file asks for agent = "sh"; ignored' in told
     assert ralph.well("config", "agent").out == "claude\n"
     assert ralph.well("config", "search_limit").err == ""
     ran = ralph("run", "--agent", "true")

@@ -15,9 +15,9 @@ from ralph.text.summary import (
     gist,
     pieces,
     sentences,
-    shorten,
     title_of,
 )
+from ralph.text.words import shorten
 
 FLAKY = (
     "Hi Claude! Can you please fix the login test in /home/dev/shop/tests/auth/test_login.py? It"

@@ -25,6 +25,7 @@ from ralph.plan.model import Task
 from ralph.plan.store import Plan
 from ralph.records import utc
 from ralph.records.iteration import Iteration
+from ralph.text.words import plural
 
 # -- Which loop works on which feature: a lock a feature, given back by the system if we die.
 
@@ -170,7 +171,7 @@ class _LoopRun:
         if self._stop.is_set():
             return "interrupted", "stopped on request"
         if options.max_iterations is not None and totals.iterations >= options.max_iterations:
-            return "max_iterations", f"{totals.iterations} iterations, as many as asked for"
+            return "max_iterations", f"{plural(totals.iterations, 'iteration')} (--max-iterations)"
         if self._stagnant >= self._settings.stagnation_limit:
             return "stagnation", f"{self._stagnant} iterations changed nothing in the plan"
         if options.budget_usd is not None and totals.cost_usd >= options.budget_usd:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,9 +13,9 @@ from ralph.index.port import CollectionSize, Corrupt
 from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
-    from ralph.memory.feature import FeatureMemory
+    from ralph.index.open import Index
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Store
+    from ralph.memory.store import Store, Stream
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -202,14 +202,20 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def verify_index(ralph: Ralph) -> Checked:
-    """The file as SQLite sees it, then every record, passage and vector against the journal."""
+    """Compare the index of the features with their journals."""
+    return verify_streams(ralph.place.index, ralph.features())
+
+
+def verify_streams(index: Index, streams: Iterable[Stream]) -> Checked:
+    """Check the file as SQLite sees it, then every record, passage and vector of the journals."""
     faults: list[Fault] = []
     records = 0
     try:
-        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in _file_faults(ralph)]
-        for memory in ralph.features():
-            found, good = _feature_faults(ralph, memory)
-            faults += found
+        found = index.store.check(deep=True)
+        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in found]
+        for stream in streams:
+            wrong, good = _stream_faults(index, stream)
+            faults += wrong
             records += good
     except Corrupt as damage:
         faults.append(Fault(None, f"the index is damaged ({damage})", _REBUILD))
@@ -218,17 +224,13 @@ def verify_index(ralph: Ralph) -> Checked:
     return Checked(not faults, records, faults)
 
 
-def _file_faults(ralph: Ralph) -> list[str]:
-    return ralph.place.index.store.check(deep=True)
-
-
-def _feature_faults(ralph: Ralph, memory: FeatureMemory) -> tuple[list[Fault], int]:
-    target, store = memory.target(), ralph.place.index.store
+def _stream_faults(index: Index, memory: Stream) -> tuple[list[Fault], int]:
+    target = memory.target()
     living = {(record.id, record.digest): record for record in memory.records()}
     if not living:
         return [], 0
-    current = is_current(store, target)
-    with ralph.place.index.answering(target.name) as (view, live):
+    current = is_current(index.store, target)
+    with index.answering(target.name) as (view, live):
         if live is None:
             missing = f"none of its {len(living)} records is indexed"
             return [Fault(memory.name, missing, _CATCHES_UP, mends=True)], 0
@@ -251,7 +253,10 @@ def _feature_faults(ralph: Ralph, memory: FeatureMemory) -> tuple[list[Fault], i
 
 
 def _vector_faults(
-    vectors: dict[bytes, bytes], size: CollectionSize, target: IndexSpec, memory: FeatureMemory
+    vectors: dict[bytes, bytes],
+    size: CollectionSize,
+    target: IndexSpec,
+    memory: Stream,
 ) -> Iterator[str]:
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]

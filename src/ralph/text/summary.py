@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from ralph.errors import BadInput
 from ralph.text.tokens import STOP_WORDS
-from ralph.text.words import compiled
+from ralph.text.words import compiled, shorten
 
 # -- Where sentences end, and which parts of a Markdown text are sentences at all.
 
@@ -270,16 +270,6 @@ def title_of(user: str) -> str:
             closing = " .:;,!-?"  # "Can you fix it?" asks for a deed
     title = shorten(title.rstrip(closing), TITLE_CHARS)
     return title[:1].upper() + title[1:]
-
-
-def shorten(text: str, max_chars: int) -> str:
-    """The text, or its beginning up to a word and an ellipsis."""
-    if len(text) <= max_chars:
-        return text
-    head = text[: max(0, max_chars - 1)]
-    if not text[len(head)].isspace() and " " in head:
-        head = head[: head.rindex(" ")]
-    return f"{head.rstrip(' ,;:-(')}\u2026" if max_chars > 0 else ""
 
 
 def _content(text: str) -> frozenset[str]:

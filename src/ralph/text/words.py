@@ -30,6 +30,24 @@ def first_tokens(text: str, count: int) -> str:
     return text
 
 
+# -- Words for people.
+
+
+def plural(number: int, word: str, words: str | None = None) -> str:
+    """The number and its noun: `1 record`, `2 records`."""
+    return f"{number} {word if number == 1 else words or word + 's'}"
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """The text, or its beginning up to a word and an ellipsis."""
+    if len(text) <= max_chars:
+        return text
+    head = text[: max(0, max_chars - 1)]
+    if not text[len(head)].isspace() and " " in head:
+        head = head[: head.rindex(" ")]
+    return f"{head.rstrip(' ,;:-(')}\u2026" if max_chars > 0 else ""
+
+
 # -- Regular expressions that cost nothing until they are used.
 
 

@@ -11,7 +11,7 @@ from commanding import LOGIN, Line
 from remembering import index_file
 
 from ralph import __version__
-from ralph.doors.cli.tree import COMMANDS, Tree
+from ralph.doors.cli.tree import COMMANDS, GROUPS, Tree
 from ralph.doors.cli.tree import ralph as tree
 
 
@@ -23,17 +23,24 @@ def ralph(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 # The commands of memory itself, as help lists them.
 OURS = """
-init status doctor config record search recent files failures show journal forget export import
+init status doctor config search recent failures files show record forget export import journal
 index completion
 """.split()
 
 
-def test_help_lists_the_commands_in_the_order_of_the_table(ralph: Line) -> None:
-    listing = ralph.well("--help").out.partition("Commands:\n")[2]
+def test_help_lists_the_commands_in_groups_in_the_order_of_the_table(ralph: Line) -> None:
+    listing = ralph.well("--help").out.partition("Start:\n")[2]
 
-    listed = [line.split(maxsplit=1) for line in listing.splitlines()]
-    assert listed == [[name, text] for name, (_, text) in COMMANDS.items()]
+    titles = [line.rstrip(":") for line in listing.splitlines() if line.endswith(":")]
+    listed = [line.split(maxsplit=1) for line in listing.splitlines() if line.startswith("  ")]
+    assert titles == ["Look", "Plan", "Run", "Care", "Advanced"]
+    assert listed == [[name, text] for rows in GROUPS.values() for name, (_, text) in rows.items()]
     assert [name for name, _ in listed if name in OURS] == OURS
+
+
+def test_help_does_not_list_what_only_programs_call(ralph: Line) -> None:
+    assert "hook" in COMMANDS
+    assert "  hook " not in ralph.well("--help").out
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -91,7 +98,7 @@ def test_the_version_can_be_asked_for(ralph: Line, word: str) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("", "Commands:"),
+        ("", "Start:"),
         ("serach x", "There is no command 'serach'. Did you mean 'search'?"),
         ("zzz", "There is no command 'zzz'."),
         ("search", "Missing argument"),
@@ -220,7 +227,8 @@ def test_what_nobody_foresaw_is_one_line_too(
 
     assert ran.code == 1
     assert ran.complaint == (
-        "ralph: something unforeseen: ZeroDivisionError: by zero. Set RALPH_DEBUG=1 to see where"
+        "ralph: internal error (ZeroDivisionError: by zero). "
+        "Run again with RALPH_DEBUG=1 for a traceback"
     )
 
 

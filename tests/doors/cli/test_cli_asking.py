@@ -67,7 +67,7 @@ def test_search_names_the_features_there_are(ralph: Line, words: None) -> None:
     ran = ralph.well("search", "cookie", "--feature", "oauth", "--json")
 
     assert ran.json == []
-    assert ran.complaint == "ralph: nothing is remembered of a feature 'oauth'; there is auth"
+    assert ran.complaint == "ralph: no feature 'oauth' in memory (features: auth)"
 
 
 def test_a_query_that_is_too_short_is_refused_with_an_example(ralph: Line) -> None:
@@ -97,9 +97,7 @@ def test_nothing_found_says_what_to_try(ralph: Line, words: None) -> None:
 
     said = ralph.well("search", "zeppelin").out
 
-    assert said == (
-        "Nothing found that is sure enough (0.40). Try other words, or a lower --min-score.\n"
-    )
+    assert said == ("No results above 0.40. Try different words or a lower --min-score.\n")
 
 
 def test_recent_and_failures_have_the_shape_of_a_hit(ralph: Line, words: None) -> None:
@@ -136,7 +134,7 @@ def test_failures_of_one_task(ralph: Line, words: None) -> None:
         [hit] = ralph.well("failures", "--task", str(task), "--json").json
         assert hit["record"]["task_id"] == task
     assert ralph.well("failures", "--task", "43", "--json").json == []
-    assert ralph.well("failures", "--task", "43").out == "No failed attempt is remembered here.\n"
+    assert ralph.well("failures", "--task", "43").out == "No failed attempts in memory here.\n"
 
 
 def test_files_prints_the_published_shape(ralph: Line, words: None) -> None:
@@ -160,7 +158,7 @@ def test_files_of_several_features_need_a_name(ralph: Line, words: None) -> None
 
     assert ran.code == 1
     assert ran.complaint == (
-        "ralph: this project has 2 features (auth, web). Say which one: --feature NAME"
+        "ralph: this project has 2 features (auth, web). Choose one with --feature NAME."
     )
     assert len(ralph.well("files", "--feature", "web", "--json").json) == 1
 
@@ -169,7 +167,7 @@ def test_an_empty_memory_answers_with_nothing(ralph: Line, words: None) -> None:
     for command in ("recent", "failures", "files"):
         assert ralph.well(command, "--json").json == []
         assert ralph.well(command, "--json", "--feature", "unheard").json == []
-    assert ralph.well("recent").out == "Nothing is remembered here yet.\n"
+    assert ralph.well("recent").out == "Nothing is in memory here yet.\n"
     assert ralph.well("search", "cookie", "--json").json == []
 
 

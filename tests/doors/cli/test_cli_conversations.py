@@ -151,7 +151,7 @@ def test_an_exchange_is_rated_and_the_rating_taken_back(
     told = ralph.well("conversations", "rate", said["pool"][:8], "down", "--json").json
     assert told == {"id": said["pool"], "rating": -1}
     assert "Rated up" in ralph.well("conversations", "rate", said["pool"], "up").out
-    assert "taken back" in ralph.well("conversations", "rate", said["pool"], "none").out
+    assert "Rating removed" in ralph.well("conversations", "rate", said["pool"], "none").out
     assert ralph("conversations", "rate", said["pool"], "great").code == 2
 
 

@@ -54,7 +54,7 @@ def test_the_demo_runs_green_and_leaves_nothing(tmp_path: Path) -> None:
     assert told(out) == ["failure", "success", "success"]
     assert "Stopped: no task is ready (1 failure, 2 success" in out
     assert "learned: " in out
-    assert out.endswith("The scratch project is deleted again.\n")
+    assert out.endswith("The temporary project is deleted.\n")
     before, after = re.findall(r"^\$ ralph search .*\n(.*)", out, re.MULTILINE)
     assert before == after  # the answer without the index
     assert list(scratch.iterdir()) == []
@@ -70,7 +70,7 @@ def test_a_demo_that_is_kept_can_be_looked_at(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran
     [folder] = tmp_path.iterdir()
     project = folder / "project"
-    assert ran.stdout.decode().endswith(f"Kept. Look around in {project}\n")
+    assert ran.stdout.decode().endswith(f"Kept in {project}\n")
     hits = json.loads(process(["recent", "--json"], cwd=project).stdout)
     assert [hit["record"]["outcome"] for hit in hits] == ["success", "success", "failure"]
     tasks = json.loads(process(["task", "list", "--json"], cwd=project).stdout)

@@ -49,7 +49,7 @@ def test_a_rejection_is_told_to_people_with_what_comes_next(ralph: Line) -> None
     assert "Rejected at the design gate: task 1." in shown
     assert "ralph gate approve 1 --type design --approach TEXT" in shown
     again = ralph.well("gate", "reject", "1", "--type", "design", "--feedback", WHY).out
-    assert "It was told before." in again
+    assert "It was rejected for this before." in again
     comments = task(ralph)["comments"]
     assert isinstance(comments, list)
     assert len(comments) == 1
@@ -117,7 +117,7 @@ def test_a_second_approach_after_a_rejection_is_told_of_and_not_kept(ralph: Line
 def test_a_task_that_the_plan_does_not_know_is_kept_all_the_same(ralph: Line) -> None:
     ran = ralph.well("gate", "reject", "A-7", "--type", "design", "--feedback", WHY, "--json")
 
-    assert ran.complaint == "ralph: the plan has no task 'A-7'; it is kept all the same"
+    assert ran.complaint == "ralph: the plan has no task 'A-7'; saved all the same"
     assert (ran.json["task"], ran.json["subject"], ran.json["status"]) == ("A-7", "", None)
     done = ralph.well("gate", "approve", "A-7", "--type", "design", "--approach", "b", "--json")
     assert done.json[0]["record"]["human_feedback"] == WHY
@@ -158,7 +158,7 @@ def test_the_technology_is_the_projects_unless_the_line_says_another(
 
 
 def test_waiting_rejections_are_listed_shown_and_forgotten(ralph: Line) -> None:
-    assert ralph.well("gate", "list").out == "No rejection waits for its approval.\n"
+    assert ralph.well("gate", "list").out == "No rejections are waiting for approval.\n"
     ralph.well("gate", "reject", "1", "--type", "design", "--feedback", WHY)
 
     [waiting] = ralph.well("gate", "list", "--json").json

@@ -36,7 +36,7 @@ def test_init_says_what_it_made_and_changes_nothing_the_second_time(
         ".ralph/db/metadata.yaml",
     ]
     assert second == {**first, "made": []}
-    assert ralph.well("init", root).out == f"{root} has a memory already; nothing was changed.\n"
+    assert ralph.well("init", root).out == f"{root} already has a memory; nothing was changed.\n"
 
 
 def test_init_never_overwrites(ralph: Line, project: Path) -> None:
@@ -116,7 +116,7 @@ def test_status_counts_every_memory(ralph: Line, project: Path) -> None:
     assert told["knowledge"] == {"journalled": 2, "indexed": 1, "staged": 1}
     assert said[-2:] == [
         "conversations: 2 journalled, 2 indexed",
-        "knowledge of all projects: 2 journalled, 1 indexed, 1 wait for a checkpoint",
+        "knowledge of all projects: 2 journalled, 1 indexed, 1 waiting for a checkpoint",
     ]
 
 
@@ -167,7 +167,7 @@ def test_config_says_when_something_is_stronger(
 
     ran = ralph.well("config", "search_limit", "5")
 
-    assert ran.complaint == "ralph: RALPH_SEARCH_LIMIT is stronger: search_limit is 7 here"
+    assert ran.complaint == "ralph: RALPH_SEARCH_LIMIT takes precedence: search_limit is 7 here"
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_doctor_names_what_is_wrong_and_what_to_do(
     ran = ralph("doctor", "--json")
 
     assert ran.code == 1
-    assert ran.complaint == "ralph: not in order: project, journal, index"
+    assert ran.complaint == "ralph: problems found: project, journal, index"
     found = {check["name"]: check for check in ran.json["checks"]}
     assert found["project"]["todo"] == "Run: ralph init"
     assert "auth.jsonl:2" in found["journal"]["detail"]

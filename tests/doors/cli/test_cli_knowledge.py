@@ -130,7 +130,7 @@ def test_entries_come_from_a_pipe_one_a_line_or_as_a_list(ralph: Line, project: 
     assert [one["id"] for one in staged(ralph)] == ids[:2]
     (project / "entries.json").write_text(json.dumps([MIGRATION, GUIDE]), encoding="utf-8")
     said = ralph.well("knowledge", "capture", "entries.json").out
-    assert said.startswith("Captured 1 entry (1 was known already).")
+    assert said.startswith("Captured 1 entry (1 was already known).")
 
 
 def test_many_entries_are_told_in_part(ralph: Line) -> None:
@@ -245,7 +245,7 @@ def test_a_checkpoint_of_a_project_that_gives_nothing_does_not_say_that_nothing_
 
     ran = ralph.well("knowledge", "checkpoint")
 
-    assert ran.out == "Nothing was published; what is staged stays so.\n"
+    assert ran.out == "Nothing was published; staged entries stay staged.\n"
     assert "knowledge_give is false" in ran.complaint
     assert len(staged(ralph)) == 1
 
@@ -315,7 +315,7 @@ def test_a_query_is_told_to_people_with_how_often_it_held(ralph: Line) -> None:
     shown = ralph.well("knowledge", "query", "database migration", "fails in CI").out
 
     assert shown.startswith(f"{pattern[:8]}  0.")
-    assert "held 4 of 5 times, rate 0.71" in shown
+    assert "worked 4 of 5 times, rate 0.71" in shown
     assert "solution Run alembic upgrade head before the tests" in shown
     assert "\x1b" not in shown
 
@@ -335,7 +335,7 @@ def test_patterns_that_contradict_each_other_name_each_other(ralph: Line) -> Non
     first, second = ralph.well(*words, "--json").json
 
     assert (first["conflicts"], second["conflicts"]) == ([second["id"]], [first["id"]])
-    assert f"says otherwise than {second['id'][:8]}" in ralph.well(*words).out
+    assert f"contradicts {second['id'][:8]}" in ralph.well(*words).out
 
 
 def test_a_failure_is_asked_for_with_its_error(ralph: Line) -> None:
@@ -359,7 +359,7 @@ def test_an_error_alone_can_be_asked_for(ralph: Line) -> None:
     assert found["record"]["error_message"] == error
     ran = ralph("knowledge", "query", "--failure")
     assert (ran.code, ran.out) == (2, "")
-    assert "TEXT what it is about" in ran.err
+    assert "failure in TEXT" in ran.err
 
 
 def test_filters_limits_and_floors_hold(ralph: Line) -> None:
@@ -372,9 +372,7 @@ def test_filters_limits_and_floors_hold(ralph: Line) -> None:
     assert {one["entry_type"] for one in ruby} == {"gate_rejection", "gate_approval"}
     assert len(ralph.well(*words, "--technology", "PYTHON, go").json) == 3
     sure = ralph.well("knowledge", "query", "the billing migration guide", "--min-score", "1")
-    assert sure.out == (
-        "No pattern is sure enough (1.00). Try other words, or a lower --min-score.\n"
-    )
+    assert sure.out == ("No patterns above 1.00. Try different words or a lower --min-score.\n")
 
 
 @pytest.mark.parametrize(
@@ -499,7 +497,7 @@ def test_an_agent_at_work_has_no_way_to_knowledge(ralph: Line, project: Path) ->
 
 
 def test_patterns_are_listed_and_shown_with_who_told_them(ralph: Line, elsewhere: Path) -> None:
-    assert "No pattern is published yet" in ralph.well("knowledge", "patterns").out
+    assert "No patterns yet" in ralph.well("knowledge", "patterns").out
     [entry] = published(ralph, MIGRATION)
     [other] = capture(ralph, MIGRATION, words=("--project", elsewhere))
     ralph.well("knowledge", "checkpoint", "--project", elsewhere)
@@ -514,7 +512,7 @@ def test_patterns_are_listed_and_shown_with_who_told_them(ralph: Line, elsewhere
     assert [one["id"] for one in whole["records"]] == [entry, other]
     assert ralph.well("show", pattern["id"][:8], "--json").json == whole
     shown = ralph.well("knowledge", "show", pattern["id"]).out
-    assert "told 2 times by 2 projects" in shown
+    assert "reported 2 times by 2 projects" in shown
     assert shown == ralph.well("show", pattern["id"]).out
 
 
@@ -552,7 +550,7 @@ def test_an_outcome_moves_the_rate_and_the_last_word_on_a_task_counts(ralph: Lin
     said = ralph.well(
         "knowledge", "outcome", pattern, "worked", "--task", "7", "--note", "after all"
     )
-    assert said.out == f"{pattern[:8]}  held 2 of 2 times, rate 0.75\n"
+    assert said.out == f"{pattern[:8]}  worked 2 of 2 times, rate 0.75\n"
 
 
 def test_an_unknown_pattern_is_refused_with_where_to_look(ralph: Line) -> None:
@@ -630,7 +628,7 @@ def test_a_forgotten_entry_is_gone_for_every_project(
 
     ran = ralph.well("forget", entry[:8], "--project", elsewhere)
 
-    assert ran.complaint == "ralph: what is published of it goes for all other projects, too"
+    assert ran.complaint == "ralph: what is published of it is deleted for all other projects, too"
     assert ran.out.splitlines()[0] == "To be forgotten: 1 record of knowledge"
     assert ran.out.splitlines()[-1] == "Forgot 1 record, in journal and index."
     assert files_holding(home, "alembic") == []
@@ -854,13 +852,13 @@ def test_imported_knowledge_is_shown_and_reaches_nobody_before_a_person_publishe
 
     ran = ralph.well("import", file)
 
-    assert "Brought in 6 records." in ran.out
-    assert f"6 entries of knowledge from {file} wait for you" in ran.out
+    assert "Imported 6 records." in ran.out
+    assert f"Staged 6 entries of knowledge from {file}" in ran.out
     assert ran.out.count("The database migration fails in CI") == 6
-    assert "18 lines that would publish, judge or forget knowledge were left out" in ran.complaint
+    assert "left out 18 lines that would publish, rate or forget knowledge" in ran.complaint
     for quiet in (["checkpoint"], ["checkpoint", "--all-projects"]):
         told = ralph.well("knowledge", *quiet)
-        assert "6 entries came by `ralph import` and stay staged" in told.complaint
+        assert "6 entries added by `ralph import` stay staged" in told.complaint
         assert ralph.well("knowledge", "patterns", "--json").json == []
     assert ralph.well("gate", "list", "--json").json == []
     assert "curl" not in ralph.well("knowledge", "context", "database migration fails in CI").out

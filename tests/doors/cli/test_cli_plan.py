@@ -81,7 +81,7 @@ def test_reading_commands_answer_in_json_from_any_folder(
         ("plan import", "Missing argument 'FILE|-'"),
         ("prompt", "Missing argument 'TASK'"),
         ("focus a b c", "unexpected extra argument"),
-        ("focus auth --clear", "--clear goes alone"),
+        ("focus auth --clear", "--clear cannot be used"),
         ("run --max-iterations 0", "--max-iterations"),
         ("run --timeout 0", "--timeout"),
         ("run --budget-usd -1", "--budget-usd"),
@@ -190,7 +190,7 @@ def test_an_update_of_a_feature_keeps_what_it_does_not_name(ralph: Line) -> None
     ralph.well("feature", "add", "auth", "--description", "old", "--dependency", "redis")
 
     ran = ralph.well("feature", "update", "auth", "--description", "new", "--acronym", "AU")
-    assert ran.out == "Changed the feature auth: description, acronym.\n"
+    assert ran.out == "Changed feature auth: description, acronym.\n"
     changed = ralph.well("feature", "show", "auth", "--json").json
     assert changed["description"] == "new"
     assert changed["dependencies"] == ["redis"]
@@ -209,15 +209,15 @@ def test_a_field_is_cleared_by_its_name_or_by_its_options(ralph: Line, word: str
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("feature update auth", "nothing was given to change. See: ralph feature update --help"),
-        ("task update 1", "nothing was given to change. See: ralph task update --help"),
+        ("feature update auth", "there is nothing to change. See: ralph feature update --help"),
+        ("task update 1", "there is nothing to change. See: ralph task update --help"),
         ("feature update auth --clear mood", "a feature has no field 'mood'. It has display_name,"),
         ("feature update auth --clear name", "`name` of a feature cannot be set. A name never"),
         ("feature update auth --clear learnings", "`learnings` of a feature cannot be set."),
         ("feature update auth --clear current-state", "`current_state` of a feature cannot be"),
         (
             "feature update auth --acronym A --clear acronym",
-            "acronym cannot be set and cleared at once. Say one of them.",
+            "acronym cannot be set and cleared at once. Use one of them.",
         ),
         (
             "feature update auth --verified --clear last-verified",
@@ -300,7 +300,7 @@ def test_f14_a_deleted_feature_leaves_the_index_and_keeps_its_journal(
 
     ran = planned.well("feature", "delete", "auth")
 
-    assert ran.out == "Deleted the feature auth and its index. Its journal stays.\n"
+    assert ran.out == "Deleted feature auth. Its index is deleted too; its journal stays.\n"
     assert planned.well("feature", "list", "--json").json == []
     [memory] = planned.well("status", "--json").json["features"]
     assert (memory["journalled"], memory["indexed"]) == (1, 0)
@@ -394,7 +394,7 @@ def test_an_update_of_a_task_keeps_what_it_does_not_name(planned: Line) -> None:
     assert changed["priority"] == 4
     assert changed["blocked_by"] == [1]
     assert planned.well("task", "update", "2", "--clear", "blocked-by").out == (
-        "Changed task 2 (pending): blocked_by.\n"
+        "Changed task 2 of auth (pending): blocked_by.\n"
     )
 
 
@@ -423,7 +423,7 @@ def test_a_comment_says_who_made_it(
     [comment] = changed["comments"]
     assert (comment["text"], comment["author"]) == ("half done", author)
     assert changed["status"] == "pending"
-    assert f"{author or 'somebody'}: half done" in planned.well("task", "show", "1").out
+    assert f"{author or 'unknown'}: half done" in planned.well("task", "show", "1").out
 
 
 def test_ready_tasks_come_in_the_order_of_a_run(planned: Line) -> None:
@@ -436,7 +436,7 @@ def test_ready_tasks_come_in_the_order_of_a_run(planned: Line) -> None:
         " 3  pending         1  auth     Urgent",
         " 1  pending         2  auth     Build the login form",
     ]
-    assert planned.well("task", "list", "--status", "blocked").out == "No task is so.\n"
+    assert planned.well("task", "list", "--status", "blocked").out == "No task matches.\n"
 
 
 def test_a_task_is_deleted_when_nobody_waits_for_it(planned: Line) -> None:
@@ -482,7 +482,7 @@ def test_a_discipline_from_its_making_to_its_end(ralph: Line) -> None:
         "backend     You build servers.",
     ]
     refused = ralph("discipline", "update", "backend")
-    assert refused.complaint.startswith("ralph: nothing was given to change")
+    assert refused.complaint.startswith("ralph: there is nothing to change")
     assert ralph.well("discipline", "delete", "backend", "--json").json == {"deleted": "backend"}
     assert ralph.well("discipline", "list", "--json").json == []
 
@@ -503,7 +503,7 @@ def test_a_checklist_comes_in_from_stdin_once(ralph: Line) -> None:
         "known_tasks": 0,
     }
     again = ralph.well("plan", "import", "-", stdin=CHECKLIST)
-    assert again.out == "Nothing is new. 2 tasks known already.\n"
+    assert again.out == "Nothing is new. 2 tasks already known.\n"
 
 
 def test_an_import_fills_what_a_known_feature_lacks(ralph: Line) -> None:
@@ -511,7 +511,7 @@ def test_an_import_fills_what_a_known_feature_lacks(ralph: Line) -> None:
 
     ran = ralph.well("plan", "import", "-", stdin=CHECKLIST)
 
-    assert ran.out == "Added 2 tasks. Filled in what sign-in lacked.\n"
+    assert ran.out == "Added 2 tasks. Filled in missing fields of sign-in.\n"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])

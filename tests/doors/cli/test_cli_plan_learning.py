@@ -58,7 +58,7 @@ def test_a_near_duplicate_is_not_added_twice(ralph: Line) -> None:
 
     ran = ralph.well("learning", "add", "use redis for sessions", "--feature", "auth")
 
-    assert ran.out == f"Known already: {REDIS}\n"
+    assert ran.out == f"Already known: {REDIS}\n"
     assert [one["hit_count"] for one in listed(ralph)] == [1]  # an echo is no evidence (F10)
 
 
@@ -174,4 +174,4 @@ def test_f2_full_learnings_refuse_and_the_extractors_oldest_makes_room(
 
     file.write_text(file.read_text("utf-8").replace("source: human", "source: auto", 1), "utf-8")
     ran = ralph.well("learning", "add", REDIS, "--feature", "auth")
-    assert ran.out.splitlines() == [f"Added: {REDIS}", "It took the place of: aq fact"]
+    assert ran.out.splitlines() == [f"Added: {REDIS}", "It replaced: aq fact"]

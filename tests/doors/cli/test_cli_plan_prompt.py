@@ -125,7 +125,7 @@ def test_a_focus_is_set_shown_and_cleared(ralph: Line) -> None:
         "task_id": "T-7",
     }
     assert ralph.well("focus", "auth").out == "Focus: auth\n"
-    assert ralph.well("focus", "--clear").out == "No focus any more.\n"
+    assert ralph.well("focus", "--clear").out == "No focus now.\n"
     assert ralph.well("focus", "--clear", "--json").json is None
 
 

@@ -79,7 +79,7 @@ def test_a_file_in_utf_16_is_read(ralph: Line) -> None:
         "record", "--feature", "auth", "-", stdin='{"summary": "größer"}'.encode("utf-16")
     )
 
-    assert ran.out == "Remembered 1 iteration of auth.\n"
+    assert ran.out == "Recorded 1 iteration of auth.\n"
 
 
 def test_stdin_is_the_source_of_what_it_gave(ralph: Line) -> None:
@@ -91,9 +91,9 @@ def test_stdin_is_the_source_of_what_it_gave(ralph: Line) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "in.json: there is nothing in it to remember"),
-        ("  \n \n", "in.json: there is nothing in it to remember"),
-        ("[]", "in.json: there is nothing in it to remember"),
+        ("", "in.json: there is nothing in it to record"),
+        ("  \n \n", "in.json: there is nothing in it to record"),
+        ("[]", "in.json: there is nothing in it to record"),
         ("words", "in.json:1: is not JSON: Expecting value (column 1)"),
         (A + "\n{'summary': 1}", "in.json:2: is not JSON: Expecting property name"),
         (A + "\n[" + B, "in.json:2: is not JSON: the list does not end"),
@@ -186,7 +186,7 @@ def test_a_record_without_a_feature_is_refused(ralph: Line) -> None:
     ran = ralph("record", "-", stdin=A)
 
     assert ran.code == 1
-    assert ran.complaint.endswith("Give --feature NAME, or write it into the record.")
+    assert ran.complaint.endswith("Add --feature NAME, or write it into the record.")
 
 
 def test_unknown_fields_are_ignored_with_one_warning(ralph: Line) -> None:
@@ -194,9 +194,7 @@ def test_unknown_fields_are_ignored_with_one_warning(ralph: Line) -> None:
 
     ran = ralph.well("record", "--feature", "f", "-", stdin=text)
 
-    assert ran.complaint == (
-        "ralph: <stdin>: ignored what an iteration does not have: mood, errors.code"
-    )
+    assert ran.complaint == ("ralph: <stdin>: ignored unknown fields: mood, errors.code")
 
 
 def test_the_same_record_twice_is_one(ralph: Line) -> None:
@@ -204,5 +202,5 @@ def test_the_same_record_twice_is_one(ralph: Line) -> None:
 
     assert ralph.record("auth", LOGIN) == ids
     ran = ralph.well("record", "--feature", "auth", "-", stdin=json.dumps(LOGIN))
-    assert ran.out == "Remembered 0 iterations of auth (1 was known already).\n"
+    assert ran.out == "Recorded 0 iterations of auth (1 was already known).\n"
     assert len(ralph.well("recent", "--json").json) == 1

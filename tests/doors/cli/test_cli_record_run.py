@@ -22,7 +22,7 @@ TRANSCRIPT = FIXTURES / "claude_code" / "transcript_success.jsonl"
 EXPECTED = (
     "Give it the output of `claude -p --output-format stream-json --verbose`, a Claude Code "
     "transcript (~/.claude/projects/*/*.jsonl), the output of `codex exec --json`, or iterations "
-    "as JSON objects, one a line."
+    "as JSON objects, one per line."
 )
 
 
@@ -61,7 +61,7 @@ def test_without_a_word_on_the_outcome_it_is_unknown(ralph: Line) -> None:
     ran = ralph.well("record", STREAM, "--feature", "auth")
 
     first, second = ran.out.splitlines()
-    assert first == "Remembered 1 iteration of auth."
+    assert first == "Recorded 1 iteration of auth."
     assert second.startswith("  iteration 1, unknown, 2 files: Done: login implemented.")
     assert ran.err == ""
 
@@ -81,7 +81,7 @@ def test_every_dialect_comes_by_file_and_by_stdin_and_twice_is_one(
 
     assert again == first
     ran = ralph.well("record", "--feature", "auth", "-", stdin=data)
-    assert ran.out.startswith("Remembered 0 iterations of auth (1 was known already).")
+    assert ran.out.startswith("Recorded 0 iterations of auth (1 was already known).")
     assert len(ralph.well("recent", "--json").json) == 1
     assert ralph.well("journal", "verify", "--json").json["ok"] is True
 
@@ -140,8 +140,8 @@ def test_the_focus_says_where_a_run_belongs(ralph: Line) -> None:
 
     assert refused.code == 1
     assert refused.complaint == (
-        f"ralph: {STREAM}: an agent's output does not say which feature it is of. "
-        "Give --feature NAME, or set one: ralph focus NAME."
+        f"ralph: {STREAM}: an agent's output does not name a feature. "
+        "Add --feature NAME, or set one: ralph focus NAME."
     )
     assert (told["feature"], told["task_id"]) == ("billing", 7)
 
@@ -187,7 +187,7 @@ def test_what_could_not_be_read_is_told_on_stderr(ralph: Line) -> None:
     ran = ralph.well("record", "--feature", "auth", "-", stdin=torn)
 
     assert ran.complaint == "ralph: <stdin>:2: is torn or garbled JSON; stepped over"
-    assert ran.out.startswith("Remembered 1 iteration of auth.\n")
+    assert ran.out.startswith("Recorded 1 iteration of auth.\n")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_noise_in_front_of_a_stream_is_stepped_over(ralph: Line, noise: bytes) -
         (b"hello\n" * 1000, "<stdin>:1: is not JSON: Expecting value (column 1)"),
         (b'{"foo": 1}\n', "<stdin>:1: this is neither an agent's output nor a record"),
         (b'{"type": "ping"}\n' * 500, "<stdin>:1: this is neither an agent's output nor a record"),
-        (b"", "<stdin>: there is nothing in it to remember"),
+        (b"", "<stdin>: there is nothing in it to record"),
     ],
 )
 def test_what_is_neither_says_what_was_expected(

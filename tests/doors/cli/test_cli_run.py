@@ -397,7 +397,7 @@ Recorded 1 unfinished iteration of an earlier run.
   and 1 more error
   denied: Bash
   MCP failed: memory
-  ended 2 processes that the agent had left behind
+  stopped 2 processes that the agent left running
   plan: put back the description
   learned: Use NFKD.
   context file: a.py
@@ -454,7 +454,7 @@ def test_the_moving_line_tells_what_the_agent_does_and_that_it_stops(
     assert "plan: put back the description" in capsys.readouterr().out
     written = terminal.getvalue()
     assert "  retrying, 0.2500 USD, 2 tool uses, Bash cat a" in written
-    assert "stopping: ending the agent, then recording" in written
+    assert "stopping the agent, then recording" in written
     assert "\x1b[2J" not in written
     assert written.count("\x1b[?25l") == written.count("\x1b[?25h") == 2
 

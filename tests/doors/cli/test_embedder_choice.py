@@ -40,7 +40,7 @@ def served(server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Embeddin
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who looks at a terminal."""
-    monkeypatch.setattr("ralph.doors.cli.commands.init.is_terminal", lambda stream: True)
+    monkeypatch.setattr("ralph.doors.cli.commands.project.is_terminal", lambda stream: True)
 
 
 def chosen(folder: Path) -> str:
@@ -53,7 +53,7 @@ def test_init_tries_the_embedder_and_writes_the_choice_down(
     ralph: Line, served: EmbeddingServer, tmp_path: Path, name: str
 ) -> None:
     ran = ralph.well("init", tmp_path / "p", "--embedder", name)
-    assert f"embedder is {name} now" in ran.out
+    assert f"embedder is now {name}" in ran.out
     assert chosen(tmp_path / "p") == name
     told = ralph.well("--project", tmp_path / "p", "config", "embedder").out
     assert told == f"{name}\n"
@@ -84,7 +84,7 @@ def test_init_on_a_terminal_offers_an_ollama_that_answers(
     assert ralph.well("init", tmp_path / "nothing", stdin="\n").code == 0
     assert chosen(tmp_path / "nothing") == "none written"
     yes = ralph.well("init", tmp_path / "yes", stdin="y\n")
-    assert "embedder is ollama now" in yes.out
+    assert "embedder is now ollama" in yes.out
     assert chosen(tmp_path / "yes") == "ollama"
     # Who has chosen is not asked again.
     assert "Use Ollama" not in ralph.well("init", tmp_path / "no").out
@@ -114,7 +114,7 @@ def test_init_without_a_terminal_looks_for_an_ollama_only_when_told_to(
     assert served.requests == []
     ran = ralph.well("init", tmp_path / "p", "--embedder", "auto")
     assert ran.complaint == (
-        "ralph: Ollama is here and has nomic-embed-text; to use it: ralph init --embedder ollama"
+        "ralph: Ollama is running with nomic-embed-text; to use it: ralph init --embedder ollama"
     )
     assert chosen(tmp_path / "p") == "none written"
 

@@ -35,7 +35,7 @@ def test_in_a_project_its_own_sessions_come_in_and_with_all_those_of_others(
     ralph: Line, sessions: Path, project: Path, home: Path
 ) -> None:
     ran = ralph.well("conversations", "import", "claude-code", sessions)
-    left = "1 session of other projects left out; --all takes them"
+    left = "1 session of other projects left out; --all includes them"
     assert ran.out == f"Imported 1 conversation, 2 exchanges ({left}).\n"
     assert Kept(home).streams() == [Project(project).id]
 
@@ -88,7 +88,7 @@ def test_where_nothing_can_be_read_the_command_fails(ralph: Line, tmp_path: Path
 def test_what_is_under_way_is_told(ralph: Line, tmp_path: Path, project: Path) -> None:
     write(tmp_path / "s" / "one.jsonl", working("one", 1, project), age_s=0)
     ran = ralph.well("conversations", "import", "claude-code", tmp_path / "s")
-    assert ran.out == "Imported 0 conversations, 0 exchanges (1 still under way).\n"
+    assert ran.out == "Imported 0 conversations, 0 exchanges (1 still in progress).\n"
 
 
 def test_a_file_goes_out_and_comes_in_elsewhere(

@@ -16,7 +16,7 @@ from qdrant_server import KEY, QdrantServer, running
 from remembering import topical
 
 from ralph.config import Settings
-from ralph.doors.cli.checks_servers import _asked, _exposed, _is_near, _judged
+from ralph.doors.cli.commands.doctor import _asked, _exposed, _is_local, _judged
 from ralph.journal.session import migrations
 from ralph.memory.ralph import open_ralph
 from ralph.memory.store import conversation_journals, on_server
@@ -74,7 +74,7 @@ def test_a_server_that_is_reached_tells_version_schema_and_time(
     assert found["postgres"]["state"] == "warning"
     assert found["postgres"]["todo"] == "Set fsync = on in postgresql.conf."
     assert "git" not in found  # no journal travels with it
-    assert found["journal"]["detail"] == "1 records in 1 journals"
+    assert found["journal"]["detail"] == "1 record in 1 journal"
 
 
 def test_a_server_that_is_away_is_a_problem_and_what_waits_is_told(
@@ -85,7 +85,7 @@ def test_a_server_that_is_away_is_a_problem_and_what_waits_is_told(
     ralph.record("auth", LOGIN)
     found = checks(ralph)["postgres"]
     assert found["state"] == "problem"
-    assert found["detail"].endswith("(Connection refused); waiting here for it: 1 record")
+    assert found["detail"].endswith("(Connection refused); 1 record waiting here for it")
     assert found["todo"].startswith("Start it or correct journal_url")
     server.start()  # and whoever asks is not put off with what was found a moment ago
     found = checks(ralph)["postgres"]
@@ -123,7 +123,7 @@ def test_a_role_that_may_not_write_is_a_problem(
     ("told", "state", "what"),
     [
         ({}, "ok", "PostgreSQL 17.2, schema 1, answers in 0.3 ms"),
-        ({"standby": True}, "problem", "a standby that only reads"),
+        ({"standby": True}, "problem", "a read-only standby"),
         ({"major": 12}, "problem", "it is too old"),
         ({"fsync": False}, "warning", "fsync is off"),
         ({"pages": False}, "warning", "full_page_writes is off"),
@@ -159,8 +159,8 @@ def test_a_password_that_travels_unencrypted_is_told() -> None:
         ("127.example", False),
     ],
 )
-def test_only_an_address_of_this_machine_is_near(host: str, near: bool) -> None:
-    assert _is_near(host) == near
+def test_only_an_address_of_this_machine_is_local(host: str, near: bool) -> None:
+    assert _is_local(host) == near
 
 
 def test_the_way_to_a_server_is_judged_from_this_end(server: Server, home: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_qdrant_that_is_reached_and_its_collections_are_in_order(
     found = checks(ralph)
     assert found["qdrant"]["state"] == found["parameters"]["state"] == "ok"
     assert found["qdrant"]["detail"].startswith(f"{qdrant.url}: Qdrant 1.15.4, answers in ")
-    assert found["parameters"]["detail"] == "2 collections as they should be"
+    assert found["parameters"]["detail"] == "2 collections as expected"
 
 
 def test_a_qdrant_that_is_away_or_old_or_locked_is_a_problem(

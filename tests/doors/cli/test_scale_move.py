@@ -68,9 +68,9 @@ def test_all_takes_along_what_other_projects_said_and_learned(
     ralph: Line, full: Path, database: str
 ) -> None:
     said = ralph.well("journal", "move", "--to", database).out
-    assert "Left where it was: 1 journal of other projects; --all takes them along." in said
+    assert "Left where it was: 1 journal of other projects; --all includes them." in said
     # No command is told that would put the password into the shell's history.
-    assert "To keep memory there from now on: move again with --switch" in said
+    assert "To store memory there from now on: move again with --switch" in said
     told = ralph.well("journal", "move", "--to", database, "--all", "--json").json
     assert (told["fresh"], told["left"]) == (1, 0)
 
@@ -91,7 +91,7 @@ def test_switching_writes_the_users_file_and_back_takes_it_out(
     ralph: Line, full: Path, home: Path, database: str
 ) -> None:
     there = ralph.well("journal", "move", "--to", database, "--switch")
-    assert "From now on memory is kept there." in there.out
+    assert "From now on memory is stored there." in there.out
     assert ralph.well("config", "journal_url").out == "set\n"
     assert ralph.well("config", "--json").out.count(database) == 0
     if sys.platform != "win32":
@@ -112,7 +112,7 @@ def test_switching_writes_the_users_file_and_back_takes_it_out(
 def test_who_has_switched_before_is_not_told_to(ralph: Line, full: Path, database: str) -> None:
     ralph.well("journal", "move", "--to", database, "--switch")
     said = ralph.well("journal", "move", "--to", "server").out
-    assert said.splitlines()[-1] == "Memory is kept there already."
+    assert said.splitlines()[-1] == "Memory is already stored there."
     assert "--switch" not in said
 
 
@@ -141,7 +141,7 @@ def test_a_stronger_place_of_the_setting_is_told(
     monkeypatch.setenv("RALPH_JOURNAL_URL", database)
     ralph.well("journal", "move", "--to", database)  # it was set before anything was moved
     back = ralph.well("journal", "move", "--to", "files", "--switch")
-    assert back.complaint.startswith("ralph: RALPH_JOURNAL_URL is stronger than")
+    assert back.complaint.startswith("ralph: RALPH_JOURNAL_URL takes precedence over")
 
 
 def test_the_address_can_come_by_a_pipe_and_is_never_told(
@@ -272,7 +272,7 @@ def test_a_move_that_is_killed_is_repeated_without_harm(
 import os, sys
 from ralph.doors.cli import run
 from ralph.doors.cli.commands import journal
-journal._Telling.__call__ = lambda self, name, number: "conversations" in name and os._exit(9)
+journal._show_progress = lambda bar, name, number: "conversations" in name and os._exit(9)
 sys.exit(run(sys.argv[1:]))
 """
     words = [sys.executable, "-c", dying, "journal", "move", "--to", database, "--all"]
@@ -292,8 +292,8 @@ def test_a_person_sees_how_far_it_is(
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     ralph.well("journal", "move", "--to", database)
-    assert "copying features auth: 20 records" in screen.getvalue()
-    assert screen.getvalue().endswith("\r\x1b[2K")
+    assert "copying the journals" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[1A\x1b[2K")
 
 
 # -- what waits
@@ -316,7 +316,7 @@ def test_what_waits_of_every_project_is_delivered(
         told = ralph.well("journal", "deliver", "--json").json
         assert sorted(told["delivered"].values()) == [1, 1, 1]
         assert told["waiting"] == {}
-        assert ralph.well("journal", "deliver").out == "Nothing waits here.\n"
+        assert ralph.well("journal", "deliver").out == "Nothing is waiting here.\n"
         with open_ralph(tmp_path / "another", embedder="none") as other:
             assert other.feature("web").verify() == (1, [])
 
@@ -336,7 +336,7 @@ def test_whoever_lacks_the_address_does_not_take_what_waits_for_the_server(
     assert ran.json == []
     assert "for a journal's server, but journal_url is not set here" in ran.err
     assert files_of(project) == {}
-    assert "1 record kept here for a server" in ralph("doctor").out
+    assert "1 record waiting here for a server" in ralph("doctor").out
 
     told = ralph.well("journal", "deliver", "--json")
     assert list(told.json["delivered"].values()) == [1]
@@ -354,9 +354,7 @@ def test_a_dry_run_hands_over_nothing_and_says_what_waits(
         server.start()
         for words in (["--from", "files", "--to", "server"], ["--to", "files"]):
             ran = ralph.well("journal", "move", *words, "--dry-run")
-            assert ran.complaint == (
-                "ralph: 1 record kept here for the server would be handed over first"
-            )
+            assert ran.complaint == ("ralph: 1 record waiting here would go to the server first")
         assert sum(waiting_records(home).values()) == 1
         with opened(full, home=home.parent / "other", journal_url=server.url) as there:
             assert everything(there) == {}

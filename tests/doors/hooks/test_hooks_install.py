@@ -747,11 +747,11 @@ def test_help_and_completion_name_the_doors_beside_the_command_line(
     ralph: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = ralph.well("--help").out
-    assert {"mcp", "hook", "hooks"} <= {line.split()[0] for line in listing.splitlines() if line}
+    assert {"mcp", "hooks"} <= {line.split()[0] for line in listing.splitlines() if line}
     assert ralph("mcp").code == 2
 
     monkeypatch.setenv("_RALPH_COMPLETE", "bash_complete")
-    for line, words in (("ralph hoo", {"plain,hooks", "plain,hook"}), ("ralph mcp x", set())):
+    for line, words in (("ralph hoo", {"plain,hooks"}), ("ralph mcp x", set())):
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
         assert set(ralph.well().out.split()) == words

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.render import Page, Span, count, excerpt
+from ralph.doors.cli.context import options
+from ralph.doors.cli.render import Page, Span, Table, excerpt
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +23,12 @@ if TYPE_CHECKING:
     from ralph.records.iteration import ErrorSeen, Iteration
     from ralph.records.knowledge import Entry
 
-
-# -- Hits as every command shows them: the published JSON, and cards for people.
-
-
 SHORT_ID = 8
 _EXCERPT_CHARS = 240
+_LINE_CHARS = 70
 _ERRORS_SHOWN = 2
 _TITLES = {"exchange": "user", "document": "heading"}
-_TOLD = {"exchange": "assistant", "document": "text"}
+_BODIES = {"exchange": "assistant", "document": "text"}
 _STYLES = {
     "relevant": "bold green",
     "possibly": "yellow",
@@ -41,6 +40,47 @@ _STYLES = {
     "interrupted": "yellow",
     "failed": "red",
 }
+FILTERS = ("agent_type", "task_type", "technology")
+# `--agent-type`, `--task-type`, `--technology`: what narrows a question.
+filters = options(
+    click.option("--agent-type", metavar="T", help="For agents of this type."),
+    click.option("--task-type", metavar="T", help="For tasks of this type."),
+    click.option("--technology", metavar="T", help="For this technology; separate with commas."),
+)
+
+
+def short_id(identity: str) -> Span:
+    """The beginning of an id, enough to find its record by."""
+    return identity[:SHORT_ID], "cyan"
+
+
+def minute(timestamp: str | None) -> str:
+    """A timestamp to the minute."""
+    return (timestamp or "")[:16].replace("T", " ")
+
+
+def styled(word: str) -> Span:
+    """A word in the color it has everywhere."""
+    return word, _STYLES.get(word, "")
+
+
+def show_cards(page: Page, items: Iterable[Any], show: Callable[[Page, Any], None]) -> None:
+    """One card each, with a blank line between them."""
+    for place, item in enumerate(items):
+        if place:
+            page.line()
+        show(page, item)
+
+
+def _headline(identity: str, score: float | None, relevance: str | None, title: str) -> list[Span]:
+    spans: list[Span] = [short_id(identity), "  "]
+    if score is not None:
+        style = _STYLES.get(relevance or "", "")
+        spans += [(f"{score:.2f} {relevance or 'doubtful'}", style), "  "]
+    return [*spans, (excerpt(title, 120) or "(no title)", "bold")]
+
+
+# -- iterations, exchanges, documents
 
 
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
@@ -54,15 +94,11 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         "why": hit.why,
         "record": hit.record.to_json(),
     }
-    if explain:
-        import msgspec
-
-        plain["explain"] = msgspec.to_builtins(hit.parts)
-    return plain
+    return plain | {"explain": hit.parts} if explain else plain
 
 
 def located(answer: Answer, root: Path) -> Answer:
-    """The same with the lines where sections of documents begin now."""
+    """The same answer with the lines where sections of documents begin now."""
     if not any(hit.kind == "document" for hit in answer):
         return answer
     import msgspec
@@ -79,43 +115,33 @@ def located(answer: Answer, root: Path) -> Answer:
     return Answer([now(hit) for hit in answer], answer.notes)
 
 
-def show_hits(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None:
-    """One card a hit, best or newest first."""
-    for place, hit in enumerate(hits):
-        if place:
-            page.line()
-        show_card(page, hit, explain=explain)
-
-
-def show_card(page: Page, hit: Hit, *, explain: bool = False) -> None:
+def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """A hit in a few lines: what it is, when, what happened, and why it is here."""
     record = hit.record  # an Iteration, an Exchange or a Document
-    page.line(*_headline(hit))
+    title = getattr(record, _TITLES.get(hit.kind, "task_title"))
+    page.line(*_headline(hit.id, hit.score, hit.relevance, title))
     page.line(*whereabouts(hit), indent=2)
-    if told := getattr(record, _TOLD.get(hit.kind, "summary")):
-        page.line(excerpt(told, _EXCERPT_CHARS), indent=2)
+    if body := getattr(record, _BODIES.get(hit.kind, "summary")):
+        page.line(excerpt(body, _EXCERPT_CHARS), indent=2)
     errors: Sequence[ErrorSeen] = getattr(record, "errors", ())
     for error in errors[:_ERRORS_SHOWN]:
         page.line(("error ", "red"), excerpt(error_text(error), _EXCERPT_CHARS), indent=2)
     if more := errors[_ERRORS_SHOWN:]:
         page.line((f"and {len(more)} more", "dim"), indent=2)
-    if hit.why:
-        page.line((f"why: {hit.why}", "dim"), indent=2)
-    if explain and hit.parts is not None:
-        page.line((f"explain: {_explained(hit.parts)}", "dim"), indent=2)
+    _show_why(page, hit, explain=explain)
 
 
 def whereabouts(hit: Hit) -> list[Span]:
-    """When it was, how it ended, and what it belonged to."""
+    """When it was, how it ended, and what it belongs to."""
     if hit.kind == "exchange":
         exchange: Exchange = hit.record
-        ended = [] if exchange.status == "complete" else [" | ", styled(exchange.status)]
-        return [hit.when, *ended, " | ", f"conversation {exchange.conversation[:SHORT_ID]}"]
+        end = [] if exchange.status == "complete" else [" | ", styled(exchange.status)]
+        return [hit.when, *end, " | ", f"conversation {exchange.conversation[:SHORT_ID]}"]
     if hit.kind == "document":
         document: Document = hit.record
         return [f"{document.path}:{document.line}", " | ", f"added {hit.when}"]
     iteration: Iteration = hit.record
-    spans: list[Span] = [hit.when, ", ", (iteration.timestamp or "")[:16].replace("T", " ")]
+    spans: list[Span] = [hit.when, ", ", minute(iteration.timestamp)]
     spans += [" | ", styled(iteration.outcome)]
     if iteration.task_id is not None:
         spans += [" | ", f"task {iteration.task_id}"]
@@ -132,22 +158,15 @@ def error_text(error: ErrorSeen) -> str:
     return f"{kind}{error.message}" + (f" ({place})" if place else "") + solved
 
 
-def styled(word: str) -> Span:
-    """A word in the colour it has everywhere."""
-    return word, _STYLES.get(word, "")
-
-
-def _headline(hit: Hit) -> list[Span]:
-    title = getattr(hit.record, _TITLES.get(hit.kind, "task_title"))
-    spans: list[Span] = [(hit.id[:SHORT_ID], "cyan"), "  "]
-    if hit.score is not None:
-        style = _STYLES.get(hit.relevance or "", "")
-        spans += [(f"{hit.score:.2f} {hit.relevance or 'doubtful'}", style), "  "]
-    return [*spans, (excerpt(title, 120) or "(no title)", "bold")]
+def _show_why(page: Page, hit: Hit, *, explain: bool) -> None:
+    if hit.why:
+        page.line((f"why: {hit.why}", "dim"), indent=2)
+    if explain and hit.parts is not None:
+        page.line((f"explain: {_explained(hit.parts)}", "dim"), indent=2)
 
 
 def _explained(parts: Parts) -> str:
-    told = [
+    stages = [
         f"words {parts.words:.2f}{_rank(parts.words_rank)}",
         f"{len(parts.matched)} of {parts.asked} words, coverage {parts.coverage:.2f}",
         "no meaning"
@@ -156,138 +175,42 @@ def _explained(parts: Parts) -> str:
         f"mixed {parts.mixed:.2f}",
         f"score {parts.score:.2f}",
     ]
-    return "; ".join(told)
+    return "; ".join(stages)
 
 
 def _rank(rank: int | None) -> str:
     return "" if rank is None else f" (rank {rank})"
 
 
-# -- Knowledge as commands show it: entries, patterns, and how often a pattern held.
+# -- entries of knowledge
 
 
-FILTERS = ("agent_type", "task_type", "technology")
-_LINE_CHARS = 70
+def entry_line(identity: str, entry: Entry) -> list[Span]:
+    """An entry on one line."""
+    return [short_id(identity), f"  {entry.entry_type}  ", _entry_text(entry)]
 
 
-def filters(command: Any) -> Any:
-    """`--agent-type`, `--task-type`, `--technology`: what narrows a question."""
-    for option in reversed(
-        (
-            click.option("--agent-type", metavar="T", help="For agents of this type."),
-            click.option("--task-type", metavar="T", help="For tasks of this type."),
-            click.option("--technology", metavar="T", help="For this technology; commas between."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def held(one: Pattern) -> str:
-    """How often a pattern held of all times that anybody told: `4 of 5`."""
-    successes = one.success_count + one.worked
-    return f"{successes} of {successes + one.failed}"
-
-
-def show_patterns(page: Page, patterns: Sequence[Pattern]) -> None:
-    """One card a pattern, best first."""
-    for place, one in enumerate(patterns):
-        if place:
-            page.line()
-        page.line(*_entry_headline(one.id, one.score, one.relevance, one.problem))
-        page.line(*_facts(one), indent=2)
-        page.line(("solution ", "green"), excerpt(one.solution, _EXCERPT_CHARS), indent=2)
-        page.line(("when to try ", "dim"), excerpt(one.when_to_try, _EXCERPT_CHARS), indent=2)
-        if one.conflicts:
-            against = ", ".join(other[:SHORT_ID] for other in one.conflicts)
-            page.line(("says otherwise than ", "yellow"), against, indent=2)
-        if one.why:
-            page.line((f"why: {one.why}", "dim"), indent=2)
-
-
-def pattern_table(page: Page, patterns: Sequence[Pattern]) -> None:
-    """Many patterns, a line each."""
-    page.table(
-        ("id", "held", "rate", "projects", "type", "technology", "problem"),
+def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
+    """The entries that wait for a checkpoint, a line each."""
+    return Table(
+        ("id", "type", "project", "technology", "imported from", "text"),
         [
             (
-                (one.id[:SHORT_ID], "cyan"),
-                held(one),
-                f"{one.success_rate:.2f}",
-                str(one.projects),
-                one.entry_type,
-                one.record.technology,
-                _on_a_line(one.record),
+                short_id(captured.id),
+                captured.record.entry_type,
+                captured.record.project[:SHORT_ID],
+                captured.record.technology,
+                captured.imported or "",
+                _entry_text(captured.record),
             )
-            for one in patterns
+            for captured in staged
         ],
-    )
-
-
-def pattern_json(one: Pattern, told: Sequence[Record]) -> dict[str, Any]:
-    """A pattern whole, with the entries that tell it."""
-    from ralph.records.knowledge import knowledge_from
-
-    records = [
-        {"id": record.id, "at": record.at, **knowledge_from(record).to_json()} for record in told
-    ]
-    return {**one.to_json(), "kind": "pattern", "records": records}
-
-
-def show_pattern(page: Page, one: Pattern, told: Sequence[Record]) -> None:
-    """A pattern whole: what it says, how often it held, and who told it."""
-    from ralph.records.knowledge import knowledge_from
-
-    page.line((excerpt(one.problem, 120), "bold"))
-    page.line((one.id, "cyan"))
-    page.line(*_facts(one))
-    page.line(
-        ("told ", "dim"),
-        f"{count(one.success_count, 'time')} by {count(one.projects, 'project')}; where it was "
-        f"used it worked {count(one.worked, 'time')} and failed {count(one.failed, 'time')}",
-    )
-    for name, text in (
-        ("problem", one.problem),
-        ("solution", one.solution),
-        ("when to try", one.when_to_try),
-    ):
-        _paragraph(page, name, text)
-    page.line(("entries", "bold"))
-    for record in told:
-        entry: Entry = knowledge_from(record)
-        about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
-        page.line(
-            (record.id[:SHORT_ID], "cyan"),
-            f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}",
-            indent=2,
-        )
-
-
-def entry_line(identity: str, one: Entry) -> list[Span]:
-    """An entry on one line: what it is, and what it tells."""
-    return [(identity[:SHORT_ID], "cyan"), f"  {one.entry_type}  ", _on_a_line(one)]
-
-
-def staged_table(page: Page, staged: Sequence[SavedEntry]) -> None:
-    """What waits for a checkpoint, a line each."""
-    page.table(
-        ("id", "type", "project", "technology", "imported from", "tells"),
-        [
-            (
-                (one.id[:SHORT_ID], "cyan"),
-                one.record.entry_type,
-                one.record.project[:SHORT_ID],
-                one.record.technology,
-                one.imported or "",
-                _on_a_line(one.record),
-            )
-            for one in staged
-        ],
+        empty,
     )
 
 
 def entry_hit(record: Record) -> Hit:
-    """An entry as an answer, where nothing was asked."""
+    """An entry as a hit without a score."""
     from ralph.memory.conversation_stream import when
     from ralph.recall import Hit
     from ralph.records.knowledge import knowledge_from
@@ -303,26 +226,16 @@ def entry_hit(record: Record) -> Hit:
     )
 
 
-def show_entries(page: Page, hits: Sequence[Hit], *, explain: bool = False) -> None:
-    """One card an entry, best first."""
+def show_entry(page: Page, hit: Hit, *, explain: bool = False) -> None:
+    """An entry in a few lines."""
     from ralph.recall.patterns import case_of, described
 
-    for place, hit in enumerate(hits):
-        if place:
-            page.line()
-        entry: Entry = hit.record
-        page.line(*_entry_headline(hit.id, hit.score, hit.relevance, described(entry)))
-        page.line(hit.when, " | ", " | ".join(_belongs(entry)), indent=2)
-        solution = excerpt(case_of(entry).solution, _EXCERPT_CHARS)
-        page.line(("solution ", "green"), solution, indent=2)
-        if hit.why:
-            page.line((f"why: {hit.why}", "dim"), indent=2)
-        if explain and hit.parts is not None:
-            parts = hit.parts
-            numbers = {"words": parts.words, "coverage": parts.coverage, "meaning": parts.meaning}
-            numbers |= {"mixed": parts.mixed, "score": parts.score}
-            stages = [f"{name} {n:.2f}" for name, n in numbers.items() if n is not None]
-            page.line((f"explain: {'; '.join(stages)}", "dim"), indent=2)
+    entry: Entry = hit.record
+    page.line(*_headline(hit.id, hit.score, hit.relevance, described(entry)))
+    page.line(hit.when, " | ", " | ".join(_entry_facts(entry)), indent=2)
+    solution = excerpt(case_of(entry).solution, _EXCERPT_CHARS)
+    page.line(("solution ", "green"), solution, indent=2)
+    _show_why(page, hit, explain=explain)
 
 
 def show_entry_whole(page: Page, hit: Hit, state: str) -> None:
@@ -331,55 +244,115 @@ def show_entry_whole(page: Page, hit: Hit, state: str) -> None:
     fields = entry.to_json()
     page.line((fields.pop("subject") or entry.entry_type, "bold"))
     page.line((hit.id, "cyan"))
-    page.line(hit.when, " | ", " | ".join(_belongs(entry)), " | ", state)
-    shown = {"entry_type", "project", "agent_type", "task_type", "technology", "gate_type"}
+    page.line(hit.when, " | ", " | ".join(_entry_facts(entry)), " | ", state)
+    shown = {"entry_type", "project", "gate_type", *FILTERS}
     for name, value in fields.items():
         if name not in shown and isinstance(value, str) and value:
-            _paragraph(page, name.replace("_", " "), value)
+            page.line((name.replace("_", " "), "bold"))
+            page.lines(value)
 
 
-def state_of(memory: Knowledge, identity: str) -> tuple[bool, str | None]:
-    """Whether an entry waits for a checkpoint, and the pattern it is in if it does not."""
+def entry_state(memory: Knowledge, identity: str) -> tuple[bool, str | None]:
+    """Whether an entry waits for a checkpoint, and if not, the pattern it is in."""
     slot = memory.ledger.history().slots.get(identity)
     return slot is None, slot.pattern if slot else None
 
 
-def _on_a_line(entry: Entry) -> str:
-    """What an entry tells; of an approval what was approved, else one reads like the other."""
+def _entry_text(entry: Entry) -> str:
+    """An entry in a line; an approval says what was approved, else all would read the same."""
     from ralph.recall.patterns import described
     from ralph.records.knowledge import GateApproval
 
+    text = described(entry)
     if isinstance(entry, GateApproval):
         about = f" of {entry.subject}" if entry.subject else ""
-        told = f"The {entry.gate_type} gate{about} was passed with: {entry.approved_approach}"
-    else:
-        told = described(entry)
-    return excerpt(told, _LINE_CHARS)
+        text = f"The {entry.gate_type} gate{about} was passed with: {entry.approved_approach}"
+    return excerpt(text, _LINE_CHARS)
 
 
-def _paragraph(page: Page, name: str, text: str) -> None:
-    page.line((name, "bold"))
-    for line in text.splitlines():
-        page.line(line, indent=2)
-
-
-def _entry_headline(
-    identity: str, score: float | None, relevance: str | None, title: str
-) -> list[Span]:
-    spans: list[Span] = [(identity[:SHORT_ID], "cyan"), "  "]
-    if score is not None:
-        spans += [f"{score:.2f} ", styled(relevance or "doubtful"), "  "]
-    return [*spans, (excerpt(title, 120), "bold")]
-
-
-def _facts(one: Pattern) -> list[Span]:
-    style = "green" if one.failed == 0 else "yellow"
-    facts: list[Span] = [(f"held {held(one)} times", style), f", rate {one.success_rate:.2f}"]
-    return [*facts, " | ", " | ".join(_belongs(one.record))]
-
-
-def _belongs(entry: Entry) -> list[str]:
+def _entry_facts(entry: Entry) -> list[str]:
     gate = getattr(entry, "gate_type", "")
     kind = f"{entry.entry_type} ({gate})" if gate else entry.entry_type
-    of = (entry.agent_type, entry.task_type, entry.technology)
-    return [kind, *(text for text in of if text), f"project {entry.project[:SHORT_ID]}"]
+    facts = (entry.agent_type, entry.task_type, entry.technology)
+    return [kind, *(text for text in facts if text), f"project {entry.project[:SHORT_ID]}"]
+
+
+# -- patterns
+
+
+def success_ratio(pattern: Pattern) -> str:
+    """How often a pattern worked, of all times that were reported: `4 of 5`."""
+    successes = pattern.success_count + pattern.worked
+    return f"{successes} of {successes + pattern.failed}"
+
+
+def show_pattern(page: Page, pattern: Pattern) -> None:
+    """A pattern in a few lines."""
+    page.line(*_headline(pattern.id, pattern.score, pattern.relevance, pattern.problem))
+    page.line(*_pattern_facts(pattern), indent=2)
+    page.line(("solution ", "green"), excerpt(pattern.solution, _EXCERPT_CHARS), indent=2)
+    page.line(("when to try ", "dim"), excerpt(pattern.when_to_try, _EXCERPT_CHARS), indent=2)
+    if pattern.conflicts:
+        against = ", ".join(identity[:SHORT_ID] for identity in pattern.conflicts)
+        page.line(("contradicts ", "yellow"), against, indent=2)
+    if pattern.why:
+        page.line((f"why: {pattern.why}", "dim"), indent=2)
+
+
+def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
+    """Many patterns, a line each."""
+    return Table(
+        ("id", "worked", "rate", "projects", "type", "technology", "problem"),
+        [
+            (
+                short_id(pattern.id),
+                success_ratio(pattern),
+                f"{pattern.success_rate:.2f}",
+                str(pattern.projects),
+                pattern.entry_type,
+                pattern.record.technology,
+                _entry_text(pattern.record),
+            )
+            for pattern in patterns
+        ],
+        empty,
+    )
+
+
+def pattern_json(pattern: Pattern, records: Sequence[Record]) -> dict[str, Any]:
+    """A pattern whole, with its entries."""
+    from ralph.records.knowledge import knowledge_from
+
+    entries = [{"id": r.id, "at": r.at, **knowledge_from(r).to_json()} for r in records]
+    return {**pattern.to_json(), "kind": "pattern", "records": entries}
+
+
+def show_pattern_whole(page: Page, pattern: Pattern, records: Sequence[Record]) -> None:
+    """A pattern whole: what it says, how often it worked, and its entries."""
+    from ralph.records.knowledge import knowledge_from
+
+    page.line((excerpt(pattern.problem, 120), "bold"))
+    page.line((pattern.id, "cyan"))
+    page.line(*_pattern_facts(pattern))
+    page.line(
+        ("reported ", "dim"),
+        f"{plural(pattern.success_count, 'time')} by {plural(pattern.projects, 'project')}; used"
+        f" later, it worked {plural(pattern.worked, 'time')} and failed"
+        f" {plural(pattern.failed, 'time')}",
+    )
+    for name in ("problem", "solution", "when_to_try"):
+        page.line((name.replace("_", " "), "bold"))
+        page.lines(getattr(pattern, name))
+    page.line(("entries", "bold"))
+    for record in records:
+        entry: Entry = knowledge_from(record)
+        about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
+        project = entry.project[:SHORT_ID]
+        page.line(short_id(record.id), f"  {record.at[:10]}  project {project}  {about}", indent=2)
+
+
+def _pattern_facts(pattern: Pattern) -> list[Span]:
+    style = "green" if pattern.failed == 0 else "yellow"
+    worked = (f"worked {success_ratio(pattern)} times", style)
+    facts = " | ".join(_entry_facts(pattern.record))
+    return [worked, f", rate {pattern.success_rate:.2f}", " | ", facts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
@@ -16,45 +15,149 @@ import click
 
 from ralph import disk
 from ralph.current_run import current_run
-from ralph.doors.cli.render import Page, is_terminal, note, print_json, raw
-from ralph.doors.cli.tree import project_given
-from ralph.errors import BadInput
+from ralph.doors.cli.render import is_terminal, note, raw
+from ralph.doors.cli.tree import keep_json, project_given
+from ralph.errors import BadInput, RalphError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from ralph.config import Config
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Kind
     from ralph.plan.store import Plan
-    from ralph.records.learning import Learning
+
+_PATIENCE_S = 0.5
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+
+Decorator = Callable[[Any], Any]
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+# -- options
+
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=keep_json, help="Print JSON."
+)
 
 
-# -- From the words on the line to an open memory, and the options that many commands share.
+def flag(name: str, help: str, *parameter: str) -> Decorator:
+    """An option without a value."""
+    return click.option(name, *parameter, is_flag=True, help=help)
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def option(name: str, help: str, metavar: str = "TEXT", *parameter: str, **more: Any) -> Decorator:
+    """An option with a value."""
+    return click.option(name, *parameter, metavar=metavar, help=help, **more)
 
 
-def _complete_feature(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from ralph.config import home_folder, load
-    from ralph.errors import RalphError
+everywhere_option = flag("--everywhere", "In all projects.")
+limit_option = option("--limit", "Show at most N results (up to 20).", "N", type=click.IntRange(1))
+dry_run_option = flag("--dry-run", "Show what would be removed.")
+timeout_option = option(
+    "--timeout",
+    "Stop the agent after S seconds (default: the setting iteration_timeout_s).",
+    "S",
+    "timeout_s",
+    type=click.FloatRange(0, min_open=True),
+)
+agent_option = option(
+    "--agent", "claude, codex, or a command of your own (default: the setting agent).", "AGENT"
+)
+
+
+def options(*decorators: Decorator) -> Decorator:
+    """Several options as one decorator, in the order they are given."""
+
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def _complete(names: Callable[[], Iterable[str]]) -> Completer:
+    """Complete from these names; nothing where there is no project."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+
+        with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
+            return [name for name in names() if name.startswith(incomplete)]
+        return []
+
+    return complete
+
+
+def _feature_names() -> list[str]:
     from ralph.memory.store import feature_journals
 
-    with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
-        project, home = the_project(), home_folder()
-        settings = load(home=home, project_file=project.settings_file).settings
-        names = feature_journals(project, settings, home).names()
-        return [name for name in names if name.startswith(incomplete)]
-    return []
+    project, config, home = project_config()
+    assert project is not None
+    return list(feature_journals(project, config.settings, home).names())
 
 
-feature_option = click.option(
+feature_option = option(
     "--feature",
-    metavar="NAME",
-    shell_complete=_complete_feature,
-    help="The feature; no plan needs to name it.",
+    "The feature; it need not be in the plan.",
+    "NAME",
+    shell_complete=_complete(_feature_names),
 )
+
+
+def completing(kind: Kind) -> Completer:
+    """Complete the names or ids of this kind of plan entry."""
+
+    def names() -> list[str]:
+        from ralph.plan.model import entities
+
+        found = entities(the_plan().document(kind).data, kind)
+        return [entity.key for entity in found if entity.key]
+
+    return _complete(names)
+
+
+def plan_feature(*, required: bool = False, help: str) -> Decorator:
+    """`--feature` for a feature of the plan."""
+    complete = completing("features")
+    return option("--feature", help, "NAME", required=required, shell_complete=complete)
+
+
+def task_option(help: str, name: str = "task") -> Decorator:
+    """`--task` for a task of the plan."""
+    return option("--task", help, "ID", name, shell_complete=completing("tasks"))
+
+
+def number(text: str | None) -> int | str | None:
+    """An id or a priority as the number it looks like, else as it was given."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else text
+
+
+def patch_from(given: Mapping[str, Any], clear: Iterable[str] = ()) -> dict[str, Any]:
+    """The options that were set: an option that was left out changes nothing.
+
+    A field to clear may be called by its own name or by its option's.
+    """
+    patch = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+        if value is not None and value != ()
+    }
+    names = {
+        option.lstrip("-"): parameter.name
+        for parameter in click.get_current_context().command.params
+        for option in parameter.opts
+        if parameter.name in given
+    }
+    for word in clear:
+        field = names.get(word.replace("_", "-")) or word.replace("-", "_")
+        if patch.get(field) is not None:
+            raise BadInput(f"{field} cannot be set and cleared at once", todo="Use one of them.")
+        patch[field] = None
+    return patch
+
+
+# -- project and memory
 
 
 def start_folder() -> Path:
@@ -64,23 +167,40 @@ def start_folder() -> Path:
 
 
 def the_project(*, anyones: bool = False) -> Project:
-    """The project that was given or is around this folder; an error says how to make one."""
+    """The project that was given or is around this folder; the error says how to create one."""
     from ralph.config import home_folder
     from ralph.memory.project import need_project
 
     return need_project(start_folder(), home=home_folder(), anyones=anyones)
 
 
+def project_config(*, optional: bool = False) -> tuple[Project | None, Config, Path]:
+    """The project with its settings, and Ralph's home; if optional, the project may be missing.
+
+    A project that `--project` names must exist all the same.
+    """
+    from ralph.config import home_folder, load
+    from ralph.memory.project import find_project
+
+    home = home_folder()
+    optional = optional and not project_given()
+    project = find_project(start_folder(), home=home) if optional else the_project()
+    return project, load(home=home, project_file=project.settings_file if project else None), home
+
+
+def is_named() -> bool:
+    """Whether the line or the environment names the project."""
+    return bool(project_given() or os.environ.get("RALPH_PROJECT"))
+
+
 def conversations_folder() -> Path:
     """Where to look for conversations; a project that was named must be one."""
-    if project_given() or os.environ.get("RALPH_PROJECT"):
-        return the_project().root
-    return start_folder()
+    return the_project().root if is_named() else start_folder()
 
 
 @contextlib.contextmanager
-def opened(*, patience_s: float = 0.5) -> Iterator[Ralph]:
-    """The project's memories; a long catching-up shows a bar, each warning becomes a line."""
+def opened(*, patience_s: float = _PATIENCE_S) -> Iterator[Ralph]:
+    """The project's memories; a long sync shows a bar, each warning becomes a line."""
     from ralph.memory.ralph import open_ralph
 
     project = the_project()
@@ -98,8 +218,7 @@ def opened_anywhere() -> Iterator[Ralph]:
     from ralph.config import home_folder
     from ralph.memory.project import find_project
 
-    named = project_given() or os.environ.get("RALPH_PROJECT")
-    if named or find_project(start_folder(), home=home_folder()) is not None:
+    if is_named() or find_project(start_folder(), home=home_folder()) is not None:
         with opened() as ralph:
             yield ralph
         return
@@ -107,6 +226,46 @@ def opened_anywhere() -> Iterator[Ralph]:
 
     with warnings_told(), open_memory(start_folder(), waits=True) as ralph:
         yield ralph
+
+
+def the_plan() -> Plan:
+    """The plan of the project that was given or is around this folder."""
+    from ralph.plan.store import Plan
+
+    project = the_project()
+    return Plan(project.root, state=project.cache)
+
+
+def last_iteration(feature: str) -> int:
+    """The number of the feature's newest iteration."""
+    with opened() as ralph:
+        return max((record.number for record in ralph.feature(feature).records()), default=0)
+
+
+def in_agents_run() -> bool:
+    """Whether an agent that Ralph drives calls us; its words are not a person's."""
+    return current_run() is not None
+
+
+@contextlib.contextmanager
+def warnings_told() -> Iterator[None]:
+    """Print each warning of the memories as one line on stderr."""
+    import logging
+
+    class NoteHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(record.getMessage())
+
+    handler = NoteHandler(logging.WARNING)
+    logger = logging.getLogger("ralph")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+# -- files that a person names
 
 
 @contextlib.contextmanager
@@ -118,11 +277,11 @@ def opened_input(name: str) -> Iterator[BinaryIO]:
         return
     if sys.stdin.isatty():
         end = "Ctrl-Z and Enter" if sys.platform == "win32" else "Ctrl-D"
-        note(f"reading from the terminal; {end} ends it")
+        note(f"reading from the terminal; end with {end}")
     yield sys.stdin.buffer
 
 
-def read_bytes(name: str) -> bytes:
+def read_input(name: str) -> bytes:
     """A file's bytes, or stdin's for `-`."""
     with opened_input(name) as file:
         return file.read()
@@ -133,9 +292,11 @@ def shown_name(name: str) -> str:
     return "<stdin>" if name == "-" else name
 
 
+# -- progress on stderr
+
+
 def _records(ralph: Ralph) -> int:
     """About how many records the features have; of a server's journals their highest numbers."""
-    from ralph.errors import RalphError
     from ralph.memory.store import on_server
 
     journals = on_server(ralph.place.journals)
@@ -144,14 +305,14 @@ def _records(ralph: Ralph) -> int:
     total = 0
     with contextlib.suppress(RalphError):  # a bar without its end is better than none
         for name in journals.names():
-            one = journals.server.journal(name)
-            one.read(limit=1)
-            total += one.last_number
+            journal = journals.server.journal(name)
+            journal.read(limit=1)
+            total += journal.last_number
     return total
 
 
 def _lines(journals: Path) -> int:
-    """About how many records there are: the lines of the journals, counted without reading."""
+    """About how many records there are: the lines of the journals, counted without parsing."""
     total = 0
     for name in disk.names(journals):
         with disk.opened(journals / name) as opened_file:
@@ -160,35 +321,19 @@ def _lines(journals: Path) -> int:
     return total
 
 
-@contextlib.contextmanager
-def warnings_told() -> Iterator[None]:
-    """What the memories warn of becomes one line each on stderr."""
-    import logging
-
-    class Telling(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            note(record.getMessage())
-
-    handler = Telling(logging.WARNING)
-    logger = logging.getLogger("ralph")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-
-
-# -- A progress bar on stderr: only on a terminal, and only for work that takes its time.
-
-
-_PATIENCE_S = 0.5
-
-
 class Bar:
-    """Told how many records are done; several runs one after another add up."""
+    """A progress bar, only on a terminal and only for slow work; several runs add up."""
 
-    def __init__(self, total: Callable[[], int], *, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self,
+        total: Callable[[], int | None],
+        *,
+        patience_s: float = _PATIENCE_S,
+        text: str = "indexing the journal",
+        in_bytes: bool = False,
+    ) -> None:
         self._total = total
+        self._text, self._in_bytes = text, in_bytes
         self._due = time.monotonic() + patience_s
         self._shown: tuple[Progress, TaskID] | None = None
         self._wanted = is_terminal(sys.stderr)
@@ -208,155 +353,24 @@ class Bar:
             bar.update(task, completed=self._before + done)
 
     def close(self) -> None:
-        """Take the bar away; the answer comes next."""
+        """Remove the bar; the answer comes next."""
         if self._shown is not None:
             self._shown[0].stop()
             self._shown = None
         self._wanted = False
 
     def _show(self) -> tuple[Progress, TaskID]:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeRemainingColumn as TimeLeft
 
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeLeft(),
+        bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn() if self._in_bytes else progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
             console=Console(file=raw(sys.stderr)),
             transient=True,
         )
-        task = bar.add_task("indexing the journal", total=self._total())
+        task = bar.add_task(self._text, total=self._total())
         bar.start()
         return bar, task
-
-
-# -- What the commands on the plan share: opening it, building a patch, showing an entry.
-
-
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-
-clear_option = click.option(
-    "--clear", "clear", multiple=True, metavar="FIELD", help="Empty this field. May be repeated."
-)
-
-
-def the_plan() -> Plan:
-    """The plan of the project that was given or is around this folder."""
-    from ralph.plan.store import Plan
-
-    project = the_project()
-    return Plan(project.root, state=project.cache)
-
-
-def completing(kind: Kind) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Completes the names, or ids, of what the plan has of this kind."""
-
-    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        from ralph.errors import RalphError
-        from ralph.plan.model import entities
-
-        with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
-            there = entities(the_plan().document(kind).data, kind)
-            return [one.key for one in there if one.key and one.key.startswith(incomplete)]
-        return []
-
-    return complete
-
-
-def plan_feature(*, required: bool = False, help: str) -> Callable[[Any], Any]:
-    """`--feature` for a feature of the plan."""
-    return click.option(
-        "--feature",
-        required=required,
-        metavar="NAME",
-        shell_complete=completing("features"),
-        help=help,
-    )
-
-
-task_argument = click.argument("task_id", metavar="ID", shell_complete=completing("tasks"))
-
-
-def in_agents_run() -> bool:
-    """Whether an agent that Ralph drives calls us; what it says is not a person's word."""
-    return current_run() is not None
-
-
-def number(text: str | None) -> int | str | None:
-    """An id or a priority as the number it looks like, else as it was given."""
-    return int(text) if text is not None and _NUMBER.fullmatch(text) else text
-
-
-def patch_from(given: Mapping[str, Any], clear: Iterable[str] = ()) -> dict[str, Any]:
-    """Only what was said on the line: an option that was left out changes nothing.
-
-    A field to clear may be called by its own name or by its option's.
-    """
-    patch = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in given.items()
-        if value is not None and value != ()
-    }
-    names = {
-        option.lstrip("-"): parameter.name
-        for parameter in click.get_current_context().command.params
-        for option in parameter.opts
-        if parameter.name in given
-    }
-    for word in clear:
-        field = names.get(word.replace("_", "-")) or word.replace("-", "_")
-        if patch.get(field) is not None:
-            raise BadInput(f"{field} cannot be set and cleared at once", todo="Say one of them.")
-        patch[field] = None
-    return patch
-
-
-def plain(value: Any) -> Any:
-    """An entry of the plan as JSON, the empty fields too."""
-    import msgspec
-
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return msgspec.to_builtins(value)
-
-
-def answer(shown: Any, *, as_json: bool, line: str) -> None:
-    """What a change came to: the JSON of it, or one line."""
-    if as_json:
-        print_json(shown)
-    else:
-        Page().line(line)
-
-
-def learning_json(one: Learning) -> dict[str, Any]:
-    """A learning as every command prints it."""
-    return {"id": one.id, **plain(one), "provenance": one.provenance}
-
-
-def show_entry(
-    fields: Mapping[str, Any], *, as_json: bool, told: Mapping[str, list[str]] | None = None
-) -> None:
-    """One entry whole; `told` has the lists that people read in other words than programs."""
-    if as_json:
-        print_json(fields)
-        return
-    page = Page()
-    for name, value in {**fields, **(told or {})}.items():
-        if value in (None, "", [], {}):
-            continue
-        if isinstance(value, list):
-            page.line((f"{name}:", "bold"))
-            for one in value:
-                page.line(f"- {one}", indent=2)
-        elif isinstance(value, dict):
-            page.line((f"{name}: ", "bold"), json.dumps(value, ensure_ascii=False))
-        elif "\n" in (text := str(value).strip()):
-            page.line((f"{name}:", "bold"))
-            for line in text.splitlines():
-                page.line(line, indent=2 if line.strip() else 0)
-        else:
-            page.line((f"{name}: ", "bold"), text)

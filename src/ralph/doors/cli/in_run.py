@@ -54,9 +54,9 @@ _WORK = _READING | {
     "files": _OWN,
     "show": _ANY,  # shows records of the run's feature
     "prompt": Call(task="task_id"),
-    "feature update": Call(feature="name"),
+    "feature update": Call(feature="key"),
     "task add": _OWN,
-    "task update": Call(feature="feature", task="task_id"),
+    "task update": Call(feature="feature", task="key"),
     "learning add": _OWN,
     "learning remove": _OWN,
     "learning review": _OWN,

@@ -1,4 +1,4 @@
-"""What a command is given to read: text in its usual encodings, JSON in its usual forms."""
+"""Input files: text in its usual encodings, JSON in its usual forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from ralph.errors import BadRecord
 
 _LINES_TO_JUDGE = 200
-# Names that records have and no agent's event.
+# Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
 _BLANK = re.compile(r"\s*")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -21,11 +21,11 @@ def expected() -> str:
     """What `record` takes, for error messages."""
     from ralph.clients import detect
 
-    return detect.expected("iterations as JSON objects, one a line")
+    return detect.expected("iterations as JSON objects, one per line")
 
 
 def objects(data: bytes, *, name: str) -> list[tuple[int, dict[str, Any]]]:
-    """The JSON objects of one document, of a list, or of one a line, each with its line."""
+    """The JSON objects of a document, a list, or lines, each with its line number."""
     found: list[tuple[int, dict[str, Any]]] = []
     for line, value in _values(text_of(data, name), name):
         if not isinstance(value, dict):
@@ -34,14 +34,14 @@ def objects(data: bytes, *, name: str) -> list[tuple[int, dict[str, Any]]]:
             )
         found.append((line, value))
     if not found:
-        raise BadRecord("there is nothing in it to remember", where=name, todo=expected())
+        raise BadRecord("there is nothing in it to record", where=name, todo=expected())
     return found
 
 
 def first_lines(file: BinaryIO, *, name: str) -> tuple[list[bytes], str | None]:
     """The first lines, and the dialect if an agent printed them; the rest is still in the file.
 
-    Noise and events that nobody knows may stand in front of those that tell.
+    Noise and unknown events may come before the ones that decide it.
     """
     from ralph.records.iteration import FIELDS
 
@@ -78,7 +78,7 @@ def _dialect(event: dict[str, Any]) -> str | None:
 
 
 def _refuse_utf16_events(line: bytes, name: str) -> None:
-    """Records in UTF-16 are read; an agent's output may be too long to be read twice."""
+    """Refuse an agent's output in UTF-16: it may be too long to convert in memory."""
     text = line.decode("utf-16", "ignore")
     if any(_dialect(event) for event in _events(text.encode("utf-8", "replace"))):
         raise BadRecord(

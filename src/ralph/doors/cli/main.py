@@ -27,7 +27,7 @@ def run(argv: Sequence[str]) -> int:
     """Run one command and give its exit code."""
     _encode_anything()
     with clean_streams(fenced=_model_reads(argv)):
-        return _ended(argv)
+        return _exit_code(argv)
 
 
 def _model_reads(argv: Sequence[str]) -> bool:
@@ -39,7 +39,7 @@ def _model_reads(argv: Sequence[str]) -> bool:
     return in_agents_run()
 
 
-def _ended(argv: Sequence[str]) -> int:
+def _exit_code(argv: Sequence[str]) -> int:
     try:
         code = _run(list(argv))
         sys.stdout.flush()
@@ -54,15 +54,15 @@ def _ended(argv: Sequence[str]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
     except RecursionError:
-        return _fail("what was given is nested too deeply to be read")
+        return _fail("the input is nested too deeply")
     except UnicodeEncodeError as error:
         half = error.object[error.start : error.end]
-        return _fail(f"what was given is not UTF-8 text ({half!a})")
+        return _fail(f"the input is not UTF-8 text ({half!a})")
     except MemoryError:
-        return _fail("there is not enough memory for this")
+        return _fail("not enough memory for this")
     except Exception as error:  # noqa: BLE001 - the last place before a traceback
         what = f"{type(error).__name__}: {error}"
-        return _fail(f"something unforeseen: {what}. Set RALPH_DEBUG=1 to see where")
+        return _fail(f"internal error ({what}). Run again with RALPH_DEBUG=1 for a traceback")
     else:
         return code
 
@@ -105,7 +105,7 @@ def _encode_anything() -> None:
 
 
 def _close_quietly() -> None:
-    """Nobody reads any more: what is left goes nowhere, and Python's own flush stays silent."""
+    """Nobody reads stdout any more: drop the rest, and keep Python's own flush silent."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,6 +1,6 @@
-"""What a command writes: JSON for programs, plain text for pipes, rich text on a terminal.
+"""Print what a command returns: JSON for programs, plain text for pipes, rich text on a terminal.
 
-Everything passes a `CleanStream`: nothing that was remembered or given can steer a terminal.
+Everything goes through a `CleanStream`, so nothing that was remembered can control a terminal.
 """
 
 from __future__ import annotations
@@ -9,40 +9,100 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
+from ralph.errors import BadInput
 from ralph.text.marks import CLOSE, OPEN
 from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
+from ralph.text.words import shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-
 # A piece of a line: text, or text and its style.
 Span = str | tuple[str, str]
 
-# What a terminal obeys, or what makes it show something else than is there.
-_STEERING = re.compile(f"[{CONTROL}{HIDDEN}]")
+# Characters that control a terminal, or make it show something other than what is there.
+_CONTROLS = re.compile(f"[{CONTROL}{HIDDEN}]")
+_INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
 _GAP = "  "
 
 
-class CleanStream:
-    """A stream that passes on nothing a terminal would obey: the last look at whatever is written.
+# -- what a command returns
 
-    What styles and moves on purpose writes to `raw`.
+
+class Table(NamedTuple):
+    """Rows under their heads; `empty` is the line to print where there are none."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Span]]
+    empty: str = ""
+
+
+# The answer for a person: a line, some lines, a table, or a function that writes a page.
+TextView = str | list[str] | Table | Callable[["Page"], None]
+
+
+class Result(NamedTuple):
+    """The answer of a command: a value for programs, a view for people, and an exit code.
+
+    `notes` are lines for stderr in both cases.
+    """
+
+    value: Any
+    view: TextView
+    code: int = 0
+    notes: Sequence[str] = ()
+
+
+def render(result: Any, *, as_json: bool) -> Any:
+    """Print a command's result and return its exit code; other values are returned unchanged."""
+    if not isinstance(result, Result):
+        return result
+    if as_json:
+        print_json(plain(result.value))
+    else:
+        Page().show(result.view)
+    for text in result.notes:
+        note(text)
+    return result.code
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: structs with all their fields, or as their `to_json` says."""
+    import msgspec
+
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+# -- streams
+
+
+class CleanStream:
+    """A stream that writes no character that controls a terminal: the last check of all output.
+
+    Code that moves the cursor or sets colors on purpose writes to `raw`.
     """
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
 
     def write(self, text: str) -> int:
-        """Write the text with a stand-in for each character that steers."""
-        self.raw.write(_STEERING.sub(lambda found: _stand_in(found[0]), text))
+        """Write the text with a substitute for each control character."""
+        self.raw.write(_CONTROLS.sub(lambda found: _substitute(found[0]), text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write them one after another."""
+        """Write each line."""
         for line in lines:
             self.write(line)
 
@@ -51,7 +111,7 @@ class CleanStream:
 
 
 class FencedStream(CleanStream):
-    """The same for a model that reads along: everything stands between marks, as data."""
+    """A clean stream for a model: everything stands between marks, as data."""
 
     _is_open = False
 
@@ -71,7 +131,7 @@ class FencedStream(CleanStream):
 
 @contextlib.contextmanager
 def clean_streams(*, fenced: bool = False) -> Iterator[None]:
-    """Let whatever is written meanwhile pass a CleanStream, and stdout a FencedStream if asked."""
+    """Replace stdout and stderr by clean streams, stdout by a fenced one if asked."""
     before = sys.stdout, sys.stderr
     out = before[0] and (FencedStream if fenced else CleanStream)(raw(before[0]))
     err = before[1] and CleanStream(raw(before[1]))
@@ -85,18 +145,26 @@ def clean_streams(*, fenced: bool = False) -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """The stream itself, for styles and moving lines; what is shown there must be clean."""
+    """The underlying stream, for styles and moving lines; what is shown there must be clean."""
     return stream.raw if isinstance(stream, CleanStream) else stream
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person sees what is written there."""
+    return stream.isatty()
+
+
+# -- JSON
+
+
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """The value as JSON, readable in whatever encoding stdout has, and nothing in it steers."""
+    """The value as JSON that stdout's encoding can write, without raw control characters."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     return escaped(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
 
 
 def escaped(text: str) -> str:
-    """JSON that says the same with everything escaped that cannot be seen."""
+    """The same JSON with every unprintable character escaped."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
@@ -108,12 +176,18 @@ def _escape(char: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     sys.stdout.write(to_json(value, indent=2) + "\n")
 
 
+def print_json_line(value: Any) -> None:
+    """Print one line of JSON now: one event of many."""
+    sys.stdout.write(to_json(plain(value)) + "\n")
+    sys.stdout.flush()
+
+
 def write_out(lines: Iterable[bytes]) -> None:
-    """JSON for a program, byte for byte; on a terminal with everything escaped that steers."""
+    """Write JSON byte for byte; on a terminal with control characters escaped."""
     if is_terminal(sys.stdout):
         sys.stdout.writelines(escaped(line.decode("utf-8", "replace")) for line in lines)
         return
@@ -122,43 +196,58 @@ def write_out(lines: Iterable[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
+# -- text
+
+
 def note(text: str) -> None:
-    """Something the reader should know that is not the answer: one line on stderr."""
+    """Print one line on stderr: something to know that is not the answer."""
     sys.stdout.flush()
     sys.stderr.write(f"ralph: {one_line(text)}\n")
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without anything that a terminal would obey."""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else _stand_in(c) for c in text)
-    return " ".join(text.split())
+    """The text on one line, without control characters."""
+    return " ".join(one_span(text).split())
 
 
 def excerpt(text: str, max_chars: int) -> str:
     """The beginning of the text on one line, cut between words."""
-    line = one_line(text)
-    if len(line) <= max_chars:
-        return line
-    head = line[: max_chars - 3]
-    return (head.rsplit(" ", 1)[0] if " " in head[max_chars // 2 :] else head) + "..."
+    return shorten(one_line(text), max_chars)
 
 
-def is_terminal(stream: TextIO) -> bool:
-    """Whether a person sees what is written there."""
-    return stream.isatty()
+def first_of(items: Sequence[Any]) -> str:
+    """The first of several problems, and how many more there are."""
+    return f"{items[0]}" + (f" and {len(items) - 1} more" if len(items) > 1 else "")
 
 
-def count(number: int, word: str, words: str | None = None) -> str:
-    """`1 record`, `2 records`."""
-    return f"{number} {word if number == 1 else words or word + 's'}"
+def confirm(action: str, *, problem: str, todo: str, refusal: str) -> None:
+    """Ask for a typed yes; BadInput where it is not given, or where nobody can be asked."""
+
+    if not sys.stdin.isatty():
+        raise BadInput(problem, todo=f"{todo} {refusal}")
+    sys.stdout.flush()
+    sys.stderr.write(f"Type yes to {action}: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise BadInput("that was not yes", todo=refusal)
 
 
 class Page:
-    """The human side of an answer: lines and tables on stdout."""
+    """The text side of an answer: lines and tables on stdout."""
 
     def __init__(self) -> None:
         self._rich = _console(raw(sys.stdout)) if is_terminal(sys.stdout) else None
+
+    def show(self, view: TextView) -> None:
+        """Print lines, a table or a page; an empty text prints nothing."""
+        if isinstance(view, Table) and view.rows:
+            self.table(view.heads, view.rows)
+        elif isinstance(view, str | list | Table):
+            text = view.empty if isinstance(view, Table) else view
+            for line in [text] if isinstance(text, str) and text else list(text):
+                self.line(line.strip(), indent=len(line) - len(line.lstrip()))
+        else:
+            view(self)
 
     def line(self, *spans: Span, indent: int = 0) -> None:
         """One line of styled pieces; a terminal wraps it within its indent."""
@@ -172,6 +261,28 @@ class Page:
         for part in text.wrap(self._rich, width, overflow="fold") or [Text()]:
             part.rstrip()
             self._rich.print(Text(" " * indent) + part, soft_wrap=True)
+
+    def lines(self, text: str, *, indent: int = 2) -> None:
+        """Every line of a text."""
+        for line in text.splitlines():
+            self.line(line, indent=indent if line.strip() else 0)
+
+    def fields(self, fields: Mapping[str, Any]) -> None:
+        """One entry whole, a field each; fields without a value are left out."""
+        for name, value in fields.items():
+            if value in (None, "", [], {}):
+                continue
+            if isinstance(value, list):
+                self.line((f"{name}:", "bold"))
+                for item in value:
+                    self.line(f"- {item}", indent=2)
+            elif isinstance(value, dict):
+                self.line((f"{name}: ", "bold"), json.dumps(value, ensure_ascii=False))
+            elif "\n" in (text := str(value).strip()):
+                self.line((f"{name}:", "bold"))
+                self.lines(text)
+            else:
+                self.line((f"{name}: ", "bold"), text)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[Span]]) -> None:
         """Rows in aligned columns; numbers to the right."""
@@ -217,17 +328,14 @@ def _styled(span: Span) -> Span:
 
 
 def one_span(text: str) -> str:
-    """The piece as it may be shown; unlike a whole line it keeps its outer blanks."""
+    """The piece without control characters; unlike a whole line it keeps its outer blanks."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _stand_in(c) for c in text)
+    return "".join(c if c.isprintable() else _substitute(c) for c in text)
 
 
-def _stand_in(char: str) -> str:
-    """Blanks for what separates, nothing for what only steers, a mark for what is left."""
+def _substitute(char: str) -> str:
+    """A blank for what separates, nothing for what is invisible, a mark for the rest."""
     if char.isspace():
         return " "
-    return "" if char in _UNSEEN else "\ufffd"
-
-
-_UNSEEN = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
+    return "" if char in _INVISIBLE else "\ufffd"

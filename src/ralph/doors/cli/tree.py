@@ -12,68 +12,98 @@ from ralph.errors import RalphError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Each command: where it is defined, and what it does, in the order that help lists them. Those
-# defined nowhere here are doors of their own, opened before the command line is.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init:init", "Make a project's memory here."),
-    "status": ("status:status", "Tell whether memory serves, and what it holds."),
-    "doctor": ("doctor:doctor", "Check everything memory needs, and say what to do."),
-    "demo": ("demo:demo", "Show a memory at work in a scratch project."),
-    "config": ("config:config", "Show settings and where they come from, or change one."),
-    "trust": ("trust:trust", "Show what a project asks for, and allow it."),
-    "feature": ("feature:feature", "Add, look at and change the features of the plan."),
-    "task": ("task:task", "Add, look at and change the tasks of the plan."),
-    "discipline": ("discipline:discipline", "Add, look at and change the plan's disciplines."),
-    "learning": ("learning:learning", "Look at, add, remove and review learnings."),
-    "plan": ("plan:plan", "Bring in a plan, and check it."),
-    "run": ("run:run", "Drive an agent over the plan, and learn from each iteration."),
-    "prompt": ("prompt:prompt", "Show the prompt for a task as it would be sent."),
-    "focus": ("focus:focus", "Say what your own work with an agent belongs to."),
-    "pause": ("pause:pause", "Keep nothing of what is said from now on."),
-    "resume": ("pause:resume", "Keep what is said again."),
-    "hooks": ("hooks:hooks", "Let Claude Code and Codex use the memory."),
-    "mcp": ("", "Serve memory to an agent over MCP."),
-    "hook": ("", "Answer one event of Claude Code; its hooks call this."),
-    "record": ("record:record", "Put iterations into memory."),
-    "search": ("search:search", "Find what was remembered, by meaning and by words."),
-    "recent": ("recent:recent", "List the newest iterations."),
-    "files": ("files:files", "List the files that iterations touched."),
-    "failures": ("recent:failures", "List the attempts that failed or ran out of time."),
-    "show": ("show:show", "Show one record whole."),
-    "chat": ("chat:chat", "Chat with a model that remembers past conversations."),
-    "conversations": ("conversations:conversations", "Look at past conversations."),
-    "rag": ("workers:rag", "Show or change what is recalled before an answer."),
-    "summarizer": ("workers:summarizer", "Show or switch the workers that summarize."),
-    "embeddings": ("workers:embeddings", "Show, switch or rebuild the embeddings."),
-    "workers": ("workers:workers", "Run the background workers, or show their status."),
-    "knowledge": ("knowledge:knowledge", "Give and ask for what projects learned."),
-    "gate": ("gate:gate", "Approve or reject what an agent did, so that it is learned."),
-    "journal": ("journal:journal", "Look after the journal, which is the truth."),
-    "forget": ("forget:forget", "Take records out of journal and index for good."),
-    "export": ("transfer:export", "Write every record to a file."),
-    "import": ("transfer:import_", "Bring in the records of an export."),
-    "index": ("index:index", "Look after the index, which can always be made again."),
-    "completion": ("completion:completion", "Print a script that completes ralph's words."),
+# Each command in its group: where it is defined and what it does, in the order that help lists
+# them. Those defined nowhere here are doors of their own, opened before the command line is.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "init": ("project:init", "Create `.ralph/` in this directory. Safe to run again."),
+        "hooks": ("hooks:hooks", "Let Claude Code and Codex use the memory."),
+        "demo": ("demo:demo", "Run the loop with a scripted agent in a temporary project."),
+        "status": ("recall:status", "Show whether memory is working and what's in it."),
+        "doctor": ("doctor:doctor", "Check everything memory needs and say how to fix it."),
+        "config": ("settings:config", "Show settings and where they come from, or change one."),
+        "trust": ("settings:trust", "Show what a project asks for, and allow it."),
+    },
+    "Look": {
+        "search": ("recall:search", "Search the memory by meaning and by words."),
+        "recent": ("recall:recent", "List the newest iterations."),
+        "failures": ("recall:failures", "List attempts that failed or timed out."),
+        "files": ("recall:files", "List the files that iterations touched."),
+        "show": ("recall:show", "Show one record."),
+        "conversations": ("conversations:conversations", "List, show and manage conversations."),
+        "knowledge": ("knowledge:knowledge", "Share what projects learned, and search it."),
+    },
+    "Plan": {
+        "plan": ("plan:plan", "Import a plan, let an agent draft one, or check it."),
+        "feature": ("entries:feature", "Add, show and change features of the plan."),
+        "task": ("entries:task", "Add, show and change tasks of the plan."),
+        "discipline": ("entries:discipline", "Add, show and change disciplines of the plan."),
+        "learning": ("entries:learning", "List, add, remove and review learnings."),
+        "focus": (
+            "project:focus",
+            "Choose the feature and task your sessions are filed under.",
+        ),
+    },
+    "Run": {
+        "run": ("run:run", "Run an agent on the plan, and learn from each iteration."),
+        "prompt": ("plan:prompt", "Print the prompt for a task as a run would send it."),
+        "gate": ("gate:gate", "Approve or reject an agent's work, and learn from it."),
+        "record": ("record:record", "Save iterations to memory."),
+        "chat": ("chat:chat", "Chat with a model that remembers past conversations."),
+    },
+    "Care": {
+        "pause": ("project:pause", "Stop recording, and stop adding memory to prompts."),
+        "resume": ("project:resume", "Start recording again after `ralph pause`."),
+        "forget": ("forget:forget", "Delete records from journal and index for good."),
+        "export": ("transfer:export", "Write all records to a file."),
+        "import": ("transfer:import_", "Import the records of an export."),
+        "journal": ("journal:journal", "Check the journal, or move it to a server and back."),
+        "index": ("index:index", "Check, rebuild or clean up the index."),
+    },
+    "Advanced": {
+        "mcp": ("", "Serve the memory to an agent over MCP."),
+        "workers": (
+            "workers:workers",
+            "Run the background workers, or show their status.",
+        ),
+        "rag": ("workers:rag", "Show or change what is recalled before an answer."),
+        "summarizer": ("workers:summarizer", "Show or switch the workers that summarize."),
+        "embeddings": ("workers:embeddings", "Show, switch or rebuild the embeddings."),
+        "completion": ("project:completion", "Print a shell completion script."),
+    },
 }
-# Words that are gone: help does not list them, and saying one tells where it went.
+# Programs call these; help does not list them.
+_HIDDEN = {"hook": ("", "Answer one event of Claude Code.")}
+COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in rows.items()}
+# Commands that are gone; the error says where they went.
 GONE: dict[str, str] = {
     "bench": "Run `scripts/bench NAME` from a clone of the repository.",
 }
 _PACKAGE = "ralph.doors.cli.commands"
-_PROJECT = f"{__name__}.project"
+_PROJECT, _JSON = f"{__name__}.project", f"{__name__}.json"
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def project_given() -> str | None:
-    """The folder that `--project` named, wherever on the line it stood."""
+    """The folder after `--project`, wherever on the line it stood."""
     given: str | None = click.get_current_context().meta.get(_PROJECT)
     return given
 
 
 def keep_project(context: click.Context, folder: str | None) -> None:
-    """Remember what `--project` said, for the commands below too."""
+    """Store the value of `--project`, for the commands below too."""
     if folder is not None:
         context.meta[_PROJECT] = folder
+
+
+def keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    """Store whether `--json` was given."""
+    context.meta[_JSON] = value
+
+
+def wants_json() -> bool:
+    """Whether this command prints JSON."""
+    return bool(click.get_current_context().meta.get(_JSON))
 
 
 def _project_option() -> click.Option:
@@ -83,7 +113,7 @@ def _project_option() -> click.Option:
         metavar="DIR",
         expose_value=False,
         callback=lambda context, _, value: keep_project(context, value),
-        help="The project; else the nearest folder upwards that has a .ralph folder.",
+        help="Project directory (default: nearest parent with a .ralph/).",
     )
 
 
@@ -91,11 +121,12 @@ class CheckedCommand(click.Command):
     """A command that an agent in its run may call only if the table of `in_run` says so."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it, or refuse."""
+        """Check the call, run the command, print its result and return its exit code."""
         from ralph.doors.cli.in_run import check
+        from ralph.doors.cli.render import render
 
         check(ctx)
-        return super().invoke(ctx)
+        return render(super().invoke(ctx), as_json=wants_json())
 
 
 class Command(CheckedCommand):
@@ -139,7 +170,7 @@ class Tree(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of the first word; a word that is none gets its likeliest neighbour."""
+        """The command of the first word; for an unknown word the error suggests one."""
         word = args[0]
         if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -152,9 +183,11 @@ class Tree(Group):
         raise click.UsageError(f"There is no command {word!r}.{hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table as it stands, without importing a command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        """The groups of the table, without importing a command."""
+        width = max(map(len, COMMANDS))
+        for title, rows in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands from the table, options from click."""
@@ -163,7 +196,7 @@ class Tree(Group):
         words = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
-            if name.startswith(incomplete)
+            if name.startswith(incomplete) and name not in _HIDDEN
         ]
         return words + click.Command.shell_complete(self, ctx, incomplete)
 
@@ -189,5 +222,11 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 def ralph() -> None:
     """Long-term memory for coding agents.
 
-    The journal is the truth, the index can be deleted at any time, memory is optional.
+    The journal is the source of truth, the index can be deleted at any time, memory is optional.
+
+    \b
+    Examples:
+      ralph init
+      ralph hooks install
+      ralph search "why did the login test fail?"
     """

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.cards import SHORT_ID
-from ralph.doors.cli.context import as_json, conversations_folder, warnings_told
-from ralph.doors.cli.render import Page, count, excerpt, is_terminal, note, to_json
-from ralph.doors.cli.tree import Command
+from ralph.doors.cli.context import conversations_folder, json_option, warnings_told
+from ralph.doors.cli.render import Page, excerpt, is_terminal, note, to_json
+from ralph.doors.cli.tree import Command, wants_json
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
@@ -33,7 +34,7 @@ _PROMPT = "> "
 @click.option("--echo", is_flag=True, help="Answer with what memory finds; needs no model.")
 @click.option("--no-rag", is_flag=True, help="Recall nothing.")
 @click.option("--everywhere", is_flag=True, help="Recall from all projects.")
-@as_json
+@json_option
 def chat(
     model: str | None,
     conversation: str | None,
@@ -41,7 +42,6 @@ def chat(
     echo: bool,
     no_rag: bool,
     everywhere: bool,
-    as_json: bool,
 ) -> None:
     """Chat with a model that remembers past conversations.
 
@@ -66,10 +66,10 @@ def chat(
     if chosen is None:
         click.echo(how_to_configure(), err=True)
         raise click.exceptions.Exit(1)
-    by_hand = not as_json and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     read = _typed_lines() if by_hand else _piped_lines()
     screen: ChatScreen = PlainScreen(read)
-    if as_json:
+    if wants_json():
         screen = JsonScreen(read)
     elif by_hand:
         screen = TerminalScreen(read)
@@ -183,7 +183,7 @@ def _greet(talk: Chat) -> None:
     conversations = len(talk.memory.conversations.list(everywhere=talk.everywhere))
     recall = "recalls nothing"
     if talk.remembers:
-        recall = f"{count(conversations, 'conversation')} remembered"
+        recall = f"{plural(conversations, 'conversation')} remembered"
     page.line(("ralph chat", "bold"), (f"  {talk.model.name}  {recall}  /help, /quit", "dim"))
     if talk.session.begun:
         page.line((f"continuing: {talk.session.title or talk.session.id}", "dim"))

@@ -1,184 +1,344 @@
-"""`ralph conversations`: what was said in this project, listed, shown and looked after."""
+"""`ralph conversations`: list, show and manage this project's conversations."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ralph.doors.cli.cards import SHORT_ID, error_text, styled
-from ralph.doors.cli.commands.conversations_care import (
-    add_document,
-    private,
-    prune,
-    rate,
-    rename,
-    retry,
-    tag,
-)
-from ralph.doors.cli.commands.conversations_import import export, import_
-from ralph.doors.cli.context import as_json, opened_anywhere
-from ralph.doors.cli.render import Page, excerpt, print_json
+from ralph.doors.cli import context
+from ralph.doors.cli.cards import error_text, minute, short_id, styled
+from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
+from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
 from ralph.doors.cli.tree import Group
+from ralph.errors import NotFound
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.memory.conversations import Conversations
-    from ralph.records.conversation import Conversation, Document, Exchange
+    from ralph.memory.documents import Added
+    from ralph.memory.ralph import Ralph
+    from ralph.records.conversation import Conversation, Exchange
+
+_VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
+_TITLE_CHARS = 80
+_LISTED = 20
+_conversation = click.argument("conversation", metavar="ID")
 
 
 @click.group(cls=Group)
 def conversations() -> None:
-    """Look at past conversations, and look after them.
+    """List, show and manage conversations.
 
-    They are kept in Ralph's home, apart for each project. `ralph search --conversations` searches
-    them, `ralph forget` takes them out, `ralph pause` keeps what follows out.
+    They are stored in Ralph's home, separately for each project. `ralph search --conversations`
+    searches them, `ralph forget` deletes them, `ralph pause` stops recording them.
     """
 
 
-for _command in (import_, export, tag, rename, rate, private, add_document, prune, retry):
-    conversations.add_command(_command)
+conversations.add_command(import_conversations)
+conversations.add_command(export_conversations)
+
+
+# -- list and show
 
 
 @conversations.command("list")
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, help="At most so many.")
-@click.option("--tag", "tags", multiple=True, metavar="T", help="Only with this tag; repeatable.")
-@click.option("--everywhere", is_flag=True, help="Of all projects.")
-@as_json
-def list_(limit: int, tags: tuple[str, ...], everywhere: bool, as_json: bool) -> None:
-    """List conversations, newest first."""
-    with opened_anywhere() as ralph:
+@context.option(
+    "--limit", "List at most N.", "N", type=click.IntRange(1), default=20, show_default=True
+)
+@context.option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
+@context.everywhere_option
+@context.json_option
+def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> Result:
+    """List conversations, newest first.
+
+    \b
+    Examples:
+      ralph conversations list --limit 5 --tag release
+    """
+    with context.opened_anywhere() as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
-    if as_json:
-        print_json(
-            [
-                _conversation_json(one.conversation)
-                | {
-                    "exchanges": one.exchanges,
-                    "last": one.last,
-                    "tags": list(one.tags),
-                    "summary": one.summary,
-                }
-                for one in listed
-            ]
-        )
-    elif listed:
-        Page().table(
-            ["id", "last", "exchanges", "source", "project", "title"],
-            [
-                [
-                    (one.conversation.id[:SHORT_ID], "cyan"),
-                    one.last[:16].replace("T", " "),
-                    str(one.exchanges),
-                    one.conversation.source,
-                    one.conversation.project,
-                    " ".join([excerpt(one.conversation.title, 80), *(f"#{t}" for t in one.tags)]),
-                ]
-                for one in listed
-            ],
-        )
-    elif tags:
-        Page().line(f"No conversation here has the tag {' and '.join(tags)}.")
-    else:
-        Page().line(
-            "No conversation is kept here yet. `ralph hooks install` keeps them, "
-            "`ralph conversations import` brings in earlier ones."
-        )
+    value = [
+        _conversation_json(item.conversation)
+        | {
+            "exchanges": item.exchanges,
+            "last": item.last,
+            "tags": list(item.tags),
+            "summary": item.summary,
+        }
+        for item in listed
+    ]
+    rows = [
+        [
+            short_id(item.conversation.id),
+            minute(item.last),
+            str(item.exchanges),
+            item.conversation.source,
+            item.conversation.project,
+            " ".join(
+                [excerpt(item.conversation.title, _TITLE_CHARS), *(f"#{t}" for t in item.tags)]
+            ),
+        ]
+        for item in listed
+    ]
+    empty = (
+        "No conversations here yet. `ralph hooks install` records them, "
+        "`ralph conversations import` imports earlier ones."
+    )
+    if tags:
+        empty = f"No conversation here has the tag {' and '.join(tags)}."
+    heads = ("id", "last", "exchanges", "source", "project", "title")
+    return Result(value, Table(heads, rows, empty))
 
 
 @conversations.command()
 @click.argument("wanted", metavar="ID")
-@click.option("--everywhere", is_flag=True, help="Of all projects.")
-@as_json
-def show(wanted: str, everywhere: bool, as_json: bool) -> None:
-    """Show a conversation, one exchange, or a section of a document, whole.
+@context.everywhere_option
+@context.json_option
+def show(wanted: str, everywhere: bool) -> Result:
+    """Show a conversation, an exchange, or a section of a document.
 
-    ID may be the beginning of it, from four characters on.
+    The first four characters of an ID are enough if they are unique.
     """
-    from ralph.errors import NotFound
 
-    with opened_anywhere() as ralph:
+    with context.opened_anywhere() as ralph:
         memory = ralph.conversations
         try:
             conversation = memory.conversation(wanted, everywhere=everywhere)
-            told = memory.exchanges(conversation.id, everywhere=everywhere)
+            exchanges = memory.exchanges(conversation.id, everywhere=everywhere)
         except NotFound:
-            section = _section(memory, wanted, everywhere=everywhere)
-            if section is not None:
-                _show_section(section, as_json=as_json)
-                return
-            told = [memory.get(wanted, everywhere=everywhere).record]
-            conversation = memory.conversation(told[0].conversation, everywhere=everywhere)
-        [tags] = [
-            one.tags
-            for one in memory.list(everywhere=everywhere)
-            if one.conversation.id == conversation.id
-        ]
-        said = {
-            name: summary
-            for name in (conversation.id, *(one.id for one in told))
-            if (summary := memory.summary(name, everywhere=everywhere))
+            try:
+                return _section(memory.document(wanted, everywhere=everywhere).record)
+            except NotFound:
+                exchanges = [memory.get(wanted, everywhere=everywhere).record]
+            conversation = memory.conversation(exchanges[0].conversation, everywhere=everywhere)
+        tags = _tags(ralph, conversation.id, everywhere=everywhere)
+        summaries = {
+            identity: summary
+            for identity in (conversation.id, *(exchange.id for exchange in exchanges))
+            if (summary := memory.summary(identity, everywhere=everywhere))
         }
-    if as_json:
-        plain = {name: one.text for name, one in said.items()}
-        exchanges = [one.to_json() | {"summary": plain.get(one.id, "")} for one in told]
-        about = {"tags": list(tags), "summary": plain.get(conversation.id, "")}
-        print_json(_conversation_json(conversation) | about | {"exchanges": exchanges})
-        return
-    page = Page()
-    page.line((conversation.title or "(no title)", "bold"))
-    page.line((conversation.id, "cyan"), f"  {conversation.source}  {conversation.project}")
-    if tags:
-        page.line(("tags ", "dim"), ", ".join(tags))
-    if whole := said.get(conversation.id):
-        page.line((f"summary ({whole.by}) ", "dim"), whole.text)
-    for one in told:
-        page.line()
-        _show(page, one, said[one.id].text if one.id in said else "")
+    texts = {identity: summary.text for identity, summary in summaries.items()}
+
+    def show_conversation(page: Page) -> None:
+        page.line((conversation.title or "(no title)", "bold"))
+        page.line((conversation.id, "cyan"), f"  {conversation.source}  {conversation.project}")
+        if tags:
+            page.line(("tags ", "dim"), ", ".join(tags))
+        if whole := summaries.get(conversation.id):
+            page.line((f"summary ({whole.by}) ", "dim"), whole.text)
+        for exchange in exchanges:
+            page.line()
+            _show_exchange(page, exchange, texts.get(exchange.id, ""))
+
+    value = {
+        **_conversation_json(conversation),
+        "tags": tags,
+        "summary": texts.get(conversation.id, ""),
+        "exchanges": [each.to_json() | {"summary": texts.get(each.id, "")} for each in exchanges],
+    }
+    return Result(value, show_conversation)
 
 
-def _show(page: Page, one: Exchange, summary: str) -> None:
-    head = f"{(one.completed or '')[:16].replace('T', ' ')}  {one.id[:SHORT_ID]}"
-    page.line((head, "dim"), "  ", styled(one.status))
+def _tags(ralph: Ralph, identity: str, *, everywhere: bool = False) -> list[str]:
+    listed = ralph.conversations.list(everywhere=everywhere)
+    [tags] = [item.tags for item in listed if item.conversation.id == identity]
+    return list(tags)
+
+
+def _show_exchange(page: Page, exchange: Exchange, summary: str) -> None:
+    head = f"{minute(exchange.completed)}  {short_id(exchange.id)[0]}"
+    page.line((head, "dim"), "  ", styled(exchange.status))
     if summary:
         page.line(("summary ", "dim"), summary)
-    for name, text in (("user", one.user), ("assistant", one.assistant)):
+    for name, text in (("user", exchange.user), ("assistant", exchange.assistant)):
         if text:
             page.line((name, "bold"))
-        for line in text.splitlines():
-            page.line(line, indent=2)
-    for error in one.errors:
+            page.lines(text)
+    for error in exchange.errors:
         page.line(("error ", "red"), error_text(error))
-    for file in one.files_touched:
+    for file in exchange.files_touched:
         page.line((f"{file.action} ", "magenta"), file.path)
 
 
-def _section(memory: Conversations, wanted: str, *, everywhere: bool) -> Document | None:
-    from ralph.errors import NotFound
+def _section(section: Any) -> Result:
+    def show(page: Page) -> None:
+        page.line((section.heading or section.title or "(no heading)", "bold"))
+        page.line((section.id, "cyan"), f"  {section.path}:{section.line}")
+        page.line()
+        page.lines(section.text)
 
-    try:
-        section: Document = memory.document(wanted, everywhere=everywhere).record
-    except NotFound:
-        return None
-    return section
-
-
-def _show_section(one: Document, *, as_json: bool) -> None:
-    if as_json:
-        print_json(one.to_json())
-        return
-    page = Page()
-    page.line((one.heading or one.title or "(no heading)", "bold"))
-    page.line((one.id, "cyan"), f"  {one.path}:{one.line}")
-    page.line()
-    for line in one.text.splitlines():
-        page.line(line, indent=2)
+    return Result(section, show)
 
 
-def _conversation_json(one: Conversation) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "title": one.title,
-        "source": one.source,
-        "project": one.project,
-        "created": one.created,
-    }
+def _conversation_json(conversation: Conversation) -> dict[str, Any]:
+    names = ("id", "title", "source", "project", "created")
+    return {name: getattr(conversation, name) for name in names}
+
+
+# -- tag, rename, rate, private
+
+
+@conversations.command()
+@_conversation
+@click.argument("words", nargs=-1, required=True, metavar="WORD...")
+@context.flag("--remove", "Remove the tags.")
+@context.json_option
+def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
+    """Tag a conversation.
+
+    `list --tag` and `ralph search --conversations --tag` find it by its tags.
+
+    \b
+    Examples:
+      ralph conversations tag 3f9a1c20 release urgent
+      ralph conversations tag 3f9a1c20 urgent --remove
+    """
+    with context.opened_anywhere() as ralph:
+        memory = ralph.conversations
+        memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
+        identity = memory.conversation(conversation).id
+        tags = _tags(ralph, identity)
+    return _line({"id": identity, "tags": tags}, ", ".join(tags) or "no tags")
+
+
+@conversations.command()
+@_conversation
+@click.argument("title", nargs=-1, required=True)
+@context.json_option
+def rename(conversation: str, title: tuple[str, ...]) -> Result:
+    """Change the title of a conversation."""
+    with context.opened_anywhere() as ralph:
+        ralph.conversations.rename(conversation, " ".join(title))
+        renamed = ralph.conversations.conversation(conversation)
+    return _line({"id": renamed.id, "title": renamed.title}, renamed.title)
+
+
+@conversations.command()
+@click.argument("exchange", metavar="EXCHANGE_ID")
+@click.argument("value", type=click.Choice(list(_VALUES)))
+@context.json_option
+def rate(exchange: str, value: str) -> Result:
+    """Rate an exchange as worth finding or not.
+
+    Searches rank it slightly higher or lower; `none` removes the rating.
+    """
+    with context.opened_anywhere() as ralph:
+        identity = ralph.conversations.get(exchange).id
+        ralph.conversations.rate(identity, _VALUES[value])
+    text = "Rating removed." if value == "none" else f"Rated {value}."
+    return _line({"id": identity, "rating": _VALUES[value]}, text)
+
+
+def _line(value: dict[str, Any], text: str) -> Result:
+    """One line about a record, which begins with its id."""
+    return Result(value, lambda page: page.line(short_id(value["id"]), "  ", text))
+
+
+@conversations.command()
+@click.argument("exchanges", nargs=-1, required=True, metavar="EXCHANGE_ID...")
+@context.json_option
+def private(exchanges: tuple[str, ...]) -> Result:
+    """Delete exchanges from memory for good.
+
+    The same as `ralph forget`: their iterations are deleted too, and no import brings them back.
+    The client's own session files are left alone.
+    """
+    from ralph.memory import keeping
+
+    with context.opened_anywhere() as ralph:
+        memory = ralph.conversations
+        ids = list(dict.fromkeys(memory.get(wanted).id for wanted in exchanges))
+        done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
+    text = f"Forgot {plural(len(ids), 'exchange')}, in journal and index."
+    return Result({"private": ids}, text, notes=[f"still there: {each}" for each in done.remains])
+
+
+# -- documents
+
+
+@conversations.command("add-document")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@context.flag("--remove", "Remove these documents from memory.")
+@context.flag("--list", "List the documents in memory.", "listing")
+@context.json_option
+def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result:
+    """Make your own documents searchable beside the conversations.
+
+    They are Markdown or text, files or directories, split by headings; secrets are removed. Run it
+    again to add what changed. Without PATH, all documents in memory are checked for changes.
+
+    \b
+    Examples:
+      ralph conversations add-document docs README.md
+      ralph conversations add-document --list
+    """
+    from ralph.memory import documents
+
+    if (remove and listing) or (listing and paths) or (remove and not paths):
+        raise click.UsageError("Give PATHs, --remove with PATHs, or --list alone.")
+    with context.opened() as ralph:  # paths are relative to the project
+        memory, root = ralph.conversations, ralph.project.root
+        if listing:
+            found = documents.list_documents(memory)
+            rows = [[d.path, str(d.sections), d.added[:10], d.title] for d in found]
+            empty = "No documents here. Add some: ralph conversations add-document PATH"
+            return Result(found, Table(("path", "sections", "added", "title"), rows, empty))
+        if remove:
+            gone = documents.remove_documents(memory, paths, root=root)
+            text = f"Removed {plural(len(gone), 'document')} from memory: {', '.join(gone)}"
+            return Result({"removed": gone}, text)
+        return _added(documents.add_documents(memory, paths, root=root))
+
+
+def _added(added: Added) -> Result:
+    parts = [f"{added.added} new", f"{added.unchanged} unchanged"]
+    parts += [f"{added.taken_out} removed"] if added.taken_out else []
+    parts += [f"{added.forgotten} forgotten before and left out"] if added.forgotten else []
+    notes = [
+        f"{name} is gone but still searchable; to remove it: add-document --remove {name}"
+        for name in added.vanished
+    ]
+    notes += [f"not added: {refused}" for refused in added.refused[:_LISTED]]
+    if more := added.refused[_LISTED:]:
+        notes.append(f"and {len(more)} more were not added")
+    return Result(
+        added,
+        f"{plural(added.files, 'document')}; sections: {', '.join(parts)}.",
+        code=1 if added.refused and not added.files else 0,
+        notes=notes,
+    )
+
+
+# -- prune and retry
+
+
+@conversations.command()
+@context.dry_run_option
+@context.json_option
+def prune(dry_run: bool) -> Result:
+    """Forget exchanges older than `conversations_keep_days`, in all projects."""
+    from ralph.memory import conversation_stream
+
+    with context.opened_anywhere() as ralph:
+        found = conversation_stream.prune(ralph.conversations, dry_run=dry_run)
+    exchanges = f"{plural(found.exchanges, 'exchange')} from before {found.before[:10]}"
+    empty = plural(found.conversations, "empty conversation")
+    verb = "Would forget" if dry_run else "Forgot"
+    return Result(plain(found) | {"dry_run": dry_run}, f"{verb} {exchanges}, and {empty}.")
+
+
+@conversations.command()
+@context.json_option
+def retry() -> Result:
+    """Let the workers try again what they gave up."""
+    from ralph.chat import open_memory
+    from ralph.chat.workers import Workers
+
+    with context.opened_anywhere():
+        start = context.start_folder()
+    workers = Workers(lambda: open_memory(start, waits=True))
+    given_up = workers.given_up()
+    retried = workers.retry()
+    lines = [f"`ralph workers run` or the chat will try {plural(retried, 'item')} again."]
+    return Result({"retried": retried}, [*lines, *(f"  {item}" for item in given_up[:_LISTED])])

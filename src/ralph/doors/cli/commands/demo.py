@@ -1,4 +1,4 @@
-"""`ralph demo`: the real loop in a scratch project, with an agent that plays a script."""
+"""`ralph demo`: the real loop in a temporary project, with an agent that plays a script."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from shlex import quote
 import click
 
 from ralph import disk
+from ralph.doors.cli.context import flag
 from ralph.doors.cli.render import Page
 from ralph.doors.cli.tree import Command
 
@@ -23,26 +24,31 @@ _FEATURE = "slugs"
 
 
 @click.command(cls=Command)
-@click.option("--keep", is_flag=True, help="Keep the project afterwards.")
+@flag("--keep", "Keep the project afterwards.")
 def demo(keep: bool) -> int:
-    """Show a memory at work in a scratch project.
+    """Run the loop with a scripted agent in a temporary project.
 
     The agent plays a script instead of asking a model; everything else is the real loop. Nothing
-    outside a temporary folder is written.
+    is written outside a temporary directory.
+
+    \b
+    Examples:
+      ralph demo
+      ralph demo --keep
     """
     page = Page()
     with _scratch(keep=keep) as folder:
-        code = _Story(page, folder / "project").tell()
+        code = _DemoStory(page, folder / "project").tell()
     page.line()
     if keep:
-        page.line(f"Kept. Look around in {folder / 'project'}")
+        page.line(f"Kept in {folder / 'project'}")
     else:
-        page.line("The scratch project is deleted again.")
+        page.line("The temporary project is deleted.")
     return code
 
 
-class _Story:
-    """The commands a person would type, typed in order."""
+class _DemoStory:
+    """The commands a person would type, in order."""
 
     def __init__(self, page: Page, project: Path) -> None:
         self._page = page
@@ -60,20 +66,20 @@ class _Story:
             self._type("plan", "import", "plan.md")
             self._type("task", "update", "2", "--blocked-by", "1")
             self._say(
-                "The loop. The first attempt fails; what failed goes into the journal. The next"
-                " prompt tells of it, the agent searches its memory and gets it right; the task"
-                " after that begins with what was learned."
+                "The loop. The first attempt fails, and the journal records why. The next prompt"
+                " includes it, the agent searches its memory and gets it right; the task after"
+                " that begins with what was learned."
             )
             self._type("run", "--agent", agent, shown="run --agent SCRIPTED")
-            self._say("What the memory holds now: the timeline, the learnings, a search.")
+            self._say("What is in memory now: the timeline, the learnings, a search.")
             self._type("recent")
             self._type("learning", "list", "--feature", _FEATURE)
             self._type(*asked)
-            self._say("The journal is the truth: without the index, the same answer.")
+            self._say("The journal is the source of truth: without the index, the same answer.")
             shutil.rmtree(disk.state_folder(self._project))
             self._type(*asked, "--limit", "1")
-        except _Ended as ended:
-            return ended.code
+        except _CommandFailed as failure:
+            return failure.code
         return 0
 
     def _say(self, text: str) -> None:
@@ -88,11 +94,11 @@ class _Story:
         self._page.line(("$ ", "dim"), (f"ralph {line}", "bold cyan"))
         sys.stdout.flush()
         if code := run(words):
-            raise _Ended(code)
+            raise _CommandFailed(code)
 
 
-class _Ended(Exception):
-    """A command did not end well; it has said why itself."""
+class _CommandFailed(Exception):
+    """A command failed; it has printed why."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -113,7 +119,7 @@ def _unpacked(project: Path) -> Path:
 
 @contextlib.contextmanager
 def _scratch(*, keep: bool) -> Iterator[Path]:
-    """A folder for everything, our home in it too; nobody's settings or project count in it."""
+    """A directory for everything, with a home of its own; no other settings or project apply."""
     folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
     before = {name: value for name, value in os.environ.items() if name.startswith("RALPH_")}
     here = _here()
@@ -133,5 +139,5 @@ def _scratch(*, keep: bool) -> Iterator[Path]:
 def _here() -> Path | None:
     try:
         return Path.cwd()
-    except FileNotFoundError:  # somebody deleted the folder we stand in
+    except FileNotFoundError:  # the current directory was deleted
         return None

@@ -1,4 +1,4 @@
-"""`ralph gate`: what a person approves and rejects, kept as knowledge."""
+"""`ralph gate`: a person's approvals and rejections, kept as knowledge."""
 
 from __future__ import annotations
 
@@ -8,29 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.cards import SHORT_ID, filters
-from ralph.doors.cli.commands.knowledge_capture import show_captured
-from ralph.doors.cli.context import as_json, completing, opened, the_plan
-from ralph.doors.cli.render import Page, excerpt, note, print_json
+from ralph.doors.cli.cards import filters, minute, short_id
+from ralph.doors.cli.commands.knowledge import captured_result
+from ralph.doors.cli.context import completing, json_option, opened, option, the_plan
+from ralph.doors.cli.render import Page, Result, Table, excerpt, note
 from ralph.doors.cli.tree import Group
+from ralph.errors import NotFound
 
 if TYPE_CHECKING:
-    from ralph.memory.gates import PendingRejection
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
 
 _FEEDBACK_CHARS = 80
 _task_argument = click.argument("task", metavar="TASK", shell_complete=completing("tasks"))
-_type_option = click.option(
-    "--type", "gate_type", required=True, metavar="T", help="Which gate, for example: design."
-)
+_type_option = option("--type", "Which gate, for example design.", "T", "gate_type", required=True)
 
 
 @click.group(cls=Group)
 def gate() -> None:
-    """Approve or reject what an agent did, so that it is learned.
+    """Approve or reject an agent's work, and learn from it.
 
-    A rejection waits for the approval of its revision, and the two become one entry of knowledge.
+    A rejection waits for the approval of its revision; together they become one entry of knowledge.
     An approval at the first attempt is an entry by itself.
     """
 
@@ -38,13 +36,17 @@ def gate() -> None:
 @gate.command()
 @_task_argument
 @_type_option
-@click.option("--feedback", required=True, metavar="TEXT", help="Why; the agent gets to hear it.")
+@option("--feedback", "Why; the agent gets to read it.", required=True)
 @filters
-@as_json
-def reject(task: str, gate_type: str, feedback: str, as_json: bool, **only: str | None) -> None:
-    """Reject what was done on a task, and say why.
+@json_option
+def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Result:
+    """Reject the work on a task, and say why.
 
     The feedback becomes a comment on the task, and a task that was done is in progress again.
+
+    \b
+    Examples:
+      ralph gate reject 42 --type design --feedback "Keep the session in a cookie."
     """
     from ralph.memory import gates
 
@@ -55,85 +57,87 @@ def reject(task: str, gate_type: str, feedback: str, as_json: bool, **only: str 
         )
         if planned is not None:
             planned = gates.send_back(the_plan(), planned, waiting.gate, fresh=waiting.fresh)
-    if as_json:
-        status = planned.status if planned else None
-        print_json(waiting.to_json() | {"fresh": waiting.fresh, "status": status})
-        return
-    _show_rejected(Page(), waiting, planned)
+
+    def show(page: Page) -> None:
+        name = waiting.gate.task
+        known = "" if waiting.fresh else " It was rejected for this before."
+        page.line(
+            short_id(waiting.id),
+            f"  Rejected at the {waiting.gate.gate_type} gate: task {name}.{known}",
+        )
+        if planned is not None:
+            page.line(f"The feedback is on the task, which is {planned.status}.", indent=2)
+        words = ["gate", "approve", name, "--type", waiting.gate.gate_type, "--approach", "TEXT"]
+        page.line(f"Approve its revision: {_typed(['ralph', *words])}", indent=2)
+
+    status = planned.status if planned else None
+    return Result(waiting.to_json() | {"fresh": waiting.fresh, "status": status}, show)
 
 
 @gate.command()
 @_task_argument
 @_type_option
-@click.option(
+@option(
     "--approach",
-    metavar="TEXT",
-    help="What was approved; else the summary of the task's newest successful iteration.",
+    "What was approved (default: the summary of the task's newest successful iteration).",
 )
 @filters
-@as_json
-def approve(
-    task: str, gate_type: str, approach: str | None, as_json: bool, **only: str | None
-) -> None:
-    """Approve what was done on a task.
+@json_option
+def approve(task: str, gate_type: str, approach: str | None, **only: str | None) -> Result:
+    """Approve the work on a task.
 
-    It completes every rejection of this gate of the task that waits, or is an approval at the
-    first attempt. What it teaches is staged until a checkpoint publishes it.
+    It completes every waiting rejection of the task at this gate, or is an approval at the first
+    attempt. What it teaches is staged until a checkpoint publishes it.
+
+    \b
+    Examples:
+      ralph gate approve 42 --type design --approach "Signed session cookies."
     """
     from ralph.memory import gates
 
     planned = _planned(task)
     with opened() as ralph:
         name = _name(task, planned)
-        said = gates.approach_of(ralph, name) if approach is None else approach
-        captured = gates.approve(ralph, name, gate_type, said, **_about(ralph, planned, only))
-    if not captured:
-        note(
-            f"the {gate_type} gate of task {name} was rejected and passed before, so this is no "
-            "approval at the first attempt; nothing was captured"
-        )
-    if as_json:
-        print_json([one.to_json() for one in captured])
-    elif captured:
-        show_captured(Page(), captured)
+        approved = gates.approach_of(ralph, name) if approach is None else approach
+        captured = gates.approve(ralph, name, gate_type, approved, **_about(ralph, planned, only))
+    if captured:
+        return captured_result(captured)
+    why = (
+        f"the {gate_type} gate of task {name} was rejected and passed before, so this is no "
+        "approval at the first attempt; nothing was captured"
+    )
+    return Result([], "", notes=[why])
 
 
 @gate.command("list")
-@as_json
-def list_(as_json: bool) -> None:
-    """List the rejections that wait for their approval."""
+@json_option
+def list_gates() -> Result:
+    """List the rejections that wait for an approval."""
     from ralph.memory import gates
 
     with opened() as ralph:
         found = gates.gates(ralph)
-    if as_json:
-        print_json([one.to_json() for one in found])
-    elif found:
-        Page().table(
-            ("id", "since", "task", "gate", "feedback"),
-            [
-                (
-                    (one.id[:SHORT_ID], "cyan"),
-                    one.at[:16].replace("T", " "),
-                    one.gate.task,
-                    one.gate.gate_type,
-                    excerpt(one.gate.human_feedback, _FEEDBACK_CHARS),
-                )
-                for one in found
-            ],
+    rows = [
+        (
+            short_id(waiting.id),
+            minute(waiting.at),
+            waiting.gate.task,
+            waiting.gate.gate_type,
+            excerpt(waiting.gate.human_feedback, _FEEDBACK_CHARS),
         )
-    else:
-        Page().line("No rejection waits for its approval.")
+        for waiting in found
+    ]
+    heads = ("id", "since", "task", "gate", "feedback")
+    return Result(found, Table(heads, rows, "No rejections are waiting for approval."))
 
 
 def _planned(task: str) -> Task | None:
-    """The task as the plan has it; one that it does not know is told of."""
-    from ralph.errors import NotFound
+    """The task as the plan has it; a note if the plan has no such task."""
 
     try:
         return the_plan().task(task.strip())
     except NotFound:
-        note(f"the plan has no task {task!r}; it is kept all the same")
+        note(f"the plan has no task {task!r}; saved all the same")
         return None
 
 
@@ -142,26 +146,13 @@ def _name(task: str, planned: Task | None) -> str:
 
 
 def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> dict[str, Any]:
-    """What the entry is of: as the line says, else as the plan and the project do."""
+    """The entry's fields: from the line, else from the plan and the project."""
     from ralph.memory.lessons import technology_of
 
     technology = only["technology"]
     if technology is None:
         technology = technology_of(ralph.project.root, ralph.config.settings)
-    title = planned.title if planned else ""
-    return {**only, "technology": technology, "subject": title}
-
-
-def _show_rejected(page: Page, waiting: PendingRejection, planned: Task | None) -> None:
-    gate_type, task = waiting.gate.gate_type, waiting.gate.task
-    known = "" if waiting.fresh else " It was told before."
-    page.line(
-        (waiting.id[:SHORT_ID], "cyan"), f"  Rejected at the {gate_type} gate: task {task}.{known}"
-    )
-    if planned is not None:
-        page.line(f"The feedback stands on the task, which is {planned.status}.", indent=2)
-    line = ["ralph", "gate", "approve", task, "--type", gate_type, "--approach", "TEXT"]
-    page.line(f"Approve its revision: {_typed(line)}", indent=2)
+    return {**only, "technology": technology, "subject": planned.title if planned else ""}
 
 
 def _typed(words: list[str]) -> str:

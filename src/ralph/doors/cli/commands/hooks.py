@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.clients import BY_AGENT
-from ralph.doors.cli.context import as_json, start_folder, the_project
-from ralph.doors.cli.render import Page, Span, note, print_json
+from ralph.doors.cli.context import json_option, start_folder, the_project
+from ralph.doors.cli.render import Page, Result, Span, note
 from ralph.doors.cli.tree import Command, Group, keep_project, project_given
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
 
 
 @hooks.command(cls=Command)
-@as_json
-def status(as_json: bool) -> None:
+@json_option
+def status() -> Result:
     """Show where Ralph is set up, and what needs fixing."""
     import msgspec
 
@@ -121,18 +121,17 @@ def status(as_json: bool) -> None:
 
     project = _project()
     found = look(project.root if project else None)
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-        return
-    page = Page()
+    line = f"{start_folder()} is in no Ralph project: hooks stay silent. Run: ralph init"
     if found.project:
-        page.line(f"project {found.project}")
-    else:
-        page.line(f"{start_folder()} is in no Ralph project: hooks stay silent. Run: ralph init")
-    page.line()
-    page.table(("client", "where", "hooks", "server", "calls"), [_row(one) for one in found.places])
-    for warning in found.warnings:
-        note(warning)
+        line = f"project {found.project}"
+
+    def show(page: Page) -> None:
+        page.line(line)
+        page.line()
+        heads = ("client", "where", "hooks", "server", "calls")
+        page.table(heads, [_row(place) for place in found.places])
+
+    return Result(msgspec.to_builtins(found), show, notes=found.warnings)
 
 
 @hooks.command("plugin-path", cls=Command)

@@ -1,220 +1,195 @@
-"""`ralph index`: what it holds, whether it is right, and making it anew."""
+"""`ralph index`: what it holds, whether it is right, and how to rebuild it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import as_json, feature_option, opened
-from ralph.doors.cli.render import Page, count, note, print_json
+from ralph.doors.cli.context import feature_option, json_option, opened
+from ralph.doors.cli.render import Page, Result, Table, note
 from ralph.doors.cli.tree import Group
+from ralph.errors import IndexOff
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from ralph.index.open import Index
-    from ralph.index.sync import IndexSpec
+    from ralph.index.sync import IndexSpec, Synced
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Store, Stream
 
 
 @click.group(cls=Group)
 def index() -> None:
-    """Look after the index, which can always be made again."""
+    """Check, rebuild or clean up the index.
+
+    The index is built from the journal, so it can be deleted at any time.
+    """
 
 
 @index.command()
-@as_json
-def status(as_json: bool) -> None:
-    """Tell what the index holds and what it was built with.
+@json_option
+def status() -> Result:
+    """Show what the index contains and what it was built with.
 
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with opened() as ralph:
         targets = [memory.target() for memory in ralph.features()]
-        # Of a server that is away nobody knows what journals it has.
+        # Nobody knows what journals a server has that is down.
         sure = ralph.place.journals.trouble() is None
-        found = _look(ralph.place.index, targets, sure=sure)
-        known = _look_at_knowledge(ralph)
-    if as_json:
-        print_json(found | ({"knowledge": known} if known else {}))
-        return
-    page = Page()
-    _show_status(page, found)
-    if known:
-        page.line()
-        page.line(("knowledge", "bold"))
-        _show_status(page, known)
+        found = _contents(ralph.place.index, targets, sure=sure)
+        shelf = ralph.knowledge.shelf
+        knowledge = None
+        if shelf.names():
+            sure = shelf.journals.trouble() is None
+            knowledge = _contents(shelf.index, [ralph.knowledge.stream.target()], sure=sure)
+
+    def show(page: Page) -> None:
+        _show_contents(page, found)
+        if knowledge:
+            page.line()
+            page.line(("knowledge", "bold"))
+            _show_contents(page, knowledge)
+
+    return Result(found | ({"knowledge": knowledge} if knowledge else {}), show)
 
 
 @index.command()
 @feature_option
-@as_json
-def rebuild(feature: str | None, as_json: bool) -> None:
-    """Build the index anew from the journal; searches go on meanwhile."""
-    from ralph.errors import IndexOff
+@json_option
+def rebuild(feature: str | None) -> Result:
+    """Rebuild the index from the journal; searches work meanwhile.
 
+    \b
+    Examples:
+      ralph index rebuild --feature auth
+    """
     built: list[dict[str, Any]] = []
     with opened(patience_s=0.0) as ralph:
         for memory in ralph.features() if feature is None else [ralph.feature(feature)]:
-            began = time.monotonic()
+            start = time.monotonic()
             synced = memory.sync(afresh=True)
             records = len(memory.records())
-            if not synced.complete and synced.embedder_off:
-                note(f"{memory.name}: by words alone: {synced.embedder_off}")
-            elif not synced.complete or synced.written < min(records, 1):
-                raise IndexOff(
-                    "another process is working on the index",
-                    where=memory.name,
-                    todo="Try again when it has finished.",
-                )
-            seconds = round(time.monotonic() - began, 3)
+            _check_built(memory.name, synced, complete=synced.written >= min(records, 1))
+            seconds = round(time.monotonic() - start, 3)
             built.append({"feature": memory.name, "records": records, "seconds": seconds})
         if feature is None and ralph.conversations.exist:
             ralph.conversations.sync(afresh=True)
-        known = _rebuild_knowledge(ralph) if feature is None else None
-    if as_json:
-        print_json({"features": built} | ({"knowledge": known} if known else {}))
-        return
-    records = sum(one["records"] for one in built)
-    seconds = sum(one["seconds"] for one in built)
-    features = count(len(built), "feature")
-    page = Page()
-    page.line(f"Rebuilt {count(records, 'record')} of {features} in {seconds:.1f} s.")
-    if known:
-        entries = count(known["records"], "entry", "entries")
-        page.line(f"Rebuilt {entries} of knowledge in {known['seconds']:.1f} s.")
+        knowledge = _rebuild_knowledge(ralph) if feature is None else None
+    total = plural(sum(each["records"] for each in built), "record")
+    seconds = sum(each["seconds"] for each in built)
+    lines = [f"Rebuilt {total} of {plural(len(built), 'feature')} in {seconds:.1f} s."]
+    if knowledge:
+        entries = plural(knowledge["records"], "entry", "entries")
+        lines.append(f"Rebuilt {entries} of knowledge in {knowledge['seconds']:.1f} s.")
+    return Result({"features": built} | ({"knowledge": knowledge} if knowledge else {}), lines)
+
+
+def _rebuild_knowledge(ralph: Ralph) -> dict[str, Any] | None:
+    memory = ralph.knowledge
+    if not memory.shelf.names():
+        return None
+    start = time.monotonic()
+    _check_built("knowledge", memory.sync(afresh=True), complete=True)
+    records = len(memory.stream.records())
+    return {"records": records, "seconds": round(time.monotonic() - start, 3)}
+
+
+def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
+
+    if not synced.complete and synced.embedder_off:
+        note(f"{name}: indexed by words alone: {synced.embedder_off}")
+    elif not (synced.complete and complete):
+        raise IndexOff(
+            "another process is working on the index", where=name, todo="Try again later."
+        )
 
 
 @index.command()
-@as_json
-def verify(as_json: bool) -> int:
+@json_option
+def verify() -> Result:
     """Compare the index with the journal, record by record; nothing is changed."""
-    import msgspec
-
-    from ralph.memory.status import Checked, verify_index
+    from ralph.memory.status import Checked, verify_index, verify_streams
 
     with opened() as ralph:
         ralph.place.need_journals()  # else the index would be compared with itself
         checked = verify_index(ralph)
         memory = ralph.knowledge
         if memory.shelf.names():
-            known = verify_index(cast("Ralph", _Looked(memory.shelf, memory.stream)))
+            more = verify_streams(memory.shelf.index, [memory.stream])
             checked = Checked(
-                checked.ok and known.ok,
-                checked.records + known.records,
-                [*checked.faults, *known.faults],
+                checked.ok and more.ok,
+                checked.records + more.records,
+                [*checked.faults, *more.faults],
             )
-    if as_json:
-        print_json(msgspec.to_builtins(checked))
-    else:
-        page = Page()
+
+    def show(page: Page) -> None:
         for fault in checked.faults:
-            where = f"{fault.feature}: " if fault.feature else ""
-            page.line((where, "yellow"), fault.what)
+            page.line((f"{fault.feature}: " if fault.feature else "", "yellow"), fault.what)
         verb = "is" if checked.records == 1 else "are"
-        page.line(f"{count(checked.records, 'record')} of the journal {verb} indexed.")
+        page.line(f"{plural(checked.records, 'record')} of the journal {verb} indexed.")
+
+    notes = []
     if checked.faults:
         todo = " ".join(dict.fromkeys(fault.todo for fault in checked.faults))
-        note(f"{count(len(checked.faults), 'fault')} in the index; the journal is whole. {todo}")
-    return 0 if checked.ok else 1
+        faults = plural(len(checked.faults), "problem")
+        notes.append(f"{faults} in the index; the journal is fine. {todo}")
+    return Result(checked, show, code=0 if checked.ok else 1, notes=notes)
 
 
 @index.command()
-@as_json
-def prune(as_json: bool) -> None:
-    """Delete collections without a journal, and files that no longer serve."""
+@json_option
+def prune() -> Result:
+    """Delete collections without a journal, and files that are no longer used."""
     with opened() as ralph:
-        ralph.place.need_journals()  # else other machines' collections would be without one
+        ralph.place.need_journals()  # else other machines' collections would look orphaned
         gone = ralph.place.index.with_repair(ralph.prune)
         gone += _prune_knowledge(ralph)
-    if as_json:
-        print_json({"removed": gone})
-    elif gone:
-        Page().line(f"Removed {', '.join(gone)}.")
-    else:
-        Page().line("There was nothing to remove.")
-
-
-class _Looked:
-    """A memory in Ralph's home, as what looks at a project's index sees it."""
-
-    def __init__(self, shelf: Store, stream: Stream) -> None:
-        self.place = shelf
-        self._stream = stream
-
-    def features(self) -> list[Stream]:
-        """The one stream."""
-        return [self._stream]
-
-
-def _rebuild_knowledge(ralph: Ralph) -> dict[str, Any] | None:
-    from ralph.errors import IndexOff
-
-    memory = ralph.knowledge
-    if not memory.shelf.names():
-        return None
-    began = time.monotonic()
-    synced = memory.sync(afresh=True)
-    if not synced.complete and synced.embedder_off:
-        note(f"knowledge: by words alone: {synced.embedder_off}")
-    elif not synced.complete:
-        raise IndexOff(
-            "another process is working on the index",
-            where="knowledge",
-            todo="Try again when it has finished.",
-        )
-    records = len(memory.stream.records())
-    return {"records": records, "seconds": round(time.monotonic() - began, 3)}
+    text = f"Removed {', '.join(gone)}." if gone else "There was nothing to remove."
+    return Result({"removed": gone}, text)
 
 
 def _prune_knowledge(ralph: Ralph) -> list[str]:
-    """Delete index files that no longer serve, and what is indexed of journals that are gone."""
+    """Delete unused index files, and what is indexed of journals that are gone."""
     memory = ralph.knowledge
     if not (memory.home / "cache" / "knowledge").is_dir():
         return []
     gone: list[str] = []
     if not memory.shelf.names():
         target = memory.stream.target()
-        gone = [one.name for one in memory.shelf.index.collections() if one.name == target.name][:1]
+        index = memory.shelf.index
+        gone = [each.name for each in index.collections() if each.name == target.name][:1]
         for name in gone:
-            memory.shelf.index.drop(name)
+            index.drop(name)
     return gone + memory.shelf.index.prune()
 
 
-def _look_at_knowledge(ralph: Ralph) -> dict[str, Any] | None:
-    memory = ralph.knowledge
-    if not memory.shelf.names():
-        return None
-    sure = memory.shelf.journals.trouble() is None
-    return _look(memory.shelf.index, [memory.stream.target()], sure=sure)
-
-
-def _look(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _contents(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
     by_name = {target.name: target for target in targets}
-    return index.with_repair(lambda: _looked_at(index, by_name, sure=sure))
+    return index.with_repair(lambda: _read_contents(index, by_name, sure=sure))
 
 
-def _looked_at(place: Index, targets: dict[str, IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _read_contents(place: Index, targets: dict[str, IndexSpec], *, sure: bool) -> dict[str, Any]:
     import msgspec
 
     from ralph.index.sync import is_current
 
     collections = []
     with place.store.state() as view:
-        for one in view.collections():
-            size = view.size(one)
+        for each in view.collections():
+            size = view.size(each)
             collections.append(
                 {
-                    "name": one.name,
-                    "feature": one.stream,
-                    "live": one.live,
-                    "orphan": one.name not in targets if sure or one.name in targets else None,
+                    "name": each.name,
+                    "feature": each.stream,
+                    "live": each.live,
+                    "orphan": each.name not in targets if sure or each.name in targets else None,
                     "records": size.records,
                     "passages": size.passages,
                     "waiting": size.waiting,
-                    "manifest": msgspec.to_builtins(one.manifest),
+                    "manifest": msgspec.to_builtins(each.manifest),
                 }
             )
     for plain in collections:
@@ -225,30 +200,31 @@ def _looked_at(place: Index, targets: dict[str, IndexSpec], *, sure: bool) -> di
         "file": place.where,
         "bytes": sum(file.stat().st_size for file in files),
         "collections": collections,
-        "orphans": sorted({str(one["name"]) for one in collections if one["orphan"]}),
+        "orphans": sorted({str(each["name"]) for each in collections if each["orphan"]}),
     }
 
 
-def _show_status(page: Page, found: dict[str, Any]) -> None:
+def _show_contents(page: Page, found: dict[str, Any]) -> None:
     size = "" if "://" in found["file"] else f" ({found['bytes'] / 1e6:.1f} MB)"
     page.line(f"{found['file']}{size}")
     if found["collections"]:
         page.line()
         heads = ("collection", "feature", "records", "passages", "waiting", "state", "embedder")
-        page.table(heads, [_row(one) for one in found["collections"]])
+        page.show(Table(heads, [_row(each) for each in found["collections"]]))
     if found["orphans"]:
         page.line()
-        orphans = count(len(found["orphans"]), "collection")
+        orphans = plural(len(found["orphans"]), "collection")
         page.line(f"{orphans} without a journal. To delete: ralph index prune")
 
 
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    state = "current" if one["current"] else "behind"
-    if one["orphan"] is None:
+def _row(collection: dict[str, Any]) -> tuple[str, ...]:
+    state = "current" if collection["current"] else "behind"
+    if collection["orphan"] is None:
         state = "unknown"
-    elif one["orphan"]:
+    elif collection["orphan"]:
         state = "orphan"
-    elif not one["live"]:
+    elif not collection["live"]:
         state = "being built"
-    counts = (str(one["records"]), str(one["passages"]), str(one["waiting"]))
-    return one["name"], one["feature"], *counts, state, one["manifest"]["embedder"]
+    counts = [str(collection[name]) for name in ("records", "passages", "waiting")]
+    names = (collection["name"], collection["feature"])
+    return *names, *counts, state, collection["manifest"]["embedder"]

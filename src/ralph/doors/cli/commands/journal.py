@@ -1,26 +1,22 @@
-"""`ralph journal`: is everything in it as it was written, and where is it kept?"""
+"""`ralph journal`: check that everything can be read, and choose where it is stored."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import (
-    as_json,
-    feature_option,
-    opened,
-    start_folder,
-    the_project,
-    warnings_told,
-)
-from ralph.doors.cli.render import Page, count, is_terminal, note, one_line, print_json, raw
-from ralph.doors.cli.tree import Group, project_given
+from ralph.doors.cli import context
+from ralph.doors.cli.render import Page, Result, Table
+from ralph.doors.cli.tree import Group
+from ralph.errors import BadInput
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
-    from ralph.config import Config, Settings
     from ralph.memory.project import Project
     from ralph.memory.transfer import MovedProject
 
@@ -29,15 +25,23 @@ FILES, SERVER = "files", "server"
 
 @click.group(cls=Group)
 def journal() -> None:
-    """Look after the journal, which is the truth."""
+    """Check the journal, or move it to a server and back.
+
+    The journal is the source of truth: everything else is built from it.
+    """
 
 
 @journal.command()
-@feature_option
-@as_json
-def verify(feature: str | None, as_json: bool) -> int:
-    """Read every line and tell what looks wrong; nothing is changed."""
-    with opened() as ralph:
+@context.feature_option
+@context.json_option
+def verify(feature: str | None) -> Result:
+    """Read every line and list what looks wrong; nothing is changed.
+
+    \b
+    Examples:
+      ralph journal verify --feature auth
+    """
+    with context.opened() as ralph:
         memories = ralph.features() if feature is None else [ralph.feature(feature)]
         judged = [memory.verify() for memory in memories]
         if feature is None and ralph.conversations.exist:
@@ -48,53 +52,64 @@ def verify(feature: str | None, as_json: bool) -> int:
             journals += len(others)
     records = sum(number for number, _ in judged)
     complaints = [complaint for _, some in judged for complaint in some]
-    if as_json:
-        plain = [{"file": one.file, "line": one.line, "what": one.what} for one in complaints]
-        print_json({"ok": not complaints, "records": records, "complaints": plain})
-    else:
-        page = Page()
-        for one in complaints:
-            page.line((f"{one.file}:{one.line} ", "yellow"), one.what)
-        page.line(f"{count(records, 'record')} can be read in {count(journals, 'journal')}.")
-    if complaints:
-        note(f"{count(len(complaints), 'complaint')}; what is told of was stepped over or kept")
-    return 1 if complaints else 0
+
+    def show(page: Page) -> None:
+        for each in complaints:
+            page.line((f"{each.file}:{each.line} ", "yellow"), each.what)
+        page.line(f"{plural(records, 'record')} can be read in {plural(journals, 'journal')}.")
+
+    plain = [{"file": each.file, "line": each.line, "what": each.what} for each in complaints]
+    problems = f"{plural(len(complaints), 'problem')}; bad lines were skipped or kept as they are"
+    return Result(
+        {"ok": not complaints, "records": records, "complaints": plain},
+        show,
+        code=1 if complaints else 0,
+        notes=[problems] if complaints else [],
+    )
 
 
 @journal.command()
-@click.option(
+@context.option(
     "--to",
+    "postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks.",
+    "URL|server|files|-",
     required=True,
-    metavar="URL|server|files|-",
-    help="postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks.",
 )
-@click.option(
-    "--from", "source", metavar="URL|server|files|-", help="Where they are; else as it is set."
+@context.option(
+    "--from",
+    "Where they are now (default: as the setting journal_url says).",
+    "URL|server|files|-",
+    "source",
 )
-@click.option("--all", "everything", is_flag=True, help="What all projects said and learned, too.")
-@click.option("--switch", is_flag=True, help="Then use the new place: set it for yourself.")
-@click.option("--dry-run", is_flag=True, help="Only look; nothing is copied.")
-@as_json
-def move(
-    to: str, source: str | None, everything: bool, switch: bool, dry_run: bool, as_json: bool
-) -> int:
+@context.flag("--all", "Also conversations and knowledge of all projects.", "everything")
+@context.flag("--switch", "Then use the new place: change your settings.")
+@context.flag("--dry-run", "Only look; copy nothing.")
+@context.json_option
+def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: bool) -> Result:
     """Copy this project's journals to a server, or back to files.
 
-    Every record is compared afterwards. What it is copied from stays as it is. After an
-    interruption it can be repeated. From a server to files, what other projects have there stays.
+    Every record is compared afterwards, and the original stays as it is. After an interruption, run
+    it again. From a server to files, journals of other projects stay on the server.
+
+    \b
+    Examples:
+      ralph journal move --to - --dry-run
+      ralph journal move --to files --switch
     """
     from ralph.memory.transfer import move_project, waiting_records
 
     if switch and dry_run:
         raise click.UsageError("--switch does not go with --dry-run.")
-    project, config, home = _settings()
+    project, config, home = context.project_config()
+    assert project is not None
     begin = server = config.settings.journal_url or None
-    target = _address(_asked("URL to move to") if to == "-" else to, server)
+    target = _address(_ask("URL to move to") if to == "-" else to, server)
     if source is not None:
-        begin = _address(_asked("URL to move from") if source == "-" else source, server)
+        begin = _address(_ask("URL to move from") if source == "-" else source, server)
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
-    with warnings_told(), _Telling() as telling:
+    bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
+    with context.warnings_told(), contextlib.closing(bar):
         moved = move_project(
             project,
             config.settings,
@@ -103,56 +118,63 @@ def move(
             target=target,
             everything=everything,
             dry_run=dry_run,
-            progress=telling,
+            progress=partial(_show_progress, bar),
         )
-    if switch:
-        _switch(target, home)
-    if as_json:
-        print_json(_plain(moved, switched=switch))
-    else:
-        _show(moved, to_server=target is not None, switched=switch, in_use=server == target)
+    notes = []
     if dry_run and (waiting := sum(waiting_records(home).values())):
-        note(f"{count(waiting, 'record')} kept here for the server would be handed over first")
+        notes.append(f"{plural(waiting, 'record')} waiting here would go to the server first")
     if switch:
-        _tell_of_stronger(target, home, project)
-    unreadable = [one for each in moved.memories for s in each.streams for one in s.unreadable]
-    for one in unreadable:
-        note(f"{one.file}:{one.line}: {one.what}; it stays where it is")
-    return 1 if unreadable else 0
+        notes += _switch(target, home, project)
+    unreadable = [
+        f"{each.file}:{each.line}: {each.what}; it stays where it is"
+        for memory in moved.memories
+        for stream in memory.streams
+        for each in stream.unreadable
+    ]
+    place = "there" if target is not None else "in files"
+    return Result(
+        _moved_json(moved, switched=switch),
+        lambda page: _show_moved(page, moved, place, switched=switch, in_use=server == target),
+        code=1 if unreadable else 0,
+        notes=[*notes, *unreadable],
+    )
 
 
 @journal.command()
-@as_json
-def deliver(as_json: bool) -> int:
-    """Hand over what was kept here while the journal's server was away.
+@context.json_option
+def deliver() -> Result:
+    """Send what was saved here while the journal's server was down.
 
-    Every use does so by itself. Where no server is set any more, it goes to the files.
+    Every command does this by itself. If no server is set any more, it goes to the files.
     """
     from ralph.memory.transfer import bring_home, deliver_all, waiting_records
 
-    settings, home = _anywhere()
-    url = settings.journal_url
-    with warnings_told():
+    _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
+    url = config.settings.journal_url
+    with context.warnings_told():
         if url:
-            delivered = deliver_all(url, settings, home)
+            delivered = deliver_all(url, config.settings, home)
         else:
-            delivered = bring_home(the_project(), settings, home)
+            delivered = bring_home(context.the_project(), config.settings, home)
     left = waiting_records(home)
-    if as_json:
-        print_json({"delivered": delivered, "waiting": left})
-    else:
-        records = count(sum(delivered.values()), "record")
-        place = "to the server" if url else "to the files"
-        Page().line(f"Delivered {records} {place}." if delivered else "Nothing waits here.")
-    if left:
-        names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
-        note(f"still waiting: {names}")
-    return 1 if left else 0
+    records = plural(sum(delivered.values()), "record")
+    text = f"Delivered {records} to the {'server' if url else 'files'}."
+    names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
+    return Result(
+        {"delivered": delivered, "waiting": left},
+        text if delivered else "Nothing is waiting here.",
+        code=1 if left else 0,
+        notes=[f"still waiting: {names}"] if left else [],
+    )
+
+
+def _show_progress(bar: context.Bar, name: str, number: int) -> None:
+    """So many records of a journal are done."""
+    bar(number)
 
 
 def _address(given: str, server: str | None) -> str | None:
-    """What was given as an address; None is files."""
-    from ralph.errors import BadInput
+    """The address of a server; None means files."""
 
     if given == FILES:
         return None
@@ -169,54 +191,31 @@ def _address(given: str, server: str | None) -> str | None:
     return given
 
 
-def _asked(what: str) -> str:
-    """The address from whoever sits there, unseen, or from a pipe."""
+def _ask(what: str) -> str:
+    """The address, typed unseen at the terminal or read from a pipe."""
     if sys.stdin.isatty():
         answer: str = click.prompt(what, hide_input=True, err=True)
         return answer.strip()
     return sys.stdin.readline().strip()
 
 
-def _settings() -> tuple[Project, Config, Path]:
-    from ralph.config import home_folder, load
-
-    project, home = the_project(), home_folder()
-    return project, load(home=home, project_file=project.settings_file), home
-
-
-def _anywhere() -> tuple[Settings, Path]:
-    """The settings here: what waits for a server is of all projects."""
-    from ralph.config import home_folder, load
-    from ralph.memory.project import find_project
-
-    home = home_folder()
-    project = the_project() if project_given() else find_project(start_folder(), home=home)
-    file = project.settings_file if project else None
-    return load(home=home, project_file=file).settings, home
-
-
-def _switch(target: str | None, home: Path) -> None:
-    from ralph.config import USER_FILE, clear, store
+def _switch(target: str | None, home: Path, project: Project) -> list[str]:
+    """Set the new place for this person; a note if another setting overrides it."""
+    from ralph.config import USER_FILE, clear, load, store
 
     file = home / USER_FILE
     if target is None:
         clear(file, "journal_url")
     else:
         store(file, "journal_url", target)
-
-
-def _tell_of_stronger(target: str | None, home: Path, project: Project) -> None:
-    from ralph.config import USER_FILE, load
-
     loaded = load(home=home, project_file=project.settings_file)
-    if (loaded.settings.journal_url or None) != target:
-        origin = next(one.origin for one in loaded.origins if one.key == "journal_url")
-        note(f"{origin} is stronger than {home / USER_FILE}; change it there, too")
+    if (loaded.settings.journal_url or None) == target:
+        return []
+    origin = next(each.origin for each in loaded.origins if each.key == "journal_url")
+    return [f"{origin} takes precedence over {file}; change it there, too"]
 
 
-def _plain(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
-    import msgspec
-
+def _moved_json(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
     return {
         "dry_run": moved.dry_run,
         "records": moved.records,
@@ -225,81 +224,53 @@ def _plain(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
         "switched": switched,
         "memories": [
             {
-                "memory": one.memory,
-                "from": one.source,
-                "to": one.target,
-                "left": one.left,
-                "streams": msgspec.to_builtins(one.streams),
+                "memory": each.memory,
+                "from": each.source,
+                "to": each.target,
+                "left": each.left,
+                "streams": each.streams,
             }
-            for one in moved.memories
+            for each in moved.memories
         ],
     }
 
 
-def _show(moved: MovedProject, *, to_server: bool, switched: bool, in_use: bool) -> None:
-    page = Page()
+def _show_moved(
+    page: Page, moved: MovedProject, place: str, *, switched: bool, in_use: bool
+) -> None:
+    names = ("records", "fresh", "tombstones", "forgotten_there")
     rows = [
-        (
-            each.memory,
-            one.name,
-            str(one.records),
-            str(one.fresh),
-            str(one.tombstones),
-            str(one.forgotten_there),
-        )
-        for each in moved.memories
-        for one in each.streams
+        (memory.memory, stream.name, *(str(getattr(stream, name)) for name in names))
+        for memory in moved.memories
+        for stream in memory.streams
     ]
     if rows:
         heads = ("memory", "journal", "records", "new there", "forgotten", "forgotten there")
-        page.table(heads, rows)
+        page.show(Table(heads, rows))
         page.line()
-    records = count(moved.records, "record")
-    journals = count(len(rows), "journal")
+    what = f"{plural(moved.records, 'record')} of {plural(len(rows), 'journal')}"
     if moved.dry_run:
-        page.line(f"{records} of {journals} would be the same there, {moved.fresh} of them new.")
+        page.line(f"{what} would be the same there, {moved.fresh} of them new.")
         page.line("Nothing was copied.")
     else:
-        page.line(f"{records} of {journals} are the same in both places, compared one by one.")
-        page.line("What they were copied from is unchanged.")
+        page.line(f"{what} are the same in both places, compared one by one.")
+        page.line("The original is unchanged.")
     if moved.left:
-        others = count(moved.left, "journal")
-        page.line(f"Left where it was: {others} of other projects; --all takes them along.")
+        others = plural(moved.left, "journal")
+        page.line(f"Left where it was: {others} of other projects; --all includes them.")
     if moved.dry_run:
         return
+    to_server = place == "there"
     if switched:
-        page.line(f"From now on memory is kept {'there' if to_server else 'in files'}.")
+        page.line(f"From now on memory is stored {place}.")
         if not to_server:
             page.line("Features of other projects stay on the server until, in each of them:")
             page.line("ralph journal move --from - --to files", indent=2)
     elif in_use:
-        page.line(f"Memory is kept {'there' if to_server else 'in files'} already.")
+        page.line(f"Memory is already stored {place}.")
     elif to_server:
-        page.line("To keep memory there from now on: move again with --switch")
+        page.line("To store memory there from now on: move again with --switch")
         page.line("(or set RALPH_JOURNAL_URL)")
     else:
-        page.line("To keep memory in files again: ralph config --user --unset journal_url")
-        page.line("(or take RALPH_JOURNAL_URL away, or move again with --switch)")
-
-
-class _Telling:
-    """How far a move has come: one line on a terminal that goes away again."""
-
-    def __init__(self) -> None:
-        self._on = is_terminal(sys.stderr)
-        self._drawn = False
-
-    def __call__(self, name: str, number: int) -> None:
-        """Looked at so many records of a journal."""
-        if self._on:
-            shown = f"copying {one_line(name)}: {count(number, 'record')}"
-            raw(sys.stderr).write(f"\r\x1b[2K{shown}")
-            sys.stderr.flush()
-            self._drawn = True
-
-    def __enter__(self) -> _Telling:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            raw(sys.stderr).write("\r\x1b[2K")
+        page.line("To store memory in files again: ralph config --user --unset journal_url")
+        page.line("(or unset RALPH_JOURNAL_URL, or move again with --switch)")

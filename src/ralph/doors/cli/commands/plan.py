@@ -1,84 +1,63 @@
-"""`ralph plan`: bring a plan in, and check the one that is there."""
+"""`ralph plan` and `ralph prompt`: import, draft and check a plan, and print its prompts."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.commands.braindump import braindump
-from ralph.doors.cli.context import (
-    answer,
-    as_json,
-    plain,
-    plan_feature,
-    read_bytes,
-    shown_name,
-    the_plan,
-)
+from ralph.doors.cli import context
 from ralph.doors.cli.input_files import text_of
-from ralph.doors.cli.render import Page, count, print_json
-from ralph.doors.cli.tree import Group
+from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, plain
+from ralph.doors.cli.tree import Command, Group, wants_json
+from ralph.errors import BadInput, RalphError
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
+    from ralph.loop.braindump import Accepted, Planned, Proposal
+    from ralph.memory.ralph import Ralph
     from ralph.plan.importing import PlanImport
+    from ralph.prompt.build import Prompt, PromptFacts
+
+_DECLINED = 1
+_SUMMARY_CHARS = 600
+_MAX_INPUT_BYTES = 2_000_000  # more than any limit in tokens allows
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.group(cls=Group)
 def plan() -> None:
-    """Bring in a plan, and check it."""
-
-
-plan.add_command(braindump)
+    """Import a plan, let an agent draft one, or check it."""
 
 
 @plan.command("import")
 @click.argument("file", metavar="FILE|-")
-@plan_feature(help="For tasks that have no heading above them.")
-@as_json
-def import_(file: str, feature: str | None, as_json: bool) -> None:
+@context.plan_feature(help="The feature of tasks that have no heading above them.")
+@context.json_option
+def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
-    `# Heading` is a feature, `- [ ] text` a task, `- [x] text` one that is done. Importing the
-    same file again adds nothing. - is stdin.
+    `# Heading` is a feature, `- [ ] text` a task, `- [x] text` a done task. Importing the same file
+    again adds nothing. - is stdin.
+
+    \b
+    Examples:
+      ralph plan import plan.md
     """
     from ralph.plan.importing import import_plan
 
-    name = shown_name(file)
-    text = text_of(read_bytes(file), name)
-    done = import_plan(the_plan(), text, name=PurePath(name).name, feature=feature)
-    answer(plain(done), as_json=as_json, line=_told(done))
+    name = context.shown_name(file)
+    text = text_of(context.read_input(file), name)
+    done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
+    return Result(done, _import_text(done))
 
 
-@plan.command()
-@as_json
-def check(as_json: bool) -> int:
-    """Name every problem of the plan, with its place and what to do.
-
-    It ends with 1 when something is wrong; warnings alone are fine.
-    """
-    from ralph.plan.check import check as check_plan
-
-    problems = check_plan(the_plan())
-    bad = [one for one in problems if one.severity == "error"]
-    if as_json:
-        print_json({"ok": not bad, "problems": plain(problems)})
-        return 1 if bad else 0
-    page = Page()
-    for one in problems:
-        page.line((f"{one.severity} ", "red" if one.severity == "error" else "yellow"), str(one))
-    if problems:
-        warnings = len(problems) - len(bad)
-        page.line(f"{count(len(bad), 'error')}, {count(warnings, 'warning')}.")
-    else:
-        page.line("The plan is fine.")
-    return 1 if bad else 0
-
-
-def _told(done: PlanImport) -> str:
+def _import_text(done: PlanImport) -> str:
     added = [
-        count(len(names), word)
+        plural(len(names), word)
         for names, word in (
             (done.features, "feature"),
             (done.tasks, "task"),
@@ -88,7 +67,251 @@ def _told(done: PlanImport) -> str:
     ]
     parts = [f"Added {', '.join(added)}." if added else "Nothing is new."]
     if done.filled:
-        parts.append(f"Filled in what {', '.join(done.filled)} lacked.")
+        parts.append(f"Filled in missing fields of {', '.join(done.filled)}.")
     if done.known_tasks:
-        parts.append(f"{count(done.known_tasks, 'task')} known already.")
+        parts.append(f"{plural(done.known_tasks, 'task')} already known.")
     return " ".join(parts)
+
+
+@plan.command()
+@context.json_option
+def check() -> Result:
+    """List every problem of the plan, where it is, and how to fix it.
+
+    The exit code is 1 if there is an error; warnings alone are fine.
+    """
+    from ralph.plan.check import check as check_plan
+
+    problems = check_plan(context.the_plan())
+    errors = sum(problem.severity == "error" for problem in problems)
+
+    def show(page: Page) -> None:
+        for problem in problems:
+            style = "red" if problem.severity == "error" else "yellow"
+            page.line((f"{problem.severity} ", style), str(problem))
+        warnings = len(problems) - errors
+        page.line(f"{plural(errors, 'error')}, {plural(warnings, 'warning')}.")
+
+    value = {"ok": not errors, "problems": problems}
+    return Result(value, show if problems else "The plan is fine.", code=1 if errors else 0)
+
+
+# -- braindump
+
+
+@plan.command()
+@click.argument("file", metavar="[FILE|-]", required=False)
+@context.agent_option
+@context.flag("--yes", "Accept what the agent proposes without asking.")
+@context.flag("--accept", "Accept the proposal of an earlier run.")
+@context.timeout_option
+@context.json_option
+def braindump(
+    file: str | None, agent: str | None, yes: bool, accept: bool, timeout_s: float | None
+) -> Result:
+    """Let an agent turn requirements into features and tasks.
+
+    Its proposal is shown as a diff. Nothing is changed until you accept it: when asked, with --yes,
+    or later with --accept. - is stdin. The exit code is 1 if you decline.
+
+    \b
+    Examples:
+      ralph plan braindump requirements.txt
+      ralph plan braindump --accept
+    """
+    from ralph.loop.braindump import accept as accept_proposal
+    from ralph.loop.braindump import drop_proposal, kept_proposal
+    from ralph.plan.store import Plan
+
+    if accept == (file is not None) or (accept and (yes or agent or timeout_s)):
+        raise click.UsageError("Give a FILE, or --accept alone.")
+    with context.opened() as ralph:
+        done = None if accept else _planned(ralph, str(file), agent, timeout_s)
+        proposal = done.proposal if done else kept_proposal(ralph)
+        if not wants_json():
+            _show_proposal(Page(), proposal, done)
+        answer = True if yes or accept else None if wants_json() else _ask()
+        store = Plan(ralph.project.root, state=ralph.project.cache)
+        accepted = accept_proposal(store, proposal) if answer else None
+        if accepted is not None:
+            drop_proposal(ralph)
+    return Result(
+        _proposal_json(proposal, done, accepted),
+        lambda page: _show_end(page, accepted),
+        code=_DECLINED if answer is False else 0,
+    )
+
+
+def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None) -> Planned:
+    from ralph.doors.cli.commands.run import stop_on_signals, watching
+    from ralph.loop.braindump import braindump as draft
+
+    name = context.shown_name(file)
+    requirements = _requirements(file, name)
+    with stop_on_signals() as stop, contextlib.ExitStack() as stack:
+        screen = watching("the agent plans", stop.is_set, root=str(ralph.project.root))
+        return draft(
+            ralph,
+            requirements,
+            source=name,
+            agent=agent,
+            timeout_s=timeout_s,
+            listener=(lambda event: None) if wants_json() else stack.enter_context(screen),
+            stop=stop,
+        )
+
+
+def _requirements(file: str, name: str) -> str:
+    with context.opened_input(file) as opened_file:
+        data = opened_file.read(_MAX_INPUT_BYTES + 1)
+    if len(data) > _MAX_INPUT_BYTES:
+        raise BadInput(
+            f"is longer than {_MAX_INPUT_BYTES // 1_000_000} MB",
+            where=name,
+            todo="Split it, and plan one part after the other.",
+        )
+    text = text_of(data, name)
+    if "\0" in text:
+        raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
+    return text
+
+
+def _ask() -> bool | None:
+    """Yes or no from the person at the terminal; None if there is none."""
+    if not (sys.stdin.isatty() and is_terminal(sys.stdout)):
+        return None
+    return click.confirm("Accept?", default=False)
+
+
+def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:
+    cost = ""
+    if done is not None:
+        from ralph.doors.cli.commands.run import cost_text
+
+        cost = f" ({', '.join(cost_text(done.duration_ms, done.tokens_used, done.cost_usd))})"
+        for line in done.repaired:
+            page.line(("plan: ", "yellow"), line)
+        if done.summary:
+            page.line(("The agent: ", "bold"), excerpt(done.summary, _SUMMARY_CHARS))
+        for line in proposal.diff():
+            bold = line.startswith(("+++", "---"))
+            page.line((line, "bold" if bold else _COLORS.get(line[:1], "")))
+    page.line((_changes_text(proposal), "bold"), cost)
+    for name in proposal.thin():
+        page.line(("thin: ", "yellow"), f"the description of {name} is under 100 characters")
+
+
+def _changes_text(proposal: Proposal) -> str:
+    """`2 features and 7 tasks added, 1 task changed`."""
+    parts = []
+    for verb in ("added", "changed", "removed"):
+        counts = [
+            plural(len(names), kind.removesuffix("s"))
+            for kind, changes in proposal.changes().items()
+            if (names := getattr(changes, verb))
+        ]
+        if counts:
+            parts.append(f"{' and '.join(counts)} {verb}")
+    return ", ".join(parts) or "Only comments and order changed"
+
+
+def _show_end(page: Page, accepted: Accepted | None) -> None:
+    if accepted is None:
+        page.line("Nothing is changed yet. `ralph plan braindump --accept` accepts it.")
+        return
+    for old, new in accepted.renumbered.items():
+        page.line(f"Task {old} became task {new}: its number was taken meanwhile.")
+    for problem in accepted.problems:
+        page.line((f"{problem.severity} ", "yellow"), str(problem))
+    page.line("Accepted. `ralph task ready` lists what can be worked on.")
+
+
+def _proposal_json(
+    proposal: Proposal, done: Planned | None, accepted: Accepted | None
+) -> dict[str, Any]:
+    return {
+        "accepted": accepted is not None,
+        "source": proposal.source,
+        **{
+            kind: {
+                verb: [context.number(key) for key in keys] for verb, keys in plain(changes).items()
+            }
+            for kind, changes in proposal.changes().items()
+        },
+        "diff": "\n".join(proposal.diff()),
+        "summary": done.summary if done else "",
+        "repaired": done.repaired if done else [],
+        "cost_usd": done.cost_usd if done else None,
+        "tokens_used": done.tokens_used if done else None,
+        "duration_ms": done.duration_ms if done else None,
+        "renumbered": accepted.renumbered if accepted else {},
+        "problems": accepted.problems if accepted else [],
+    }
+
+
+# -- prompt
+
+
+@click.command(cls=Command)
+@click.argument("task_id", metavar="TASK", shell_complete=context.completing("tasks"))
+@context.flag("--review", "The prompt of a review of the task's feature.")
+@context.json_option
+def prompt(task_id: str, review: bool) -> Result:
+    """Print the prompt for a task as a run would send it.
+
+    The text goes to stdout, a table of tokens by section to stderr. Nothing is changed.
+
+    \b
+    Examples:
+      ralph prompt 42
+    """
+    import msgspec
+
+    from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt_limits
+    from ralph.memory.status import status
+    from ralph.prompt.build import review_prompt, task_prompt
+
+    plan = context.the_plan()
+    task = plan.task(task_id)
+    with context.opened() as ralph:
+        settings = ralph.config.settings
+        history = IterationHistory(ralph)
+        facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
+        if review:
+            iterations = history.of(task.feature)
+            to_review = gather_review(facts, iterations, settings, everything=False)
+            built = review_prompt(facts, to_review, prompt_limits(settings))
+        else:
+            facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
+            built = task_prompt(facts, prompt_limits(settings))
+    return Result(built, lambda _: _print_prompt(built))
+
+
+def _context(ralph: Ralph, facts: PromptFacts) -> str:
+    """What helped in other projects; without it there is a prompt all the same."""
+    from ralph.loop.orchestrate import context_for
+
+    if context.in_agents_run():
+        return ""  # its own prompt had it
+    try:
+        found = context_for(ralph, facts)
+    except (RalphError, OSError) as error:
+        note(f"no knowledge in this prompt: {error}")
+        return ""
+    return found.block if found else ""
+
+
+def _print_prompt(built: Prompt) -> None:
+    """The text, and on stderr each section's tokens and what was left out."""
+    sys.stdout.write(built.text)
+    sys.stdout.flush()
+    rows = [
+        (section.name, section.tokens, f"left out: {section.left_out}" if section.left_out else "")
+        for section in built.sections
+    ]
+    rows.append(("all", built.tokens, f"of {built.budget_tokens}"))
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"{'section':{width}}  tokens"]
+    lines += [f"{name:{width}}  {tokens:6}  {remark}".rstrip() for name, tokens, remark in rows]
+    gap = "\n" if is_terminal(sys.stderr) else ""
+    sys.stderr.write(gap + "".join(f"{line}\n" for line in lines))

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import (
-    as_json,
-    feature_option,
-    number,
-    opened,
-    opened_input,
-    shown_name,
-    the_project,
-)
-from ralph.doors.cli.render import Page, count, excerpt, note, print_json
+from ralph.doors.cli import context
+from ralph.doors.cli.input_files import expected
+from ralph.doors.cli.render import Page, Result, excerpt, note
 from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from ralph.capture import AgentRun
@@ -33,81 +27,73 @@ _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknow
 
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-", default="-")
-@feature_option
-@click.option("--task", metavar="ID", help="The task, where a record names none.")
-@click.option("--title", metavar="T", help="The task's title, where a record has none.")
-@click.option("--discipline", metavar="D", help="The discipline, where a record names none.")
-@click.option("--outcome", type=click.Choice(_OUTCOMES), help="The outcome, where it is not said.")
-@as_json
-def record(
-    file: str,
-    feature: str | None,
-    task: str | None,
-    title: str | None,
-    discipline: str | None,
-    outcome: str | None,
-    as_json: bool,
-) -> None:
-    """Put iterations into memory.
+@context.feature_option
+@context.option("--task", "The task of records that name none.", "ID", "task_id")
+@context.option("--title", "The task's title for records that have none.", "T", "task_title")
+@context.option("--discipline", "The discipline of records that name none.", "D")
+@click.option(
+    "--outcome", type=click.Choice(_OUTCOMES), help="The outcome of records that have none."
+)
+@context.json_option
+def record(file: str, task_id: str | None, **given: str | None) -> Result:
+    """Save iterations to memory.
 
-    FILE holds what an agent printed (Claude Code's stream-json or a transcript of it, Codex's
-    exec --json), or iterations as JSON: one object, one a line, or a list of them; - is stdin.
-    Without --feature they belong where `ralph focus` says. Nothing is written unless all of it
-    can be.
+    FILE is what an agent printed (Claude Code's stream-json or a transcript, Codex's exec --json),
+    or iterations as JSON: one object, one per line, or a list; - is stdin. Without --feature,
+    `ralph focus` decides. Either all of it is written or nothing.
+
+    \b
+    Examples:
+      claude -p --output-format stream-json --verbose "fix the login" | ralph record --feature auth
+      ralph record run.jsonl --feature auth --task 42
     """
     from ralph.doors.cli.input_files import first_lines, objects
     from ralph.records import Source
     from ralph.records.iteration import read_iteration
 
-    name = shown_name(file)
-    flags = {
-        "feature": feature,
-        "task_id": number(task),
-        "task_title": title,
-        "discipline": discipline,
-        "outcome": outcome,
-    }
-    given: list[tuple[int, dict[str, Any]]] = []
-    with opened_input(file) as stream:
+    name = context.shown_name(file)
+    flags: dict[str, Any] = {"task_id": context.number(task_id), **given}
+    plain_records: list[tuple[int, dict[str, Any]]] = []
+    with context.opened_input(file) as stream:
         lines, dialect = first_lines(stream, name=name)
         if dialect:
-            kept = _record_run(chain(lines, stream), dialect, name, flags)
+            saved = _record_run(chain(lines, stream), dialect, name, flags)
         else:
-            given = objects(b"".join([*lines, stream.read()]), name=name)
-    if given:
+            plain_records = objects(b"".join([*lines, stream.read()]), name=name)
+    if plain_records:
         iterations = []
-        for line, plain in given:
+        for line, plain in plain_records:
             where = f"{name}:{line}"
             iterations.append(read_iteration(_filled(plain, flags, where), where=where))
-        sources = [Source(file=name, line=line) for line, _ in given]
-        with opened() as ralph:
-            kept = ralph.remember_all(iterations, sources=sources)
-    if unknown := _unknown(given):
-        note(f"{name}: ignored what an iteration does not have: {', '.join(unknown)}")
-    if as_json:
-        print_json([{"id": one.id, "kind": one.kind, **one.record.to_json()} for one in kept])
-        return
-    page = Page()
-    fresh = sum(one.fresh for one in kept)
-    features = ", ".join(dict.fromkeys(one.record.feature for one in kept))
-    old = len(kept) - fresh
-    known = f" ({old} {'was' if old == 1 else 'were'} known already)" if old else ""
-    page.line(f"Remembered {count(fresh, 'iteration')} of {features}{known}.")
-    if dialect:
-        page.line(_told(kept[0].record), indent=2)
+        sources = [Source(file=name, line=line) for line, _ in plain_records]
+        with context.opened() as ralph:
+            saved = ralph.remember_all(iterations, sources=sources)
+    unknown = ", ".join(_unknown(plain_records))
+    notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
+
+    def show(page: Page) -> None:
+        fresh = sum(each.fresh for each in saved)
+        features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
+        old = len(saved) - fresh
+        known = f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
+        page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
+        if dialect:
+            page.line(_run_text(saved[0].record), indent=2)
+
+    value = [{"id": each.id, "kind": each.kind, **each.record.to_json()} for each in saved]
+    return Result(value, show, notes=notes)
 
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
-    """The record with what the line and the focus say where it says nothing itself."""
+    """The record, completed from the options and the focus."""
     from ralph.clients.detect import session_client
-    from ralph.doors.cli.input_files import expected
     from ralph.records.iteration import FIELDS
 
     if client := session_client(plain):
         raise BadRecord(
-            f"this is a session that {client.title} kept for itself, not the output of a run",
+            f"this is a session file of {client.title}, not the output of a run",
             where=where,
-            todo=f"Bring it in with: ralph conversations import {client.source}",
+            todo=f"Import it with: ralph conversations import {client.source}",
         )
     if not plain.keys() & {*FIELDS} - {"session_id"}:
         raise BadRecord(
@@ -124,11 +110,11 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
         flags = _focused(flags)
     if not own and not flags["feature"]:
         raise BadRecord(
-            "this record does not say which feature it is of",
+            "this record does not name its feature",
             where=where,
-            todo="Give --feature NAME, or write it into the record.",
+            todo="Add --feature NAME, or write it into the record.",
         )
-    # What a record leaves out, or leaves empty, is not said.
+    # A field that is empty counts as missing.
     fills = {key: value for key, value in flags.items() if value and plain.get(key) in (None, "")}
     return plain | fills
 
@@ -150,10 +136,10 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
 
 
 def _focused(flags: dict[str, Any]) -> dict[str, Any]:
-    """The flags, with what the person works on now where the line does not say."""
+    """The flags, completed from the focus."""
     from ralph.memory.project import read_focus
 
-    focus = read_focus(the_project())
+    focus = read_focus(context.the_project())
     if focus is None:
         return flags
     task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
@@ -163,7 +149,7 @@ def _focused(flags: dict[str, Any]) -> dict[str, Any]:
 def _record_run(
     lines: Iterable[bytes], dialect: str, name: str, flags: dict[str, Any]
 ) -> list[SavedIteration]:
-    """One run of an agent as one iteration; what could not be read is told, a line each."""
+    """One run of an agent as one iteration; a note for each line that could not be read."""
     import msgspec
 
     from ralph.clients.detect import read
@@ -172,11 +158,11 @@ def _record_run(
     flags = flags if flags["feature"] else _focused(flags)
     if not flags["feature"]:
         raise BadRecord(
-            "an agent's output does not say which feature it is of",
+            "an agent's output does not name a feature",
             where=name,
-            todo="Give --feature NAME, or set one: ralph focus NAME.",
+            todo="Add --feature NAME, or set one: ralph focus NAME.",
         )
-    with opened() as ralph:
+    with context.opened() as ralph:
         root = str(ralph.project.root)
         captured, complaints = read(lines, file=name, root=root, dialect=dialect)
         run = captured.session_id or _named_by_content(captured)
@@ -187,7 +173,7 @@ def _record_run(
             discipline=flags["discipline"] or "",
             outcome=flags["outcome"],
         )
-        # A run that was ended at once still happened.
+        # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")
         iteration = msgspec.structs.replace(
             iteration,
@@ -201,7 +187,7 @@ def _record_run(
 
 
 def _named_by_content(captured: AgentRun) -> str:
-    """A name for a run that has none: the same output must be one record, however often."""
+    """A name for a run that has none, so that the same output is always the same record."""
     import hashlib
 
     import msgspec
@@ -210,18 +196,18 @@ def _named_by_content(captured: AgentRun) -> str:
 
 
 def _known_time(ralph: Ralph, iteration: Iteration, run: str) -> str | None:
-    """When this run was, if it was recorded before; some agents' output does not say."""
+    """The time of this run, if it was recorded before; some agents' output has none."""
     for _, known in ralph.feature(iteration.feature).iterations():
         if known.session_id == run and str(known.task_id) == str(iteration.task_id):
             return known.timestamp
     return None
 
 
-def _told(iteration: Iteration) -> str:
-    """What was read out of a run, so that a wrong reading is seen at once."""
+def _run_text(iteration: Iteration) -> str:
+    """What was read from a run, so that a misreading is seen at once."""
     facts = [f"iteration {iteration.iteration_number}", iteration.outcome]
     facts += [
-        count(len(found), word)
+        plural(len(found), word)
         for found, word in (
             (iteration.files_touched, "file"),
             (iteration.errors, "error"),

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.context import as_json, conversations_folder, warnings_told
-from ralph.doors.cli.render import Page, count, note, print_json, to_json
-from ralph.doors.cli.tree import Command, Group
+from ralph.doors.cli.context import conversations_folder, json_option, warnings_told
+from ralph.doors.cli.render import Page, Result, note, print_json_line
+from ralph.doors.cli.tree import Command, Group, wants_json
+from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from ralph.chat.worker import WorkerStatus
@@ -34,8 +35,8 @@ def workers() -> None:
 
 @workers.command("run")
 @click.option("--once", is_flag=True, help="Do the work that is pending, then exit.")
-@as_json
-def run(once: bool, as_json: bool) -> int:
+@json_option
+def run(once: bool) -> Result | int:
     """Run the workers that are switched on, until Ctrl-C.
 
     With --once, do the pending work and exit: with status 1 if something is left for the next run.
@@ -55,20 +56,18 @@ def run(once: bool, as_json: bool) -> int:
             prune_if_due(ralph.conversations)
         if once:
             statuses = crew.run_once(stop=stop)
-            _show(statuses, [], as_json=as_json)
-            if stop.is_set():
-                return _INTERRUPTED
             mine = [status for status in statuses if not status.note.startswith(ELSEWHERE)]
-            return 1 if any(status.total > status.completed for status in mine) else 0
+            left = any(status.total > status.completed for status in mine)
+            return _statuses(statuses, [], code=_INTERRUPTED if stop.is_set() else int(left))
         printed: dict[str, WorkerStatus] = {}
         with crew:
             while not stop.is_set():
-                _follow(crew, printed, as_json=as_json)
+                _follow(crew, printed)
                 stop.wait(_LOOK_S)
     return 0  # a signal is the normal way to end it
 
 
-def _follow(crew: Workers, printed: dict[str, WorkerStatus], *, as_json: bool) -> None:
+def _follow(crew: Workers, printed: dict[str, WorkerStatus]) -> None:
     """Start and stop workers as the settings say now, and print what has changed."""
     import msgspec
 
@@ -83,11 +82,11 @@ def _follow(crew: Workers, printed: dict[str, WorkerStatus], *, as_json: bool) -
         if printed.get(status.name) == shown:
             continue
         printed[status.name] = shown
-        if as_json:
-            sys.stdout.write(to_json(msgspec.to_builtins(status)) + "\n")
+        if wants_json():
+            print_json_line(msgspec.to_builtins(status))
         else:
             Page().line(_line(status))
-        sys.stdout.flush()
+            sys.stdout.flush()
 
 
 def _line(status: WorkerStatus) -> str:
@@ -104,23 +103,23 @@ def _line(status: WorkerStatus) -> str:
 
 
 @workers.command("status")
-@as_json
-def show_status(as_json: bool) -> None:
+@json_option
+def show_status() -> Result:
     """Show the status of each worker, in whichever process it runs, and what was given up."""
     with _worker_commands() as (crew, _):
-        _show(crew.statuses(), crew.given_up(), as_json=as_json)
+        return _statuses(crew.statuses(), crew.given_up())
 
 
-def _show(statuses: list[WorkerStatus], given_up: list[GivenUp], *, as_json: bool) -> None:
+def _statuses(statuses: list[WorkerStatus], given_up: list[GivenUp], *, code: int = 0) -> Result:
     import msgspec
 
-    if as_json:
-        print_json(msgspec.to_builtins({"workers": statuses, "given_up": given_up}))
-        return
-    page = Page()
-    if not statuses:
-        page.line("All workers are off. To switch them on: `ralph summarizer on`")
-        return
+    value = msgspec.to_builtins({"workers": statuses, "given_up": given_up})
+    off = "All workers are off. To switch them on: `ralph summarizer on`"
+    view = (lambda page: _show(page, statuses, given_up)) if statuses else off
+    return Result(value, view, code=code)
+
+
+def _show(page: Page, statuses: list[WorkerStatus], given_up: list[GivenUp]) -> None:
     page.table(
         ("worker", "state", "done", "to do", "failed", "retrying", "given up", "spend", "note"),
         [
@@ -140,7 +139,9 @@ def _show(statuses: list[WorkerStatus], given_up: list[GivenUp], *, as_json: boo
     )
     if given_up:
         page.line()
-        page.line(f"Given up: {count(len(given_up), 'item')}. Try again: ralph conversations retry")
+        page.line(
+            f"Given up: {plural(len(given_up), 'item')}. Try again: ralph conversations retry"
+        )
         for item in given_up[:_LISTED]:
             page.line(str(item), indent=2)
         if len(given_up) > _LISTED:
@@ -149,8 +150,8 @@ def _show(statuses: list[WorkerStatus], given_up: list[GivenUp], *, as_json: boo
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[conversation|exchange] [on|off]")
-@as_json
-def summarizer(words: tuple[str, ...], as_json: bool) -> None:
+@json_option
+def summarizer(words: tuple[str, ...]) -> Result:
     """Show or switch the workers that summarize.
 
     `summarizer on` also switches on the embedding pipeline.
@@ -161,13 +162,13 @@ def summarizer(words: tuple[str, ...], as_json: bool) -> None:
       ralph summarizer exchange off
     """
     with _worker_commands() as (crew, commands):
-        _answer(crew, commands.summarizer(words), as_json=as_json)
+        return _answer(crew, commands.summarizer(words))
 
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[on|off|rebuild [conversations|exchanges]]")
-@as_json
-def embeddings(words: tuple[str, ...], as_json: bool) -> None:
+@json_option
+def embeddings(words: tuple[str, ...]) -> Result:
     """Show, switch or rebuild the embeddings.
 
     `rebuild` shows what it deletes and costs, and asks for a typed yes.
@@ -178,13 +179,13 @@ def embeddings(words: tuple[str, ...], as_json: bool) -> None:
       ralph embeddings rebuild conversations
     """
     with _worker_commands() as (crew, commands):
-        _answer(crew, commands.embeddings(words, _confirm), as_json=as_json)
+        return _answer(crew, commands.embeddings(words, _confirm))
 
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[on|off|config|set KEY VALUE]")
-@as_json
-def rag(words: tuple[str, ...], as_json: bool) -> None:
+@json_option
+def rag(words: tuple[str, ...]) -> Result:
     """Show or change what is recalled before an answer.
 
     \b
@@ -194,25 +195,13 @@ def rag(words: tuple[str, ...], as_json: bool) -> None:
     """
     with _worker_commands() as (_, commands):
         lines = commands.rag(words)
-        if as_json:
-            print_json({"lines": lines, "settings": commands.rag_settings()})
-        else:
-            _print(lines)
+        return Result({"lines": lines, "settings": commands.rag_settings()}, lines)
 
 
-def _answer(crew: Workers, lines: list[str], *, as_json: bool) -> None:
+def _answer(crew: Workers, lines: list[str]) -> Result:
     import msgspec
 
-    if as_json:
-        print_json({"lines": lines, "workers": msgspec.to_builtins(crew.statuses())})
-    else:
-        _print(lines)
-
-
-def _print(lines: list[str]) -> None:
-    page = Page()
-    for line in lines:
-        page.line(line.strip(), indent=len(line) - len(line.lstrip()))
+    return Result({"lines": lines, "workers": msgspec.to_builtins(crew.statuses())}, lines)
 
 
 def _confirm(question: str) -> str:

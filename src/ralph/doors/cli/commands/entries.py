@@ -1,0 +1,548 @@
+"""`ralph feature`, `task`, `discipline` and `learning`: the entries of the plan, from one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ralph.doors.cli import context
+from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
+from ralph.doors.cli.tree import Group
+from ralph.errors import BadInput, MemoryOff
+
+if TYPE_CHECKING:
+    from ralph.plan.model import Comment, ContextFile, Discipline, Feature, Kind, PlanView, Task
+    from ralph.plan.store import Plan
+    from ralph.records.learning import Learning
+
+_TITLE_CHARS = 70
+
+
+# -- the table
+
+
+def _list_option(
+    name: str, help: str, field: str, metavar: str = "TEXT", completes: Kind | None = None
+) -> context.Decorator:
+    """An option that may be given several times; its values replace a list."""
+    help = f"{help} Repeatable; the values replace the list."
+    complete = context.completing(completes) if completes else None
+    return context.option(name, help, metavar, field, multiple=True, shell_complete=complete)
+
+
+class PlanCommands(NamedTuple):
+    """One kind of entry: its options, how it is shown, and what its commands do besides."""
+
+    word: str
+    kind: Kind
+    examples: tuple[str, str]  # arguments of `add` and of `update`
+    fields: Sequence[context.Decorator]
+    label: Callable[[Any], str]
+    value: Callable[[Plan, Any], Any]  # the entry as JSON
+    required: Sequence[str] = ("name",)  # what `create_` takes beside the patch
+    add_arguments: Sequence[context.Decorator] = (click.argument("name"),)
+    update_options: Sequence[context.Decorator] = ()
+    metavar: str = "NAME"
+    texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, in words for people
+    clean: Callable[[dict[str, Any]], None] = lambda patch: None
+    update: Callable[..., Any] | None = None
+    after: Callable[[Any, dict[str, Any]], None] = lambda entry, patch: None
+    delete: Callable[[str], str] = lambda key: ""
+    delete_help: str = ""
+
+
+def _group(spec: PlanCommands) -> Group:
+    """The group of a kind: add, show, update and delete."""
+    word = spec.word
+    group = Group(word, help=f"Add, show and change {word}s of the plan.")
+    key = click.argument("key", metavar=spec.metavar, shell_complete=context.completing(spec.kind))
+    examples = [
+        f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
+        for verb, arguments in zip(("add", "update"), spec.examples, strict=True)
+    ]
+
+    def called(verb: str, *args: Any, **more: Any) -> Any:
+        from ralph.plan import edit
+
+        return getattr(edit, f"{verb}_{word}")(*args, **more)
+
+    @group.command("add", help=f"Add a {word}.{examples[0]}")
+    @context.options(*spec.add_arguments)
+    @context.options(*spec.fields)
+    @context.json_option
+    def add(**given: Any) -> Result:
+        plan = context.the_plan()
+        required = [given.pop(name) for name in spec.required]
+        patch = context.patch_from(given)
+        spec.clean(patch)
+        new = called("create", plan, *required, patch)
+        spec.after(new, patch)
+        return Result(spec.value(plan, new), f"Added {spec.label(new)}.")
+
+    @group.command("show", help=f"Show one {word}.")
+    @key
+    @context.json_option
+    def show(key: str) -> Result:
+        plan = context.the_plan()
+        entry = getattr(plan, word)(key)
+        value = spec.value(plan, entry)
+        return Result(value, lambda page: page.fields(value | spec.texts(entry)))
+
+    @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
+    @key
+    @context.options(*spec.update_options)
+    @context.options(*spec.fields)
+    @context.option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
+    @context.json_option
+    def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
+        plan = context.the_plan()
+        patch = context.patch_from(given, clear)
+        spec.clean(patch)
+        more = spec.update(plan, key, patch) if spec.update else {}
+        if not patch and not more:
+            raise BadInput("there is nothing to change", todo=f"See: ralph {word} update --help")
+        changed = called("update", plan, key, patch, **more)
+        spec.after(changed, patch)
+        names = ", ".join([*patch, *(name for name in more if name == "comment")])
+        return Result(spec.value(plan, changed), f"Changed {spec.label(changed)}: {names}.")
+
+    @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
+    @key
+    @context.json_option
+    def delete(key: str) -> Result:
+        plan = context.the_plan()
+        task = plan.task(key) if word == "task" else None
+        identity = task.id if task else key
+        called("delete", plan, identity)
+        title = f": {task.title}" if task else "."
+        return Result({"deleted": identity}, f"Deleted {word} {identity}{title}{spec.delete(key)}")
+
+    return group
+
+
+# -- features
+
+
+def _feature_json(view: PlanView, feature: Feature) -> dict[str, Any]:
+    learnings = [learning_json(learning) for learning in feature.learnings]
+    state = view.current_state(feature.name)
+    return {**plain(feature), "learnings": learnings, "current_state": state}
+
+
+def _feature_texts(feature: Feature) -> dict[str, list[str]]:
+    return {
+        "context_files": [_file_line(file) for file in feature.context_files],
+        "learnings": [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings],
+    }
+
+
+def _file_line(file: ContextFile) -> str:
+    touched = f", touched {file.touch_count} times" if file.touch_count else ""
+    return f"{file.path} [{file.source}{touched}]"
+
+
+def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
+    """`--verified` sets `last_verified`, which counts in iterations."""
+    if patch.pop("verified"):
+        if "last_verified" in patch:
+            raise BadInput("last_verified cannot be set and cleared at once")
+        plan.feature(name)
+        patch["last_verified"] = context.last_iteration(name)
+    return {}
+
+
+def _drop_index(name: str) -> str:
+
+    with context.opened() as ralph:
+        try:
+            ralph.feature(name).drop_index()
+        except MemoryOff as error:  # the plan does not wait for memory
+            note(f"its collection is still in the index: {error}")
+    return " Its index is deleted too; its journal stays."
+
+
+feature = _group(
+    PlanCommands(
+        word="feature",
+        kind="features",
+        examples=(
+            'user-login --description "Sign in with a password."',
+            "user-login --boundaries 'No changes to the database.' --clear acronym",
+        ),
+        fields=(
+            context.option("--display-name", "The name people read."),
+            context.option("--acronym", "A short name for it."),
+            context.option("--description", "What it is and why."),
+            context.option("--architecture", "How it is built."),
+            context.option("--boundaries", "What it must not do or touch."),
+            _list_option("--dependency", "What it builds on.", "dependencies"),
+            _list_option("--knowledge-path", "A file to quote.", "knowledge_paths", "PATH"),
+            _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
+        ),
+        label=lambda feature: f"feature {feature.name}",
+        value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
+        update_options=(
+            context.flag("--verified", "Its text was compared with the code just now."),
+        ),
+        texts=_feature_texts,
+        update=_verify,
+        delete=_drop_index,
+        delete_help=" Its collection is deleted from the index.\n\nA feature that has tasks is not"
+        " deleted. Its journal stays; `ralph forget --feature NAME` deletes that too.",
+    )
+)
+
+
+@feature.command("list")
+@context.json_option
+def list_features() -> Result:
+    """List the features and their progress."""
+    view = context.the_plan().read()
+    return Result(
+        [_feature_json(view, feature) for feature in view.features],
+        Table(
+            ("feature", "done", "learnings", "in progress"),
+            [_feature_row(view, feature) for feature in view.features],
+            "The plan has no features yet. Add one: ralph feature add NAME",
+        ),
+    )
+
+
+def _feature_row(view: PlanView, feature: Feature) -> tuple[str, ...]:
+    tasks = [t for t in view.tasks if t.feature == feature.name and t.status != "skipped"]
+    done = sum(task.status == "done" for task in tasks)
+    current = ", ".join(task.title for task in tasks if task.status == "in_progress")
+    learnings = str(len(feature.learnings))
+    return feature.name, f"{done}/{len(tasks)}", learnings, excerpt(current, _TITLE_CHARS)
+
+
+# -- tasks
+
+
+def _clean_task(patch: dict[str, Any]) -> None:
+    if patch.get("priority") is not None:
+        patch["priority"] = context.number(patch["priority"])
+    if patch.get("blocked_by") is not None:
+        patch["blocked_by"] = [context.number(blocker) for blocker in patch["blocked_by"]]
+
+
+def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
+    comment, author = patch.pop("comment", None), patch.pop("author", None)
+    if comment is None:
+        return {}
+    return {"comment": comment, "author": author or ("agent" if context.in_agents_run() else None)}
+
+
+def _comment_line(comment: Comment) -> str:
+    at = f"{comment.at[:16].replace('T', ' ')} " if comment.at else ""
+    return f"{at}{comment.author or 'unknown'}: {comment.text}"
+
+
+task = _group(
+    PlanCommands(
+        word="task",
+        kind="tasks",
+        examples=(
+            '"Refuse empty passwords" --feature user-login --criterion "a test shows it"',
+            '42 --status done --comment "Merged."',
+        ),
+        fields=(
+            context.option(
+                "--discipline",
+                "How it is worked on.",
+                "NAME",
+                shell_complete=context.completing("disciplines"),
+            ),
+            context.option("--description", "What is to be done."),
+            _list_option("--criterion", "When it is done.", "acceptance_criteria"),
+            context.option(
+                "--status",
+                "pending (default), in_progress, blocked, done, skipped.",
+                "STATUS",
+            ),
+            context.option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
+            _list_option("--blocked-by", "A task to do first.", "blocked_by", "ID", "tasks"),
+            _list_option("--tag", "A word to sort it by.", "tags"),
+        ),
+        label=lambda task: f"task {task.id} of {task.feature} ({task.status})",
+        value=lambda plan, task: plain(task),
+        required=("feature", "title"),
+        add_arguments=(
+            click.argument("title"),
+            context.plan_feature(required=True, help="The feature it belongs to."),
+        ),
+        update_options=(
+            context.option("--title", "Its title."),
+            context.plan_feature(help="The feature it belongs to."),
+            context.option("--comment", "Append a comment."),
+            context.option("--author", "Who comments (in an agent's run: agent).", "NAME"),
+        ),
+        metavar="ID",
+        texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
+        clean=_clean_task,
+        update=_take_comment,
+        delete_help=" A task that blocks another is not deleted.",
+    )
+)
+
+
+@task.command("list")
+@context.plan_feature(help="Only tasks of this feature.")
+@context.option("--status", "Only tasks with this status.", "STATUS")
+@context.json_option
+def list_tasks(feature: str | None, status: str | None) -> Result:
+    """List the tasks."""
+    from ralph.plan.fields import clean_status
+
+    wanted = None if status is None else clean_status(status)
+    tasks = [
+        each for each in _tasks_of(context.the_plan(), feature) if wanted in (None, each.status)
+    ]
+    none = "The plan has no tasks yet. Add one: ralph task add TITLE --feature NAME"
+    return _task_table(tasks, "No task matches." if feature or wanted else none)
+
+
+@task.command()
+@context.plan_feature(help="Only tasks of this feature.")
+@context.json_option
+def ready(feature: str | None) -> Result:
+    """List the tasks that can be worked on now, in the order a run takes them."""
+    from ralph.plan.edit import ready as ready_tasks
+
+    plan = context.the_plan()
+    _tasks_of(plan, feature)
+    found = ready_tasks(plan.read("tasks").tasks, feature=feature)
+    return _task_table(found, "No task is ready.")
+
+
+def _tasks_of(plan: Plan, feature: str | None) -> list[Task]:
+    """The tasks, or a feature's; a feature that neither tasks nor plan know is an error."""
+    tasks = [each for each in plan.read("tasks").tasks if feature in (None, each.feature)]
+    if feature is not None and not tasks:
+        plan.feature(feature)
+    return tasks
+
+
+def _task_table(tasks: Sequence[Task], empty: str) -> Result:
+    rows = [
+        (str(t.id), t.status, str(t.priority), t.feature, excerpt(t.title, _TITLE_CHARS))
+        for t in tasks
+    ]
+    return Result(list(tasks), Table(("id", "status", "prio", "feature", "title"), rows, empty))
+
+
+# -- disciplines
+
+
+def _clean_discipline(patch: dict[str, Any]) -> None:
+    if isinstance(text := patch.get("mcp_servers"), str):
+        try:
+            patch["mcp_servers"] = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(
+                f"--mcp-servers is not JSON: {error}",
+                todo='Give an object such as {"files": {"command": "files-server"}}.',
+            ) from None
+
+
+def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
+    """Trust the servers that a person names on the line."""
+    from ralph.config import home_folder
+    from ralph.memory.project import trust_servers
+
+    if "mcp_servers" in patch:
+        trust_servers(context.the_project(), changed, home=home_folder())
+
+
+discipline = _group(
+    PlanCommands(
+        word="discipline",
+        kind="disciplines",
+        examples=('backend --convention "Type every function."', "backend --clear skills"),
+        fields=(
+            context.option("--display-name", "The name people read."),
+            context.option("--system-prompt", "How prompts of this kind begin."),
+            _list_option("--skill", "What it takes.", "skills"),
+            _list_option("--convention", "A rule to follow.", "conventions"),
+            context.option(
+                "--mcp-servers",
+                'MCP servers: {"name": {"command": ..., "args": [...]}}',
+                "JSON",
+            ),
+        ),
+        label=lambda discipline: f"discipline {discipline.name}",
+        value=lambda plan, discipline: plain(discipline),
+        clean=_clean_discipline,
+        after=_trust_servers,
+    )
+)
+
+
+@discipline.command("list")
+@context.json_option
+def list_disciplines() -> Result:
+    """List the disciplines."""
+    found = context.the_plan().read().disciplines
+    rows = [(each.name, excerpt(each.system_prompt or "", _TITLE_CHARS)) for each in found]
+    empty = "The plan has no disciplines yet. Add one: ralph discipline add NAME"
+    return Result(list(found), Table(("discipline", "system prompt"), rows, empty))
+
+
+# -- learnings
+
+_learning_feature = context.plan_feature(required=True, help="The feature of the learning.")
+_ref = click.argument("ref", metavar="ID")
+_INDENT = 10
+_ADDED = {
+    "added": "Added",
+    "known": "Already known",
+    "seen_again": "Seen again",
+    "removed_before": "Not added, because it was removed before",
+}
+
+
+@click.group(cls=Group)
+def learning() -> None:
+    """List, add, remove and review learnings.
+
+    ID is what `ralph learning list` prints before a learning. The text of a learning, or its
+    position in the list, works too.
+    """
+
+
+def learning_json(learning: Learning) -> dict[str, Any]:
+    """A learning as every command prints it."""
+    fields = {name: plain(getattr(learning, name)) for name in learning.__struct_fields__}
+    return {"id": learning.id, **fields, "provenance": learning.provenance}
+
+
+@learning.command("list")
+@_learning_feature
+@context.json_option
+def list_learnings(feature: str) -> Result:
+    """List a feature's learnings and where each comes from."""
+    from ralph.plan.learnings import conflicts, is_stale
+
+    plan = context.the_plan()
+    found = plan.feature(feature).learnings
+    rivals: dict[str, list[str]] = {each.id: [] for each in found}
+    for left, right in conflicts(found):
+        rivals[left.id].append(right.id)
+        rivals[right.id].append(left.id)
+    last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
+    stale = {each.id: is_stale(each, last + 1, plan.limits) for each in found}
+
+    def show(page: Page) -> None:
+        for each in found:
+            mark = "[STALE] " if stale[each.id] else ""
+            page.line((each.id, "cyan"), "  ", (mark, "yellow"), each.text)
+            reason = f" {each.reason}" if each.reason else ""
+            page.line((f"{each.provenance}{reason}", "dim"), indent=_INDENT)
+            if rivals[each.id]:
+                page.line((f"contradicts {', '.join(rivals[each.id])}", "yellow"), indent=_INDENT)
+
+    value = [
+        {**learning_json(each), "stale": stale[each.id], "conflicts": rivals[each.id]}
+        for each in found
+    ]
+    return Result(value, show if found else f"{feature} has no learnings yet.")
+
+
+@learning.command()
+@click.argument("text")
+@_learning_feature
+@context.task_option("It concerns this task only.")
+@context.option("--reason", "Why it exists.")
+@click.option(
+    "--source",
+    type=click.Choice(["human", "agent"]),
+    help="Who says so (default: human; in an agent's run: agent).",
+)
+@context.json_option
+def add(
+    text: str, feature: str, task: str | None, reason: str | None, source: str | None
+) -> Result:
+    """Add a learning; one that says the same as another is not added twice.
+
+    A learning that contradicts another is saved beside it, and both are shown.
+
+    \b
+    Examples:
+      ralph learning add "Run the tests with -n 2." --feature user-login
+    """
+    from ralph.plan.learnings import add as add_learning
+
+    plan = context.the_plan()
+    added = add_learning(
+        plan,
+        feature,
+        text,
+        source="agent" if _learning_source(source) == "agent" else "human",
+        reason=reason,
+        task_id=None if task is None else _task_id(plan, task, feature),
+    )
+
+    def show(page: Page) -> None:
+        page.line(f"{_ADDED[added.what]}: {added.learning.text}")
+        for each in added.conflicts:
+            page.line(("It contradicts: ", "yellow"), f"{each.id} {each.text}")
+        if added.evicted:
+            page.line(f"It replaced: {added.evicted.text}")
+
+    value = {
+        "what": added.what,
+        "learning": learning_json(added.learning),
+        "conflicts": [learning_json(each) for each in added.conflicts],
+        "evicted": learning_json(added.evicted) if added.evicted else None,
+    }
+    return Result(value, show)
+
+
+@learning.command()
+@_ref
+@_learning_feature
+@context.option("--reason", "Why it is removed.")
+@context.json_option
+def remove(ref: str, feature: str, reason: str | None) -> Result:
+    """Remove a learning for good: the same lesson is not learned again."""
+    from ralph.plan.learnings import remove as remove_learning
+
+    by = "agent" if context.in_agents_run() else "human"
+    removed = remove_learning(context.the_plan(), feature, ref, by=by, reason=reason)
+    return Result(learning_json(removed), f"Removed: {removed.text}")
+
+
+@learning.command()
+@_ref
+@_learning_feature
+@context.option("--text", "Better words for it.")
+@context.option("--reason", "What the review found.")
+@context.json_option
+def review(ref: str, feature: str, text: str | None, reason: str | None) -> Result:
+    """Note that a learning was reviewed. Reviewed does not mean proven."""
+    from ralph.plan.learnings import review as review_learning
+
+    reviewed = review_learning(context.the_plan(), feature, ref, text=text, reason=reason)
+    return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")
+
+
+def _learning_source(source: str | None) -> str:
+    """Who says it: an agent's words are never taken for a person's."""
+    if not context.in_agents_run():
+        return source or "human"
+    if source == "human":
+        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
+    return "agent"
+
+
+def _task_id(plan: Plan, task: str, feature: str) -> int | str:
+    found = plan.task(task)
+    if found.feature != feature:
+        raise BadInput(
+            f"task {found.id} belongs to {found.feature!r}, not to {feature!r}",
+            todo="Name the feature of the task, or leave --task out.",
+        )
+    return found.id
