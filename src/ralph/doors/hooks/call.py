@@ -216,7 +216,7 @@ def _served(call: HookCall) -> str:
     if run is None and call.event in _TELLING and _paused(call):
         return ""
     if call.event == "post-tool-use-failure" and (run is None or run.feature):
-        from ralph.doors.hooks.tool_failure import answer as answer_failure
+        from ralph.doors.hooks.context import answer_failure
 
         return answer_failure(call, run)
     if run is not None:

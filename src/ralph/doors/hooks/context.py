@@ -8,24 +8,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from ralph.clients.claude_code import tool_errors
 from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
 from ralph.loop.environment import agent_environment, own_command
 from ralph.memory.conversation_history import CLAUDE_CODE, event_of, held_in
-from ralph.memory.lessons import later_success
+from ralph.memory.lessons import Solved, later_success, solved
 from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
-from ralph.prompt.recalled import recalled_text
+from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import Hit
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 
 if TYPE_CHECKING:
+    from ralph.current_run import CurrentRun
     from ralph.doors.hooks.call import HookCall
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import PlanView
+    from ralph.records.iteration import ErrorSeen
 
 
 _LIMITS = {"stop-failure": "hook_stop_s"}
@@ -253,3 +258,68 @@ def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
         return ""
     _, success = later
     return f"iteration {success.iteration_number}: {success.summary or success.task_title}"
+
+
+# -- PostToolUseFailure: the error is noted, and if it was met before the model is told how it
+# ended.
+#
+# Noted in the session's note, redacted, at once: the exchange it belongs to cannot be written
+# before it is over, and a client that is killed may not have written the failure to its
+# transcript.
+
+
+_LOOKED_UP = 3
+_FAILURE_INDEX_SHARE = 0.2
+
+
+def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
+    """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
+    settings = settings_of(call)
+    if call.given.get("is_interrupt") is True:
+        return ""
+    errors = _errors(call)
+    if not errors:
+        return ""
+    if settings.hook_capture and run is None:
+        for error in errors:
+            call.sessions.met(call.session, call.transcript, {"message": error.message})
+    if not settings.hook_inject:
+        return ""
+    found = _known(call, errors, None if run is None else run.feature)
+    # What was said once in a session the model knows; with a prompt it was said as something else.
+    told = f"error {found.id}" if found else ""
+    if found is None or told in call.sessions.read(call.session).told:
+        return ""
+    if run is None:
+        call.sessions.tell(call.session, [told])
+    return before_text(
+        **msgspec.structs.asdict(found),
+        command=own_command(agent_environment()),
+        budget_tokens=settings.hook_prompt_tokens,
+        max_chars=MOST_CHARS,
+    )
+
+
+def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
+    """The first of the errors that was solved before, else the first that was met."""
+    met: Solved | None = None
+    with opened(call) as ralph:
+        for error in errors[:_LOOKED_UP]:
+            budget_s = call.watch.left_s() * _FAILURE_INDEX_SHARE
+            found = solved(
+                ralph, error.message, session=call.session, feature=feature, budget_s=budget_s
+            )
+            if found is not None and found.solution:
+                return found
+            met = met or found
+    return met
+
+
+def _errors(call: HookCall) -> tuple[ErrorSeen, ...]:
+    return tool_errors(
+        call.text("tool_name"),
+        call.given.get("tool_input"),
+        call.text("error"),
+        root=call.root,
+        cwd=call.text("cwd") or None,
+    )
