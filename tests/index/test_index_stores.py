@@ -49,7 +49,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexStore
             with qdrant_store(local_server()) as local:
                 yield local
         case "qdrant over HTTP":
-            with running() as server, qdrant_store(QdrantConnection(server.url)) as served:
+            with (
+                running() as server,
+                qdrant_store(QdrantConnection(server.url, timeout_s=30.0)) as served,
+            ):
                 yield served
         case _:
             with qdrant_store(real_server()) as real:

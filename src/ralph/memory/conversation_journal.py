@@ -126,6 +126,7 @@ def _clean(text: str, max_chars: int) -> str:
 # Where conversations go that belong to no project.
 GENERAL = "general"
 _SHORTEST_ID = 4
+_ID_CHARS = 16
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
 _T = TypeVar("_T")
@@ -219,7 +220,14 @@ class ConversationJournal:
         **more: Any,
     ) -> SavedExchange:
         """Keep one exchange of a conversation that was begun; the same key twice is one."""
-        held = self.conversation(conversation)
+        begun = True
+        try:
+            held = self.conversation(conversation)
+        except NotFound:
+            if self.shelf.journals.trouble() is None or len(conversation) < _ID_CHARS:
+                raise
+            # Its server is away: the conversation is there, and what is said in it waits here.
+            held, begun = Conversation(id=conversation), False
         identity = exchange_id(held.id, key or uuid.uuid4().hex)
         try:
             one = Exchange(
@@ -227,7 +235,7 @@ class ConversationJournal:
             )
         except TypeError as error:
             raise BadInput(f"not an exchange: {error}") from None
-        return self.add(held, [one])[0]
+        return self.add(held, [one], begins=begun)[0]
 
     def add(
         self,
@@ -235,8 +243,11 @@ class ConversationJournal:
         exchanges: Sequence[Exchange],
         *,
         sources: Sequence[Source | None] | None = None,
+        begins: bool = True,
     ) -> list[SavedExchange]:
         """Keep a conversation and many of its exchanges with one flush: all of them, or none.
+
+        `begins` says whether the conversation itself is kept too, where it is not known here.
 
         What is known by its id is not written again, nor is what was forgotten.
         """
@@ -254,7 +265,7 @@ class ConversationJournal:
         known = series.history.records
         buried = series.forgotten()
         drafts: list[Record | Draft] = []
-        if named.id not in known and named.id not in buried:
+        if begins and named.id not in known and named.id not in buried:
             drafts.append(renumbered(conversation_record(named, number=0)))
         fresh: dict[str, Exchange] = {}
         for one, source in ready:
