@@ -9,7 +9,7 @@ import pytest
 from capturing import ROOT, SECRET, SESSION
 from places import FIXTURES
 
-from ralph.capture.exchange import SessionExchange
+from ralph.capture.exchange import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
 from ralph.records.conversation import Message
 from ralph.text.marks import mark
@@ -52,7 +52,7 @@ def data(*events: Any) -> bytes:
 
 
 def read(content: bytes, offset: int = 0, **more: Any) -> tuple[list[SessionExchange], Exchanges]:
-    reading = Exchanges(offset=offset, **more)
+    reading = Exchanges(SessionStart(offset=offset, **more))
     found: list[SessionExchange] = []
     for one in content[offset:].splitlines(keepends=True):
         found += reading.feed(one)

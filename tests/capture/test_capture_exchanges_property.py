@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import FIXTURES
 
-from ralph.capture.exchange import SessionExchange
+from ralph.capture.exchange import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges, SessionLine
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
@@ -98,7 +98,7 @@ def read(
     lines: list[bytes], offset: int = 0
 ) -> tuple[list[SessionExchange], list[SessionExchange]]:
     """The exchanges that are finished, and the one that is not."""
-    reading = Exchanges(offset=offset)
+    reading = Exchanges(SessionStart(offset=offset))
     finished = [one for line in lines for one in reading.feed(line)]
     return finished, reading.rest()
 

@@ -247,4 +247,4 @@ def test_no_line_raises_and_every_line_is_itself_again(line: str) -> None:
     assert again(call, call, None)
     assert call.hint in line
     looks_only(line)
-    assert len(call.told) < 100
+    assert len(call.success) < 100

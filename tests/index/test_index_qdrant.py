@@ -195,7 +195,7 @@ def test_a_feature_has_an_alias_that_carries_its_name(served: Ralph, server: Qdr
     [(alias, collection)] = aliases(server).items()
     assert alias.startswith("ralph-")
     assert alias.endswith(f"-{name}")
-    assert collection == f"{alias}-g1"
+    assert collection.startswith(f"{alias}-g")
 
 
 def test_the_metadata_point_tells_how_far_the_journal_was_indexed_and_is_never_found(
@@ -269,7 +269,7 @@ def test_a_rebuild_is_never_seen_half_done(served: Ralph, server: QdrantServer) 
     asking = threading.Event()
 
     def look(asked: Asked) -> None:
-        writes = asked.method == "PUT" and asked.path.endswith("-g2/points")
+        writes = asked.method == "PUT" and asked.path.endswith("/points") and old not in asked.path
         if writes and not asking.is_set():
             asking.set()
             with open_served(served.project.root, server.url) as other:
@@ -278,7 +278,7 @@ def test_a_rebuild_is_never_seen_half_done(served: Ralph, server: QdrantServer) 
                 )
                 thread.start()
                 thread.join()
-            seen.append(aliases(server)[old.removesuffix("-g1")])
+            seen.append(aliases(server)[old.rpartition("-g")[0]])
             asking.clear()
 
     server.after = look
@@ -286,7 +286,8 @@ def test_a_rebuild_is_never_seen_half_done(served: Ralph, server: QdrantServer) 
     server.after = lambda asked: None
     assert len(seen) >= 4
     assert all(one in (before, old) for one in seen)
-    assert physical(server) == [old.replace("-g1", "-g2")]
+    assert len(physical(server)) == 1
+    assert physical(server) != [old]
     assert shown(auth.search(QUESTION)) == before
 
 
@@ -314,7 +315,7 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_stopped(
     changed.break_after_batches = 1
     with open_served(project, server.url, changed) as memory, pytest.raises(KeyboardInterrupt):
         memory.feature("auth").sync()
-    assert [name[-3:] for name in physical(server)] == ["-g1", "-g2"]
+    assert len(physical(server)) == 2
     assert set(aliases(server).values()) == set(physical(server))
     done = len(changed.embedded)
     changed.break_after_batches = None
@@ -347,9 +348,11 @@ def test_what_a_killed_build_left_without_a_name_is_dropped_by_the_next(
     auth.remember_all(topical(5))
     auth.sync()
     [name] = physical(server)
-    server.client.create_collection(name.replace("-g1", "-g7"), vectors_config={})
+    left = f"{name.rpartition('-g')[0]}-g7"
+    server.client.create_collection(left, vectors_config={})
     auth.sync(afresh=True)
-    assert physical(server) == [name.replace("-g1", "-g8")]
+    assert len(physical(server)) == 1
+    assert physical(server)[0] not in (name, left)
 
 
 def test_what_a_killed_build_left_without_a_name_can_be_pruned(
@@ -357,7 +360,7 @@ def test_what_a_killed_build_left_without_a_name_can_be_pruned(
 ) -> None:
     served.feature("auth").remember_all(topical(5))
     [name] = physical(server)
-    left = name.replace("-g1", "-g7")
+    left = f"{name.rpartition('-g')[0]}-g7"
     server.client.create_collection(left, vectors_config={})
     assert served.prune() == [left]
     assert physical(server) == [name]

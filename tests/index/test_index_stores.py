@@ -22,7 +22,7 @@ from ralph.index.port import (
     live_of,
 )
 from ralph.index.qdrant_server import QdrantConnection
-from ralph.index.sqlite import SqliteStore
+from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.records import Record, Source
 
 pytestmark = quiet
@@ -42,7 +42,7 @@ if REAL_URL is not None:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexStore]:
     match request.param:
         case "sqlite":
-            opened = SqliteStore(tmp_path / "index.sqlite3")
+            opened = SqliteStore(tmp_path / FILE_NAME)
             yield opened
             opened.close()
         case "qdrant":
@@ -372,7 +372,7 @@ def test_facets_leave_out_what_is_of_something_else(store: IndexStore) -> None:
         plain(4, "word", W),
     ]
     write(store, made, rows)
-    everything = np.array([0.5, 0.5, 0.5, 0.5], dtype=np.float32)
+    everything = np.array([[0.5, 0.5, 0.5, 0.5]], dtype=np.float32)
     wanted: list[tuple[str, dict[str, tuple[str, ...]]]] = [
         ("id-1 id-3", {"outcome": ("failure",)}),
         ("id-3", {"outcome": ("timeout",)}),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from importing import Kept, aged, write
 
-from ralph.capture.exchange import SessionExchange
+from ralph.capture.exchange import SessionExchange, SessionHead, SessionStart
 from ralph.clients.codex_sessions import Rollout, rollout_head
 from ralph.memory.importing import ABANDONED_S, import_sessions
 from ralph.records.conversation import Message, conversation_id
@@ -24,7 +24,7 @@ NAME = "01a1dfd1-eb94-7503-ade3-c0ec6f4903fe"
 
 def read(content: bytes, offset: int = 0) -> list[SessionExchange]:
     head = rollout_head(content.splitlines()[0]) if content else None
-    reading = Rollout(offset=offset, head=head)
+    reading = Rollout(SessionStart(offset=offset, head=head or SessionHead()))
     found: list[SessionExchange] = []
     for one in content[offset:].splitlines(keepends=True):
         found += reading.feed(one)

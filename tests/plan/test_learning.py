@@ -12,7 +12,7 @@ from ralph.plan import edit, learnings
 from ralph.plan.learnings import LearningDraft, prompt_lines
 from ralph.plan.store import Plan
 from ralph.records.learning import Learning, read_learning, to_plain
-from ralph.text.similar import gist
+from ralph.text.sameness import gist
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.text.similar import Verdict, compare, from_signature, gist, jaccard
+from ralph.text.sameness import Verdict, compare, from_signature, gist, jaccard
 
 PAIRS: list[tuple[Verdict, str, str]] = [
     # the same thing said again

@@ -270,10 +270,10 @@ def _worded(
 ) -> Iterator[ErrorSeen]:
     numbers = sorted(number for number in at if any_of(wordings).match(lines[number]))
     places = [m for number in sorted(at) if (m := _PYTEST_PLACE.match(lines[number]))]
-    told: set[int] = set()
+    reasons: set[int] = set()
     for number in numbers:
         line = lines[number]
-        if number in told or not line:
+        if number in reasons or not line:
             continue
         for wording in wordings:
             match = wording.pattern.match(line)
@@ -284,7 +284,7 @@ def _worded(
             if wording.look == "must_arrow" and not _near(_ARROW, lines, number, 3):
                 continue
             if wording.look == "reason":
-                told.add(_next(lines, number))
+                reasons.add(_next(lines, number))
             yield _error(match, wording, lines, number, places, resolve)
             break
 
@@ -359,13 +359,13 @@ def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str,
                 return "", (_placed(heading["f"], "1", resolve)[0], None)
     if look == "go":
         for line in lines[at + 1 : at + 8]:
-            if said := _GO_PLACE.match(line):
-                return said["m"].strip(), _placed(said["f"], said["l"], resolve)
+            if match := _GO_PLACE.match(line):
+                return match["m"].strip(), _placed(match["f"], match["l"], resolve)
     if look == "bun":
         window = lines[max(0, at - 15) : at]
         for index in range(len(window) - 1, -1, -1):
-            if said := _EXPECTED.match(window[index]):
-                return said["m"].strip(), _first(_AT, window[index:], resolve)
+            if match := _EXPECTED.match(window[index]):
+                return match["m"].strip(), _first(_AT, window[index:], resolve)
     return "", (None, None)
 
 
@@ -449,16 +449,16 @@ def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
             message = alone["m"].removeprefix("error: ").removeprefix("fatal: ")
             found.append(ErrorSeen(message, _typed("runtime", message), *_stated(message, resolve)))
             continue
-        said = _SAID.search(sentence)
-        if not said or sentence.lstrip().startswith(">"):
+        match = _SAID.search(sentence)
+        if not match or sentence.lstrip().startswith(">"):
             continue
-        around = sentence[: said.start()] + sentence[said.end() :]
+        around = sentence[: match.start()] + sentence[match.end() :]
         bare = not around.strip(" `*-\t")
         if (not bare and not _MET.search(around)) or _SUPPOSED.search(around):
             continue
-        message = (said["m"] or said["r"]).rstrip(" .*")
-        error_type: ErrorType = "compile" if said["r"] else "runtime"
-        place = _stated(sentence[said.start() :], resolve)
+        message = (match["m"] or match["r"]).rstrip(" .*")
+        error_type: ErrorType = "compile" if match["r"] else "runtime"
+        place = _stated(sentence[match.start() :], resolve)
         found.append(ErrorSeen(message, _typed(error_type, message), *place))
     return found[:MOST_PER_OUTPUT]
 

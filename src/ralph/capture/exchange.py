@@ -6,16 +6,15 @@ Every client's sessions are read into these values, whatever its files look like
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.lines import clip
-from ralph.records import Complaint
+from ralph.capture.lines import LineReader, clip
 from ralph.records.conversation import Message, Role, Status
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
@@ -48,7 +47,11 @@ class SessionHead(msgspec.Struct, frozen=True):
 
 
 class SessionStart(msgspec.Struct, frozen=True):
-    """Where reading starts: the file, the byte and line, and what is known of the session."""
+    """Where reading starts: the file, the byte, and what is known of the session.
+
+    `line` is how many lines come before `offset`, for the places of complaints; `title` is what the
+    session was called when it was read before.
+    """
 
     file: str = "-"
     root: str | None = None
@@ -81,28 +84,41 @@ class SessionExchange(msgspec.Struct, frozen=True, kw_only=True):
     ends_at: int
 
 
-class SessionReader(Protocol):
-    """A session's file being read line by line."""
+class SessionReader(ABC):
+    """A session's file being read, from its beginning or from where an exchange ended."""
 
-    complaints: list[Complaint]
+    def __init__(self, start: SessionStart | None = None) -> None:
+        start = start or SessionStart()
+        self._start = start
+        self._reading = LineReader(start.file, start.line)
+        self.complaints = self._reading.complaints
+        self._at = self._next = start.offset
+        self._finished: list[SessionExchange] = []
 
     def feed(self, line: bytes) -> list[SessionExchange]:
         """Take one line with its end; return the exchanges it finished. Never raises."""
-        ...
+        self._at = self._next
+        self._next += len(line)
+        self._read(line)
+        finished, self._finished = self._finished, []
+        return finished
 
+    @abstractmethod
+    def _read(self, line: bytes) -> None: ...
+
+    @abstractmethod
     def rest(self) -> list[SessionExchange]:
-        """The exchange under way, if any, as it stands."""
-        ...
+        """The exchange under way, if any, as it stands; reading may go on after it."""
 
     @property
+    @abstractmethod
     def ends_at(self) -> int:
-        """How far everything was read."""
-        ...
+        """How far everything was read; what may become an exchange yet is not."""
 
     @property
+    @abstractmethod
     def title(self) -> str | None:
         """What the session is called."""
-        ...
 
 
 class _ExchangeStep(msgspec.Struct):

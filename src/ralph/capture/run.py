@@ -60,7 +60,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
     errors: list[ErrorSeen]
     here: str
-    said: str | None = None
+    text: str | None = None
 
 
 class RunFindings(LineReader):
@@ -161,8 +161,8 @@ class RunFindings(LineReader):
         if len(text.strip()) > SIGNIFICANT_TEXT:
             self.last_text = text
         if self.attempts.listening:
-            for name, told in self.attempts.hear(text, self._echoed):
-                self._solve(name, told)
+            for name, solution in self.attempts.hear(text, self._echoed):
+                self._solve(name, solution)
         if self._again(text):
             return
         for error in errors_said(text, self.place):
@@ -204,19 +204,19 @@ class RunFindings(LineReader):
                 self.touch(path, action, base)
         exit_line = _EXIT.match(output)
         code = int(exit_line["code"]) if exit_line else None
-        said = strip_marked(output[exit_line.end() :] if exit_line else output)
+        text = strip_marked(output[exit_line.end() :] if exit_line else output)
         source = origin(command)
-        if (source == "file" or (source == "mixed" and not failed)) and not (failed and said):
+        if (source == "file" or (source == "mixed" and not failed)) and not (failed and text):
             return CommandResult([], here)
         if failed and source == "file":
             # What a reader prints when it fails is one line; the rest may be a file.
-            said = said.strip().rpartition("\n")[2]
-        if not failed and self._again(said):
-            return CommandResult([], here, said)
-        errors = errors_in(said, partial(self.place, base=here), failed=failed)
-        if failed and not errors and not (merely_asked(command, code) and not said.strip()):
-            errors = [ErrorSeen(_failure(command, code, said))]
-        return CommandResult(errors, here, said)
+            text = text.strip().rpartition("\n")[2]
+        if not failed and self._again(text):
+            return CommandResult([], here, text)
+        errors = errors_in(text, partial(self.place, base=here), failed=failed)
+        if failed and not errors and not (merely_asked(command, code) and not text.strip()):
+            errors = [ErrorSeen(_failure(command, code, text))]
+        return CommandResult(errors, here, text)
 
     def _again(self, text: str) -> bool:
         """Whether the very same text was read before; then it tells nothing new."""
@@ -262,9 +262,9 @@ class RunFindings(LineReader):
         """The main agent's command came back: see whether it shows that something was solved."""
         if not ran.errors and not self.attempts.open:
             return
-        if ran.said is not None and (ran.errors or self.attempts.may_be(command)):
+        if ran.text is not None and (ran.errors or self.attempts.may_be(command)):
             call = shell_call(command, ran.here)
-            went = how_it_went(call, ran.said, failed=failed, errors=bool(ran.errors))
+            went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
             self.tried(call, ran.errors, went, begun=begun)
         if not failed:
             self.did(command)
@@ -283,13 +283,13 @@ class RunFindings(LineReader):
                 self._solve(name, None)
                 self.attempts.fail(name, call, self._errors[name].file_path)
         elif went == "well" and self.attempts.open:
-            for name, told in self.attempts.succeed(call, begun, self._echoed):
+            for name, solution in self.attempts.succeed(call, begun, self._echoed):
                 if name not in names:
-                    self._solve(name, told)
+                    self._solve(name, solution)
 
-    def _solve(self, name: str, told: str | None) -> None:
+    def _solve(self, name: str, solution: str | None) -> None:
         error = self._errors[name]
-        resolution = clip(redact(told), LONGEST_RESOLUTION) if told else None
+        resolution = clip(redact(solution), LONGEST_RESOLUTION) if solution else None
         if error.resolution != resolution:
             self._errors[name] = msgspec.structs.replace(error, resolution=resolution)
 
@@ -372,10 +372,10 @@ def _bare(text: str) -> str:
     return re.sub(r"[\s>*_`\"'.-]+", " ", text).strip().lower()
 
 
-def _failure(command: str, code: int | None, said: str) -> str:
+def _failure(command: str, code: int | None, text: str) -> str:
     """The message of a command that failed without a known error; two such commands differ."""
     words = _GOING.sub("", " ".join(command.split()))
     words = words if len(words) <= 100 else words[:99] + "\u2026"
-    last = said.strip().rpartition("\n")[2].strip()
+    last = text.strip().rpartition("\n")[2].strip()
     ended = "failed" if code is None else f"failed with exit code {code}"
     return f"`{words}` {ended}" + (f": {last}" if last else "")

@@ -102,7 +102,7 @@ class ToolAttempt(msgspec.Struct, frozen=True):
         return last if last and last in self.text else self.text.partition(" ")[0]
 
     @property
-    def told(self) -> str:
+    def success(self) -> str:
         """The call and that it went well, in words."""
         return f"{self.change} went through" if self.change else f"`{short(self.line)}` passed"
 
@@ -166,13 +166,13 @@ def again(call: ToolAttempt, failed: ToolAttempt, place: str | None) -> bool:
     return bool(wanted) and all(_within(one, call.targets) for one in wanted)
 
 
-def how_it_went(call: ToolAttempt, said: str, *, failed: bool, errors: bool) -> CallOutcome:
+def how_it_went(call: ToolAttempt, output: str, *, failed: bool, errors: bool) -> CallOutcome:
     """How a command went; where its exit code is another's, its words must say so."""
     if failed:
         return "badly"
     if not call.masked:
         return "well"
-    end = said[-4000:]
+    end = output[-4000:]
     if errors:
         return "badly"
     return "well" if _PASSED.search(end) and not _FAILED.search(end) else "unclear"
@@ -300,7 +300,7 @@ class _AttemptStep(msgspec.Struct):
 
 class _SolvedError(msgspec.Struct):
     name: str
-    told: str
+    solution: str
 
 
 class Attempts:
@@ -354,11 +354,11 @@ class Attempts:
             self._steps.append(_AttemptStep(self._time, did, what[:_LONGEST_TEXT], only_for))
 
     def hear(self, text: str, echoed: Echoed) -> list[tuple[str, str]]:
-        """The agent said something; the errors it has just solved, better told."""
+        """The agent said something; a better account of the errors it has just solved."""
         better: list[tuple[str, str]] = []
         if self._fresh:
             why = _sentence([text[:_LONGEST_TEXT]], _BECAUSE, echoed)
-            better = [(solved.name, _joined(solved.told, why)) for solved in self._fresh if why]
+            better = [(solved.name, _joined(solved.solution, why)) for solved in self._fresh if why]
             self._fresh.clear()
         if self._failed:
             self._time += 1
@@ -375,12 +375,12 @@ class Attempts:
                 continue
             del self._failed[name]
             steps = self._since(self._steps, failed)
-            told = _told(steps, call, failed.call)
-            said = [step.what for step in self._since(self._said, failed)]
-            why = _sentence(said[::-1], _EXPLAINS, echoed)
+            solution = _describe(steps, call, failed.call)
+            texts = [step.what for step in self._since(self._said, failed)]
+            why = _sentence(texts[::-1], _EXPLAINS, echoed)
             if not why:
-                self._fresh.append(_SolvedError(name, told))
-            solved.append((name, _joined(told, why)))
+                self._fresh.append(_SolvedError(name, solution))
+            solved.append((name, _joined(solution, why)))
         if not self._failed:
             self._steps.clear()
             self._said.clear()
@@ -397,14 +397,14 @@ class Attempts:
         return []
 
 
-def _told(steps: list[_AttemptStep], call: ToolAttempt, failed: ToolAttempt) -> str:
+def _describe(steps: list[_AttemptStep], call: ToolAttempt, failed: ToolAttempt) -> str:
     if not steps:
         if call.text != failed.text:
-            return f"{call.told} instead."
+            return f"{call.success} instead."
         how = "when tried again" if call.change else "when run again"
-        return f"{call.told} {how}; nothing was changed in between."
-    done = [told for did in _ACTIONS if (told := _few(did, steps))]
-    whole = "; ".join([*done, f"then {call.told}."])
+        return f"{call.success} {how}; nothing was changed in between."
+    done = [step for did in _ACTIONS if (step := _few(did, steps))]
+    whole = "; ".join([*done, f"then {call.success}."])
     return whole[:1].upper() + whole[1:]
 
 
@@ -431,8 +431,8 @@ def _sentence(texts: list[str], explains: re.Pattern[str], echoed: Echoed) -> st
     return ""
 
 
-def _joined(told: str, why: str) -> str:
-    if len(told) > LONGEST:
-        told = told[: LONGEST - 1].rsplit(None, 1)[0] + "\u2026"
-    whole = f'{told} "{why}"' if why else told
-    return whole if len(whole) <= LONGEST else told
+def _joined(solution: str, why: str) -> str:
+    if len(solution) > LONGEST:
+        solution = solution[: LONGEST - 1].rsplit(None, 1)[0] + "\u2026"
+    whole = f'{solution} "{why}"' if why else solution
+    return whole if len(whole) <= LONGEST else solution

@@ -106,7 +106,7 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     """What the index has of these conversations, by kind."""
     if not memory.exist:
         return EmbeddingCounts()
-    embedded = memory.shelf.index.with_repair(lambda: _embedded_ids(memory))
+    embedded = _embedded_ids(memory)
     counts = dict.fromkeys(("conversations", "summaries", "exchanges", "documents", "waiting"), 0)
     for record in stream_of(memory).history.records.values():
         if kind := embedding_kind(record):
@@ -131,13 +131,16 @@ def embedding_kind(record: Record) -> str | None:
 
 
 def _embedded_ids(memory: Conversations) -> set[str]:
-    with memory.shelf.index.answering(stream_of(memory).target().name) as (view, live):
-        if live is None or not live.manifest.dims:
-            return set()
-        known = {name for name, _ in view.content(live, vectors=False).keys}
-        rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
-        waiting = view.fetch(live, rows, records=True).values()
-        return known - {passage.record.id for passage in waiting if passage.record}
+    def look() -> set[str]:
+        with memory.shelf.index.answering(stream_of(memory).target().name) as (view, live):
+            if live is None or not live.manifest.dims:
+                return set()
+            known = {name for name, _ in view.content(live, vectors=False).keys}
+            rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
+            waiting = view.fetch(live, rows, records=True).values()
+            return known - {passage.record.id for passage in waiting if passage.record}
+
+    return memory.shelf.index.with_repair(look)
 
 
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:

@@ -188,8 +188,8 @@ class Messages:
         found = self.found
         model = text_of(message.get("model"))
         if failed or model == _SYNTHETIC:
-            said = content_text(message.get("content"))[:4000]
-            self.api_error = self.api_error if said == PLACEHOLDER else said
+            text = content_text(message.get("content"))[:4000]
+            self.api_error = self.api_error if text == PLACEHOLDER else text
             return
         if parent is None:
             self.api_error = ""
@@ -330,13 +330,13 @@ class Messages:
 
     def _failure(self, use: ToolUse, output: str, detail: Any) -> ErrorSeen:
         # The structured result says it without the advice meant for the model.
-        said = detail.removeprefix("Error: ") if isinstance(detail, str) else output
-        said = _ADVICE.sub("", _WRAPPER.sub("", said)).strip()
-        denied = _DENIED.search(said) is not None
+        text = detail.removeprefix("Error: ") if isinstance(detail, str) else output
+        text = _ADVICE.sub("", _WRAPPER.sub("", text)).strip()
+        denied = _DENIED.search(text) is not None
         if denied:
             self.denied = [*self.denied, use.name][:MOST_OPEN]
         error_type: ErrorType = "permission" if denied else "unknown"
-        message = f"{use.name}: {said}" if use.name else said
+        message = f"{use.name}: {text}" if use.name else text
         place = self.found.place(use.path) if use.path else None
         return ErrorSeen(message, error_type, place)
 
@@ -346,8 +346,8 @@ class Messages:
         if use.name == "Write":
             kind = mapping(detail()).get("type")
             if kind not in {"create", "update"}:
-                told = output[:200].lower()
-                kind = "create" if "created" in told else "update" if "updated" in told else None
+                start = output[:200].lower()
+                kind = "create" if "created" in start else "update" if "updated" in start else None
             if kind is None:
                 kind = "update" if found.knows(use.path) else "create"
             found.touch(use.path, "created" if kind == "create" else "modified")
@@ -510,13 +510,13 @@ class StreamJson:
         reason = self._reason()
         if reason == "ok":
             messages.settle()
-        said = text_of(result.result) if result is not None else ""
+        final = text_of(result.result) if result is not None else ""
         failed = reason not in {"ok", "unknown"}
         # What the provider said is an error; what the agent had said before is the summary.
-        summary = (found.last_text or said) if failed else (said or found.last_text)
-        for message in self._failures(said, failed=failed):
+        summary = (found.last_text or final) if failed else (final or found.last_text)
+        for message in self._failures(final, failed=failed):
             found.add_error(ErrorSeen(clip(message, 2000), "runtime"))
-        if said and (stated := _RESET.search(said)):
+        if final and (stated := _RESET.search(final)):
             self._resets_at = self._resets_at or moment(int(stated[1]))
         named = result.permission_denials if result is not None else None
         denied = [text_of(item.get("tool_name")) for item in items(named)]
@@ -537,14 +537,14 @@ class StreamJson:
             mcp_failed=tuple(redact(name) for name in self._mcp_failed),
         )
 
-    def _failures(self, said: str, *, failed: bool) -> list[str]:
+    def _failures(self, final: str, *, failed: bool) -> list[str]:
         """What the provider or the client reported as the end of the run."""
         result = self._result
         if result is None or not failed:
             return []
         named = result.errors if isinstance(result.errors, list) else []
         stated = [e for e in named[:10] if isinstance(e, str) and not e.startswith(_DIAGNOSTIC)]
-        return stated or [text for text in (said or self._messages.api_error,) if text]
+        return stated or [text for text in (final or self._messages.api_error,) if text]
 
     def _reason(self) -> TerminalReason:
         result = self._result

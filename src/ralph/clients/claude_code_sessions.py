@@ -9,7 +9,7 @@ exchange is depends on its own lines alone, so a file can be read on from where 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,6 @@ from ralph.capture.exchange import (
 from ralph.capture.lines import (
     BOM,
     NOTHING,
-    LineReader,
     content_text,
     count,
     items,
@@ -377,15 +376,13 @@ _MOST_QUEUED = 50
 class _OpenExchange:
     """An exchange being read."""
 
-    def __init__(
-        self, line: SessionLine, user: str, new: Callable[[Steps], Transcript], *, at: int
-    ) -> None:
+    def __init__(self, line: SessionLine, user: str, start: SessionStart, *, at: int) -> None:
         self.prompt = line
         self.user = user
         self.begins_at = at
         self.queued: list[str] = []
         self.steps = Steps()
-        self.transcript = new(self.steps)
+        self.transcript = Transcript(file=start.file, root=start.root, steps=self.steps)
         self.transcript.take(line)
 
     @property
@@ -421,42 +418,20 @@ class _OpenExchange:
         )
 
 
-class Exchanges:
-    """A session transcript being read, from its beginning or from where an exchange ended.
+class Exchanges(SessionReader):
+    """A session transcript being read."""
 
-    `line` is how many lines stand before `offset`, for the places of complaints; `title` is what
-    the session was called when it was read before.
-    """
-
-    def __init__(
-        self,
-        *,
-        file: str = "-",
-        root: str | None = None,
-        offset: int = 0,
-        line: int = 0,
-        title: str | None = None,
-    ) -> None:
-        self._reading = LineReader(file, line)
-        self.complaints = self._reading.complaints
-        self._new = lambda steps: Transcript(file=file, root=root, steps=steps)
-        self._at = self._next = offset
-        self._reads_on = offset > 0
-        self._titles: dict[str, str] = {"before": title or ""}
+    def __init__(self, start: SessionStart | None = None) -> None:
+        super().__init__(start)
+        self._titles: dict[str, str] = {"before": self._start.title or ""}
         self._summaries: list[tuple[str, str]] = []
         self._seen: dict[int, None] = {}
         self._open: _OpenExchange | None = None
         # What a person had run, or the client put in: an exchange only once the assistant answers.
         self._maybe: _OpenExchange | None = None
-        self._finished: list[SessionExchange] = []
 
-    def feed(self, line: bytes) -> list[SessionExchange]:
-        """Take one line with its end; the exchanges it finished. Never raises."""
-        self._at = self._next
-        self._next += len(line)
+    def _read(self, line: bytes) -> None:
         self._reading.read(line, lines_of, self._take)
-        finished, self._finished = self._finished, []
-        return finished
 
     def rest(self) -> list[SessionExchange]:
         """The exchange under way, if any, as it stands; reading may go on after it."""
@@ -470,10 +445,12 @@ class Exchanges:
     @property
     def title(self) -> str | None:
         """What the session is called: by a person, else by the client, else by its summary."""
-        told = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
+        titles = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
         # A file may begin with the summaries of other sessions.
-        told += [text for leaf, text in reversed(self._summaries) if not leaf or self._knows(leaf)]
-        return next((cleaned(text, LONGEST_TITLE) for text in told if text), None) or None
+        titles += [
+            text for leaf, text in reversed(self._summaries) if not leaf or self._knows(leaf)
+        ]
+        return next((cleaned(text, LONGEST_TITLE) for text in titles if text), None) or None
 
     def _take(self, line: SessionLine) -> None:
         kind = line.type
@@ -486,8 +463,8 @@ class Exchanges:
             title = text_of(line.customTitle) or text_of(line.aiTitle)
             self._titles[kind] = title[: 4 * LONGEST_TITLE] or self._titles.get(kind, "")
         elif kind == "summary":
-            told = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * LONGEST_TITLE])
-            self._summaries = [*self._summaries, told][-_MOST_SUMMARIES:]
+            summary = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * LONGEST_TITLE])
+            self._summaries = [*self._summaries, summary][-_MOST_SUMMARIES:]
         elif kind == "queue-operation" and self._open is not None:
             self._open.add(queued(line))
         elif kind == "system" and line.subtype == "local_command":
@@ -528,14 +505,14 @@ class Exchanges:
                 self._open.transcript.take(line)
 
     def _put_in(self, line: SessionLine) -> None:
-        is_over = self._reads_on if self._open is None else self._open.transcript.is_over
+        is_over = self._start.offset > 0 if self._open is None else self._open.transcript.is_over
         if self._maybe is None and is_over:
             self._maybe = self._begin(line, "")
         elif (one := self._maybe or self._open) is not None:
             one.transcript.take(line)
 
     def _begin(self, line: SessionLine, user: str) -> _OpenExchange:
-        return _OpenExchange(line, user, self._new, at=self._at)
+        return _OpenExchange(line, user, self._start, at=self._at)
 
     def _turn(self, begun: _OpenExchange) -> None:
         """Another exchange begins, so the one before is over."""
@@ -595,5 +572,4 @@ def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
 
 def session_reader(start: SessionStart) -> SessionReader:
     """A reader of one file."""
-    at = {"offset": start.offset, "line": start.line}
-    return Exchanges(file=start.file, root=start.root, title=start.title, **at)
+    return Exchanges(start)

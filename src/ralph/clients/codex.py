@@ -209,13 +209,13 @@ class Codex:
             self._changed(item, failed=failed)
         elif kind == "mcp_tool_call":
             self._found.see_injected(content_text(mapping(item.get("result")).get("content")))
-            said = text_of(mapping(item.get("error")).get("message"))
-            if failed or said:
-                self._found.add_error(ErrorSeen(f"{_name(item, kind)}: {said or 'failed'}"))
+            message = text_of(mapping(item.get("error")).get("message"))
+            if failed or message:
+                self._found.add_error(ErrorSeen(f"{_name(item, kind)}: {message or 'failed'}"))
         elif kind == "error":
-            said = text_of(item.get("message"))
-            if _REALLY.search(said):
-                self._found.add_error(ErrorSeen(said))
+            message = text_of(item.get("message"))
+            if _REALLY.search(message):
+                self._found.add_error(ErrorSeen(message))
 
     def _begin(self, item: Mapping[str, Any], kind: str) -> None:
         identity = text_of(item.get("id"))

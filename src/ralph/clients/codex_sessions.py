@@ -29,7 +29,6 @@ from ralph.capture.exchange import (
     jsonl_files,
 )
 from ralph.capture.lines import (
-    LineReader,
     UnreadableLine,
     clip,
     content_text,
@@ -82,13 +81,13 @@ def rollout_head(line: bytes) -> SessionHead | None:
         return None
     if event.get("type") != "session_meta":
         return None
-    told = mapping(event.get("payload"))
-    below = "subagent" in (text_of(told.get("thread_source")), text_of(told.get("source")))
+    data = mapping(event.get("payload"))
+    below = "subagent" in (text_of(data.get("thread_source")), text_of(data.get("source")))
     return SessionHead(
-        session=text_of(told.get("id")) or text_of(told.get("session_id")),
-        cwd=text_of(told.get("cwd")),
-        git_branch=text_of(mapping(told.get("git")).get("branch")),
-        is_subagent=below or "subagent" in mapping(told.get("source")),
+        session=text_of(data.get("id")) or text_of(data.get("session_id")),
+        cwd=text_of(data.get("cwd")),
+        git_branch=text_of(mapping(data.get("git")).get("branch")),
+        is_subagent=below or "subagent" in mapping(data.get("source")),
     )
 
 
@@ -116,11 +115,11 @@ class CodexAnswer(msgspec.Struct, frozen=True):
 
 def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
     """A user's message as what a person wrote, and what the client put in."""
-    told = mapping(message.get("internal_chat_message_metadata_passthrough"))
+    data = mapping(message.get("internal_chat_message_metadata_passthrough"))
     parts = list(items(message.get("content")))
     whose = [
         text_of(mapping(one.get("provenance")).get("type"))
-        for one in items(told.get("content_item_metadata"))
+        for one in items(data.get("content_item_metadata"))
     ]
     whose += [""] * (len(parts) - len(whose))
     typed: list[str] = []
@@ -137,8 +136,8 @@ def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
 
 def turn_of(payload: Mapping[str, Any]) -> str:
     """The name of the turn that a line belongs to, where it says so."""
-    told = mapping(payload.get("internal_chat_message_metadata_passthrough"))
-    return text_of(payload.get("turn_id")) or text_of(told.get("turn_id"))
+    data = mapping(payload.get("internal_chat_message_metadata_passthrough"))
+    return text_of(payload.get("turn_id")) or text_of(data.get("turn_id"))
 
 
 def call_of(item: Mapping[str, Any]) -> CodexCall:
@@ -203,24 +202,17 @@ def answer_of(output: Any) -> CodexAnswer:
 
 def total_tokens(usage: Any) -> int:
     """Everything that was processed, by one of Codex's counts."""
-    told = mapping(usage)
-    total = count(told.get("total_tokens"))
+    data = mapping(usage)
+    total = count(data.get("total_tokens"))
     if total is not None:
         return total
-    return sum(count(told.get(key)) or 0 for key in ("input_tokens", "output_tokens"))
+    return sum(count(data.get(key)) or 0 for key in ("input_tokens", "output_tokens"))
 
 
-def told_in(message: str) -> str:
+def error_text(message: str) -> str:
     """What an error says, without the provider's envelope around it."""
     error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
     return text_of(error.get("message")) or message
-
-
-def said_in(item: Mapping[str, Any]) -> Iterator[str]:
-    """The texts of an assistant's message."""
-    for part in items(item.get("content")):
-        if text := text_of(part.get("text")):
-            yield text
 
 
 def _arguments(text: str) -> Mapping[str, Any]:
@@ -232,10 +224,10 @@ def _arguments(text: str) -> Mapping[str, Any]:
 
 def _command(given: Mapping[str, Any]) -> str:
     """The shell's line: without the shell itself, as the person would type it."""
-    told = given.get("cmd") or given.get("command")
-    if not isinstance(told, list):
-        return text_of(told)
-    words = [text_of(word) for word in told]
+    data = given.get("cmd") or given.get("command")
+    if not isinstance(data, list):
+        return text_of(data)
+    words = [text_of(word) for word in data]
     if len(words) == 3 and words[1] in {"-lc", "-c"}:
         return words[2]
     return " ".join(words)
@@ -278,10 +270,10 @@ class CodexTurn:
         if len(self._typed) < MOST_QUEUED:
             self._typed.append(text)
 
-    def context(self, told: Mapping[str, Any]) -> None:
+    def context(self, data: Mapping[str, Any]) -> None:
         """Where the turn is held, and by which model."""
-        self.model = text_of(told.get("model")) or self.model
-        self.cwd = text_of(told.get("cwd")) or self.cwd
+        self.model = text_of(data.get("model")) or self.model
+        self.cwd = text_of(data.get("cwd")) or self.cwd
         self.found.at_home(self.cwd)
 
     def say(self, text: str) -> None:
@@ -337,14 +329,14 @@ class CodexTurn:
             self.found.changed(path, action, call.folder)
 
     def spend(self, total: int, last: int | None) -> None:
-        """What the thread has used so far; `last` of it since it was told before."""
+        """What the thread has used so far; `last` of it since the line before."""
         if self._before is None:
             self._before = max(0, total - (last or 0))
         self._spent = max(self._spent, total - self._before)
 
     def fail(self, message: str) -> None:
         """The provider or the client gave up."""
-        self._failure = told_in(message) or "the turn failed"
+        self._failure = error_text(message) or "the turn failed"
 
     def end(self, reason: TerminalReason) -> None:
         """The turn is over."""
@@ -397,44 +389,28 @@ _CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
 _ANSWERS = {"function_call_output", "custom_tool_call_output"}
 
 
-class Rollout:
-    """A rollout being read, from its beginning or from where an exchange ended.
+class Rollout(SessionReader):
+    """A rollout being read; to read on, give the head too."""
 
-    Who reads on gives the `head`; `line` and `title` are as for a session transcript.
-    """
-
-    def __init__(
-        self,
-        *,
-        file: str = "-",
-        root: str | None = None,
-        offset: int = 0,
-        line: int = 0,
-        title: str | None = None,
-        head: SessionHead | None = None,
-    ) -> None:
-        self._reading = LineReader(file, line)
-        self.complaints = self._reading.complaints
-        self.head = head or SessionHead()
-        self.title: str | None = title
-        self._file, self._root = file, root
-        self._at = self._next = offset
+    def __init__(self, start: SessionStart | None = None) -> None:
+        super().__init__(start)
+        self.head = self._start.head
+        self._title = self._start.title
         self._open: CodexTurn | None = None
-        # Of the turn that began before its words came: where, its name, and what was told of it.
+        # Of the turn that began before its words came: where, its name, and what is known of it.
         self._turn_at: int | None = None
         self._turn = ""
         self._is_marked = False
         self._context: Mapping[str, Any] = {}
         self._put_in: list[str] = []
-        self._finished: list[SessionExchange] = []
 
-    def feed(self, line: bytes) -> list[SessionExchange]:
-        """Take one line with its end; the exchanges it finished. Never raises."""
-        self._at = self._next
-        self._next += len(line)
+    def _read(self, line: bytes) -> None:
         self._reading.read(line, objects, self._take)
-        finished, self._finished = self._finished, []
-        return finished
+
+    @property
+    def title(self) -> str | None:
+        """What the session was called last."""
+        return self._title
 
     def rest(self) -> list[SessionExchange]:
         """The exchange under way, if any, as it stands; reading may go on after it."""
@@ -446,24 +422,24 @@ class Rollout:
         return self._next if self._turn_at is None else self._turn_at
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        kind, told = text_of(event.get("type")), mapping(event.get("payload"))
+        kind, data = text_of(event.get("type")), mapping(event.get("payload"))
         if not kind:
             self._reading.complain("has no type; stepped over")
             return
         if kind == "session_meta" and not self.head.session:
             self.head = rollout_head(msgspec.json.encode(dict(event))) or self.head
         elif kind == "turn_context":
-            self._begin(turn_of(told))
-            self._context = told
+            self._begin(turn_of(data))
+            self._context = data
             if self._open is not None:
-                self._open.context(told)
+                self._open.context(data)
         elif kind == "event_msg":
-            self._event(text_of(told.get("type")), told)
+            self._event(text_of(data.get("type")), data)
         elif kind == "response_item":
-            self._item(text_of(told.get("type")), told, event.get("timestamp"))
+            self._item(text_of(data.get("type")), data, event.get("timestamp"))
         elif kind == "token_usage_record" and self._open is not None:
-            thread = total_tokens(told.get("thread_token_usage"))
-            self._open.spend(thread, total_tokens(told.get("usage")))
+            thread = total_tokens(data.get("thread_token_usage"))
+            self._open.spend(thread, total_tokens(data.get("usage")))
 
     def _begin(self, turn: str) -> None:
         """A turn begins, or goes on under the same name."""
@@ -474,25 +450,25 @@ class Rollout:
             self._turn_at, self._turn = self._at, turn
             self._is_marked, self._context, self._put_in = False, {}, []
 
-    def _event(self, kind: str, told: Mapping[str, Any]) -> None:
+    def _event(self, kind: str, data: Mapping[str, Any]) -> None:
         if kind in {"task_started", "turn_started"}:
             self._close(self._at)
-            self._begin(turn_of(told))
+            self._begin(turn_of(data))
             self._is_marked = True
         elif kind == "thread_name_updated":
-            name = text_of(told.get("thread_name"))
-            self.title = cleaned(name[: 4 * LONGEST_TITLE], LONGEST_TITLE) or self.title
+            name = text_of(data.get("thread_name"))
+            self._title = cleaned(name[: 4 * LONGEST_TITLE], LONGEST_TITLE) or self._title
         elif self._open is None:
             return
         elif kind == "token_count":
-            info = mapping(told.get("info"))
+            info = mapping(data.get("info"))
             if info:
                 last = total_tokens(info.get("last_token_usage"))
                 self._open.spend(total_tokens(info.get("total_token_usage")), last)
         elif kind in {"error", "stream_error"}:
-            self._open.fail(text_of(told.get("message")))
+            self._open.fail(text_of(data.get("message")))
         elif kind in {"task_complete", "turn_complete"}:
-            if error := mapping(told.get("error")):
+            if error := mapping(data.get("error")):
                 self._open.fail(text_of(error.get("message")))
             self._open.end("ok")
             self._close(self._next)
@@ -511,8 +487,9 @@ class Rollout:
             return
         one.found.see_time(when)
         if kind == "message" and role == "assistant":
-            for text in said_in(item):
-                one.say(text)
+            for part in items(item.get("content")):
+                if text := text_of(part.get("text")):
+                    one.say(text)
         elif kind in _CALLS:
             one.call(call_of(item))
         elif kind in _ANSWERS:
@@ -531,7 +508,7 @@ class Rollout:
         self._close(at)
         # A turn has one name, however often its line is copied; where it stands is a name, too.
         name = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
-        found = RunFindings(file=self._file, root=self._root, injected="")
+        found = RunFindings(file=self._start.file, root=self._start.root, injected="")
         found.at_home(text_of(self._context.get("cwd")) or self.head.cwd)
         for text in self._put_in:
             found.see_injected(text)
@@ -581,11 +558,4 @@ def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
 
 def session_reader(start: SessionStart) -> SessionReader:
     """A reader of one rollout."""
-    return Rollout(
-        file=start.file,
-        root=start.root,
-        offset=start.offset,
-        line=start.line,
-        title=start.title,
-        head=start.head,
-    )
+    return Rollout(start)

@@ -473,21 +473,21 @@ def foreign_server(where: Path) -> BadInput:
     )
 
 
-def _odd(seen: list[SetupPlace]) -> list[str]:
-    told: dict[str, None] = {}
-    for one in seen:
-        for part in one.parts:
+def _odd(places: list[SetupPlace]) -> list[str]:
+    found: dict[str, None] = {}
+    for place in places:
+        for part in place.parts:
             if part.problem:
-                told[part.problem] = None
-            again = f"Run: ralph hooks install --{one.where}"
-            again += "" if one.agent == CLIENTS[0].agent else f" --agent {one.agent}"
+                found[part.problem] = None
+            again = f"Run: ralph hooks install --{place.where}"
+            again += "" if place.agent == CLIENTS[0].agent else f" --agent {place.agent}"
             if part.outdated:
                 what = "a folder you work in could put its own program in the place of Ralph"
-                told[f"{part.file}: {what}. {again}"] = None
+                found[f"{part.file}: {what}. {again}"] = None
             if part.state == "partly":
-                told[f"{part.file}: no hook for {', '.join(part.missing)}. {again}"] = None
+                found[f"{part.file}: no hook for {', '.join(part.missing)}. {again}"] = None
             for call in part.calls:
                 if call.found is None:
                     todo = "Install it there, or set RALPH_COMMAND."
-                    told[f"{part.file}: {call.command} is not there. {todo}"] = None
-    return list(told)
+                    found[f"{part.file}: {call.command} is not there. {todo}"] = None
+    return list(found)

@@ -203,10 +203,10 @@ class Matrices:
         """Cosines of the nearest passages, after loading what is new since the last query."""
         with self._lock:
             matrix, upto = self._loaded(connection, collection)
-            if len(queries) != 1:
+            if len(queries) > 1 and not also and not groups:
                 return matrix.nearest_of_each(queries, count, upto=upto)
             among = self._among(connection, matrix, collection, upto, groups)
-            return [matrix.nearest(queries[0], count, also, upto=upto, among=among)]
+            return [matrix.nearest(one, count, also, upto=upto, among=among) for one in queries]
 
     def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
         n = collection.id

@@ -52,7 +52,7 @@ _decode_source = msgspec.json.Decoder(Source).decode
 
 
 class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What the metadata point of a generation tells: what it is, and how far it has come."""
+    """What the metadata point of a collection tells: what it is, and how far it has come."""
 
     name: str
     stream: str
@@ -67,7 +67,7 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     type: str = METADATA
 
     def collection(self, *, live: bool) -> Collection:
-        """The generation as everybody else knows it."""
+        """The collection as everybody else knows it."""
         digest = hashlib.sha256(self.physical.encode()).digest()
         return Collection(
             id=int.from_bytes(digest[:7]),
@@ -84,7 +84,7 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_metadata(payload: object) -> CollectionMetadata:
-    """The metadata of a generation; Corrupt where it is none."""
+    """The metadata of a collection; Corrupt where it is none."""
     try:
         return msgspec.convert(payload, CollectionMetadata)
     except msgspec.ValidationError as error:

@@ -122,15 +122,15 @@ def nearest_of(
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         some = [query.tolist() for query in queries[start : start + _QUERIES_AT_ONCE]]
         # The nearest by their pieces, and by their asides: the nearest of all are among them.
-        tops = _ask_each(
-            server, name, [_QdrantSearch(query, count, having=having) for query in some], owners
-        )
-        chosen = [list(dict.fromkeys([*main, *asides, *also])) for main, asides in tops]
-        searches = [
-            _QdrantSearch(query, len(points), points=points)
-            for query, points in zip(some, chosen, strict=True)
+        requests = [
+            _request(query, using, count, having)
+            for query in some
+            for using in (MEANING, ASIDE_MEANING)
         ]
-        for main, asides in _ask_each(server, name, searches, owners):
+        sides = _answers(server, name, requests, owners)
+        pairs = list(zip(sides[::2], sides[1::2], strict=True))
+        _complete(server, name, some, pairs, also, owners)
+        for main, asides in pairs:
             near = {point: ASIDE_WEIGHT * value for point, value in asides.items()}
             near |= {point: max(value, near.get(point, value)) for point, value in main.items()}
             order = sorted(near, key=lambda point: (-near[point], point))[:count]
@@ -139,41 +139,62 @@ def nearest_of(
     return found, owners
 
 
-class _QdrantSearch(msgspec.Struct):
-    """A vector to search near: among all that fit a filter, or exactly among some points."""
-
-    query: list[float]
-    limit: int
-    having: models.Filter | None = None
-    points: list[str] | None = None
-
-    def request(self, using: str) -> models.QueryRequest:
-        from qdrant_client import models
-
-        params, having = models.SearchParams(hnsw_ef=HNSW_EF), self.having
-        if self.points is not None:
-            params = models.SearchParams(exact=True)
-            having = models.Filter(must=[models.HasIdCondition(has_id=list(self.points))])
-        return models.QueryRequest(
-            query=[self.query],
-            using=using,
-            limit=max(self.limit, 1),
-            filter=having,
-            params=params,
-            with_payload=OWNER_KEYS,
-        )
+def _complete(
+    server: QdrantConnection,
+    name: str,
+    queries: Sequence[list[float]],
+    pairs: Sequence[tuple[Near, Near]],
+    also: Sequence[str],
+    owners: PointOwners,
+) -> None:
+    """Ask for the pieces and asides of points that only the other side has found, and of `also`."""
+    requests: list[models.QueryRequest] = []
+    sides: list[Near] = []
+    for query, (main, asides) in zip(queries, pairs, strict=True):
+        for side, using in ((main, MEANING), (asides, ASIDE_MEANING)):
+            missing = list(dict.fromkeys(p for p in (*main, *asides, *also) if p not in side))
+            if missing and (side or asides or using == MEANING):
+                requests.append(_request(query, using, len(missing), None, missing))
+                sides.append(side)
+    if requests:
+        for side, more in zip(sides, _answers(server, name, requests, owners), strict=True):
+            side.update(more)
 
 
-def _ask_each(
-    server: QdrantConnection, name: str, searches: Sequence[_QdrantSearch], owners: PointOwners
-) -> list[tuple[Near, Near]]:
-    """What each finds by pieces, and by asides."""
-    requests = [one.request(using) for one in searches for using in (MEANING, ASIDE_MEANING)]
+def _answers(
+    server: QdrantConnection,
+    name: str,
+    requests: Sequence[models.QueryRequest],
+    owners: PointOwners,
+) -> list[Near]:
     answers = server.ask(lambda client: client.query_batch_points(name, requests))
     for answer in answers:
         owners.update((str(point.id), point.payload) for point in answer.points if point.payload)
-    near = [{str(point.id): point.score for point in answer.points} for answer in answers]
-    return list(zip(near[::2], near[1::2], strict=True))
+    return [{str(point.id): point.score for point in answer.points} for answer in answers]
+
+
+def _request(
+    query: list[float],
+    using: str,
+    limit: int,
+    having: models.Filter | None,
+    points: Sequence[str] | None = None,
+) -> models.QueryRequest:
+    """The nearest that fit a filter; or how near these points are, exactly."""
+    from qdrant_client import models
+
+    params = models.SearchParams(hnsw_ef=HNSW_EF)
+    if points is not None:
+        params = models.SearchParams(exact=True)
+        having = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+    return models.QueryRequest(
+        query=[query],
+        using=using,
+        limit=limit,
+        filter=having,
+        params=params,
+        with_payload=OWNER_KEYS,
+    )
 
 
 class QdrantView:

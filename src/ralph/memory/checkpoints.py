@@ -28,8 +28,8 @@ from ralph.index.embedders.static import StaticEmbedder
 from ralph.memory.knowledge_journal import EXPIRED, NOT_GIVING, passages, said_draft
 from ralph.memory.ledger import facet_values
 from ralph.memory.store import is_due, note_done
-from ralph.recall.patterns import knowledge_text
-from ralph.recall.sameness import WORTH_COMPARING, Nearness, conflicting, same
+from ralph.recall.patterns import case_of
+from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, utc
 from ralph.records.knowledge import (
     CHECKPOINT_KINDS,
@@ -41,6 +41,7 @@ from ralph.records.knowledge import (
     knowledge_from,
     pattern_id,
 )
+from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
@@ -53,21 +54,22 @@ if TYPE_CHECKING:
 # -- Which pattern an entry belongs to, decided once, when it is published.
 #
 # The decision is written into the journal with the checkpoint: the same journal gives the same
-# patterns whatever index or embedder there is. The built-in table measures nearness, always, so
-# that its thresholds mean the same everywhere.
+# patterns whatever index or embedder there is. Nearness is always measured with the built-in
+# embeddings, which the weights of the comparison were fitted on.
 
-
-# From here on two texts tell of one problem.
+# Below this cosine two entries have too little in common to be the same.
+_WORTH_COMPARING = 0.3
+# From this cosine on two texts are about one problem.
 _ONE_PROBLEM = 0.8
-# Under it nobody need look closer.
-_LIKE_PROBLEMS = 0.5
-_KEPT_VECTORS = 20_000
-# The nearest so many are compared word by word.
+# From this cosine on two words mean much the same.
+_NEAR_WORDS = 0.6
+_CACHED_VECTORS = 20_000
+# Only this many of the nearest are compared word by word.
 _COMPARED = 8
 
 
 class Member(msgspec.Struct, frozen=True):
-    """An entry, and the pattern it is in; none before it is published."""
+    """An entry and its pattern; empty until it is published."""
 
     id: str
     entry: Entry
@@ -75,99 +77,108 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Grouping:
-    """Compares entries; what it has embedded it keeps for the next comparison."""
+    """Compares entries, and caches their embeddings for the next comparison."""
 
     def __init__(self, static: StaticEmbedder) -> None:
         self._static = static
-        self._known: dict[str, Vectors] = {}
+        self._vectors: dict[str, Vectors] = {}
 
     def assign(
         self, fresh: Sequence[Member], candidates: Callable[[int], Sequence[Member]]
     ) -> list[Covered]:
-        """A pattern for each, in order: that of the nearest that tells the same, else a new one.
+        """Give each entry, in order, the pattern of the nearest that is the same, or a new one.
 
-        `candidates` gives the first entries of the published patterns that the one at this place
+        `candidates` returns the first entries of the published patterns that the entry at an index
         may belong to. Only first entries are compared: being the same is not transitive, and a
         chain of near ones could lead anywhere.
         """
         if not fresh:
             return []
-        kin = [kinship(one.entry) for one in fresh]
+        kin = [kinship(member.entry) for member in fresh]
         published = [
-            [other for other in candidates(place) if kinship(other.entry) == kin[place]]
-            for place in range(len(fresh))
+            [member for member in candidates(n) if kinship(member.entry) == kin[n]]
+            for n in range(len(fresh))
         ]
-        everybody = [*fresh, *(other for some in published for other in some)]
-        self._embed(text for one in everybody for text in _texts(one.entry))
-        vectors = self._static.embed_passages([_whole(one.entry) for one in fresh])
-        worth_comparing = vectors @ vectors.T >= WORTH_COMPARING
-        firsts: list[Member] = []  # of the pattern of each that has one by now
-        for place, one in enumerate(fresh):
-            near = worth_comparing[place, :place].nonzero()[0].tolist()
-            earlier = [firsts[other] for other in near if kin[other] == kin[place]]
-            others = {other.id: other for other in (*published[place], *earlier)}
-            twin = self._nearest_twin(one, list(others.values()))
-            firsts.append(twin or Member(one.id, one.entry, pattern_id(one.id)))
-        return [Covered(one.id, first.pattern) for one, first in zip(fresh, firsts, strict=True)]
+        everybody = [*fresh, *(member for members in published for member in members)]
+        self._embed(text for member in everybody for text in _texts(case_of(member.entry)))
+        vectors = self._static.embed_passages([case_of(member.entry).whole for member in fresh])
+        worth_comparing = vectors @ vectors.T >= _WORTH_COMPARING
+        firsts: list[Member] = []  # the first entry of the pattern of each entry so far
+        for n, member in enumerate(fresh):
+            near = worth_comparing[n, :n].nonzero()[0].tolist()
+            earlier = [firsts[i] for i in near if kin[i] == kin[n]]
+            others = {first.id: first for first in (*published[n], *earlier)}
+            twin = self._nearest_twin(case_of(member.entry), list(others.values()))
+            firsts.append(twin or Member(member.id, member.entry, pattern_id(member.id)))
+        return [
+            Covered(member.id, first.pattern) for member, first in zip(fresh, firsts, strict=True)
+        ]
 
-    def alternative(self, one: Entry, other: Entry) -> bool:
+    def alternative(self, a: Entry, b: Entry) -> bool:
         """Whether two entries answer the same problem."""
-        if one.entry_type != other.entry_type:
+        if a.entry_type != b.entry_type:
             return False
-        near = self._cosine(knowledge_text(one).problem, knowledge_text(other).problem)
-        return near >= _ONE_PROBLEM or self.conflicting(one, other)
+        near = self._cosine(case_of(a).problem, case_of(b).problem)
+        return near >= _ONE_PROBLEM or self.conflicting(a, b)
 
-    def conflicting(self, one: Entry, other: Entry) -> bool:
+    def conflicting(self, a: Entry, b: Entry) -> bool:
         """Whether two entries cannot both be right."""
-        if (
-            self._cosine(knowledge_text(one).problem, knowledge_text(other).problem)
-            < _LIKE_PROBLEMS
-        ):
-            return False
-        return conflicting(knowledge_text(one), knowledge_text(other), self._nearness(one, other))
+        one, other = case_of(a), case_of(b)
+        return conflicting(one, other, self._cosine(one.problem, other.problem))
 
-    def _nearest_twin(self, one: Member, others: Sequence[Member]) -> Member | None:
+    def nearness(self, one: Case, other: Case) -> Nearness:
+        """How near two cases are by the built-in embeddings."""
+        return Nearness(*map(self._meaning, _texts(one), _texts(other)))
+
+    def _nearest_twin(self, case: Case, members: Sequence[Member]) -> Member | None:
         near = [
-            (cosine, other)
-            for other in others
-            if (cosine := self._cosine(_whole(one.entry), _whole(other.entry))) >= WORTH_COMPARING
+            (cosine, member)
+            for member in members
+            if (cosine := self._cosine(case.whole, case_of(member.entry).whole)) >= _WORTH_COMPARING
         ]
         near.sort(key=lambda pair: (-pair[0], pair[1].id))
-        for _, other in near[:_COMPARED]:
-            if same(
-                knowledge_text(one.entry),
-                knowledge_text(other.entry),
-                self._nearness(one.entry, other.entry),
-            ):
-                return other
+        for _, member in near[:_COMPARED]:
+            other = case_of(member.entry)
+            if same(case, other, self.nearness(case, other)):
+                return member
         return None
 
-    def _nearness(self, one: Entry, other: Entry) -> Nearness:
-        mine, theirs = knowledge_text(one), knowledge_text(other)
-        return Nearness(
-            problem=self._cosine(mine.problem, theirs.problem),
-            solution=self._cosine(mine.solution, theirs.solution),
-            whole=self._cosine(_whole(one), _whole(other)),
-        )
+    def _meaning(self, a: str, b: str) -> Meaning:
+        words_a, words_b = gist(a).spelled, gist(b).spelled
+        cosine = self._cosine(a, b)
+        if not words_a or not words_b:
+            return Meaning(cosine, 0.0, 0.0, 0.0, 0.0, 0.0)
+        import numpy as np
 
-    def _cosine(self, one: str, other: str) -> float:
-        return float(self._vector(one) @ self._vector(other))
+        self._embed([*words_a, *words_b])
+        cosines = self._vectors_of(words_a) @ self._vectors_of(words_b).T
+        best = (cosines.max(axis=1), cosines.max(axis=0))
+        aligned, aligned_most = sorted(float(row.mean()) for row in best)
+        covered, covered_most = sorted(float((row > _NEAR_WORDS).mean()) for row in best)
+        weakest = sum(float(np.sort(row)[:3].mean()) for row in best) / 2
+        return Meaning(cosine, aligned, aligned_most, covered, covered_most, weakest)
 
-    def _vector(self, text: str) -> Vectors:
-        if text not in self._known:
-            self._embed([text])
-        return self._known[text]
+    def _cosine(self, a: str, b: str) -> float:
+        self._embed([a, b])
+        return float(self._vectors[a] @ self._vectors[b])
+
+    def _vectors_of(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        return np.stack([self._vectors[text] for text in texts])
 
     def _embed(self, texts: Iterable[str]) -> None:
-        """Many at once cost a tenth of one by one."""
-        if len(self._known) >= _KEPT_VECTORS:
-            self._known.clear()
-        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
-        self._known.update(zip(missing, self._static.embed_passages(missing), strict=True))
+        """Embed what is not cached; many at once cost a tenth of one by one."""
+        texts = list(dict.fromkeys(texts))
+        missing = [text for text in texts if text not in self._vectors]
+        if len(self._vectors) + len(missing) > _CACHED_VECTORS:
+            self._vectors.clear()
+            missing = texts
+        self._vectors.update(zip(missing, self._static.embed_passages(missing), strict=True))
 
 
 def kinship(entry: Entry) -> tuple[object, ...]:
-    """What two entries must share to be compared at all."""
+    """What two entries must have in common to be compared at all."""
     return (
         entry.entry_type,
         getattr(entry, "gate_type", ""),
@@ -176,14 +187,8 @@ def kinship(entry: Entry) -> tuple[object, ...]:
     )
 
 
-def _texts(entry: Entry) -> tuple[str, str, str]:
-    both = knowledge_text(entry)
-    return both.problem, both.solution, _whole(entry)
-
-
-def _whole(entry: Entry) -> str:
-    both = knowledge_text(entry)
-    return f"{both.problem}\n{both.solution}"
+def _texts(case: Case) -> tuple[str, str, str]:
+    return case.problem, case.solution, case.whole
 
 
 # -- An embedder that has embedded ahead: what is published was embedded whole before that.

@@ -31,10 +31,10 @@ from ralph.recall import Answer, Hit
 from ralph.recall.patterns import (
     Pattern,
     Patterns,
+    case_of,
     context_block,
     described,
     in_order,
-    knowledge_text,
     success_rate,
     when_to_try,
 )
@@ -311,7 +311,7 @@ def _pattern(history: PublishedState, name: str, entry: Entry, hit: Hit | None =
         id=name,
         entry_type=entry.entry_type,
         problem=described(entry),
-        solution=knowledge_text(entry).solution,
+        solution=case_of(entry).solution,
         when_to_try=when_to_try(entry),
         success_count=len(entries),
         worked=worked,

@@ -27,7 +27,7 @@ from ralph.memory.ledger import (
 )
 from ralph.memory.store import Store, index_for, knowledge_journals, short_hash
 from ralph.recall import Hit, ScoredRecord
-from ralph.recall.patterns import Pattern, knowledge_text
+from ralph.recall.patterns import Pattern, case_of
 from ralph.records import Complaint, Record, now
 from ralph.records.clean import clean
 from ralph.records.knowledge import (
@@ -131,7 +131,7 @@ def passages(record: Record, max_chars: int) -> Sequence[Passage]:
         entry: Entry = knowledge_from(record)
     except BadRecord:
         return ()
-    both = knowledge_text(entry)
+    both = case_of(entry)
     problem = f"{entry.subject}\n{both.problem}".strip()[:max_chars]
     first, _, rest = problem.partition("\n")
     solution = f"{first[:_HEADING_CHARS]}\n{both.solution[:_SOLUTION_CHARS]}"

@@ -21,8 +21,8 @@ from ralph.plan.model import DEFAULT_LIMITS, Data, PlanLimits, TaskId, path_of, 
 from ralph.records.iteration import Decision, ErrorSeen, Iteration, cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
+from ralph.text.sameness import compare, from_signature, gist
 from ralph.text.sanitize import folded, sanitize, sanitize_line
-from ralph.text.similar import compare, from_signature, gist
 
 if TYPE_CHECKING:  # who only shows learnings reads no YAML
     from ralph.plan.store import Plan

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ralph.recall import Relevance
-from ralph.recall.sameness import Told
+from ralph.recall.sameness import Case
 from ralph.records.knowledge import (
     Entry,
     EntryType,
@@ -149,16 +149,16 @@ def _best_of_alternatives_first(
     return order
 
 
-def knowledge_text(entry: Entry) -> Told:
+def case_of(entry: Entry) -> Case:
     """The problem and the solution of an entry."""
     match entry:
         case FailureSolution():
             parts = [entry.failure_description, entry.error_message]
-            return Told("\n".join(part for part in parts if part), entry.solution_steps)
+            return Case("\n".join(part for part in parts if part), entry.solution_steps)
         case GateRejection():
-            return Told(entry.human_feedback, entry.revision_approach)
+            return Case(entry.human_feedback, entry.revision_approach)
         case GateApproval():
-            return Told(entry.subject or entry.gate_type, entry.approved_approach)
+            return Case(entry.subject or entry.gate_type, entry.approved_approach)
 
 
 def when_to_try(entry: Entry) -> str:
@@ -180,7 +180,7 @@ def described(entry: Entry) -> str:
     """The problem as a reader is told it."""
     match entry:
         case FailureSolution():
-            return knowledge_text(entry).problem
+            return case_of(entry).problem
         case GateRejection():
             about = f" of {entry.subject}" if entry.subject else ""
             return f"The {entry.gate_type} gate{about} was rejected: {entry.human_feedback}"

@@ -228,12 +228,12 @@ def entry_hit(record: Record) -> Hit:
 
 def show_entry(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """An entry in a few lines."""
-    from ralph.recall.patterns import described, knowledge_text
+    from ralph.recall.patterns import case_of, described
 
     entry: Entry = hit.record
     page.line(*_headline(hit.id, hit.score, hit.relevance, described(entry)))
     page.line(hit.when, " | ", " | ".join(_entry_facts(entry)), indent=2)
-    solution = excerpt(knowledge_text(entry).solution, _EXCERPT_CHARS)
+    solution = excerpt(case_of(entry).solution, _EXCERPT_CHARS)
     page.line(("solution ", "green"), solution, indent=2)
     _show_why(page, hit, explain=explain)
 

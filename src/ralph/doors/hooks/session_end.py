@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchange import SessionExchange
+from ralph.capture.exchange import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
 from ralph.doors.hooks import files
 from ralph.doors.hooks.answers import refresh
@@ -49,7 +49,7 @@ class TranscriptReader:
         self._file = file
         self.complete = False
         self._last_end = self._start(offset)
-        self._exchanges = Exchanges(file=file.name, root=root, offset=self._last_end)
+        self._exchanges = Exchanges(SessionStart(file=file.name, root=root, offset=self._last_end))
 
     def _start(self, offset: int) -> int:
         """Where to read on; from the beginning when the file is not the one that was read."""

@@ -1,4 +1,4 @@
-"""`ralph hooks`: memory inside Claude Code and Codex, set up, looked at and taken out."""
+"""`ralph hooks`: set Ralph up in a client, show where it is, and take it out."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def hooks() -> None:
 def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     """Put Ralph into a client's settings.
 
-    All else in them stays as it is. Done again it changes nothing, or brings what an older Ralph
-    wrote up to date.
+    Your other settings stay. The previous file is kept once as .bak. Running this again changes
+    nothing, or updates what an older Ralph wrote.
     """
     from ralph.clients.setup import apply, best_call
 
@@ -114,7 +114,7 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
 @hooks.command(cls=Command)
 @json_option
 def status() -> Result:
-    """Tell what of Ralph is set up in which client."""
+    """Show where Ralph is set up, and what needs fixing."""
     import msgspec
 
     from ralph.clients.setup import look

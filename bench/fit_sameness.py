@@ -1,0 +1,341 @@
+"""Fit the weights of ralph/text/sameness.py and report how good they are.
+
+    python -m bench.fit_sameness DATA [--write]
+
+DATA is the folder with the labelled pairs (tests/data). Pairs of the `fit` part give the weights.
+The threshold is the lowest one that is precise enough on out-of-fold scores: ten folds by subject,
+each scored by weights that were fitted on the other nine. Pairs of the `report` part are used for
+nothing but the figures. `--write` puts the table of weights into the module.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ralph.index.embedders.static import StaticEmbedder
+from ralph.memory.checkpoints import Grouping
+from ralph.recall.sameness import Case, case_features, decide_cases
+from ralph.text import sameness
+from ralph.text.sameness import features, gist
+
+Array = NDArray[np.float64]
+
+# The pairs of each model: file, and what its parts are for.
+CASE_FILES = {
+    "same_pairs.jsonl": {"found": "fit", "held": "fit"},
+    "same_pairs_blind.jsonl": {"seen": "fit", "unseen": "fit"},
+    "same_pairs_more.jsonl": {},
+}
+LEARNING_FILES: dict[str, dict[str, str]] = {"learning_pairs.jsonl": {}}
+PRECISION = 0.96
+_RIDGE = 5.0
+_FOLDS = 10
+_STRANGERS = 1
+_COLUMNS = ("learning", "again", "problem", "solution", "whole")
+
+
+class Pairs(NamedTuple):
+    """Pairs with their features, one row a pair; `decided` is infinite where nothing is weighed."""
+
+    ids: list[str]
+    names: list[str]
+    rows: Array
+    same: NDArray[np.bool_]
+    decided: Array
+    subject: NDArray[np.str_]
+    part: NDArray[np.str_]
+
+    def real(self) -> NDArray[np.bool_]:
+        """Those that somebody wrote and labelled."""
+        return np.array(["~" not in name and "+" not in name for name in self.ids])
+
+
+class Fitted(NamedTuple):
+    """Weights by feature, and the bias with the threshold taken off."""
+
+    weights: dict[str, float]
+    bias: float
+
+    def scores(self, pairs: Pairs) -> Array:
+        found = pairs.rows @ np.array([self.weights[name] for name in pairs.names]) + self.bias
+        return np.asarray(np.where(np.isnan(pairs.decided), found, pairs.decided))
+
+
+class Figures(NamedTuple):
+    """How many merges are right, how many of the same are merged, and how many merges there are."""
+
+    precision: float
+    recall: float
+    merged: int
+
+
+def read_pairs(data: Path, files: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
+    """All pairs of a model, each with its part and subject."""
+    found: list[dict[str, Any]] = []
+    for file, parts in files.items():
+        for line in (data / file).read_text(encoding="utf-8").splitlines():
+            pair = json.loads(line)
+            pair["part"] = parts.get(pair["part"], pair["part"])
+            subject = re.match(r"\D*\d+", pair["id"])
+            pair["subject"] = f"{file}:{subject[0] if subject else pair['id']}"
+            pair["same"] = pair["same"] if "same" in pair else pair["verdict"] == "duplicate"
+            found.append(pair)
+    return found
+
+
+def strangers(pairs: Sequence[dict[str, Any]], reach: int) -> list[dict[str, Any]]:
+    """Pairs of two subjects of one part, which are never the same."""
+    found: list[dict[str, Any]] = []
+    for part in ("fit", "report"):
+        # The pairs of tests/test_similar.py speak of the same few things.
+        ours = [p for p in pairs if p["part"] == part and not p["id"].startswith("t")]
+        firsts = list({p["subject"]: p for p in ours}.values())
+        for n, first in enumerate(firsts):
+            for other in firsts[n + 1 : n + 1 + reach]:
+                pair = {**first, "other": other["one"], "same": False}
+                found.append({**pair, "id": f"{first['id']}+{other['id']}", "kind": "stranger"})
+    return found
+
+
+def with_one_problem(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each pair of the same cases again, with the problem in the very same words.
+
+    The same error message met twice is the usual case, and nobody writes it down as a pair.
+    """
+    return [
+        {
+            **pair,
+            "id": f"{pair['id']}/one",
+            "other": {**pair["other"], "problem": pair["one"]["problem"]},
+        }
+        for pair in pairs
+        if pair["same"] and isinstance(pair["one"], dict)
+    ]
+
+
+def made_up(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pairs of the `fit` part that differ: one word exchanged, a fix of another problem."""
+    firsts = list({p["subject"]: p for p in pairs if p["part"] == "fit"}.values())
+    found: list[dict[str, Any]] = []
+    for n, first in enumerate(firsts):
+        one, other = first["one"], firsts[(n + 1) % len(firsts)]["one"]
+        if isinstance(one, str):
+            changed: list[Any] = [_exchange(one, other)]
+        else:
+            exchanged = _exchange(one["solution"], other["solution"])
+            changed = [{**one, "solution": exchanged}, {**other, "solution": one["solution"]}]
+        for kind, text in zip("xy", changed, strict=False):
+            found.append({**first, "id": f"{first['id']}~{kind}", "other": text, "same": False})
+    return found
+
+
+def _exchange(text: str, other: str) -> str:
+    """The text with the longest word of another one in place of its own longest."""
+    mine, theirs = (max(gist(x).spelled or ("this",), key=len) for x in (text, other))
+    return re.sub(re.escape(mine), theirs, text, flags=re.I)
+
+
+def cases(pairs: Sequence[dict[str, Any]], *, again: bool) -> Pairs:
+    """The features of pairs of cases: of those with one problem, or of all others."""
+    grouping = Grouping(StaticEmbedder())
+    chosen: list[dict[str, Any]] = []
+    found: list[dict[str, float]] = []
+    decided: list[bool | None] = []
+    for pair in pairs:
+        one, other = Case(**pair["one"]), Case(**pair["other"])
+        near = grouping.nearness(one, other)
+        compared = case_features(one, other, near)
+        if ("again.shared" in compared) == again:
+            chosen.append(pair)
+            found.append(compared)
+            decided.append(decide_cases(one, other, near))
+    return _pairs(chosen, found, decided)
+
+
+def learnings(pairs: Sequence[dict[str, Any]]) -> Pairs:
+    """The features of pairs of learnings: words only."""
+    found: list[dict[str, float]] = []
+    decided: list[bool | None] = []
+    for pair in pairs:
+        a, b = gist(pair["one"]), gist(pair["other"])
+        found.append({f"learning.{name}": value for name, value in features(a, b).items()})
+        decided.append(sameness.decide_learnings(a, b))
+    return _pairs(pairs, found, decided)
+
+
+def _pairs(
+    pairs: Sequence[dict[str, Any]],
+    found: Sequence[dict[str, float]],
+    decided: Sequence[bool | None],
+) -> Pairs:
+    score = {True: np.inf, False: -np.inf, None: np.nan}
+    names = list(found[0])
+    return Pairs(
+        [pair["id"] for pair in pairs],
+        names,
+        np.array([[row[name] for name in names] for row in found]),
+        np.array([pair["same"] for pair in pairs]),
+        np.array([score[value] for value in decided]),
+        np.array([pair["subject"] for pair in pairs]),
+        np.array([pair["part"] for pair in pairs]),
+    )
+
+
+def fit(pairs: Pairs) -> Fitted:
+    """The weights, and the lowest threshold that is precise enough on out-of-fold scores."""
+    rows = pairs.part == "fit"
+    fitted = _logistic(pairs, rows)
+    real = rows & pairs.real()
+    threshold = _threshold(out_of_fold(pairs)[real], pairs.same[real])
+    return fitted._replace(bias=round(fitted.bias - threshold, 2))
+
+
+def out_of_fold(pairs: Pairs) -> Array:
+    """The score of each pair of the `fit` part by weights that were fitted without its subject."""
+    rows = pairs.part == "fit"
+    scores = np.full(len(pairs.ids), -np.inf)
+    subjects = sorted(set(pairs.subject[rows].tolist()))
+    np.random.default_rng(0).shuffle(subjects)
+    for fold in range(_FOLDS):
+        left_out = rows & np.isin(pairs.subject, subjects[fold::_FOLDS])
+        scores[left_out] = _logistic(pairs, rows & ~left_out).scores(pairs)[left_out]
+    return scores
+
+
+def _logistic(pairs: Pairs, rows: NDArray[np.bool_]) -> Fitted:
+    """A logistic regression with a ridge, by Newton's method, on standardized features."""
+    x, y = pairs.rows[rows], pairs.same[rows].astype(np.float64)
+    mean, spread = x.mean(axis=0), np.maximum(x.std(axis=0), 0.02)
+    x = np.hstack([(x - mean) / spread, np.ones((len(x), 1))])
+    weights = _newton(x, y, np.append(np.full(len(mean), _RIDGE), 1e-6))
+    plain = np.round(weights[:-1] / spread, 2)
+    bias = float(weights[-1] - plain @ mean)
+    return Fitted(dict(zip(pairs.names, plain.tolist(), strict=True)), bias)
+
+
+def _newton(x: Array, y: Array, ridge: Array) -> Array:
+    weights = np.zeros(x.shape[1])
+    for _ in range(50):
+        likely = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
+        slope = x.T @ (likely - y) + ridge * weights
+        curve = (x * (likely * (1 - likely))[:, None]).T @ x + np.diag(ridge)
+        step = np.linalg.solve(curve, slope)
+        weights -= step
+        if np.abs(step).max() < 1e-10:
+            break
+    return weights
+
+
+def _threshold(scores: Array, same: NDArray[np.bool_]) -> float:
+    """The lowest score from which on enough of what is merged is the same."""
+    order = np.argsort(-scores, kind="stable")
+    precision = np.cumsum(same[order]) / np.arange(1, len(order) + 1)
+    enough = np.flatnonzero((precision >= PRECISION) & (scores[order] > -np.inf))
+    return float(scores[order][enough[-1]]) if len(enough) else np.inf
+
+
+def figures(scores: Array, same: NDArray[np.bool_]) -> Figures:
+    """Precision and recall of calling pairs from 0 on the same."""
+    merged = scores >= 0
+    right = int((merged & same).sum())
+    return Figures(
+        right / max(1, int(merged.sum())), right / max(1, int(same.sum())), int(merged.sum())
+    )
+
+
+def weights_of(made: dict[str, Trained]) -> dict[str, float]:
+    """All weights under the names that the module gives them."""
+    found: dict[str, float] = {}
+    for column, trained in zip(("learning", "again", "whole"), made.values(), strict=True):
+        found |= trained.fitted.weights | {f"{column}.bias": trained.fitted.bias}
+    return found
+
+
+def table(weights: dict[str, float]) -> str:
+    """The weights as the module writes them."""
+    names = dict.fromkeys(["bias", *(name.partition(".")[2] for name in weights)])
+    lines = [f"{'feature':17}" + "".join(f"{column:>10}" for column in _COLUMNS)]
+    for name in names:
+        values = (weights.get(f"{column}.{name}") for column in _COLUMNS)
+        cells = ("-" if value is None else f"{value:.2f}" for value in values)
+        lines.append(f"{name:17}" + "".join(f"{cell:>10}" for cell in cells))
+    return "\n".join(lines)
+
+
+class Trained(NamedTuple):
+    """One of the three models: its pairs, pairs of strangers, and what was fitted."""
+
+    pairs: Pairs
+    strangers: Pairs
+    fitted: Fitted
+
+    def lines(self, name: str) -> list[str]:
+        """The figures by part and file, and how many strangers are merged."""
+        scores = self.fitted.scores(self.pairs)
+        threshold = _logistic(self.pairs, self.pairs.part == "fit").bias - self.fitted.bias
+        unseen = np.where(self.pairs.part == "fit", out_of_fold(self.pairs) - threshold, scores)
+        files = np.array(
+            [
+                "one problem" if name.endswith("/one") else subject.partition(":")[0]
+                for name, subject in zip(self.pairs.ids, self.pairs.subject, strict=True)
+            ]
+        )
+        found: list[str] = []
+        for part in ("fit", "report"):
+            for file in ("", *sorted(set(files.tolist()))):
+                rows = (self.pairs.part == part) & ((files == file) if file else True)
+                rows &= self.pairs.real()
+                if rows.any():
+                    told = figures(unseen[rows], self.pairs.same[rows])
+                    found.append(
+                        f"{name:10}{part:8}{file or 'all':25} precision {told.precision:.3f}"
+                        f" recall {told.recall:.3f} ({told.merged} merged of {rows.sum()})"
+                    )
+        strange = self.fitted.scores(self.strangers) >= 0
+        return [*found, f"{name:10}strangers merged: {strange.sum()} of {len(strange)}"]
+
+
+def run(data: Path, reach: int = 40) -> dict[str, Trained]:
+    """Fit the three models on the pairs of a folder."""
+    made: dict[str, Trained] = {}
+    ways: dict[str, tuple[dict[str, dict[str, str]], Callable[..., Pairs]]] = {
+        "learnings": (LEARNING_FILES, learnings),
+        "again": (CASE_FILES, partial(cases, again=True)),
+        "cases": (CASE_FILES, partial(cases, again=False)),
+    }
+    for name, (files, measure) in ways.items():
+        given = read_pairs(data, files)
+        given += with_one_problem(given)
+        easy = [pair for pair in strangers(given, _STRANGERS) if pair["part"] == "fit"]
+        pairs = measure([*given, *made_up(given), *easy])
+        made[name] = Trained(pairs, measure(strangers(given, reach)), fit(pairs))
+    return made
+
+
+def main() -> None:
+    """Print the figures, and print or write the table."""
+    arguments = [word for word in sys.argv[1:] if word != "--write"]
+    made = run(Path(arguments[0]))
+    for name, trained in made.items():
+        sys.stdout.write("\n".join(trained.lines(name)) + "\n")
+    weights = table(weights_of(made))
+    if "--write" not in sys.argv:
+        sys.stdout.write(f"{weights}\n")
+        return
+    module = Path(sameness.__file__)
+    text = module.read_text(encoding="utf-8")
+    text = re.sub(r'(_WEIGHTS = """\n)[^"]*(""")', rf"\g<1>{weights}\n\g<2>", text)
+    module.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,535 @@
+"""Whether two texts say the same, contradict each other, or say different things.
+
+A text is read once: its content words, stemmed, which of them it denies, its numbers and names.
+Plain comparisons of two texts (shared words, letters, numbers, denials) are the features of a
+logistic model. It judges learnings by their words alone; recall/sameness.py adds embeddings and
+judges entries of knowledge. bench/fit_sameness.py fits the weights on the pairs in tests/data and
+chooses thresholds for precision: a false merge loses something, a missed one does not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Set
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from ralph.text.tokens import STOP_WORDS, stem, tokens
+
+Verdict = Literal["unique", "duplicate", "conflict"]
+
+# More of the words in common than this: one sentence, perhaps with something exchanged.
+THRESHOLD = 0.7
+# Texts with more in common than this must agree in names and numbers.
+TWINS = 0.5
+_HEAD_CHARS, _TAIL_CHARS = 1000, 500
+# How many content words a denial reaches.
+_REACH = 3
+
+# fmt: off
+_STOP = frozenset("""
+a about all also always am an and any are as at be been being both by can could did do does doing
+each for from further get gets got had has have having here how i if in into is it its itself just
+let lets may me might more most must my of on once only onto or other our out over own please same
+shall should simply so some still such than that the their them then there these they this those
+through thus to too under up upon us very via was we were what when where whether which while who
+why will with within would yet you your make makes made ensure sure remember really actually now
+""".split())
+_PREPOSITIONS = frozenset("""
+for in on at from to when while during inside within with via into through if under over by as
+unless until after before whenever where
+""".split())
+# Verbs that say that something is done, not what.
+_LIGHT = """
+use using used call calling run running prefer import choose pick adopt add set keep install switch
+rely want expect return accept require take pass put need do go have get allow write try
+"""
+_DENIALS = frozenset("""
+not no without insteadof none donot never avoid avoids avoiding avoided cannot stop stops stopped
+nor neither dont doesnt didnt cant wont shouldnt mustnt isnt arent refrain forbid forbidden
+prohibited
+""".split())
+# Kept in the order of words: what stands on which side of them matters.
+_DIRECTIONS = frozenset("by with to from before after over into".split())
+_BREAKS = frozenset(".;!?()\n,\u2013\u2014") | {"but", "because", "since", "otherwise", "so", "-"}
+_OPPOSITES = """
+before,prior/after,afterwards enable,enabled,activate,onstate/disable,disabled,offstate,off
+allow,allowed,permit,accept/deny,denied,forbid,refuse,reject,block include/exclude,omit
+increase,raise,bump,enlarge,lengthen,double/decrease,lower,reduce,shorten,shrink,halve
+upgrade,update,newer/downgrade,older add,added,introduce,install,insert,create/remove,drop,delete
+pin,freeze/unpin,unfreeze,loosen required,mandatory/optional true/false sync/async
+synchronous,synchronously/asynchronous,asynchronously mutable/immutable lowercase/uppercase
+safe/unsafe works,passes,succeeds/fails supported/unsupported possible/impossible valid/invalid
+ascending,asc/descending,desc eager,eagerly/lazy,lazily cheap/expensive strict/lax,loose split/join
+serial,serially,sequentially/parallel,concurrently inline/extract long,longer,lengthy/short,shorter
+encode,serialize/decode,deserialize encrypt/decrypt buffered/unbuffered keep,kept/drop
+"""
+# Things that stand in for one another: what is true of one is not said of the others.
+_RIVALS = """
+postgres,postgresql,psycopg2 mysql,pymysql sqlite,sqlite3 mssql mongodb,mongo mariadb dynamodb
+redis memcached/kafka rabbitmq sqs nats pulsar/npm yarn pnpm bun/pip poetry conda pipenv uv
+maven,mvn gradle bazel/react,redux vue,vuex,pinia angular svelte/django flask fastapi rails express
+jest vitest mocha jasmine/pytest unittest/cypress playwright selenium puppeteer/webpack vite rollup
+sqlalchemy prisma typeorm hibernate/pandas polars/linux,ubuntu,debian,alpine windows macos,darwin
+ios android/amd64,x86,x86_64 arm64,arm,aarch64/aws gcp azure/s3 gcs/github gitlab jenkins circleci
+chrome firefox safari/terraform pulumi/nginx apache haproxy traefik caddy/bcrypt argon2 scrypt
+md5 sha1 sha256/utf-8,utf8 utf-16 latin-1,latin1 ascii/json yaml toml xml csv/rest graphql grpc
+offset cursor/websocket sse polling/merge rebase squash/uuid4,uuidv4 uuid7,uuidv7 ulid/tcp udp
+celery sidekiq rq/python java rust golang ruby php kotlin swift/moment dayjs luxon/axios fetch
+docker podman/oauth saml ldap/gunicorn uvicorn/session function/hs256 rs256/ipv4 ipv6/cpu gpu
+stdout stderr/eslint biome prettier black ruff flake8 isort/monday tuesday wednesday thursday friday
+hourly daily weekly monthly/staging production
+"""
+# fmt: on
+
+_WORD = re.compile(
+    r"[^\W_]\w*(?:'[a-z]{1,2}\b)?(?:(?:::|->|[./:@-])\w+)*|[.,;!?()\n\u2013\u2014]|(?<=\s)-(?=\s)"
+)
+_CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"))
+_PLACES = re.compile(r"\b(?:line|column|col|iteration|attempt)s?\s+#?\d+(?::\d+)?", re.I)
+# Times, ids, addresses, places and folders differ whenever the same thing happens elsewhere.
+_DRIFTING = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"
+    r"|\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
+    r"|\b\d{4}[-/]\d{2}[-/]\d{2}(?:[T ]\d{1,2}:\d{2}[\d:.,]*)?Z?"
+    r"|\b\d{1,2}:\d{2}(?::\d{2}[\d.,]*)?\b"
+    r"|\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"`<>)\]]++"
+    r"|\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost)(?::\d+)?\b|\b0x[0-9a-f]+\b"
+    r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}\b"
+    r"|\b(?:line|ln|column|col|char|position|process|pid|transaction|attempt|iteration|run|build|job"
+    r"|thread)s?[ :#]{1,2}\d+(?:[:,-] ?\d+)*"
+    r"|(?<=\.[a-z]):\d+|(?<=\.[a-z]{2}):\d+|(?<=\.[a-z]{3}):\d+"
+    r"|(?<![@\w])(?:[a-z]:|~|\.{1,2})?[\\/]?(?:\b[\w.+$~-]++[\\/])++(?=[\w.@+$~-])",
+    re.I,
+)
+_AUXILIARY = "can|could|does|do|did|is|are|was|were|will|would|should|must|has|have|had|be|may|need"
+_REWRITES = tuple(
+    (re.compile(pattern, re.I), plain)
+    for pattern, plain in (
+        # What looks like a denial and is none.
+        (r"\b(?:not|never|don't|do\s+not)\s+forget\b(?:\s+to\b)?", " "),
+        (r"\bnot\s+(?:only|just|merely)\b|\bno\s+(?:doubt|matter)\b", " "),
+        (r"\b(?:fails?|breaks?|crash(?:es)?|cannot\s+\w+|does\s+not\s+\w+)\s+without\b", " needs "),
+        # How it was before is neither asked for nor denied.
+        (r"\b(?:had|was|were)(?:n't|\s+not|\s+never)\b", " but "),
+        # What is a denial in more than one word.
+        (r"\b(?:instead|in\s+place|in\s+lieu)\s+of\b|\brather\s+than\b", " insteadof "),
+        (r"\bno\s+longer\b|\bno\s+need\s+to\b", " donot "),
+        (r"\b(?:stay|keep)\s+away\s+from\b|\bsteer\s+clear\s+of\b", " avoid "),
+        (r"\b(?:turn|switch)(?:ed|s)?\s+((?:\w+\s+){0,4}?)on\b", r" enable \1"),
+        (r"\b(?:turn|switch)(?:ed|s)?\s+((?:\w+\s+){0,4}?)off\b", r" disable \1"),
+        (r"\b(?:on|off)(?=\s*(?:$|[.,;)]|for\b|in\b))", r"\g<0>state"),
+        (rf"\b(?:{_AUXILIARY})\s+not\b|\b\w+n't\b", " donot "),
+    )
+)
+_NUMBER = re.compile(r"(?<![\w.])v?(\d+(?:[.,]\d+)*)(?:\.x\b)?\s?([a-z]+)?", re.I)
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
+_ZEROS = re.compile(r"(?:\.0+)+$")
+_UNITS = {"m": 1e6, "ms": 0.001, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600}
+_UNITS |= {"hour": 3600, "day": 86400, "k": 1e3, "kb": 1e3, "ki": 1e3, "mb": 1e6, "mi": 1e6}
+_UNITS |= {"g": 1e9, "gb": 1e9, "gi": 1e9}
+_COUNTS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_COUNTED = re.compile(rf"\b(?:{'|'.join(_COUNTS)})\b", re.I)
+_SPELLED = re.compile(r"[a-z][a-z0-9]+")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+# A word that is spelled like an identifier: with digits, dots or humps, or in capitals.
+_NAME = re.compile(r"[A-Za-z_]\w*(?:(?:::|[./:@#-])\w+)*")
+_PLAIN = re.compile(r"[A-Za-z][a-z]*$")
+_CODE = re.compile(
+    r"\b[A-Z]\w*(?:Error|Exception|Fault|Warning)\b|\b[A-Z]{1,8}[-_]?\d{3,5}\b|\b[45]\d\d\b"
+)
+_QUOTED = re.compile(r"(?<!\w)([`\"'])([\w.@/+-]{1,40})\1(?!\w)")
+
+# Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
+_WEIGHTS = """
+feature            learning     again   problem  solution     whole
+bias                  -4.01     -5.02         -         -     -8.29
+shared                 0.80     -4.73     -2.24     -2.51     -1.32
+contained              2.19      3.35      1.73      1.63     -0.55
+couples               -0.50     -3.83     -2.44     -1.03     -5.60
+letters                2.69      5.96      1.06      2.21      1.61
+short                  0.75      0.68      0.06      0.58      0.79
+ratio                 -0.22     -0.82     -0.37     -0.44     -0.99
+names                  0.61      0.18     -0.38     -0.16      0.35
+names_apart           -0.85     -0.28     -0.34      0.02     -0.47
+names_exchanged       -1.09     -0.70      0.03     -0.88      0.23
+numbers_exchanged     -1.85     -1.15      0.02     -1.42     -0.09
+numbers_common         0.85      0.57      0.26      1.30     -0.35
+number_alone          -1.04     -0.53     -0.11     -0.49      0.22
+codes_common          -0.25      0.40     -0.12      0.42      0.45
+flipped               -3.86     -2.21      0.23     -1.39      0.19
+denial_alone          -1.20      0.18     -0.32      0.27      0.13
+exchanged             -4.57     -3.22     -0.29      3.78     -0.33
+reordered              2.59      1.98     -4.77      4.15      4.35
+cosine                    -      1.91     -1.54      2.84      1.82
+aligned                   -      0.37     -0.06     -0.65      2.50
+aligned_most              -      5.35      1.25      3.55      1.33
+covered                   -     -3.21     -1.85     -2.40     -0.87
+covered_most              -      0.56      0.05      0.67     -0.19
+weakest                   -     -6.43     -1.17     -4.68      6.47
+"""
+
+
+class Gist(NamedTuple):
+    """A text as the comparison sees it."""
+
+    words: frozenset[str]
+    affirmed: frozenset[str]
+    denied: frozenset[str]
+    denied_first: frozenset[str]
+    asked_for: frozenset[str]
+    # Each content word once, as it is spelled; then stems, with the parts of identifiers.
+    spelled: tuple[str, ...]
+    parts: frozenset[str]
+    couples: frozenset[tuple[str, ...]]
+    triples: frozenset[tuple[str, ...]]
+    letters: dict[str, int]
+    denials: int
+    numbers: frozenset[str]
+    amounts: frozenset[str]
+    names: frozenset[str]
+    codes: frozenset[str]
+    quoted: frozenset[str]
+
+    @property
+    def figures(self) -> frozenset[str]:
+        return self.numbers | self.amounts
+
+    def signature(self) -> str:
+        """The words in order, denied ones as `not:word`; texts that agree have the same one."""
+        return " ".join(
+            [*sorted(self.words - self.denied), *(f"not:{word}" for word in sorted(self.denied))]
+        )
+
+
+@lru_cache(maxsize=8192)
+def gist(text: str) -> Gist:
+    """Read a text: its words, and which way it points."""
+    if len(text) > _HEAD_CHARS + _TAIL_CHARS:
+        text = f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
+    text = text.translate(_APOSTROPHES)
+    plain = _PLACES.sub(" ", text)
+    text = _DRIFTING.sub(" ", text)
+    for pattern, new in _REWRITES:
+        plain = pattern.sub(new, plain)
+    affirmed: set[str] = set()
+    denied: set[str] = set()
+    asked_for: set[str] = set()
+    first: set[str] = set()
+    order: list[str] = []
+    denials = 0
+    cue, reached, asking, joined = "", 0, 0, False
+    for word in _WORD.findall(plain.lower()):
+        if word in _DIRECTIONS:
+            order.append(word)
+        if word in _BREAKS:
+            cue, reached, asking = "", 0, 0
+        elif word in _DENIALS:
+            cue, reached, asking = word, 0, 0
+            denials += 1
+        elif word in _PREPOSITIONS and reached:
+            # Where or why is not denied along with a thing.
+            cue, asking = ("", 0) if cue in ("not", "no", "without", "insteadof") else (cue, 0)
+            reached = _REACH
+        elif word not in _STOP:
+            for key in _keys(word):
+                order.append(key)
+                if cue and joined and key in _light():
+                    cue = ""  # "don't use X and use Y"
+                if cue:
+                    denied.add(key)
+                    if reached < _REACH:
+                        first.add(key)
+                    reached += key not in _light()
+                    continue
+                affirmed.add(key)
+                if key in _light():
+                    asking = _REACH
+                elif asking:
+                    asking -= 1
+                    asked_for.add(key)
+        joined = word == "and"
+    numbers, amounts = _numbers(text)
+    found = tokens(text)
+    spelled = _SPELLED.findall(_HUMP.sub(" ", text).lower())
+    return Gist(
+        words=frozenset(affirmed | denied),
+        affirmed=frozenset(affirmed - first),
+        # A word that is affirmed elsewhere is denied only where that was the point.
+        denied=frozenset((denied - affirmed) | first),
+        denied_first=frozenset(first),
+        asked_for=frozenset(asked_for - first),
+        spelled=tuple(dict.fromkeys(word for word in spelled if word not in STOP_WORDS)),
+        parts=frozenset(found),
+        couples=frozenset(pairwise(found)),
+        triples=frozenset(zip(order, order[1:], order[2:], strict=False)),
+        letters=_letters(found),
+        denials=denials,
+        numbers=numbers,
+        amounts=amounts,
+        names=frozenset(name.lower() for name in _NAME.findall(text) if not _PLAIN.match(name)),
+        codes=frozenset(_CODE.findall(text)),
+        quoted=frozenset(quoted.lower() for _, quoted in _QUOTED.findall(text)),
+    )
+
+
+def from_signature(signature: str) -> Gist:
+    """The reading that a signature was made of, as far as it goes."""
+    words = signature.split()
+    denied = frozenset(word[4:] for word in words if word.startswith("not:"))
+    affirmed = frozenset(word for word in words if not word.startswith("not:"))
+    everything = affirmed | denied
+    return gist("")._replace(
+        words=everything,
+        affirmed=affirmed,
+        denied=denied,
+        denied_first=denied,
+        parts=everything,
+        letters=_letters(everything),
+        numbers=_numbers(" ".join(everything))[0],
+    )
+
+
+def _letters(words: Iterable[str]) -> dict[str, int]:
+    return Counter(f" {word} "[n : n + 3] for word in words for n in range(len(word)))
+
+
+def _keys(word: str) -> list[str]:
+    if _CJK.search(word):
+        return [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+    word = word.removesuffix("'s")
+    return [stem(word) if word.isascii() and word.isalpha() else word]
+
+
+def _numbers(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The numbers in a text, and those with a unit: 2 minutes are 120, `1,000` is 1000."""
+    plain: set[str] = set()
+    amounts: set[str] = set()
+    text = _COUNTED.sub(lambda match: str(_COUNTS.index(match[0].lower())), text)
+    for digits, unit in _NUMBER.findall(text):
+        number = digits.replace(",", "") if _THOUSANDS.fullmatch(digits) else digits
+        number = _ZEROS.sub("", number.replace(",", "."))
+        size = _UNITS.get(unit.lower().removesuffix("s") or unit.lower())
+        if size and number.count(".") < 2:
+            amounts.add(f"{float(number) * size:g}")
+        else:
+            plain.add(number)
+    return frozenset(plain), frozenset(amounts)
+
+
+def jaccard(one: Gist, other: Gist) -> float:
+    """The share of the words of both that both have."""
+    union = one.words | other.words
+    return len(one.words & other.words) / len(union) if union else 1.0
+
+
+def contradict(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool:
+    """Whether one affirms what the other denies, or turns it round."""
+    only_a, only_b = a.words - b.words, b.words - a.words
+    opposed = opposites(only_a, only_b)
+    if opposed and len(a.words & b.words) > threshold * len((a.words | b.words) - opposed):
+        return True
+    near = jaccard(a, b) > threshold
+    if near and swapped(a, b):
+        return True
+    if not flipped(a, b) or a.denied & b.denied - _light():
+        return False
+    return near or not (only_a - _offered(a) - _light() and only_b - _offered(b) - _light())
+
+
+def swapped(a: Gist, b: Gist) -> bool:
+    """Whether two things have changed places, as in `replace X by Y`."""
+    return any(
+        left != right and (right, middle, left) in b.triples for left, middle, right in a.triples
+    )
+
+
+def flipped(a: Gist, b: Gist) -> frozenset[str]:
+    """The words that one affirms and the other denies."""
+    return (_point(a) & b.affirmed) | (_point(b) & a.affirmed)
+
+
+def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
+    """The words of one text alone that point the other way than those of the other alone."""
+    found: set[str] = set()
+    for left, right in _opposites():
+        for here, there in ((only_a, only_b), (only_b, only_a)):
+            if here & left and there & right and not (here & right or there & left):
+                found |= (here & left) | (there & right)
+    return found
+
+
+def rivals(a: Gist, b: Gist) -> bool:
+    """Whether each speaks of something the other has a rival for."""
+    for field in _rivals():
+        here = {n for n, names in enumerate(field) if names & a.parts}
+        there = {n for n, names in enumerate(field) if names & b.parts}
+        if here - there and there - here:
+            return True
+    return False
+
+
+def _point(text: Gist) -> frozenset[str]:
+    """What a text denies in earnest: not that something is used, but what."""
+    return (text.denied_first - _light()) or text.denied_first
+
+
+def _offered(text: Gist) -> frozenset[str]:
+    """What a text asks for in place of what it denies."""
+    return text.asked_for if text.denied_first else frozenset()
+
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in words.split(","))
+
+
+@cache
+def _light() -> frozenset[str]:
+    return frozenset(map(stem, _LIGHT.split()))
+
+
+@cache
+def _opposites() -> tuple[tuple[frozenset[str], ...], ...]:
+    return tuple(tuple(map(_stems, pair.split("/"))) for pair in _OPPOSITES.split())
+
+
+@cache
+def _rivals() -> tuple[tuple[frozenset[str], ...], ...]:
+    fields = _RIVALS.replace("\n", "/").strip("/").split("/")
+    return tuple(tuple(map(_stems, field.split())) for field in fields)
+
+
+def numbers_differ(a: Gist, b: Gist) -> bool:
+    """Whether both name numbers and agree in none."""
+    return no_number_agrees(a.figures, b.figures)
+
+
+def no_number_agrees(a: frozenset[str], b: frozenset[str]) -> bool:
+    """`1.26` agrees with `1.26.4`."""
+    return bool(a and b) and not any(
+        f"{x}.".startswith(f"{y}.") or f"{y}.".startswith(f"{x}.") for x in a for y in b
+    )
+
+
+def features(a: Gist, b: Gist) -> dict[str, float]:
+    """Two readings compared in numbers; the order does not matter."""
+    common = len(a.parts & b.parts)
+    short, long = sorted((len(a.parts), len(b.parts)))
+    common_share = shared(a, b)
+    neighbors = couples(a, b)
+    names = a.names & b.names
+    return {
+        "shared": common_share,
+        "contained": common / short if short else 1.0,
+        "couples": neighbors,
+        "letters": _cosine(a.letters, b.letters),
+        "short": math.log1p(short),
+        "ratio": short / long if long else 1.0,
+        "names": len(names) / max(1, len(a.names | b.names)),
+        "names_apart": float(bool(a.names and b.names) and not names),
+        "names_exchanged": float(bool(a.names - b.names and b.names - a.names)),
+        "numbers_exchanged": float(bool(a.figures - b.figures and b.figures - a.figures)),
+        "numbers_common": float(bool(a.figures & b.figures)),
+        "number_alone": float(bool(a.figures) != bool(b.figures)),
+        "codes_common": float(bool(a.codes & b.codes)),
+        "flipped": float(bool(flipped(a, b))),
+        "denial_alone": float(bool(a.denied) != bool(b.denied)),
+        "exchanged": common_share * bool(a.words - b.words and b.words - a.words),
+        "reordered": common_share * max(0.0, common_share - neighbors),
+    }
+
+
+def shared(a: Gist, b: Gist) -> float:
+    """The share of stems, parts of identifiers included, that both have."""
+    union = a.parts | b.parts
+    return len(a.parts & b.parts) / len(union) if union else 1.0
+
+
+def couples(a: Gist, b: Gist) -> float:
+    """The share of neighboring words that both have; of a signature nobody knows the order."""
+    if not (a.couples and b.couples):
+        return shared(a, b)
+    return 2 * len(a.couples & b.couples) / (len(a.couples) + len(b.couples))
+
+
+def _cosine(a: dict[str, int], b: dict[str, int]) -> float:
+    product = sum(count * b.get(letters, 0) for letters, count in a.items())
+    lengths = sum(n * n for n in a.values()) * sum(n * n for n in b.values())
+    return product / math.sqrt(lengths) if lengths else 1.0
+
+
+def compare(one: str | Gist, other: str | Gist, *, threshold: float = THRESHOLD) -> Verdict:
+    """Whether a learning repeats another one, contradicts it, or says something else."""
+    a = gist(one) if isinstance(one, str) else one
+    b = gist(other) if isinstance(other, str) else other
+    if contradict(a, b, threshold=threshold):
+        return "conflict"
+    decided = decide_learnings(a, b, threshold=threshold)
+    if decided is None:
+        found = {f"learning.{name}": value for name, value in features(a, b).items()}
+        decided = score(found) >= 0
+    return "duplicate" if decided else "unique"
+
+
+def decide_learnings(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool | None:
+    """Whether two learnings are the same, where that is plain without weighing."""
+    if apart(a, b):
+        return False
+    # What to do instead is news to a text that only denies.
+    new = (_offered(a) - b.words) | (_offered(b) - a.words)
+    if new - _light() - opposites(new, a.denied | b.denied) and not _offered(a) & _offered(b):
+        return False
+    return True if repeats(a, b, threshold) else None
+
+
+def score(found: dict[str, float]) -> float:
+    """The log odds, less the threshold: 0 or more means yes."""
+    weights = weigh()
+    column = next(iter(found)).partition(".")[0]
+    bias = weights["whole.bias" if column == "problem" else f"{column}.bias"]
+    return bias + sum(weights[name] * value for name, value in found.items())
+
+
+@cache
+def weigh() -> dict[str, float]:
+    """The weight of each feature, from the table."""
+    head, *rows = (line.split() for line in _WEIGHTS.strip().splitlines())
+    return {
+        f"{column}.{row[0]}": float(value)
+        for row in rows
+        for column, value in zip(head[1:], row[1:], strict=True)
+        if value != "-"
+    }
+
+
+def apart(a: Gist, b: Gist) -> bool:
+    """Whether two texts differ in what decides, however alike their words are."""
+    if contradict(a, b) or numbers_differ(a, b) or exchanged(a, b):
+        return True
+    # The same sentence about another name or number.
+    return shared(a, b) > TWINS and bool(
+        (a.names - b.names and b.names - a.names)
+        or (a.figures - b.figures and b.figures - a.figures)
+    )
+
+
+def repeats(a: Gist, b: Gist, threshold: float = THRESHOLD) -> bool:
+    """Whether one has nearly all words of the other, and adds nothing but a few more."""
+    if a.parts == b.parts:
+        return True
+    return jaccard(a, b) > threshold and (a.words <= b.words or b.words <= a.words)
+
+
+def exchanged(a: Gist, b: Gist) -> bool:
+    """Whether something stands in place of its opposite, its rival or another value."""
+    opposed = bool(opposites(a.words - b.words, b.words - a.words))
+    return opposed or rivals(a, b) or differ(a.quoted, b.quoted) or swapped(a, b)
+
+
+def differ(a: frozenset[str], b: frozenset[str]) -> bool:
+    """Whether both have some and none in common."""
+    return bool(a and b) and not a & b
