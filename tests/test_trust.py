@@ -297,7 +297,7 @@ def test_what_is_left_out_is_told_where_people_look(ralph: Line, project: Path) 
     assert ralph.well("config", "search_limit").err == ""
     ran = ralph("run", "--agent", "true")
     assert ran.err.count("ralph trust") == 1
-    assert 'left out: agent = "sh"; agent_env = ["*"]; MCP server near' in ran.err
+    assert 'not allowed it: agent = "sh"; agent_env = ["*"]; MCP server near' in ran.err
     ralph.well("trust", "--yes")
     assert ralph.well("config").err == ""
     assert ralph("run", "--agent", "true").err == ""

@@ -207,7 +207,12 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
 @click.argument("title", nargs=-1, required=True)
 @context.json_option
 def rename(conversation: str, title: tuple[str, ...]) -> Result:
-    """Change the title of a conversation."""
+    """Change the title of a conversation.
+
+    \b
+    Examples:
+      ralph conversations rename 3f9a1c20 The flaky gateway test
+    """
     with context.opened_anywhere() as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
         renamed = ralph.conversations.conversation(conversation)
@@ -317,7 +322,12 @@ def _added(added: Added) -> Result:
 @context.dry_run_option
 @context.json_option
 def prune(dry_run: bool) -> Result:
-    """Forget exchanges older than `conversations_keep_days`, in all projects."""
+    """Forget exchanges older than `conversations_keep_days`, in all projects.
+
+    \b
+    Examples:
+      ralph conversations prune --dry-run
+    """
     from ralph.memory import conversation_stream
 
     with context.opened_anywhere() as ralph:

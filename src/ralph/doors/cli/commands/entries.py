@@ -294,7 +294,12 @@ task = _group(
 @context.option("--status", "Only tasks with this status.", "STATUS")
 @context.json_option
 def list_tasks(feature: str | None, status: str | None) -> Result:
-    """List the tasks."""
+    """List the tasks.
+
+    \b
+    Examples:
+      ralph task list --feature user-login --status blocked
+    """
     from ralph.plan.fields import clean_status
 
     wanted = None if status is None else clean_status(status)
@@ -309,7 +314,12 @@ def list_tasks(feature: str | None, status: str | None) -> Result:
 @context.plan_feature(help="Only tasks of this feature.")
 @context.json_option
 def ready(feature: str | None) -> Result:
-    """List the tasks that can be worked on now, in the order a run takes them."""
+    """List the tasks that can be worked on now, in the order a run takes them.
+
+    \b
+    Examples:
+      ralph task ready --feature user-login
+    """
     from ralph.plan.edit import ready as ready_tasks
 
     plan = context.the_plan()
@@ -423,7 +433,12 @@ def learning_json(learning: Learning) -> dict[str, Any]:
 @_learning_feature
 @context.json_option
 def list_learnings(feature: str) -> Result:
-    """List a feature's learnings and where each comes from."""
+    """List a feature's learnings and where each comes from.
+
+    \b
+    Examples:
+      ralph learning list --feature user-login
+    """
     from ralph.plan.learnings import conflicts, is_stale
 
     plan = context.the_plan()
@@ -507,7 +522,12 @@ def add(
 @context.option("--reason", "Why it is removed.")
 @context.json_option
 def remove(ref: str, feature: str, reason: str | None) -> Result:
-    """Remove a learning for good: the same lesson is not learned again."""
+    """Remove a learning for good: the same lesson is not learned again.
+
+    \b
+    Examples:
+      ralph learning remove 3f9a1c20 --feature user-login --reason "no longer true"
+    """
     from ralph.plan.learnings import remove as remove_learning
 
     by = "agent" if context.in_agents_run() else "human"
@@ -522,7 +542,12 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
 @context.option("--reason", "What the review found.")
 @context.json_option
 def review(ref: str, feature: str, text: str | None, reason: str | None) -> Result:
-    """Note that a learning was reviewed. Reviewed does not mean proven."""
+    """Note that a learning was reviewed. Reviewed does not mean proven.
+
+    \b
+    Examples:
+      ralph learning review 3f9a1c20 --feature user-login --text "Run the tests with -n 2."
+    """
     from ralph.plan.learnings import review as review_learning
 
     reviewed = review_learning(context.the_plan(), feature, ref, text=text, reason=reason)

@@ -213,7 +213,12 @@ def _published(done: CheckpointResult, own: str) -> str:
 @_all_projects
 @context.json_option
 def staged(all_projects: bool) -> Result:
-    """List the entries that wait for a checkpoint."""
+    """List the entries that wait for a checkpoint.
+
+    \b
+    Examples:
+      ralph knowledge staged --all-projects
+    """
     with context.opened_anywhere() if all_projects else context.opened() as ralph:
         own = ralph.project.id
         found = [
@@ -395,7 +400,12 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
 @context.dry_run_option
 @context.json_option
 def prune(dry_run: bool) -> Result:
-    """Forget what was published longer ago than `knowledge_keep_days`, in all projects."""
+    """Forget what was published longer ago than `knowledge_keep_days`, in all projects.
+
+    \b
+    Examples:
+      ralph knowledge prune --dry-run
+    """
     with context.opened_anywhere() as ralph:
         found = ralph.knowledge.prune(dry_run=dry_run)
     entries = f"{plural(found.entries, 'entry', 'entries')} from before {found.before[:10]}"
