@@ -6,9 +6,13 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 import scripted_model
 from clients import World, loopback_only
 from scripted_model import Request, Run
+
+if sys.platform == "win32":
+    pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
 
 # Nobody else is in its network.
 PORT = 8000

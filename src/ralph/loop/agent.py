@@ -29,9 +29,9 @@ from ralph.text.redact import redact
 
 
 if sys.platform == "win32":
-    pass
+    from ralph.loop.windows import WindowsAgent as PlatformAgent
 else:
-    from ralph.loop.posix import PosixAgent
+    from ralph.loop.posix import PosixAgent as PlatformAgent
 
 LOCK = "lock"
 _POLL_S = 0.05
@@ -78,7 +78,7 @@ class AgentProcess:
             self._stderr.open("ab") as stderr,
             (folder / LOCK).open("ab") as lock,
         ):
-            self._agent: Watched = PosixAgent(
+            self._agent: Watched = PlatformAgent(
                 command,
                 files=(stdin, stdout, stderr),
                 lock=lock,

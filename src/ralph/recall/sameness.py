@@ -21,6 +21,7 @@ from ralph.text.sameness import (
     flipped,
     gist,
     jaccard,
+    light,
     no_number_agrees,
     repeats,
     score,
@@ -116,6 +117,8 @@ def decide_cases(one: Case, other: Case, near: Nearness) -> bool | None:
     # The same words in another order: who does what to whom.
     if solutions[0].parts == solutions[1].parts and solutions[0].couples != solutions[1].couples:
         return False
+    if _word_exchanged(*problems):
+        return False
     if jaccard(*solutions) > THRESHOLD and solutions[0].denials != solutions[1].denials:
         return False
     # What a case is about stands in its problem and in its solution.
@@ -130,6 +133,13 @@ def decide_cases(one: Case, other: Case, near: Nearness) -> bool | None:
     # Each word of one solution has one of the other that means much the same.
     near_words = near.solution.weakest >= _NEAR_WORDS and near.solution.cosine >= _NEAR_SOLUTIONS
     return True if near_words else None
+
+
+def _word_exchanged(a: Gist, b: Gist) -> bool:
+    """Whether two texts are one sentence about two things."""
+    only_a, only_b = a.words - b.words - light(), b.words - a.words - light()
+    exchanged_words = any(map(str.isalpha, only_a)) and any(map(str.isalpha, only_b))
+    return exchanged_words and shared(a, b) > TWINS
 
 
 def _problems_differ(a: Gist, b: Gist) -> bool:

@@ -147,7 +147,7 @@ _QUOTED = re.compile(r"(?<!\w)([`\"'])([\w.@/+-]{1,40})\1(?!\w)")
 # Fitted by bench/fit_sameness.py, which writes this table. The threshold is part of the bias.
 _WEIGHTS = """
 feature            learning     again   problem  solution     whole
-bias                  -4.01     -5.02         -         -     -8.29
+bias                  -4.01     -4.89         -         -     -8.29
 shared                 0.80     -4.73     -2.24     -2.51     -1.32
 contained              2.19      3.35      1.73      1.63     -0.55
 couples               -0.50     -3.83     -2.44     -1.03     -5.60
@@ -238,16 +238,16 @@ def gist(text: str) -> Gist:
         elif word not in _STOP:
             for key in _keys(word):
                 order.append(key)
-                if cue and joined and key in _light():
+                if cue and joined and key in light():
                     cue = ""  # "don't use X and use Y"
                 if cue:
                     denied.add(key)
                     if reached < _REACH:
                         first.add(key)
-                    reached += key not in _light()
+                    reached += key not in light()
                     continue
                 affirmed.add(key)
-                if key in _light():
+                if key in light():
                     asking = _REACH
                 elif asking:
                     asking -= 1
@@ -336,9 +336,9 @@ def contradict(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool:
     near = jaccard(a, b) > threshold
     if near and swapped(a, b):
         return True
-    if not flipped(a, b) or a.denied & b.denied - _light():
+    if not flipped(a, b) or a.denied & b.denied - light():
         return False
-    return near or not (only_a - _offered(a) - _light() and only_b - _offered(b) - _light())
+    return near or not (only_a - _offered(a) - light() and only_b - _offered(b) - light())
 
 
 def swapped(a: Gist, b: Gist) -> bool:
@@ -375,7 +375,7 @@ def rivals(a: Gist, b: Gist) -> bool:
 
 def _point(text: Gist) -> frozenset[str]:
     """What a text denies in earnest: not that something is used, but what."""
-    return (text.denied_first - _light()) or text.denied_first
+    return (text.denied_first - light()) or text.denied_first
 
 
 def _offered(text: Gist) -> frozenset[str]:
@@ -388,7 +388,8 @@ def _stems(words: str) -> frozenset[str]:
 
 
 @cache
-def _light() -> frozenset[str]:
+def light() -> frozenset[str]:
+    """Stems of verbs that say that something is done, not what."""
     return frozenset(map(stem, _LIGHT.split()))
 
 
@@ -481,7 +482,7 @@ def decide_learnings(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool 
         return False
     # What to do instead is news to a text that only denies.
     new = (_offered(a) - b.words) | (_offered(b) - a.words)
-    if new - _light() - opposites(new, a.denied | b.denied) and not _offered(a) & _offered(b):
+    if new - light() - opposites(new, a.denied | b.denied) and not _offered(a) & _offered(b):
         return False
     return True if repeats(a, b, threshold) else None
 
