@@ -341,7 +341,7 @@ def test_a_proposal_that_is_no_sound_plan_is_refused(
         (b"", "there are no requirements in it. Write some."),
         (b" \n\t\n", "there are no requirements in it. Write some."),
         (b"\x7fELF\xff\xfe\x00", "is not UTF-8 text"),
-        (b"one\x00two", "is not a text. Give requirements as plain text."),
+        (b"one\x00two", "is not text. Give requirements as plain text."),
         (b"word " * 45_000, "the requirements are too long: 45000 tokens, 40000 at most."),
         (b"x" * 2_000_001, "is longer than 2 MB."),
     ],
