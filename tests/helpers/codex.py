@@ -11,9 +11,6 @@ import scripted_model
 from clients import World, loopback_only
 from scripted_model import Request, Run
 
-if sys.platform == "win32":
-    pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
-
 # Nobody else is in its network.
 PORT = 8000
 CONFIG = f"""\
@@ -40,6 +37,10 @@ MAKEFILE = """\
 +\tmkdir -p build
 *** End Patch
 """
+
+
+if sys.platform == "win32":
+    pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
 
 
 class Codex:
