@@ -116,7 +116,7 @@ def test_a_way_of_ranking_of_ones_own_gets_the_view_the_question_and_its_vector(
     def backwards(view: Any, collections: Any, asked: Asked, vector: Any) -> Sequence[str]:
         seen.append(asked)
         assert vector is not None
-        assert view.passages(collections[0]) == len(BIRDS.documents)
+        assert view.size(collections[0]).passages == len(BIRDS.documents)
         return ["d4", "d3", "d2", "d1"]
 
     report = evaluate(DATASET, ToyEmbedder(), {"backwards": backwards}, baselines=False)
