@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from places import DATA
 
@@ -147,6 +147,7 @@ def test_sameness_and_conflict_are_symmetric(one: Case, other: Case, near: Nearn
     assert in_conflict(one, other, near) == in_conflict(other, one, near)
 
 
+@example(Case("", "pin after pin"), VERY_NEAR)
 @given(CASE, NEAR)
 def test_an_entry_is_the_same_as_itself_and_not_in_conflict_with_itself(
     one: Case, near: Nearness

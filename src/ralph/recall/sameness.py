@@ -101,7 +101,9 @@ def conflicting(one: Case, other: Case, cosine: float) -> bool:
     The cosine is that of the problems.
     """
     a, b = gist(one.solution), gist(other.solution)
-    if cosine < _SAME_PROBLEM or _problems_differ(gist(one.problem), gist(other.problem)):
+    if a == b or cosine < _SAME_PROBLEM:
+        return False
+    if _problems_differ(gist(one.problem), gist(other.problem)):
         return False
     return contradict(a, b) or exchanged(a, b) or bool(flipped(a, b))
 

@@ -329,6 +329,8 @@ def jaccard(one: Gist, other: Gist) -> float:
 
 def contradict(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool:
     """Whether one affirms what the other denies, or turns it round."""
+    if a == b:  # "X after X" is no exchange of two things
+        return False
     only_a, only_b = a.words - b.words, b.words - a.words
     opposed = opposites(only_a, only_b)
     if opposed and len(a.words & b.words) > threshold * len((a.words | b.words) - opposed):
