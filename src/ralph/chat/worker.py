@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -206,7 +207,7 @@ class SettingsWatch:
 # -- the worker
 
 
-class Worker:
+class Worker(ABC):
     """One background job, run in a thread or once, while this process holds the claim to it."""
 
     # How long to rest when nothing wakes the worker.
@@ -233,15 +234,15 @@ class Worker:
 
     # -- what each kind of worker does
 
+    @abstractmethod
     def pending(self, memory: Conversations) -> int:
         """How many items are to do."""
-        raise NotImplementedError
 
+    @abstractmethod
     def work(self, stop: threading.Event) -> None:
         """Do everything that can be done now."""
-        raise NotImplementedError
 
-    def on_open(self, memory: Conversations) -> None:
+    def on_open(self, memory: Conversations) -> None:  # noqa: B027 - few workers need it
         """Prepare a memory that was just opened."""
 
     @property
@@ -249,7 +250,7 @@ class Worker:
         """When something that failed may be tried again."""
         return self._retries.next_at(self.name)
 
-    def hurry(self) -> None:
+    def hurry(self) -> None:  # noqa: B027 - few workers need it
         """Stop resting because of a failure."""
 
     def memory(self) -> Conversations:

@@ -1,4 +1,4 @@
-"""The journal as a JSONL file: one entry a line, made to be committed and merged by git."""
+"""A journal as a JSONL file that git can merge: its lines, positions in it, appending to it."""
 
 from __future__ import annotations
 

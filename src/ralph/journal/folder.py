@@ -1,4 +1,4 @@
-"""A folder of journals: one file a name, whatever characters the name has."""
+"""A folder of journals, one file per name; and where a memory's journals are, files or a server."""
 
 from __future__ import annotations
 

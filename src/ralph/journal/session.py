@@ -1,5 +1,6 @@
-"""The way to a PostgreSQL server: opened when it is used, opened again when it broke, and left
-alone for a while when nobody answers."""
+"""Connections to a PostgreSQL server: sessions with a deadline, migrations, and a pause after it
+did not answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept here while a journal's server is not reached, and handed over in its order."""
+"""Records that wait on this machine while a journal's server is down, delivered later in order."""
 
 from __future__ import annotations
 

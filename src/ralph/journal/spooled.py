@@ -1,4 +1,4 @@
-"""A journal whose server may be away: writes wait here meanwhile, reads answer what is known."""
+"""A journal whose server may be down: writes wait in the spool, reads return what is known."""
 
 from __future__ import annotations
 

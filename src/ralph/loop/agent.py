@@ -1,4 +1,4 @@
-"""Driving an agent: started with its servers, followed line by line, ended in time."""
+"""Run an agent: start it with its servers, follow its output line by line, end it in time."""
 
 from __future__ import annotations
 

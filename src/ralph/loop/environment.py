@@ -1,4 +1,4 @@
-"""What an agent sees of our environment: named, not inherited by accident."""
+"""The environment variables an agent gets, the events of a run, and how a process is watched."""
 
 from __future__ import annotations
 

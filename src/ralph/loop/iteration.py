@@ -1,4 +1,4 @@
-"""One iteration, from the prompt to what was learned."""
+"""One iteration: gather what the prompt needs, run the agent, judge the outcome, save and learn."""
 
 from __future__ import annotations
 

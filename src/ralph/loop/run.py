@@ -1,4 +1,4 @@
-"""The run: choose a ready task, iterate, decide whether to go on."""
+"""A run: choose a ready task, iterate, decide whether to go on."""
 
 from __future__ import annotations
 

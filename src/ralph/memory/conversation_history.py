@@ -1,4 +1,4 @@
-"""History: what a journal of conversations comes to, folded step by step.
+"""The state of a project's conversations, folded from its journal, and what a search filters by.
 
 Nothing is read twice: what is new in the journal moves the state on. Only a rewrite begins anew.
 """

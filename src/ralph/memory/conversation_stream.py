@@ -1,4 +1,4 @@
-"""The conversations of one project as a stream: what the journal holds, folded and cut."""
+"""The conversations of one project as a stream of the index, and how long they are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversational memory: what a person and an assistant said, found again by asking."""
+"""Conversational memory: save, search and show what a person and an assistant said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forgetting reaches besides the records: titles and lessons made from them, copies in files.
+"""What forgetting removes besides the records: titles and lessons made from them, copies in files.
 
 A record's words also stand in small files that hooks, imports and the plan keep for themselves.
 They are looked for there, and what holds them goes; what is a person's own to change is told.

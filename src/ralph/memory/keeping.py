@@ -1,4 +1,4 @@
-"""Keeping a project's memory: choose and forget, take out and bring in."""
+"""Choose and forget records, export and import them."""
 
 from __future__ import annotations
 

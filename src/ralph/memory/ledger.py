@@ -1,4 +1,4 @@
-"""What the journals of knowledge come to: entries, what is published, patterns, outcomes, gates.
+"""The state of all knowledge, folded from its journals: entries, patterns, outcomes, gates.
 
 Derived from the journals alone and kept up to date by reading only what is new.
 """

@@ -1,5 +1,4 @@
-"""What a task that got done at last teaches other projects: the errors that stood in its way,
-each with what solved it."""
+"""What a finished task teaches other projects, and how an error was solved before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project on disk: its root, its id, and the files that `init` makes.
+"""A project on disk: its root, its id, its focus, and what it asks permission for.
 
 The id stands in a file of the project, so a clone can claim any id. Private memory is kept under
 it all the same, so Ralph's home notes which folders an id belongs to: the first that used it here,

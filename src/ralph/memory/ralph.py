@@ -1,4 +1,4 @@
-"""Ralph: a project's memories opened together."""
+"""Ralph: all memories of a project, opened together."""
 
 from __future__ import annotations
 

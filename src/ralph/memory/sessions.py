@@ -1,4 +1,4 @@
-"""Sessions of an agent's client become memory: conversations, and iterations of a feature.
+"""Sessions of a client become conversations and iterations; and the brief for the next one.
 
 Everything here may be done again: an exchange has the id its prompt gives it, and an iteration is
 looked for by its run before it is written.

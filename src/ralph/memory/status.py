@@ -1,4 +1,4 @@
-"""RagStatus: whether memory serves, with what, and how far the index has come."""
+"""Whether memory works, what is in it, and whether the index agrees with the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every memory stands on: journals, an index, an embedder, and how a question is answered."""
+"""What every memory is built on: journals, the index that follows them, the embedder."""
 
 from __future__ import annotations
 

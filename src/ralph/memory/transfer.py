@@ -1,4 +1,4 @@
-"""A project's memories moved to a server or back, and what waits for a server handed over."""
+"""Move a project's memories to a server or back, and deliver what waits for a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session is told when it begins: short facts, the most important first."""
+"""The text a session starts with, and the prompt of a planning run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sections of a prompt, in the order a reader needs them."""
+"""The prompt of a task: its sections, in order, within a budget of tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory says about a prompt or an error, as facts with their origin and age."""
+"""Recalled records as text for a model: hits on a prompt, solved errors, related conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well passages fit a question by their words: BM25 in which rare words count for more.
+"""The order of candidates: BM25 with more weight on rare words, then words and meaning together.
 
 Pure. The index finds the candidates with its own BM25; here they are weighed again.
 """

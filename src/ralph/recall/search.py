@@ -1,4 +1,6 @@
-"""The stages of a search: candidates by words and by meaning, one order, calibrated scores."""
+"""A search: candidates by words and by meaning, one order, calibrated scores. Or by words alone,
+from the journal, when there is no index.
+"""
 
 from __future__ import annotations
 

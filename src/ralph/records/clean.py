@@ -1,4 +1,4 @@
-"""Every string of a record, whatever its fields are called, before it is written."""
+"""Redact every string of a record, whatever its fields are called, before it is written."""
 
 from __future__ import annotations
 

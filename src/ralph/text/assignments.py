@@ -1,4 +1,4 @@
-"""Secrets that a telling name announces: `password = "..."`, `the password for x is ...`."""
+"""Secrets that a name announces: `password = "..."`, `the password for x is ...`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a sentence asks or tells, and whether it looks back, by cue words."""
+"""Whether a sentence asks or tells, and whether it is about the past, by cue words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tokens a text takes, near enough for a budget and without a model's tokeniser."""
+"""Small helpers for text: token estimates, plurals, shortening, patterns compiled on first use."""
 
 from __future__ import annotations
 

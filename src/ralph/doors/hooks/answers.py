@@ -98,7 +98,6 @@ def _state(call: HookCall) -> dict[str, Any]:
         os.path.join(folder, "db", "features.yaml"),
         os.path.join(folder, "db", "tasks.yaml"),
         os.path.join(disk.state_folder(call.root, call.home), "focus.json"),
-        os.path.join(call.home, "trust.json"),
         os.path.join(folder, "rag_config.json"),
         os.path.join(call.home, "config.json"),
         os.path.join(call.home, "trust.json"),

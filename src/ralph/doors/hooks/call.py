@@ -1,4 +1,4 @@
-"""One call of a hook: from the words and the JSON to what serves the event, and out again."""
+"""One call of a hook: read its JSON, answer the event in time, print the result."""
 
 from __future__ import annotations
 

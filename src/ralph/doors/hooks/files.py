@@ -1,4 +1,4 @@
-"""The small files that hooks keep between two calls: whole or not at all, and their owner's alone.
+"""The small files and the log that hooks write between two calls. Only their owner can read them.
 
 Not `ralph.disk`, which flushes to the disk itself: these may be lost, and a hook must be quick.
 """

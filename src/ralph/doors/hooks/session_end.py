@@ -1,4 +1,4 @@
-"""Stop, StopFailure, SessionEnd, PreCompact: what was said and done goes into memory.
+"""Stop, StopFailure, SessionEnd, PreCompact: save what was said and done.
 
 The transcript is read from where it was last captured. An exchange under way counts as over at
 Stop and StopFailure, whose input has the last message the transcript may still lack, and at

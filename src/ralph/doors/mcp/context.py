@@ -1,4 +1,5 @@
-"""Desk: what the calls of one server work with, opened when a call first needs it.
+"""What one server works with: its options, its project, and the instructions it gives. Memory and
+plan are opened when a call first needs them.
 
 Everything here belongs to the one thread that works; SQLite would refuse another.
 """

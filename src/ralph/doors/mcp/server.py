@@ -1,4 +1,4 @@
-"""The server itself: the SDK's wire on one side, one working thread on the other."""
+"""The server: the SDK's wire on one side, one working thread on the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that ask feature memory."""
+"""The tools that search: feature memory and conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of a planning run: the plan as it is, new features and tasks, changes to them.
+"""The tools of a planning run and of a review: they read and change the plan.
 
 Nothing here deletes: a person decides what goes.
 """
