@@ -306,7 +306,7 @@ def test_what_cannot_be_read_is_an_error_that_says_what_to_do(home: Path) -> Non
 
 
 def test_a_project_is_paused_and_goes_on(ralph: Line, project: Path, home: Path) -> None:
-    assert "To go on: ralph resume" in ralph.well("pause").out
+    assert "To resume: ralph resume" in ralph.well("pause").out
     assert in_force(home, Project(project).id)
     assert ralph.well("status", "--json").json["paused"]
     assert "memory is paused in this project" in ralph.well("status").out

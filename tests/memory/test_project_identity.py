@@ -183,7 +183,7 @@ def test_trust_lets_a_moved_project_have_its_memory_and_revoke_takes_it_back(
     moved = tmp_path / "moved"
     own.rename(moved)
     doctor = ralph("doctor", cwd=moved).stdout
-    assert f"its id belongs to {own}" in doctor
+    assert f"{own} has the same id" in doctor
     assert "ralph trust" in doctor
     shown = ralph("trust", "--yes", cwd=moved).stdout
     assert f"used in {own}" in shown

@@ -238,7 +238,7 @@ def test_doctor_tells_of_sessions_that_wait(
     session.hook("stop", environ=NO_TIME, last_assistant_message=DONE)
     waiting = check()
     assert waiting["state"] == "warning"
-    assert waiting["detail"] == "1 session waits to be kept: a hook was killed, or had no time"
+    assert waiting["detail"] == "1 session not captured yet: a hook was killed, or had no time"
 
     any_event("stop", Session(project, tmp_path))
     assert check()["state"] == "ok"
