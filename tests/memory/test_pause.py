@@ -313,7 +313,7 @@ def test_a_project_is_paused_and_goes_on(ralph: Line, project: Path, home: Path)
     checks = {one["name"]: one for one in ralph.well("doctor", "--json").json["checks"]}
     assert (checks["pause"]["state"], checks["pause"]["todo"]) == ("warning", "Run: ralph resume")
 
-    assert ralph.well("resume").out == "Memory goes on.\n"
+    assert ralph.well("resume").out == "Recording again.\n"
     assert ralph.well("status", "--json").json["paused"] is None
     assert "no such pause" in ralph.well("resume").out
 
