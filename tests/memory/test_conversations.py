@@ -266,7 +266,7 @@ def test_a_conversation_whose_record_is_damaged_hides_no_other_and_keeps_its_exc
     with opened(tmp_path / "shop", tmp_path / "home") as ralph:
         listed = ralph.conversations.list()
         told = {one.conversation.title: one.exchanges for one in listed}
-        _, complaints = ralph.conversations.verify()
+        _, complaints = ralph.conversations.stream.verify()
     assert told == {"What is one?": 1, "": 1}
     assert any("is not a readable conversation" in one.what for one in complaints)
 
@@ -292,7 +292,7 @@ def test_another_projects_index_is_not_rebuilt_with_our_embedder(tmp_path: Path)
         one = shop.conversations.start("Payment")
         shop.conversations.exchange(one, user="Which payment provider?", assistant="Stripe.")
         shop.conversations.sync()
-        theirs = shop.conversations._mine().target().name
+        theirs = shop.conversations.stream.target().name
     with opened(tmp_path / "blog", home) as blog:
         blog.project.init()
         [hit] = blog.conversations.search("which payment provider", everywhere=True)

@@ -17,7 +17,7 @@ from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
 from ralph.chat.worker import Retries, Worker, stream_of
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
-from ralph.memory.conversation_history import ConversationStates
+from ralph.memory.conversation_stream import ConversationStates
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.prompt.build import render
@@ -184,7 +184,7 @@ class PendingSummary(msgspec.Struct, frozen=True):
             title, records = "", [history.records[self.target]]
         else:
             title = history.conversations[self.target].conversation.title
-            records = history.exchanges_of([self.target])
+            records = [history.records[x] for x in history.exchanges.get(self.target, ())]
         exchanges: list[Exchange] = []
         for record in records:
             with suppress(BadRecord):  # `verify` reports it
@@ -258,7 +258,7 @@ class Summarizer(Worker):
                 if grown > 0 and grown >= min(_GROWN, covered * _GROWN_SHARE) and name != current:
                     found.append(PendingSummary("conversation", name, each.exchanges, each.last))
         else:
-            for conversation, exchanges in history.of.items():
+            for conversation, exchanges in history.exchanges.items():
                 for name in exchanges if conversation != current else ():
                     if name not in history.summaries and name not in self._skipped:
                         record = history.records[name]
@@ -268,7 +268,7 @@ class Summarizer(Worker):
                         else:
                             self._skipped.add(name)
         # A summary that was forgotten stays forgotten, and empty texts have none.
-        done = memory.met([each.key for each in found]) | self._skipped
+        done = memory.stream.met() | self._skipped
         found = [each for each in found if each.key not in done]
         return sorted(found, key=lambda each: each.at, reverse=True)
 

@@ -177,7 +177,7 @@ class Retries:
 
 def stream_of(memory: Conversations) -> ConversationStream:
     """The journal of these conversations as a stream, with its history and its index."""
-    return memory._mine()
+    return memory.stream
 
 
 class SettingsWatch:

@@ -355,8 +355,6 @@ class Details(Arguments, frozen=True, kw_only=True):
 
 def search_conversations(desk: ServerContext, given: SearchConversations) -> str:
     """Past exchanges that match, best first."""
-    from ralph.memory.conversations import standing
-
     memory, everywhere = desk.conversations, desk.options.everywhere
     answer = memory.search(
         given.query,
@@ -373,7 +371,7 @@ def search_conversations(desk: ServerContext, given: SearchConversations) -> str
             "Try other words; if that finds nothing either, go on without it.",
         ]
         return "\n".join([*lines, *(f"Note: {harmless(note)}" for note in answer.notes)])
-    listed = standing(memory, everywhere=everywhere)
+    listed = memory.states(everywhere=everywhere)
 
     def text(hit: Hit, detail: Detail) -> str:
         if hit.kind == "document":
