@@ -39,7 +39,15 @@ from ralph.records.conversation import (
     said_from,
     said_record,
 )
-from ralph.records.iteration import FileTouched, cut, strongest
+from ralph.records.iteration import (
+    DECISION_CHARS,
+    ERROR_CHARS,
+    MOST_ERRORS,
+    MOST_FILES,
+    FileTouched,
+    cut,
+    strongest,
+)
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
 
@@ -48,6 +56,7 @@ from ralph.text.redact import redact
 
 _TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
+_EXCHANGE_CHARS = 20_000
 
 
 def prepared_conversation(one: Conversation) -> Conversation:
@@ -63,13 +72,13 @@ def prepared_conversation(one: Conversation) -> Conversation:
     )
 
 
-def prepared_exchange(one: Exchange, conversation: str, settings: Settings) -> Exchange:
+def prepared_exchange(one: Exchange, conversation: str) -> Exchange:
     """The exchange as it may be written: nothing secret, nothing that was recalled, no excess."""
     if one.conversation not in ("", conversation):
         raise BadRecord(f"exchange {one.id} belongs to conversation {one.conversation}")
     if not one.id:
         raise BadRecord("an exchange needs an id")
-    most = settings.exchange_max_chars
+    most = _EXCHANGE_CHARS
     ready = msgspec.structs.replace(
         one,
         conversation=conversation,
@@ -81,19 +90,15 @@ def prepared_exchange(one: Exchange, conversation: str, settings: Settings) -> E
         errors=tuple(
             msgspec.structs.replace(
                 error,
-                message=_clean(error.message, settings.error_max_chars),
-                resolution=(
-                    _clean(error.resolution, settings.decision_max_chars)
-                    if error.resolution
-                    else None
-                ),
+                message=_clean(error.message, ERROR_CHARS),
+                resolution=(_clean(error.resolution, DECISION_CHARS) if error.resolution else None),
                 file_path=redact(error.file_path) if error.file_path else None,
             )
-            for error in one.errors[: settings.errors_max]
+            for error in one.errors[:MOST_ERRORS]
         ),
         files_touched=tuple(
             FileTouched(redact(file.path), file.action)
-            for file in strongest(one.files_touched)[: settings.files_max]
+            for file in strongest(one.files_touched)[:MOST_FILES]
         ),
         messages=_messages(one.messages, most),
     )
@@ -251,14 +256,13 @@ class ConversationJournal:
 
         What is known by its id is not written again, nor is what was forgotten.
         """
-        settings = self.shelf.settings
         named = msgspec.structs.replace(
             prepared_conversation(conversation),
             project=conversation.project or self._project,
         )
         given = sources or [None] * len(exchanges)
         ready = [
-            (prepared_exchange(one, named.id, settings), source)
+            (prepared_exchange(one, named.id), source)
             for one, source in zip(exchanges, given, strict=True)
         ]
         series = self._mine()

@@ -37,6 +37,7 @@ from ralph.records.conversation import (
     said_from,
     said_record,
 )
+from ralph.records.iteration import EMBEDDING_CHARS
 
 if TYPE_CHECKING:
     from ralph.memory.conversations import Conversations
@@ -71,7 +72,7 @@ class ConversationStream:
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow these conversations."""
-        max_chars = self._shelf.settings.embedding_max_chars
+        max_chars = EMBEDDING_CHARS
 
         def passages(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)

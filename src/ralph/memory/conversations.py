@@ -41,6 +41,8 @@ from ralph.records.conversation import (
 )
 from ralph.text.times import event_range
 
+_MIN_SCORE = 0.20
+
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
 
@@ -70,7 +72,7 @@ class Conversations(ConversationJournal):
         """
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
-        floor = self.shelf.settings.conversation_min_score if min_score is None else min_score
+        floor = _MIN_SCORE if min_score is None else min_score
         question = self.shelf.question(query, limit=limit, min_score=floor)
         streams = self._within(everywhere)
         scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
@@ -304,7 +306,7 @@ def keep_many(
                 continue
             fresh.add(exchange.id)
             grown.add(conversation.id)
-            ready = prepared_exchange(exchange, conversation.id, settings)
+            ready = prepared_exchange(exchange, conversation.id)
             drafts.append(renumbered(exchange_record(ready, number=0)))
     if drafts:
         _make_folder(series)

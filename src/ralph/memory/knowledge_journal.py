@@ -30,6 +30,7 @@ from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import Pattern, case_of
 from ralph.records import Complaint, Record, now
 from ralph.records.clean import clean
+from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
     ENTRIES,
     Entry,
@@ -79,7 +80,7 @@ class KnowledgeStream:
 
     def target(self, embedder: Embedder | None = None) -> IndexSpec:
         """What the index needs to know to follow what is published."""
-        max_chars = self._shelf.settings.embedding_max_chars
+        max_chars = EMBEDDING_CHARS
 
         def cut(record: Record) -> Sequence[Passage]:
             return passages(record, max_chars)

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from ralph.index import Vectors
     from ralph.journal.spooled import SpooledJournals
 
+MOST_HITS = 20
+# An answer of Qdrant may take this many times the budget.
+_QDRANT_SHARE = 2.5
+
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
 
@@ -100,7 +104,7 @@ def _opened(
         home=home,
         shown_as=shown_as,
         lock_timeout_s=settings.journal_lock_timeout_s,
-        connect_timeout_s=settings.journal_connect_timeout_s,
+        connect_timeout_s=settings.remember_budget_s,
     )
 
 
@@ -223,7 +227,7 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        return Question(plain, min(wanted, self.settings.search_max_limit), floor)
+        return Question(plain, min(wanted, MOST_HITS), floor)
 
     def ask(
         self,
@@ -359,7 +363,7 @@ def index_for(
         journal_url=settings.journal_url,
         qdrant_url=settings.qdrant_url,
         qdrant_api_key=settings.qdrant_api_key,
-        qdrant_timeout_s=settings.qdrant_timeout_s,
+        qdrant_timeout_s=_QDRANT_SHARE * settings.remember_budget_s,
         qdrant_binary=settings.qdrant_binary,
     )
 

@@ -201,7 +201,7 @@ def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
             memory=memory,
             home=home,
             lock_timeout_s=settings.journal_lock_timeout_s,
-            connect_timeout_s=settings.journal_connect_timeout_s,
+            connect_timeout_s=settings.remember_budget_s,
         )
         try:
             delivered[memory] = journals.deliver()

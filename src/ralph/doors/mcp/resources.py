@@ -17,6 +17,8 @@ from ralph.text.sanitize import sanitize
 if TYPE_CHECKING:
     from ralph.doors.mcp.context import ServerContext
 
+_MOST_BYTES = 100_000
+
 _SCHEME = "feature://"
 _FILES = "/files/"
 _TEXT = "text/plain"
@@ -68,7 +70,7 @@ def read(desk: ServerContext, uri: str) -> tuple[ResourceFile, str]:
     wanted = unquote(feature), unquote(path)
     for one in listed(desk):
         if uri.startswith(_SCHEME) and (one.feature, one.path) == wanted:
-            text = _text(one, desk.settings.mcp_resource_bytes)
+            text = _text(one, _MOST_BYTES)
             return one, f"{_FRAME}\n{mark(sanitize(text))}\n"
     raise NotFound(
         f"there is no resource {uri!r} here",

@@ -19,7 +19,16 @@ from ralph.doors.mcp.answers import (
 )
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.errors import BadInput, NotFound
-from ralph.prompt.recalled import about, details_lines, document_lines, harmless, hit_lines
+from ralph.prompt.recalled import (
+    ANSWER_TOKENS,
+    RECORD_TOKENS,
+    about,
+    details_lines,
+    document_lines,
+    harmless,
+    hit_lines,
+)
+from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 
 if TYPE_CHECKING:
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
     from ralph.doors.mcp.context import ServerContext
     from ralph.memory.feature import FeatureMemory
     from ralph.recall import Hit
+
+_CATCH_UP_S = 10.0
 
 
 _MOST_RECENT = 50
@@ -97,7 +108,7 @@ def search_feature_memory(desk: ServerContext, given: Search) -> str:
         features=None if feature is None else [feature],
         limit=given.limit,
         min_score=given.min_score,
-        budget_s=desk.settings.mcp_catch_up_s,
+        budget_s=_CATCH_UP_S,
     )
     asked = harmless(given.query, 120)
     if not answer:
@@ -106,21 +117,21 @@ def search_feature_memory(desk: ServerContext, given: Search) -> str:
     return fenced(
         f'{hits} {_place(desk)} for "{asked}", best first.',
         [iteration_entry(hit, with_feature=feature is None) for hit in answer],
-        budget_tokens=desk.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
     )
 
 
 def get_recent_iterations(desk: ServerContext, given: Recent) -> str:
     """The newest iterations, newest first."""
-    wanted = min(given.count or desk.settings.recent_count, _MOST_RECENT)
+    wanted = min(given.count or RECENT_COUNT, _MOST_RECENT)
     hits = _merged(desk, lambda memory: list(memory.recent(wanted)))[:wanted]
     if not hits:
         return f"Nothing is remembered {_place(desk)} yet: there were no iterations before this."
     return fenced(
         f"The last {_count(len(hits), 'iteration')} {_place(desk)}, newest first.",
         [iteration_entry(hit, with_feature=_is_wide(desk)) for hit in hits],
-        budget_tokens=desk.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
     )
 
 
@@ -148,7 +159,7 @@ def get_feature_files(desk: ServerContext, given: Nothing) -> str:
     return fenced_lines(
         f"{_count(len(seen), 'file')} {_place(desk)}, the most touched first.",
         lines,
-        budget_tokens=desk.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         rest="They were touched least often; search the project itself for those.",
     )
 
@@ -167,7 +178,7 @@ def get_failed_attempts(desk: ServerContext, given: Failures) -> str:
             iteration_entry(hit, with_feature=_is_wide(desk), later=lambda one: _later(one, solved))
             for hit in hits[:_MOST_FAILURES]
         ],
-        budget_tokens=desk.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         in_all=len(hits),
     )
 
@@ -189,7 +200,7 @@ def get_memory(desk: ServerContext, given: Memory) -> str:
     return fenced_lines(
         f"The record {plain_id(found[-1].id)}, whole.",
         [*lines, *_numbers(found[-1])],
-        budget_tokens=desk.settings.mcp_record_tokens,
+        budget_tokens=RECORD_TOKENS,
         rest=f"`ralph show {short_id(found[-1])}` prints all of it.",
     )
 
@@ -363,7 +374,7 @@ def search_conversations(desk: ServerContext, given: SearchConversations) -> str
         limit=given.limit,
         min_score=desk.settings.min_score,
         everywhere=everywhere,
-        budget_s=desk.settings.mcp_catch_up_s,
+        budget_s=_CATCH_UP_S,
         documents=True,
     )
     asked = harmless(given.query, 120)
@@ -393,7 +404,7 @@ def search_conversations(desk: ServerContext, given: SearchConversations) -> str
     return fenced(
         f'{_counted(answer)} {_conversation_place(desk)} for "{asked}", best first.',
         [AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
-        budget_tokens=desk.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
         whole="fetch_conversation_details(exchange_id)",
     )
@@ -417,7 +428,7 @@ def fetch_conversation_details(desk: ServerContext, given: Details) -> str:
         exchange=given.exchange_id,
         everywhere=desk.options.everywhere,
     )
-    budget_tokens = desk.settings.mcp_record_tokens
+    budget_tokens = RECORD_TOKENS
     alone = given.exchange_id is not None
     lines = details_lines(
         found.conversation,

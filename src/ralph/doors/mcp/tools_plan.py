@@ -24,7 +24,7 @@ from ralph.doors.mcp.tools_record import (
     said,
 )
 from ralph.errors import BadInput
-from ralph.prompt.recalled import harmless
+from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.text.marks import mark
 from ralph.text.sanitize import sanitised_error, sanitize
 
@@ -138,7 +138,7 @@ def get_plan(desk: ServerContext, given: WholePlan) -> str:
     view = desk.plan.read()
     if given.feature is not None:
         one = desk.plan.feature(given.feature)
-        return _told([_whole(view, one)], view, desk.settings.mcp_record_tokens)
+        return _told([_whole(view, one)], view, RECORD_TOKENS)
     if not view.features and not view.tasks:
         return "The plan is empty: no features, no tasks. Begin with create_feature."
     blocks = [_feature_block(view, one) for one in view.features]
@@ -150,7 +150,7 @@ def get_plan(desk: ServerContext, given: WholePlan) -> str:
     if view.disciplines:
         names = ", ".join(harmless(one.name) for one in view.disciplines)
         blocks.append(f"Disciplines: {names}")
-    return _told(blocks, view, desk.settings.mcp_record_tokens)
+    return _told(blocks, view, RECORD_TOKENS)
 
 
 def create_feature(desk: ServerContext, given: NewFeature) -> str:

@@ -269,13 +269,15 @@ def query(
         raise click.UsageError("Describe the task or failure in TEXT.")
     words = " ".join(text)
     with context.opened_anywhere() as ralph:
+        from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE
+
         settings = ralph.config.settings
         bounds: dict[str, Any] = {"max_results": limit, "min_score": min_score}
         if failure:
-            floor = settings.knowledge_failure_min_score
+            floor = FAILURE_MIN_SCORE
             found = ralph.knowledge.query_for_failure(words, error_message or "", **only, **bounds)
         else:
-            floor = settings.knowledge_task_min_score
+            floor = TASK_MIN_SCORE
             found = ralph.knowledge.query_for_task(words, **only, **bounds)
     floor = floor if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
