@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, BadRecord, JournalError, NotFound
+from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Embedder
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft
 from ralph.memory.conversation_history import homes
 from ralph.memory.conversation_stream import ConversationStream, when
-from ralph.memory.store import Store, Stream, conversation_journals, index_for, short_hash
+from ralph.memory.store import CONVERSATIONS, Store, Stream, home_journals, index_for, short_hash
 from ralph.recall import Answer, Hit
 from ralph.recall.search import Question
 from ralph.records import Complaint, Record, Source, Tombstone, now, utc
@@ -194,7 +194,7 @@ class ConversationJournal:
         index = index_for(
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
-        journals = conversation_journals(settings, home)
+        journals = home_journals(CONVERSATIONS, settings, home)
         self.shelf = ConversationShelf(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
@@ -276,28 +276,13 @@ class ConversationJournal:
             if one.id not in known and one.id not in buried and one.id not in fresh:
                 fresh[one.id] = one
                 drafts.append(renumbered(exchange_record(one, number=0, source=source)))
-        self._append(series, drafts, title=named.title)
+        series.journal.append(drafts)
         return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
 
     def met(self, ids: Collection[str]) -> set[str]:
         """Those of the ids that were kept here before, though they may be forgotten by now."""
         series = self._mine()
         return set(ids) & (series.forgotten() | series.history.records.keys())
-
-    def _append(
-        self, series: ConversationStream, drafts: Sequence[Record | Draft], *, title: str
-    ) -> None:
-        if not drafts:
-            return
-        try:
-            self.shelf.journals.prepare()
-        except OSError as error:
-            raise JournalError(
-                f"the conversation {title!r} cannot be kept ({error.strerror or error})",
-                where=self.shelf.journals.where,
-                todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-            ) from error
-        series.journal.append(drafts)
 
     def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> SavedExchange:
         return SavedExchange(one.id, exchange_from(known) if known else one, fresh)
@@ -408,7 +393,7 @@ class ConversationJournal:
             for (one, identity), new in zip(said, fresh, strict=True)
             if new
         ]
-        self._append(series, drafts, title="")
+        series.journal.append(drafts)
         return fresh
 
     def said(self, kind: str) -> list[Record]:

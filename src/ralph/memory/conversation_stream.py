@@ -13,8 +13,7 @@ import msgspec
 from ralph.errors import BadInput, BadRecord
 from ralph.index import ASIDE, Passage
 from ralph.index.sync import IndexSpec
-from ralph.journal import Draft
-from ralph.journal.fold import Fold
+from ralph.journal import Draft, Fold
 from ralph.memory.conversation_history import ConversationStates
 from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import Store, is_due, note_done, short_hash

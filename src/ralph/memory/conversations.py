@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, JournalError, NotFound
+from ralph.errors import BadInput, NotFound
 from ralph.journal import Draft
 from ralph.memory.conversation_history import (
     Related,
@@ -309,17 +309,5 @@ def keep_many(
             ready = prepared_exchange(exchange, conversation.id)
             drafts.append(renumbered(exchange_record(ready, number=0)))
     if drafts:
-        _make_folder(series)
         series.journal.append(drafts)
     return SavedConversations(frozenset(grown), len(fresh), known)
-
-
-def _make_folder(series: ConversationStream) -> None:
-    try:
-        series.journals.prepare()
-    except OSError as error:
-        raise JournalError(
-            f"conversations cannot be kept ({error.strerror or error})",
-            where=series.journals.where,
-            todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-        ) from error

@@ -13,9 +13,8 @@ import msgspec
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
-from ralph.journal import Draft
-from ralph.journal.fold import Fold
-from ralph.journal.folder import check_name
+from ralph.journal import Draft, Fold
+from ralph.journal.file import check_name
 from ralph.memory.store import ProjectStore
 from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc

@@ -13,8 +13,7 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadRecord
-from ralph.journal import Batch, Journal, Journals
-from ralph.journal.fold import Fold
+from ralph.journal import Batch, Fold, Journal, Journals
 from ralph.records import Located, Record, Tombstone, utc
 from ralph.records.clean import clean_text
 from ralph.records.iteration import cut

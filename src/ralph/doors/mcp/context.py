@@ -100,7 +100,7 @@ _BELONGS_TO = {
 
 
 def _check_feature(name: str) -> None:
-    from ralph.journal.folder import check_name
+    from ralph.journal.file import check_name
 
     try:
         check_name(name)

@@ -402,14 +402,14 @@ def _index(ralph: Ralph) -> Check:
 
 def _postgres(settings: Settings, home: Path) -> Check:
     """The server of the journals is reached and suitable, and nothing waits for it."""
-    from ralph.memory.store import conversation_journals, on_server
+    from ralph.memory.store import CONVERSATIONS, home_journals, on_server
     from ralph.memory.transfer import waiting_records
 
     waiting = sum(waiting_records(home).values())
     wait = f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
-    journals = on_server(conversation_journals(settings, home))
+    journals = on_server(home_journals(CONVERSATIONS, settings, home))
     assert journals is not None
-    link = journals.server.link
+    link = journals.link
     link.retry()  # a person asks: what was found out before does not count
     try:
         about, openly = link.run(_asked)
