@@ -60,7 +60,7 @@ def test_every_command_takes_a_project(name: str) -> None:
     assert any("--project" in option.opts for option in command.params)
 
 
-LOADED = "import sys; from ralph.doors.cli import run; run(sys.argv[1:]); print(*sys.modules)"
+LOADED = "import sys; from ralph.doors.cli.main import run; run(sys.argv[1:]); print(*sys.modules)"
 
 
 def loaded(project: Path, *words: str) -> set[str]:
