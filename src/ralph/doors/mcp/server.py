@@ -25,7 +25,7 @@ from mcp.shared.message import SessionMessage
 
 from ralph import __version__
 from ralph.doors.mcp.context import ServerContext, instructions
-from ralph.errors import BadInput, NotFound, RalphError
+from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
 from ralph.text.marks import mark
 from ralph.text.sanitize import sanitised_error, sanitize
@@ -280,8 +280,7 @@ def _message(error: Exception) -> str:
         what = harmless(sanitised_error(error.what))
         text = str(RalphError(what, where=error.where, todo=error.todo))
     elif isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        text = f"{where}{error.strerror or error}"
+        text = os_error_text(error)
     else:
         text = f"something unforeseen in the server: {type(error).__name__}: {error}"
     return harmless(sanitised_error(text), _MESSAGE_CHARS)
