@@ -200,7 +200,7 @@ def test_trust_shows_every_wish_whole_and_asks(
 def test_a_typed_yes_is_remembered_and_nothing_else_is(
     project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ralph.doors.cli import run
+    from ralph.doors.cli.main import run
 
     monkeypatch.chdir(project)
     clone_says(project, agent="my-agent")

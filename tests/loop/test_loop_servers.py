@@ -13,7 +13,7 @@ from looping import TASKS, Loop, block_index, calls, planned, replay, scripted, 
 from remembering import state_of
 
 from ralph.config import home_folder, unknown_variables
-from ralph.doors.cli import run
+from ralph.doors.cli.main import run
 from ralph.doors.mcp.context import read_options
 from ralph.loop.servers import loop_servers
 from ralph.memory.project import Project, wishes_of

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from scaling import everything, filled, opened
 
 from ralph.config import KEYS
-from ralph.doors.cli.tree import ralph as tree
+from ralph.doors.cli.main import ralph as tree
 
 GUIDE = (DOCS / "guide-scale.md").read_text(encoding="utf-8")
 NODES = ("qdrant-1", "qdrant-2", "qdrant-3")

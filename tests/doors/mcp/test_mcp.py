@@ -16,7 +16,7 @@ from serving import Served, served
 
 from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import perform
-from ralph.doors.mcp.tool import Arguments, reading
+from ralph.doors.mcp.tool import tool
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import ANSWER_TOKENS, RECORD_TOKENS
 from ralph.records.iteration import Iteration
@@ -329,16 +329,13 @@ def test_damage_is_told_and_the_server_lives_on(root: Path, told: list[str]) -> 
 
 
 def test_what_nobody_foresaw_is_one_line_and_no_end(root: Path) -> None:
-    class None_(Arguments, frozen=True, kw_only=True):
-        """No arguments."""
-
-    def broken(desk: ServerContext, given: None_) -> str:
+    @tool("t", example={})
+    def broken(context: ServerContext) -> str:
         raise ZeroDivisionError("division\nby zero")
 
-    tool = reading(None_, broken, title="t", description="d", example={})
-    desk = ServerContext(read_options(["--feature", "auth"]), root)
+    context = ServerContext(read_options(["--feature", "auth"]), root)
 
-    assert perform(desk, tool, {}) == (
+    assert perform(context, broken, {}) == (
         "something unforeseen in the server: ZeroDivisionError: division by zero",
         True,
     )

@@ -43,7 +43,7 @@ def table(root: Path) -> str:
 
 
 def _arguments(tool: Tool) -> str:
-    schema = input_schema(tool.takes)
+    schema = input_schema(tool)
     needed = schema.get("required", [])
     names = [f"{name}*" if name in needed else name for name in schema["properties"]]
     return f"`{', '.join(names)}`" if names else "none"

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import click
 
 from ralph import disk
-from ralph.doors.cli.context import json_option, start_folder, the_project, warnings_told
+from ralph.doors.cli.context import start_folder, the_project, warnings_told
+from ralph.doors.cli.main import Command, project_given
 from ralph.doors.cli.render import Page, Result, first_of
-from ralph.doors.cli.tree import Command, project_given
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError
 from ralph.programs import find_program
 from ralph.text.words import plural
@@ -69,7 +69,6 @@ class Check(NamedTuple):
 
 
 @click.command(cls=Command)
-@json_option
 def doctor() -> Result:
     """Check everything memory needs and say how to fix it.
 
