@@ -15,7 +15,7 @@ from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Summary
 from ralph.text.marks import marked
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ from ralph.plan.yaml import PlanFile
 from ralph.prompt.brief import braindump_prompt
 from ralph.prompt.build import Prompt
 from ralph.records import now
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 # -- A plan that an agent proposes: shown as a diff, and accepted into the plan as it is by then.
 

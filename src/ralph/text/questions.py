@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.text.words import compiled
+from ralph.text.tokens import compiled
 
 # A fragment ("auth bug last week") asks, though nothing says so.
 _FRAGMENT_WORDS = 10

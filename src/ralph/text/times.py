@@ -19,7 +19,7 @@ from ralph.text.questions import (
     is_ours,
     looks_back,
 )
-from ralph.text.words import compiled
+from ralph.text.tokens import compiled
 
 # -- Dates as people write them: one expression in, its days out.
 

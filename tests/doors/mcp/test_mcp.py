@@ -19,7 +19,7 @@ from ralph.doors.mcp.server import perform
 from ralph.doors.mcp.tool import Arguments, reading
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import Iteration
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 READS = [
     "search_feature_memory",

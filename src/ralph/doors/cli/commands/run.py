@@ -28,7 +28,7 @@ from ralph.doors.cli.render import (
     raw,
 )
 from ralph.doors.cli.tree import Command, wants_json
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

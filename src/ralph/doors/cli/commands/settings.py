@@ -11,7 +11,7 @@ from ralph.doors.cli.context import flag, json_option, project_config, start_fol
 from ralph.doors.cli.render import Page, Result, Table, confirm, note
 from ralph.doors.cli.tree import Command, wants_json
 from ralph.errors import BadSetting, NotAProject
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.project import Project
