@@ -416,7 +416,7 @@ def _copied(project: Project, plan: Plan, root: Path) -> Plan:
                 disk.write(copy.db / name, disk.read(project.db / name))
     if disk.exists(project.settings_file):
         disk.write(copy.settings_file, disk.read(project.settings_file))
-    return Plan(root, state=copy.cache, limits=plan.limits)
+    return Plan(root, state=copy.cache)
 
 
 def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:

@@ -164,7 +164,7 @@ def create_feature(desk: ServerContext, given: NewFeature) -> str:
     thin = (
         " Its description is too short to be found by (under 100 characters): say more with "
         "update_feature."
-        if made.is_thin(desk.plan.limits)
+        if made.is_thin()
         else ""
     )
     return f"Created the feature {harmless(made.name, 80)!r}.{cut_notes(made, patch)}{thin}"
