@@ -16,7 +16,7 @@ from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import RECORD_TOKENS
 from ralph.records.conversation import Summary
 from ralph.text.marks import marked
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, re
 from ralph.index.matrix import Matrix
 from ralph.index.port import CollectionSize, live_of
 from ralph.memory.status import verify_index
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

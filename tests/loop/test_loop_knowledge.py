@@ -27,7 +27,7 @@ from ralph.plan.model import Task
 from ralph.recall.patterns import CLOSING, OPENING, Pattern
 from ralph.records.iteration import Decision, ErrorSeen, Iteration
 from ralph.records.knowledge import Checkpoint, FailureSolution, knowledge_from
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 ERROR = "KeyError: 'session_secret'"
 FAILING = {

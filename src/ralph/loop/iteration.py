@@ -90,7 +90,6 @@ def gather(
                 feature.learnings,
                 current_iteration=last_number(told) + 1,
                 task_id=task.id,
-                limits=plan.limits,
             )
         ),
         attempts=tuple(_attempts(told, task, _ATTEMPTS)),

@@ -25,7 +25,7 @@ from ralph.plan.model import Task
 from ralph.plan.store import Plan
 from ralph.records import utc
 from ralph.records.iteration import Iteration
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 # Every so many reviews, one looks at all learnings.
 _VERIFY_ALL_EVERY = 5

@@ -20,7 +20,7 @@ from ralph.doors.mcp.tool import tool
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import ANSWER_TOKENS, RECORD_TOKENS
 from ralph.records.iteration import Iteration
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 READS = [
     "search_feature_memory",

@@ -14,7 +14,7 @@ from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import ANSWER_TOKENS, RECORD_TOKENS
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
 from ralph.records.iteration import ErrorSeen, FileTouched
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 TIMEOUT = conversation_id("test", "timeouts")
 FIRST = exchange_id(TIMEOUT, "1")

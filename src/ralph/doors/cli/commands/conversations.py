@@ -13,7 +13,7 @@ from ralph.doors.cli.commands.transfer import export_conversations, import_conve
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
 from ralph.errors import NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.documents import Added

@@ -24,7 +24,7 @@ from ralph.doors.cli.main import Command, project_given
 from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError
 from ralph.programs import find_program
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.config import Settings

@@ -20,7 +20,7 @@ from ralph.doors.cli.context import (
 from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, Span, confirm, excerpt, note
 from ralph.errors import BadRecord, NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.keeping import Choice

@@ -12,7 +12,7 @@ from ralph.doors.cli.context import feature_option, opened
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, note
 from ralph.errors import IndexOff
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.index.open import Index

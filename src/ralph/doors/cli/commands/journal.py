@@ -14,7 +14,7 @@ from ralph.doors.cli import context
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table
 from ralph.errors import BadInput
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.project import Project

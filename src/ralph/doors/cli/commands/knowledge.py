@@ -12,7 +12,7 @@ from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, plain
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.checkpoints import CheckpointResult

@@ -14,7 +14,7 @@ from ralph.doors.cli.input_files import text_of
 from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, plain
 from ralph.errors import BadInput, RalphError
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.loop.braindump import Accepted, Planned, Proposal

@@ -13,7 +13,7 @@ from ralph.doors.cli.input_files import expected
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, excerpt, note
 from ralph.errors import BadRecord
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.capture import AgentRun

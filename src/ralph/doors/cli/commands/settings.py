@@ -11,7 +11,7 @@ from ralph.doors.cli.context import flag, project_config, start_folder, the_proj
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, note
 from ralph.errors import BadSetting, NotAProject
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.project import Project
