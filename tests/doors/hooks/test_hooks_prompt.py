@@ -12,7 +12,7 @@ from ralph.doors.hooks.answers import says_something
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import ErrorSeen
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 COOKIE = "Why does Safari refuse the session cookie of the login form?"
 

@@ -15,7 +15,7 @@ from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.learnings import add
 from ralph.plan.store import Plan
 from ralph.records.iteration import ErrorSeen
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 LIGHT = {"msgspec", "numpy", "ruamel", "click", "sqlite3", "pathlib", "logging", "hashlib"}
 

@@ -16,6 +16,7 @@ from ralph.plan import learnings
 from ralph.plan.check import check
 from ralph.plan.guard import Guard
 from ralph.plan.store import Plan
+from ralph.prompt.recalled import RECORD_TOKENS
 from ralph.text.tokens import estimate_tokens
 
 

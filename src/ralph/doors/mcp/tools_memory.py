@@ -31,7 +31,7 @@ from ralph.prompt.recalled import (
 )
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory

@@ -387,7 +387,7 @@ def create_feature(
         " Its description is too short to be found by (under 100 characters): say more with "
         "update_feature."
     )
-    ending = thin if new.is_thin(context.plan.limits) else ""
+    ending = thin if new.is_thin() else ""
     return f"Created the feature {harmless(new.name, 80)!r}.{_cut_notes(new, patch)}{ending}"
 
 

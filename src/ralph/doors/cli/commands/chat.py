@@ -15,7 +15,6 @@ from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.context import conversations_folder, warnings_told
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, excerpt, is_terminal, note, to_json
-from ralph.doors.cli.tree import Command, wants_json
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:

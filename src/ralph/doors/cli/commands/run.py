@@ -28,7 +28,6 @@ from ralph.doors.cli.render import (
     print_json_line,
     raw,
 )
-from ralph.doors.cli.tree import Command, wants_json
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from ralph.doors.cli import context
 from ralph.doors.cli.cards import staged_table
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, note, print_json_line, write_out
-from ralph.doors.cli.tree import Command, wants_json
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import click
 from ralph.doors.cli.context import conversations_folder, warnings_told
 from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, note, print_json_line
-from ralph.doors.cli.tree import Command, Group, wants_json
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
