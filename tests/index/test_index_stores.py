@@ -1,4 +1,4 @@
-"""One contract for every store: SQLite, and Qdrant in its local mode, over HTTP and for real."""
+"""One contract for every store: SQLite, and Qdrant over HTTP and for real."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qdrant import REAL_URL, local_server, qdrant_store, quiet, real_server
-from qdrant_server import running
+from qdrant import REAL_URL, local_server, qdrant_store, real_server
 
 from ralph.index import ASIDE_WEIGHT, Manifest, Passage
 from ralph.index.port import (
@@ -21,11 +20,8 @@ from ralph.index.port import (
     RecordKey,
     live_of,
 )
-from ralph.index.qdrant_server import QdrantConnection
 from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.records import Record, Source
-
-pytestmark = quiet
 
 DIMS = 4
 MANIFEST = Manifest("toy:1", DIMS, "1", "cut-1")
@@ -33,7 +29,7 @@ X, Y, Z, W = (tuple(1.0 if place == axis else 0.0 for place in range(DIMS)) for 
 Numbers = Sequence[float]
 
 
-STORES = ["sqlite", "qdrant", "qdrant over HTTP"]
+STORES = ["sqlite", "qdrant"]
 if REAL_URL is not None:
     STORES.append("qdrant server")
 
@@ -46,13 +42,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexStore
             yield opened
             opened.close()
         case "qdrant":
-            with qdrant_store(local_server()) as local:
-                yield local
-        case "qdrant over HTTP":
-            with (
-                running() as server,
-                qdrant_store(QdrantConnection(server.url, timeout_s=30.0)) as served,
-            ):
+            with local_server() as server, qdrant_store(server) as served:
                 yield served
         case _:
             with qdrant_store(real_server()) as real:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import platform
+import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+
 from ralph import disk
 from ralph.errors import IndexOff
 from ralph.index.port import Collection, Corrupt, IndexBatch, IndexStore, IndexView, live_of
@@ -21,7 +24,7 @@ from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.index.sync import IndexSpec, Progress, Synced, is_current, sync
 
 if TYPE_CHECKING:
-    from ralph.index.qdrant_server import QdrantConnection
+    from ralph.index.qdrant import QdrantConnection
 
 LOCK_NAME = "index.lock"
 _ID_NAME = "machine"
@@ -217,6 +220,48 @@ class Index:
         )
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
+_PHYSICAL = re.compile(r"(.+)-g[0-9a-f]+")
+
+
+class CollectionNames(msgspec.Struct, frozen=True):
+    """What one memory's collections in one place are called on a server (F18).
+
+    `scope` tells what its collections' names begin with; a project's id may be made later.
+    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
+    """
+
+    scope: Callable[[], str]
+    place: str | Callable[[], str] = ""
+
+    def alias(self, name: str) -> str:
+        """Under which the collection answers."""
+        plain = name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
+        return self._before + plain
+
+    def building(self, name: str) -> str:
+        """Under which the collection is found that is to replace the one that answers."""
+        return f"{self.alias(name)}-next"
+
+    def new_physical(self, name: str) -> str:
+        """A name that no collection has."""
+        return f"{self.alias(name)}-g{uuid.uuid4().hex[:8]}"
+
+    def owns(self, physical: str, name: str | None = None) -> bool:
+        """Whether this is one of ours; of that name, where one is given."""
+        found = _PHYSICAL.fullmatch(physical)
+        if found is None:
+            return False
+        if name is not None:
+            return found[1] == self.alias(name)
+        return found[1].startswith(self._before + self.scope())
+
+    @property
+    def _before(self) -> str:
+        place = self.place if isinstance(self.place, str) else self.place()
+        return f"ralph-{place}-" if place else "ralph-"
+
+
 def open_index(
     folders: Sequence[Path],
     *,
@@ -249,7 +294,6 @@ def open_index(
 
     def served() -> IndexStore:
         from ralph.index.qdrant import QdrantStore
-        from ralph.index.qdrant_points import CollectionNames
 
         return QdrantStore(server, CollectionNames(scope, place))
 
@@ -306,11 +350,12 @@ def _server(
     url: str, key: str | None, timeout_s: float, binary: str | None, home: Path
 ) -> QdrantConnection:
     """One for all indexes of a process: what fails for one need not be tried by the others."""
-    from ralph.index.qdrant_server import QdrantConnection
+    from ralph.index.qdrant import QdrantConnection
     from ralph.index.qdrant_start import local_server
 
-    starter = local_server(url, key=key, binary=binary or None, home=home)
-    return QdrantConnection(url, key=key, timeout_s=timeout_s, starter=starter)
+    local = local_server(url, key=key, binary=binary or None, home=home)
+    start = local.start if local else None
+    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
 
 
 def _short(text: str) -> str:
