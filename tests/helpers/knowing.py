@@ -11,7 +11,7 @@ from typing import Any
 from remembering import ToyEmbedder, marker
 
 from ralph.index import Embedder
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.ralph import open_ralph
 from ralph.records.knowledge import Checkpoint, Covered, FailureSolution, pattern_id, said_record

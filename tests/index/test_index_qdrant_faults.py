@@ -13,9 +13,9 @@ from remembering import made, open_toy, summaries, topical
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.port import CollectionSize, live_of
+from ralph.index import CollectionSize
 from ralph.index.qdrant import REST_S, QdrantConnection
-from ralph.index.sync import is_current
+from ralph.index.sync import is_current, live_of
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import verify_index
 

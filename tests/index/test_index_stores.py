@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection as Sized
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,17 +11,19 @@ import numpy as np
 import pytest
 from qdrant import REAL_URL, local_server, qdrant_store, real_server
 
-from ralph.index import ASIDE_WEIGHT, Manifest, Passage
-from ralph.index.port import (
+from ralph.index import (
+    ASIDE_WEIGHT,
     Collection,
     IndexBatch,
     IndexedRecord,
     IndexStore,
     IndexView,
+    Manifest,
+    Passage,
     RecordKey,
-    live_of,
 )
 from ralph.index.sqlite import FILE_NAME, SqliteStore
+from ralph.index.sync import live_of
 from ralph.records import Record, Source
 
 DIMS = 4
@@ -87,15 +90,14 @@ def write(
     """Give a store what a journal had, `seen` among it; the ids of what it wanted to be cut."""
     by_key = {(one.record.id, one.record.digest): one for one in rows}
     fresh: list[str] = []
+    given = {key: record(0) for key in seen} | {key: one.record for key, one in by_key.items()}
 
-    def prepare(records: list[Record]) -> list[IndexedRecord]:
-        fresh.extend(one.id for one in records)
-        return [by_key[one.id, one.digest] for one in records]
+    def prepare(indexed: Sized[RecordKey], forgotten: Sized[str]) -> list[IndexedRecord]:
+        new = [key for key in given if key not in indexed and key[0] not in {*forgotten, *forget}]
+        fresh.extend(one for one, _ in new)
+        return [by_key[key] for key in new]
 
-    records = {key: record(0) for key in seen} | {key: one.record for key, one in by_key.items()}
-    batch = IndexBatch(
-        records, prepare, forget=forget, position=position, restart=restart, done=done
-    )
+    batch = IndexBatch(given, prepare, forget=forget, position=position, restart=restart, done=done)
     store.write(collection, batch)
     return fresh
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ralph.errors import IndexOff
-from ralph.index import Passage, facet_tokens
-from ralph.index.port import Collection, Corrupt, IndexBatch, IndexedRecord
+from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Passage
+from ralph.index.matrix import facet_tokens
 from ralph.index.qdrant_view import (
     ASIDE_MEANING,
     MEANING,
@@ -524,7 +524,7 @@ class QdrantStore:
         """What must be written, and the heads of what is indexed already, whole."""
         name, view = collection.physical, self._view()
         if not name:
-            return batch.unindexed((), ()), []
+            return batch.prepare((), ()), []
         heads = {point_id(*key, 0): key for key in batch.records}
         seen = list(view.present(name, list(heads)))
         indexed = {heads[point] for point in seen}
@@ -532,7 +532,7 @@ class QdrantStore:
         if not batch.restart:
             stones = {point_id(_STONE, one): one for one, _ in batch.records.keys() - indexed}
         forgotten = {stones[point] for point in view.present(name, list(stones))}
-        return batch.unindexed(indexed, forgotten), seen
+        return batch.prepare(indexed, forgotten), seen
 
     def _prepared(
         self, metadata: CollectionMetadata, rows: Sequence[IndexedRecord]

@@ -21,16 +21,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ralph.index import ASIDE_WEIGHT, Manifest, Only, wanted_tokens
-from ralph.index.matrix import NEARNESS_DIGITS
-from ralph.index.port import (
+from ralph.index import (
+    ASIDE_WEIGHT,
     Collection,
     CollectionSize,
     Corrupt,
+    Manifest,
+    Only,
     StoredContent,
     StoredPassage,
     WordMatches,
 )
+from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
 from ralph.records import Record, Source
 
 if TYPE_CHECKING:
