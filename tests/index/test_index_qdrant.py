@@ -326,14 +326,15 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_stopped(
 
 
 def test_vectors_are_used_again_when_only_the_way_of_cutting_changes(
-    project: Path, server: QdrantServer
+    project: Path, server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy = ToyEmbedder()
     with open_served(project, server.url, toy) as memory:
         memory.feature("auth").remember_all(topical(20))
         memory.feature("auth").sync()
     done = len(toy.embedded)
-    with open_served(project, server.url, toy, embedding_max_chars=3999) as memory:
+    monkeypatch.setattr("ralph.memory.feature.EMBEDDING_CHARS", 3999)
+    with open_served(project, server.url, toy) as memory:
         assert memory.feature("auth").sync().rebuilt
         assert verify_index(memory).ok
     assert len(toy.embedded) == done

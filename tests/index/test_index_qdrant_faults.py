@@ -22,7 +22,7 @@ from ralph.memory.status import verify_index
 QUESTION = "login form validation"
 # Short, because a server that hangs is waited for; and long where it must answer, however busy
 # the machine is.
-HASTY_S, PATIENT_S = 0.5, 60.0
+HASTY_S, PATIENT_S = 0.2, 60.0
 WRITES = r"^PUT .*/points$"
 # What makes sense for an answer to a question: the others are about writing points.
 ASKING = [one for one in FAULTS if one not in ("some", "unfinished")]
@@ -30,13 +30,13 @@ ASKING = [one for one in FAULTS if one not in ("some", "unfinished")]
 
 @pytest.fixture
 def served(project: Path, server: QdrantServer) -> Iterator[Ralph]:
-    with open_served(project, server.url, qdrant_timeout_s=PATIENT_S) as opened:
+    with open_served(project, server.url, remember_budget_s=PATIENT_S) as opened:
         yield opened
 
 
 @pytest.fixture
 def hasty(project: Path, server: QdrantServer) -> Iterator[Ralph]:
-    with open_served(project, server.url, qdrant_timeout_s=HASTY_S) as opened:
+    with open_served(project, server.url, remember_budget_s=HASTY_S) as opened:
         yield opened
 
 
@@ -95,7 +95,7 @@ def test_a_sync_that_is_cut_off_at_any_request_goes_on(
 ) -> None:
     with open_toy(project) as embedded:
         embedded.feature("auth").remember_all(topical(600))
-    with open_served(project, server.url, qdrant_timeout_s=PATIENT_S) as memory:
+    with open_served(project, server.url, remember_budget_s=PATIENT_S) as memory:
         auth = memory.feature("auth")
         seen = 0
 

@@ -30,7 +30,7 @@ ASK = """
 import sys
 from qdrant import open_served
 project, url, binary = sys.argv[1:4]
-with open_served(project, url, qdrant_binary=binary, qdrant_timeout_s=60.0) as memory:
+with open_served(project, url, qdrant_binary=binary, remember_budget_s=60.0) as memory:
     for line in sys.stdin:
         answer = memory.feature("auth").search(line.strip(), min_score=0.0)
         print("|".join([hit.record.summary for hit in answer] + list(answer.notes)), flush=True)

@@ -57,7 +57,7 @@ REST_S = 30.0
 # Of the time a write may take: somebody waits for the answer to a question.
 _QUERY_SHARE = 0.4
 _START = "Start it, or go back to the embedded index: ralph config qdrant_url --unset"
-_SLOW = "Look after the server, or give it more time: ralph config qdrant_timeout_s SECONDS"
+_SLOW = "Look after the server, or give it more time: ralph config remember_budget_s SECONDS"
 _KEY = "Set RALPH_QDRANT_API_KEY to a key that may write."
 _LOOK = "Look into the server's log; the journal has everything."
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, BadRecord, JournalError, NotFound
+from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Embedder
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft
 from ralph.memory.conversation_history import homes
 from ralph.memory.conversation_stream import ConversationStream, when
-from ralph.memory.store import Store, Stream, conversation_journals, index_for, short_hash
+from ralph.memory.store import CONVERSATIONS, Store, Stream, home_journals, index_for, short_hash
 from ralph.recall import Answer, Hit
 from ralph.recall.search import Question
 from ralph.records import Complaint, Record, Source, Tombstone, now, utc
@@ -39,7 +39,15 @@ from ralph.records.conversation import (
     said_from,
     said_record,
 )
-from ralph.records.iteration import FileTouched, cut, strongest
+from ralph.records.iteration import (
+    DECISION_CHARS,
+    ERROR_CHARS,
+    MOST_ERRORS,
+    MOST_FILES,
+    FileTouched,
+    cut,
+    strongest,
+)
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
 
@@ -48,6 +56,7 @@ from ralph.text.redact import redact
 
 _TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
+_EXCHANGE_CHARS = 20_000
 
 
 def prepared_conversation(one: Conversation) -> Conversation:
@@ -63,13 +72,13 @@ def prepared_conversation(one: Conversation) -> Conversation:
     )
 
 
-def prepared_exchange(one: Exchange, conversation: str, settings: Settings) -> Exchange:
+def prepared_exchange(one: Exchange, conversation: str) -> Exchange:
     """The exchange as it may be written: nothing secret, nothing that was recalled, no excess."""
     if one.conversation not in ("", conversation):
         raise BadRecord(f"exchange {one.id} belongs to conversation {one.conversation}")
     if not one.id:
         raise BadRecord("an exchange needs an id")
-    most = settings.exchange_max_chars
+    most = _EXCHANGE_CHARS
     ready = msgspec.structs.replace(
         one,
         conversation=conversation,
@@ -81,19 +90,15 @@ def prepared_exchange(one: Exchange, conversation: str, settings: Settings) -> E
         errors=tuple(
             msgspec.structs.replace(
                 error,
-                message=_clean(error.message, settings.error_max_chars),
-                resolution=(
-                    _clean(error.resolution, settings.decision_max_chars)
-                    if error.resolution
-                    else None
-                ),
+                message=_clean(error.message, ERROR_CHARS),
+                resolution=(_clean(error.resolution, DECISION_CHARS) if error.resolution else None),
                 file_path=redact(error.file_path) if error.file_path else None,
             )
-            for error in one.errors[: settings.errors_max]
+            for error in one.errors[:MOST_ERRORS]
         ),
         files_touched=tuple(
             FileTouched(redact(file.path), file.action)
-            for file in strongest(one.files_touched)[: settings.files_max]
+            for file in strongest(one.files_touched)[:MOST_FILES]
         ),
         messages=_messages(one.messages, most),
     )
@@ -189,7 +194,7 @@ class ConversationJournal:
         index = index_for(
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
-        journals = conversation_journals(settings, home)
+        journals = home_journals(CONVERSATIONS, settings, home)
         self.shelf = ConversationShelf(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
@@ -251,14 +256,13 @@ class ConversationJournal:
 
         What is known by its id is not written again, nor is what was forgotten.
         """
-        settings = self.shelf.settings
         named = msgspec.structs.replace(
             prepared_conversation(conversation),
             project=conversation.project or self._project,
         )
         given = sources or [None] * len(exchanges)
         ready = [
-            (prepared_exchange(one, named.id, settings), source)
+            (prepared_exchange(one, named.id), source)
             for one, source in zip(exchanges, given, strict=True)
         ]
         series = self._mine()
@@ -272,28 +276,13 @@ class ConversationJournal:
             if one.id not in known and one.id not in buried and one.id not in fresh:
                 fresh[one.id] = one
                 drafts.append(renumbered(exchange_record(one, number=0, source=source)))
-        self._append(series, drafts, title=named.title)
+        series.journal.append(drafts)
         return [self._kept(one, known.get(one.id), fresh=one.id in fresh) for one, _ in ready]
 
     def met(self, ids: Collection[str]) -> set[str]:
         """Those of the ids that were kept here before, though they may be forgotten by now."""
         series = self._mine()
         return set(ids) & (series.forgotten() | series.history.records.keys())
-
-    def _append(
-        self, series: ConversationStream, drafts: Sequence[Record | Draft], *, title: str
-    ) -> None:
-        if not drafts:
-            return
-        try:
-            self.shelf.journals.prepare()
-        except OSError as error:
-            raise JournalError(
-                f"the conversation {title!r} cannot be kept ({error.strerror or error})",
-                where=self.shelf.journals.where,
-                todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-            ) from error
-        series.journal.append(drafts)
 
     def _kept(self, one: Exchange, known: Record | None, *, fresh: bool) -> SavedExchange:
         return SavedExchange(one.id, exchange_from(known) if known else one, fresh)
@@ -404,7 +393,7 @@ class ConversationJournal:
             for (one, identity), new in zip(said, fresh, strict=True)
             if new
         ]
-        self._append(series, drafts, title="")
+        series.journal.append(drafts)
         return fresh
 
     def said(self, kind: str) -> list[Record]:

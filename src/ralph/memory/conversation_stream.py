@@ -13,8 +13,7 @@ import msgspec
 from ralph.errors import BadInput, BadRecord
 from ralph.index import ASIDE, Passage
 from ralph.index.sync import IndexSpec
-from ralph.journal import Draft
-from ralph.journal.fold import Fold
+from ralph.journal import Draft, Fold
 from ralph.memory.conversation_history import ConversationStates
 from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import Store, is_due, note_done, short_hash
@@ -37,6 +36,7 @@ from ralph.records.conversation import (
     said_from,
     said_record,
 )
+from ralph.records.iteration import EMBEDDING_CHARS
 
 if TYPE_CHECKING:
     from ralph.memory.conversations import Conversations
@@ -71,7 +71,7 @@ class ConversationStream:
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow these conversations."""
-        max_chars = self._shelf.settings.embedding_max_chars
+        max_chars = EMBEDDING_CHARS
 
         def passages(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, JournalError, NotFound
+from ralph.errors import BadInput, NotFound
 from ralph.journal import Draft
 from ralph.memory.conversation_history import (
     Related,
@@ -41,6 +41,8 @@ from ralph.records.conversation import (
 )
 from ralph.text.times import event_range
 
+_MIN_SCORE = 0.20
+
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
 
@@ -70,7 +72,7 @@ class Conversations(ConversationJournal):
         """
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
-        floor = self.shelf.settings.conversation_min_score if min_score is None else min_score
+        floor = _MIN_SCORE if min_score is None else min_score
         question = self.shelf.question(query, limit=limit, min_score=floor)
         streams = self._within(everywhere)
         scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
@@ -304,20 +306,8 @@ def keep_many(
                 continue
             fresh.add(exchange.id)
             grown.add(conversation.id)
-            ready = prepared_exchange(exchange, conversation.id, settings)
+            ready = prepared_exchange(exchange, conversation.id)
             drafts.append(renumbered(exchange_record(ready, number=0)))
     if drafts:
-        _make_folder(series)
         series.journal.append(drafts)
     return SavedConversations(frozenset(grown), len(fresh), known)
-
-
-def _make_folder(series: ConversationStream) -> None:
-    try:
-        series.journals.prepare()
-    except OSError as error:
-        raise JournalError(
-            f"conversations cannot be kept ({error.strerror or error})",
-            where=series.journals.where,
-            todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-        ) from error

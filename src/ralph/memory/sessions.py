@@ -20,7 +20,7 @@ from ralph.memory.importing import SessionHome, conversations_of, first_words
 from ralph.memory.project import Focus
 from ralph.memory.ralph import Ralph
 from ralph.plan.learnings import prompt_lines
-from ralph.plan.model import DEFAULT_LIMITS, Feature, PlanLimits, PlanView, Task
+from ralph.plan.model import Feature, PlanView, Task
 from ralph.records import utc
 from ralph.records.conversation import conversation_id, exchange_id
 from ralph.records.iteration import Iteration, Outcome
@@ -174,9 +174,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     learnings: tuple[str, ...]
 
 
-def brief(
-    ralph: Ralph, view: PlanView, focus: Focus | None, *, limits: PlanLimits = DEFAULT_LIMITS
-) -> Brief | None:
+def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief | None:
     """What matters now, or None where nothing was planned or done yet."""
     name, chosen = _feature_now(ralph, view, focus)
     if name is None:
@@ -200,7 +198,6 @@ def brief(
                 feature.learnings,
                 current_iteration=last + 1,
                 task_id=tasks[0].id if tasks else None,
-                limits=limits,
             )
         ),
     )

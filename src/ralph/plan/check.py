@@ -23,7 +23,7 @@ def check(plan: Plan) -> list[Problem]:
             files[kind] = plan.document(kind)
         except BadPlan as error:
             problems.append(_unreadable(plan.file_name(kind), error))
-    view = read_view(files, plan.limits)
+    view = read_view(files)
     problems += view.problems
     if len(files) == len(KINDS):
         problems += _references(files["tasks"], view)

@@ -11,7 +11,7 @@ import msgspec
 
 from ralph.errors import BadInput
 from ralph.plan.fields import clean_path
-from ralph.plan.model import Data, Feature, PlanLimits, as_list, set_field
+from ralph.plan.model import Data, Feature, Limits, as_list, set_field
 from ralph.plan.store import Plan
 from ralph.records.iteration import Iteration
 
@@ -87,13 +87,13 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> Context
                 item["touch_count"], item["last_touched"] = touched[str(_path(item))]
         for path in sorted(touched, key=lambda path: (-touched[path][0], path)):
             count, last = touched[path]
-            if count < plan.limits.context_after or path in before or noise(path):
+            if count < Limits.context_after or path in before or noise(path):
                 continue
-            if is_there(plan.project, path, file=True) and len(path) <= plan.limits.path:
+            if is_there(plan.project, path, file=True) and len(path) <= Limits.path:
                 items.append(
                     {"path": path, "source": "auto", "touch_count": count, "last_touched": last}
                 )
-        evicted = evict(items, plan.limits)
+        evicted = evict(items)
         set_field(entry, "context_files", items)
         after = [_path(item) for item in items]
     return ContextChanges(
@@ -126,31 +126,31 @@ def drop_vanished(plan: Plan, feature: str) -> list[str]:
         return _drop_vanished(plan.find(data, "features", feature), plan)
 
 
-def replace_list(old: Any, value: Any, limits: PlanLimits) -> list[Data]:
+def replace_list(old: Any, value: Any) -> list[Data]:
     """A whole new list from a person; a file that stays keeps its other fields."""
     before = {_path(item): item for item in old} if isinstance(old, list) else {}
     items: list[Any] = []
     for item in [value] if isinstance(value, str) else value:
         plain = item if isinstance(item, Mapping) else {"path": item}
-        path = clean_path(plain.get("path"), limits.path)
+        path = clean_path(plain.get("path"), Limits.path)
         fields = before.get(path)
         fields = fields if isinstance(fields, dict) else {"source": "human"}
         source = plain.get("source", fields.get("source", "human"))
         if source not in ("auto", "human"):
             raise BadInput(f"a context file's source is not {source!r}", todo="Use auto or human.")
         items.append({**fields, "path": path, "source": source})
-    evict(items, limits)
+    evict(items)
     return items
 
 
-def evict(items: list[Any], limits: PlanLimits) -> list[str]:
+def evict(items: list[Any]) -> list[str]:
     """Take out the least touched of Ralph's own until the list fits; a person's never."""
     gone: list[str] = []
-    while len(items) > limits.context_files:
+    while len(items) > Limits.context_files:
         own = [i for i, item in enumerate(items) if _is_auto(item)]
         if not own:
             raise BadInput(
-                f"`context_files` can have {limits.context_files} files, and people added them all",
+                f"`context_files` can have {Limits.context_files} files, and people added them all",
                 todo="Remove one first.",
             )
         counts = ("touch_count", "last_touched")

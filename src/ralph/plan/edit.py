@@ -14,7 +14,7 @@ from ralph.plan.model import (
     Discipline,
     Feature,
     Kind,
-    PlanLimits,
+    Limits,
     Task,
     TaskId,
     as_list,
@@ -38,7 +38,7 @@ _OPEN = ("pending", "in_progress")
 def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature:
     """Create a feature; its name must be free."""
     entry: Data = {"name": _new_name(plan, "features", name)}
-    patch_feature(entry, patch or {}, plan.limits)
+    patch_feature(entry, patch or {})
     entry.setdefault("created", plan.now())
     _create(plan, "features", entry)
     return plan.feature(entry["name"])
@@ -47,7 +47,7 @@ def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature
 def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
     """Change what the patch gives and nothing else; None clears (F1)."""
     with plan.edit("features", f"feature {name} updated: {', '.join(patch)}") as data:
-        patch_feature(plan.find(data, "features", name), patch, plan.limits)
+        patch_feature(plan.find(data, "features", name), patch)
     return plan.feature(name)
 
 
@@ -69,18 +69,18 @@ def delete_feature(plan: Plan, name: str) -> None:
         remove_entity(data["features"], "features", name)
 
 
-def patch_feature(entry: Data, patch: Patch, limits: PlanLimits) -> None:
+def patch_feature(entry: Data, patch: Patch) -> None:
     """Put the patch into a feature's entry."""
     if patch.get("context_files") is not None:
-        files = replace_list(entry.get("context_files"), patch["context_files"], limits)
+        files = replace_list(entry.get("context_files"), patch["context_files"])
         patch = {**patch, "context_files": files}
-    patch_entry("features", entry, patch, limits)
+    patch_entry("features", entry, patch)
 
 
 def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
     """Create a discipline; its name must be free."""
     entry: Data = {"name": _new_name(plan, "disciplines", name)}
-    patch_entry("disciplines", entry, patch or {}, plan.limits)
+    patch_entry("disciplines", entry, patch or {})
     _create(plan, "disciplines", entry)
     return plan.discipline(entry["name"])
 
@@ -88,7 +88,7 @@ def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Disc
 def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
     """Change what the patch gives and nothing else; None clears."""
     with plan.edit("disciplines", f"discipline {name} updated") as data:
-        patch_entry("disciplines", plan.find(data, "disciplines", name), patch, plan.limits)
+        patch_entry("disciplines", plan.find(data, "disciplines", name), patch)
     return plan.discipline(name)
 
 
@@ -100,12 +100,12 @@ def delete_discipline(plan: Plan, name: str) -> None:
 
 
 def _new_name(plan: Plan, kind: Kind, name: str) -> str:
-    plain = clean_text("name", name, plan.limits.name + 1)
-    if not plain or len(plain) > plan.limits.name or any(c in plain for c in "/\\\n\t"):
+    plain = clean_text("name", name, Limits.name + 1)
+    if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
         raise BadInput(
             f"{name!r} is not a name",
             where=plan.file_name(kind),
-            todo=f"Use 1 to {plan.limits.name} characters without slashes, such as `user-login`.",
+            todo=f"Use 1 to {Limits.name} characters without slashes, such as `user-login`.",
         )
     return plain
 
@@ -162,7 +162,7 @@ def update_task(
         patch_task(data["tasks"], entry, patch, plan)
         at = plan.now()
         if comment is not None:
-            _append_comment(entry, comment, author, at, plan.limits)
+            _append_comment(entry, comment, author, at)
         if entry.get("status", "pending") != before:
             entry.pop("completed", None)
             if entry.get("status") == "done":
@@ -249,7 +249,7 @@ def patch_task(data: Data, entry: Data, patch: Patch, plan: Plan) -> None:
     """Put the patch into a task's entry; blockers must exist and form no ring."""
     if patch.get("blocked_by") is not None:
         patch = {**patch, "blocked_by": _blockers(data, entry, patch["blocked_by"], plan)}
-    patch_entry("tasks", entry, patch, plan.limits)
+    patch_entry("tasks", entry, patch)
 
 
 def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
@@ -279,13 +279,11 @@ def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
     return ids
 
 
-def _append_comment(
-    entry: Data, comment: str, author: str | None, at: str, limits: PlanLimits
-) -> None:
-    plain = clean_text("comment", sanitize(comment), limits.comment)
+def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> None:
+    plain = clean_text("comment", sanitize(comment), Limits.comment)
     if not plain:
         raise BadInput("the comment is empty", todo="Write something, or leave it out.")
     new: Data = {"text": plain, "at": at}
-    if by := clean_text("author", author, limits.title):
+    if by := clean_text("author", author, Limits.title):
         new["author"] = by
-    entry["comments"] = [*as_list(entry.get("comments")), new][-limits.comments :]
+    entry["comments"] = [*as_list(entry.get("comments")), new][-Limits.comments :]

@@ -15,8 +15,8 @@ import click
 
 from ralph import disk
 from ralph.current_run import current_run
+from ralph.doors.cli.main import project_given
 from ralph.doors.cli.render import is_terminal, note, raw
-from ralph.doors.cli.tree import keep_json, project_given
 from ralph.errors import BadInput, RalphError
 
 if TYPE_CHECKING:
@@ -35,10 +35,6 @@ Decorator = Callable[[Any], Any]
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 # -- options
-
-json_option = click.option(
-    "--json", is_flag=True, expose_value=False, callback=keep_json, help="Print JSON."
-)
 
 
 def flag(name: str, help: str, *parameter: str) -> Decorator:

@@ -23,13 +23,16 @@ from ralph.wire import Deadline
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
+_BATCH = 64
+_TIMEOUT_S = 60.0
+
 
 # -- What a server of an embedding model may refuse, and what to do about a slow one.
 
 
 # Statuses that speak of the texts: one is too long, or they are too many.
 UNWANTED = frozenset({400, 413, 422})
-SLOW = "Look after the server; if it is only slow, raise embed_query_timeout_s."
+SLOW = "Look after the server; if it is only slow, raise remember_budget_s."
 
 
 class TextsRefused(Exception):
@@ -414,9 +417,9 @@ def served_embedder(
     return ServedEmbedder(
         dialect,
         memo=memo_file(cache, *facts),
-        batch=settings.embed_batch,
-        timeout_s=settings.embed_timeout_s,
-        query_timeout_s=settings.embed_query_timeout_s,
+        batch=_BATCH,
+        timeout_s=_TIMEOUT_S,
+        query_timeout_s=settings.remember_budget_s,
     )
 
 

@@ -10,10 +10,10 @@ import click
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import error_text, minute, short_id, styled
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
-from ralph.doors.cli.tree import Group
 from ralph.errors import NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.documents import Added
@@ -48,7 +48,6 @@ conversations.add_command(export_conversations)
 )
 @context.option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
 @context.everywhere_option
-@context.json_option
 def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> Result:
     """List conversations, newest first.
 
@@ -94,7 +93,6 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
 @conversations.command()
 @click.argument("wanted", metavar="ID")
 @context.everywhere_option
-@context.json_option
 def show(wanted: str, everywhere: bool) -> Result:
     """Show a conversation, an exchange, or a section of a document.
 
@@ -183,7 +181,6 @@ def _conversation_json(conversation: Conversation) -> dict[str, Any]:
 @_conversation
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @context.flag("--remove", "Remove the tags.")
-@context.json_option
 def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
     """Tag a conversation.
 
@@ -205,7 +202,6 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
 @conversations.command()
 @_conversation
 @click.argument("title", nargs=-1, required=True)
-@context.json_option
 def rename(conversation: str, title: tuple[str, ...]) -> Result:
     """Change the title of a conversation.
 
@@ -222,7 +218,6 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
 @conversations.command()
 @click.argument("exchange", metavar="EXCHANGE_ID")
 @click.argument("value", type=click.Choice(list(_VALUES)))
-@context.json_option
 def rate(exchange: str, value: str) -> Result:
     """Rate an exchange as worth finding or not.
 
@@ -242,7 +237,6 @@ def _line(value: dict[str, Any], text: str) -> Result:
 
 @conversations.command()
 @click.argument("exchanges", nargs=-1, required=True, metavar="EXCHANGE_ID...")
-@context.json_option
 def private(exchanges: tuple[str, ...]) -> Result:
     """Delete exchanges from memory for good.
 
@@ -266,7 +260,6 @@ def private(exchanges: tuple[str, ...]) -> Result:
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @context.flag("--remove", "Remove these documents from memory.")
 @context.flag("--list", "List the documents in memory.", "listing")
-@context.json_option
 def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result:
     """Make your own documents searchable beside the conversations.
 
@@ -320,7 +313,6 @@ def _added(added: Added) -> Result:
 
 @conversations.command()
 @context.dry_run_option
-@context.json_option
 def prune(dry_run: bool) -> Result:
     """Forget exchanges older than `conversations_keep_days`, in all projects.
 
@@ -339,7 +331,6 @@ def prune(dry_run: bool) -> Result:
 
 
 @conversations.command()
-@context.json_option
 def retry() -> Result:
     """Let the workers try again what they gave up."""
     from ralph.chat import open_memory

@@ -13,15 +13,14 @@ from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.context import (
     feature_option,
     flag,
-    json_option,
     opened,
     opened_anywhere,
     option,
 )
+from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, Span, confirm, excerpt, note
-from ralph.doors.cli.tree import Command, keep_project, wants_json
 from ralph.errors import BadRecord, NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.keeping import Choice
@@ -53,7 +52,6 @@ _OTHERS = "what is published of it is deleted for all other projects, too"
 @option("--match", "Records that contain this text.")
 @option("--reason", "Why; it is saved with the id.", "R")
 @flag("--yes", "Do not ask.")
-@json_option
 def forget(
     ids: tuple[str, ...],
     everything: bool,

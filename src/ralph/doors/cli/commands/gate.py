@@ -10,9 +10,9 @@ import click
 
 from ralph.doors.cli.cards import filters, minute, short_id
 from ralph.doors.cli.commands.knowledge import captured_result
-from ralph.doors.cli.context import completing, json_option, opened, option, the_plan
+from ralph.doors.cli.context import completing, opened, option, the_plan
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note
-from ralph.doors.cli.tree import Group
 from ralph.errors import NotFound
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def gate() -> None:
 @_type_option
 @option("--feedback", "Why; the agent gets to read it.", required=True)
 @filters
-@json_option
 def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Result:
     """Reject the work on a task, and say why.
 
@@ -82,7 +81,6 @@ def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Resu
     "What was approved (default: the summary of the task's newest successful iteration).",
 )
 @filters
-@json_option
 def approve(task: str, gate_type: str, approach: str | None, **only: str | None) -> Result:
     """Approve the work on a task.
 
@@ -110,7 +108,6 @@ def approve(task: str, gate_type: str, approach: str | None, **only: str | None)
 
 
 @gate.command("list")
-@json_option
 def list_gates() -> Result:
     """List the rejections that wait for an approval."""
     from ralph.memory import gates

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli import cards, context
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, plain
-from ralph.doors.cli.tree import Group
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.checkpoints import CheckpointResult
@@ -72,7 +72,6 @@ def knowledge() -> None:
 @click.option("--type", "entry_type", type=click.Choice(_TYPES), help="The type of the entry.")
 @_field_options
 @context.flag("--unverified", "Nobody has seen it work; it will be refused.")
-@context.json_option
 def capture(file: str | None, entry_type: str | None, unverified: bool, **fields: Any) -> Result:
     """Stage a failure with its solution, a rejection or an approval.
 
@@ -167,7 +166,6 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
 )
 @_all_projects
 @context.flag("--imported", "Also what `ralph import` added; see `knowledge staged`.")
-@context.json_option
 def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
     """Publish what is staged, so that every project finds it. Safe to run again.
 
@@ -211,7 +209,6 @@ def _published(done: CheckpointResult, own: str) -> str:
 
 @knowledge.command()
 @_all_projects
-@context.json_option
 def staged(all_projects: bool) -> Result:
     """List the entries that wait for a checkpoint.
 
@@ -245,7 +242,6 @@ def staged(all_projects: bool) -> Result:
     "X",
     type=click.FloatRange(0, 1),
 )
-@context.json_option
 def query(
     text: tuple[str, ...],
     failure: bool,
@@ -269,13 +265,15 @@ def query(
         raise click.UsageError("Describe the task or failure in TEXT.")
     words = " ".join(text)
     with context.opened_anywhere() as ralph:
+        from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE
+
         settings = ralph.config.settings
         bounds: dict[str, Any] = {"max_results": limit, "min_score": min_score}
         if failure:
-            floor = settings.knowledge_failure_min_score
+            floor = FAILURE_MIN_SCORE
             found = ralph.knowledge.query_for_failure(words, error_message or "", **only, **bounds)
         else:
-            floor = settings.knowledge_task_min_score
+            floor = TASK_MIN_SCORE
             found = ralph.knowledge.query_for_task(words, **only, **bounds)
     floor = floor if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
@@ -287,7 +285,6 @@ def query(
 @knowledge.command("context")
 @click.argument("about", nargs=-1, required=True, metavar="TASK|TEXT...")
 @cards.filters
-@context.json_option
 def print_context(about: tuple[str, ...], **only: Any) -> Result:
     """Print the knowledge an agent gets for a task.
 
@@ -341,7 +338,6 @@ def _task_filters(ralph: Ralph, task: Task, only: dict[str, str | None]) -> dict
 
 
 @knowledge.command()
-@context.json_option
 def patterns() -> Result:
     """List all patterns, the most reported first."""
     with context.opened_anywhere() as ralph:
@@ -355,7 +351,6 @@ def patterns() -> Result:
 
 @knowledge.command()
 @_pattern_argument
-@context.json_option
 def show(pattern: str) -> Result:
     """Show one pattern with its entries. PATTERN is its id or the beginning of it."""
     with context.opened_anywhere() as ralph:
@@ -375,7 +370,6 @@ def show(pattern: str) -> Result:
 @click.argument("result", type=click.Choice(["worked", "failed"]), metavar="worked|failed")
 @context.task_option("The task it was used for; the last report for a task counts.")
 @context.option("--note", "A remark.", "TEXT", "remark")
-@context.json_option
 def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> Result:
     """Report whether a pattern helped; it changes the pattern's success rate.
 
@@ -398,7 +392,6 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
 
 @knowledge.command()
 @context.dry_run_option
-@context.json_option
 def prune(dry_run: bool) -> Result:
     """Forget what was published longer ago than `knowledge_keep_days`, in all projects.
 

@@ -11,10 +11,10 @@ import click
 
 from ralph.doors.cli import context
 from ralph.doors.cli.input_files import text_of
+from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, plain
-from ralph.doors.cli.tree import Command, Group, wants_json
 from ralph.errors import BadInput, RalphError
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.loop.braindump import Accepted, Planned, Proposal
@@ -36,7 +36,6 @@ def plan() -> None:
 @plan.command("import")
 @click.argument("file", metavar="FILE|-")
 @context.plan_feature(help="The feature of tasks that have no heading above them.")
-@context.json_option
 def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
@@ -74,7 +73,6 @@ def _import_text(done: PlanImport) -> str:
 
 
 @plan.command()
-@context.json_option
 def check() -> Result:
     """List every problem of the plan, where it is, and how to fix it.
 
@@ -105,7 +103,6 @@ def check() -> Result:
 @context.flag("--yes", "Accept what the agent proposes without asking.")
 @context.flag("--accept", "Accept the proposal of an earlier run.")
 @context.timeout_option
-@context.json_option
 def braindump(
     file: str | None, agent: str | None, yes: bool, accept: bool, timeout_s: float | None
 ) -> Result:
@@ -255,7 +252,6 @@ def _proposal_json(
 @click.command(cls=Command)
 @click.argument("task_id", metavar="TASK", shell_complete=context.completing("tasks"))
 @context.flag("--review", "The prompt of a review of the task's feature.")
-@context.json_option
 def prompt(task_id: str, review: bool) -> Result:
     """Print the prompt for a task as a run would send it.
 

@@ -11,8 +11,8 @@ import click
 
 from ralph.current_run import current_run
 from ralph.doors.cli import cards, context
+from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, Span, Table
-from ralph.doors.cli.tree import Command
 from ralph.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ _SHORTEST_ID = 4
     type=click.FloatRange(0, 1),
 )
 @context.flag("--explain", "Show how each result got its score.")
-@context.json_option
 def search(
     query: tuple[str, ...],
     feature: str | None,
@@ -123,11 +122,8 @@ def _search_knowledge(ralph: Ralph, words: str, limit: int | None, floor: float)
 
 
 @click.command(cls=Command)
-@context.option(
-    "--count", "How many (default: the setting recent_count).", "N", type=click.IntRange(1)
-)
+@context.option("--count", "How many (default 10).", "N", type=click.IntRange(1))
 @context.feature_option
-@context.json_option
 def recent(count: int | None, feature: str | None) -> Result:
     """List the newest iterations, of one feature or of all.
 
@@ -135,8 +131,10 @@ def recent(count: int | None, feature: str | None) -> Result:
     Examples:
       ralph recent --count 5
     """
+    from ralph.records.iteration import RECENT_COUNT
+
     with context.opened() as ralph:
-        wanted = ralph.place.settings.recent_count if count is None else count
+        wanted = RECENT_COUNT if count is None else count
         hits = _merged(ralph, feature, lambda memory: memory.recent(wanted))[:wanted]
     return _hits(hits, "Nothing is in memory here yet.")
 
@@ -144,7 +142,6 @@ def recent(count: int | None, feature: str | None) -> Result:
 @click.command(cls=Command)
 @context.option("--task", "Only attempts at this task.", "ID")
 @context.feature_option
-@context.json_option
 def failures(task: str | None, feature: str | None) -> Result:
     """List attempts that failed or timed out, of one feature or of all, newest first.
 
@@ -178,7 +175,6 @@ def _hits(hits: list[Hit], empty: str) -> Result:
 
 @click.command(cls=Command)
 @context.feature_option
-@context.json_option
 def files(feature: str | None) -> Result:
     """List the files that iterations touched, most touched first.
 
@@ -205,7 +201,6 @@ def files(feature: str | None) -> Result:
 
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
-@context.json_option
 def show(record_id: str) -> Result:
     """Show one record.
 
@@ -327,7 +322,6 @@ def _source(place: Located) -> str:
 
 
 @click.command(cls=Command)
-@context.json_option
 def status() -> Result:
     """Show whether memory is working and what's in it."""
     import msgspec

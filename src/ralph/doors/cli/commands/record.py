@@ -10,10 +10,10 @@ import click
 
 from ralph.doors.cli import context
 from ralph.doors.cli.input_files import expected
+from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, excerpt, note
-from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.capture import AgentRun
@@ -34,7 +34,6 @@ _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknow
 @click.option(
     "--outcome", type=click.Choice(_OUTCOMES), help="The outcome of records that have none."
 )
-@context.json_option
 def record(file: str, task_id: str | None, **given: str | None) -> Result:
     """Save iterations to memory.
 
