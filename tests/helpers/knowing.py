@@ -12,7 +12,7 @@ from unittest.mock import patch
 from remembering import ToyEmbedder, marker
 
 from ralph.index import Embedder
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.memory import checkpoints
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.ralph import open_ralph

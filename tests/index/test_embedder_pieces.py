@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder, index_file, made, open_toy
 
+from ralph.index import CollectionSize
 from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, recipe_for
 from ralph.index.matrix import Matrix
-from ralph.index.port import CollectionSize, live_of
+from ralph.index.sync import live_of
 from ralph.memory.status import verify_index
 from ralph.text.tokens import estimate_tokens
 

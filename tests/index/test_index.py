@@ -15,7 +15,7 @@ from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, state_of, su
 
 from ralph import disk, open_ralph
 from ralph.index import sync as sync_module
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.memory import feature as feature_module
 from ralph.memory.ralph import Ralph
 from ralph.recall import Answer

@@ -17,12 +17,10 @@ from remembering import ToyEmbedder, made, open_toy, shown, summaries, topical
 
 from ralph.config import Settings
 from ralph.errors import IndexOff
-from ralph.index import Passage
-from ralph.index.port import Corrupt, live_of
-from ralph.index.qdrant import QdrantStore
-from ralph.index.qdrant_points import CollectionNames
-from ralph.index.qdrant_server import QdrantConnection
-from ralph.index.sync import is_current
+from ralph.index import Corrupt, Passage
+from ralph.index.open import CollectionNames
+from ralph.index.qdrant import QdrantConnection, QdrantStore
+from ralph.index.sync import is_current, live_of
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index

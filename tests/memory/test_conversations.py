@@ -9,7 +9,7 @@ import pytest
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.memory.conversation_stream import when
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id

@@ -46,8 +46,7 @@ from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
-    from ralph.index import Vectors
-    from ralph.index.port import Collection, IndexView
+    from ralph.index import Collection, IndexView, Vectors
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ledger import PublishedState
 

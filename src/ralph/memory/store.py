@@ -13,10 +13,8 @@ from ralph import disk
 from ralph.config import Settings
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, JournalError, MemoryOff
 from ralph.index import Embedder
-from ralph.index.embedders import choose_embedder
-from ralph.index.open import Index, open_index
-from ralph.index.port import live_of
-from ralph.index.sync import IndexSpec, Progress, is_current_in
+from ralph.index.open import Index, choose_embedder, open_index
+from ralph.index.sync import IndexSpec, Progress, is_current_in, live_of
 from ralph.journal import Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project

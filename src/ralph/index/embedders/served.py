@@ -18,7 +18,6 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.index.embedders import mean_direction, unit_rows
 from ralph.wire import Deadline
 
 if TYPE_CHECKING:
@@ -129,6 +128,27 @@ def _word(text: str, tokens: Sequence[tuple[int, int]], among: range) -> int:
         if text[tokens[place][0] - 1].isspace():
             return place
     return among.start
+
+
+# -- Vectors of length one; what has no direction stays zero.
+
+
+def unit_rows(vectors: Vectors) -> Vectors:
+    """Each row brought to length one."""
+    import numpy as np
+
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    lengths[lengths == 0.0] = 1.0
+    scaled: Vectors = (vectors / lengths[:, None]).astype(np.float32)
+    return scaled
+
+
+def mean_direction(vectors: Vectors) -> Vectors:
+    """One vector that points where the rows point together."""
+    import numpy as np
+
+    whole: Vectors = np.add.reduce(vectors, axis=0)
+    return whole if len(vectors) == 1 else unit_rows(whole[None, :]).reshape(-1)
 
 
 # Of a model's window, for tokens are only estimated here; and of that, what two pieces share.

@@ -226,7 +226,7 @@ def _pause(folder: Path, project: Project | None) -> Check:
 
 def _embedder(settings: Settings) -> Check:
     """The embedder works, and its files are what they should be."""
-    from ralph.index.embedders import choose_embedder
+    from ralph.index.open import choose_embedder
 
     chosen = choose_embedder(settings, None)  # without stamps: its files are hashed now
     if chosen is None:
