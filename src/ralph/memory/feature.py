@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -490,3 +491,13 @@ def _when(number: int, last: int) -> str:
     if ago <= 0:
         return f"iteration {number}, the latest"
     return f"iteration {number}, {ago} iteration{'s' if ago > 1 else ''} ago"
+
+
+def merged(
+    memories: Sequence[FeatureMemory], find: Callable[[FeatureMemory], list[Hit]]
+) -> list[Hit]:
+    """What is found in each of the memories, the newest first."""
+    if len(memories) == 1:
+        return list(find(memories[0]))
+    hits = [hit for memory in memories for hit in find(memory)]
+    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)

@@ -64,7 +64,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "run": ("run:run", "Run an agent on the plan, and learn from each iteration."),
         "prompt": ("plan:prompt", "Print the prompt for a task as a run would send it."),
-        "gate": ("gate:gate", "Approve or reject an agent's work, and learn from it."),
+        "gate": ("knowledge:gate", "Approve or reject an agent's work, and learn from it."),
         "record": ("record:record", "Save iterations to memory."),
         "chat": ("chat:chat", "Chat with a model that remembers past conversations."),
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -34,7 +34,6 @@ from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from ralph.memory.feature import FeatureMemory
     from ralph.recall import Hit
 
 _CATCH_UP_S = 10.0
@@ -103,8 +102,10 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     Args:
         count: How many; 10 by default, 50 at most.
     """
+    from ralph.memory.feature import merged
+
     wanted = min(count or RECENT_COUNT, _MOST_RECENT)
-    hits = _merged(context, lambda memory: list(memory.recent(wanted)))[:wanted]
+    hits = merged(context.memories(), lambda memory: memory.recent(wanted))[:wanted]
     scope = _scope_text(context)
     if not hits:
         return f"Nothing is remembered {scope} yet: there were no iterations before this."
@@ -160,8 +161,10 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     Args:
         task_id: Only the attempts at this task; leave it out for all of them.
     """
+    from ralph.memory.feature import merged
+
     wanted = "" if task_id is None else str(task_id).strip()
-    hits = _merged(context, lambda memory: list(memory.failed_attempts(wanted or None)))
+    hits = merged(context.memories(), lambda memory: memory.failed_attempts(wanted or None))
     task = f" at task {harmless(wanted, 40)}" if wanted else ""
     if not hits:
         return f"No failed attempt{task} is remembered {_scope_text(context)}."
@@ -205,16 +208,6 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
         budget_tokens=RECORD_TOKENS,
         rest=f"`ralph show {short_id(hit)}` prints all of it.",
     )
-
-
-def _merged(context: ServerContext, ask: Callable[[FeatureMemory], list[Hit]]) -> list[Hit]:
-    memories = context.memories()
-    if len(memories) == 1:
-        return ask(memories[0])
-    from datetime import datetime
-
-    hits = [hit for memory in memories for hit in ask(memory)]
-    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)
 
 
 def _successes(context: ServerContext) -> dict[tuple[str, str], list[Hit]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.cards import SHORT_ID
-from ralph.doors.cli.context import conversations_folder, warnings_told
+from ralph.doors.cli.context import conversations_folder, warnings_noted
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, excerpt, is_terminal, note, to_json
 from ralph.text.tokens import plural
@@ -72,7 +72,7 @@ def chat(
         screen = JsonScreen(read)
     elif by_hand:
         screen = TerminalScreen(read)
-    with warnings_told():
+    with warnings_noted():
         talk = Chat(
             lambda: open_memory(start, **given),
             chosen,

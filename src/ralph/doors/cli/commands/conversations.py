@@ -55,7 +55,7 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     Examples:
       ralph conversations list --limit 5 --tag release
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
     value = [
         _conversation_json(item.conversation)
@@ -99,7 +99,7 @@ def show(wanted: str, everywhere: bool) -> Result:
     The first four characters of an ID are enough if they are unique.
     """
 
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         try:
             conversation = memory.conversation(wanted, everywhere=everywhere)
@@ -191,7 +191,7 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
       ralph conversations tag 3f9a1c20 release urgent
       ralph conversations tag 3f9a1c20 urgent --remove
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
         identity = memory.conversation(conversation).id
@@ -209,7 +209,7 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
     Examples:
       ralph conversations rename 3f9a1c20 The flaky gateway test
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
         renamed = ralph.conversations.conversation(conversation)
     return _line({"id": renamed.id, "title": renamed.title}, renamed.title)
@@ -223,7 +223,7 @@ def rate(exchange: str, value: str) -> Result:
 
     Searches rank it slightly higher or lower; `none` removes the rating.
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         identity = ralph.conversations.get(exchange).id
         ralph.conversations.rate(identity, _VALUES[value])
     text = "Rating removed." if value == "none" else f"Rated {value}."
@@ -245,7 +245,7 @@ def private(exchanges: tuple[str, ...]) -> Result:
     """
     from ralph.memory import keeping
 
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         ids = list(dict.fromkeys(memory.get(wanted).id for wanted in exchanges))
         done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
@@ -322,7 +322,7 @@ def prune(dry_run: bool) -> Result:
     """
     from ralph.memory import conversation_stream
 
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         found = conversation_stream.prune(ralph.conversations, dry_run=dry_run)
     exchanges = f"{plural(found.exchanges, 'exchange')} from before {found.before[:10]}"
     empty = plural(found.conversations, "empty conversation")
@@ -336,7 +336,7 @@ def retry() -> Result:
     from ralph.chat import open_memory
     from ralph.chat.workers import Workers
 
-    with context.opened_anywhere():
+    with context.opened(anywhere=True):
         start = context.start_folder()
     workers = Workers(lambda: open_memory(start, waits=True))
     given_up = workers.given_up()

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import click
 
 from ralph import disk
-from ralph.doors.cli.context import start_folder, the_project, warnings_told
+from ralph.doors.cli.context import start_folder, the_project, warnings_noted
 from ralph.doors.cli.main import Command, project_given
 from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError
@@ -74,7 +74,7 @@ def doctor() -> Result:
 
     The exit code is 1 if there is a problem; warnings alone are fine.
     """
-    with warnings_told():
+    with warnings_noted():
         checks = _checks()
     problems = [check.name for check in checks if check.state == "problem"]
 

@@ -14,7 +14,6 @@ from ralph.doors.cli.context import (
     feature_option,
     flag,
     opened,
-    opened_anywhere,
     option,
 )
 from ralph.doors.cli.main import Command, keep_project, wants_json
@@ -85,7 +84,7 @@ def forget(
     if not (ids or everything or chosen["feature"] or chosen["before"] or chosen["match"]):
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
     check_sources(chosen)
-    with opened_anywhere() if chosen["conversations"] else opened() as ralph:
+    with opened(anywhere=chosen["conversations"]) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count:
             if not wants_json():

@@ -107,7 +107,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
-    with context.warnings_told(), contextlib.closing(bar):
+    with context.warnings_noted(), contextlib.closing(bar):
         moved = move_project(
             project,
             config.settings,
@@ -148,7 +148,7 @@ def deliver() -> Result:
 
     _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
     url = config.settings.journal_url
-    with context.warnings_told():
+    with context.warnings_noted():
         if url:
             delivered = deliver_all(url, config.settings, home)
         else:

@@ -291,7 +291,7 @@ def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Pat
         project=project.root.name if project else "",
     )
     try:
-        with context.warnings_told():
+        with context.warnings_noted():
             yield memory, project, home
     finally:
         memory.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.context import conversations_folder, warnings_told
+from ralph.doors.cli.context import conversations_folder, warnings_noted
 from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, note, print_json_line
 from ralph.text.tokens import plural
@@ -223,6 +223,6 @@ def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
     def opened() -> Ralph:
         return open_memory(start, waits=True)
 
-    with warnings_told():
+    with warnings_noted():
         crew = Workers(opened)
         yield crew, WorkerCommands(crew, opened, prefix="ralph ", in_chat=False)
