@@ -78,7 +78,7 @@ def read(desk: ServerContext, uri: str) -> tuple[ResourceFile, str]:
 
 def _inside(root: Path, feature: str, path: str) -> ResourceFile | None:
     """The file, unless it is not there or a link leads out of the project."""
-    from ralph.plan.context_files import project_file
+    from ralph.plan.edit import project_file
 
     try:
         file = project_file(root, path)

@@ -126,7 +126,7 @@ def get_recent_iterations(desk: ServerContext, given: Recent) -> str:
 
 def get_feature_files(desk: ServerContext, given: Nothing) -> str:
     """The files that iterations touched, the most touched first."""
-    from ralph.plan.context_files import is_there
+    from ralph.plan.edit import is_there
 
     wide = _is_wide(desk)
     root = desk.project.root

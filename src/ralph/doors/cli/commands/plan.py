@@ -80,7 +80,7 @@ def check() -> Result:
 
     The exit code is 1 if there is an error; warnings alone are fine.
     """
-    from ralph.plan.check import check as check_plan
+    from ralph.plan.edit import check as check_plan
 
     problems = check_plan(context.the_plan())
     errors = sum(problem.severity == "error" for problem in problems)
