@@ -31,8 +31,7 @@ from ralph.loop.servers import PLAN, planning_servers
 from ralph.loop.work import PendingIteration
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
-from ralph.plan.check import check
-from ralph.plan.edit import next_id
+from ralph.plan.edit import check, next_id
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.judge import list_change, merge_changes
 from ralph.plan.model import (

@@ -18,7 +18,7 @@ from ralph.loop.orchestrate import Orchestrator
 from ralph.loop.servers import loop_servers, own_server
 from ralph.loop.work import PendingIteration, RunFolder, plan_hash
 from ralph.memory.ralph import Ralph
-from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
+from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
 from ralph.plan.model import Feature, PlanView, Task
@@ -503,18 +503,18 @@ class IterationRunner:
             # Only what was touched just now can have become worth listing.
             paths = [file.path for file in iteration.files_touched]
             touching = self.history.touching(work.feature, paths)
-            enriched = enrich(self.plan, work.feature, touching)
+            joined = enrich(self.plan, work.feature, touching)
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:
             self.tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
-        if learned.added or learned.refused or enriched.added:
+        if learned.added or learned.refused or joined:
             self.tell(
                 "learned",
                 learnings=[one.learning.text for one in learned.added],
                 refused=learned.refused,
-                context_files=list(enriched.added),
+                context_files=joined,
             )
 
 

@@ -45,8 +45,8 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan.edit import add_task, next_id, patch_feature, patch_task
-from ralph.plan.fields import clean_text, patch_entry
+from ralph.plan.edit import add_task, next_id, patch_named, patch_task
+from ralph.plan.fields import clean_text
 from ralph.plan.learnings import LearningDraft, append
 from ralph.plan.model import (
     KINDS,
@@ -289,12 +289,12 @@ class _Import:
         entry = find_entity(self._data["features"], "features", name)
         if entry is None:
             entry = {"name": name}
-            patch_feature(entry, patch)
+            patch_named("features", entry, patch)
             entry.setdefault("created", self._plan.now())
             put_entity(self._data["features"], "features", entry)
             self._added["features"].append(name)
         elif empty := {k: v for k, v in patch.items() if not entry.get(k)}:
-            patch_feature(entry, empty)
+            patch_named("features", entry, empty)
             self._filled.append(name)
         return name
 
@@ -304,7 +304,7 @@ class _Import:
             raise BadInput("a discipline without a name", todo="Give it a `name`.")
         if find_entity(self._data["disciplines"], "disciplines", name) is None:
             entry: Data = {"name": name}
-            patch_entry("disciplines", entry, patch)
+            patch_named("disciplines", entry, patch)
             put_entity(self._data["disciplines"], "disciplines", entry)
             self._added["disciplines"].append(name)
 

@@ -317,7 +317,7 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
     """The knowledge files that this call may reach and that are there."""
     if context.find_project() is None:
         return []
-    from ralph.plan.context_files import project_file
+    from ralph.plan.edit import project_file
 
     root = context.project.root.resolve()
     wanted = context.scope().feature

@@ -123,7 +123,7 @@ def get_feature_files(context: ServerContext) -> str:
 
     Use it to find where the feature lives in the code before you search for it.
     """
-    from ralph.plan.context_files import is_there
+    from ralph.plan.edit import is_there
 
     wide = _is_wide(context)
     root = context.project.root
