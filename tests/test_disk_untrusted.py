@@ -226,7 +226,7 @@ OTHER_FILES = {
     "doors.hooks.session_end": "the client's transcript",
     "doors.hooks.sessions": "Ralph's home",
     "doors.mcp.main": "the folder that a person names",
-    "doors.mcp.resources": "files of the project that the plan names",
+    "doors.mcp.server": "files of the project that the plan names",
     "index.embedders.__init__": "the package's model; Ralph's home",
     "index.embedders.served": "Ralph's home",
     "index.embedders.static": "the package's model",

@@ -34,7 +34,7 @@ from ralph.records.conversation import (
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
 from ralph.text.summary import title_of
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from ralph.chat.worker_commands import WorkerCommands

@@ -30,7 +30,7 @@ from ralph.text.marks import mark
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 from ralph.text.summary import conversation_gist, exchange_gist, sentences
-from ralph.text.words import shorten
+from ralph.text.tokens import shorten
 
 # A conversation gets a new summary when it has grown by so many exchanges, or by this share.
 _GROWN = 3

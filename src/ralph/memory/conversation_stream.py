@@ -10,12 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ralph.config import Settings
-from ralph.errors import BadRecord, JournalError
+from ralph.errors import BadRecord
 from ralph.index import ASIDE, Passage
 from ralph.index.sync import IndexSpec
-from ralph.journal import Draft
-from ralph.journal.fold import Fold
+from ralph.journal import Draft, Fold
 from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import Store, short_hash
 from ralph.recall import Hit, ScoredRecord
@@ -42,12 +40,21 @@ from ralph.records.conversation import (
     said_from,
     said_record,
 )
-from ralph.records.iteration import cut, strongest
+from ralph.records.iteration import (
+    DECISION_CHARS,
+    EMBEDDING_CHARS,
+    ERROR_CHARS,
+    MOST_ERRORS,
+    MOST_FILES,
+    cut,
+    strongest,
+)
 from ralph.text.marks import strip_marked
 
 _TITLE_CHARS = 80
 _SAVED_TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
+_EXCHANGE_CHARS = 20_000
 _CUT_VERSION = "exchange-2"
 _READERS: dict[str, Callable[[Record], Any]] = {
     CONVERSATION: conversation_from,
@@ -72,39 +79,39 @@ def prepared_conversation(conversation: Conversation) -> Conversation:
     )
 
 
-def prepared_exchange(exchange: Exchange, conversation: str, settings: Settings) -> Exchange:
+def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
     """The exchange as it may be written: nothing secret, nothing that was recalled, no excess."""
     if exchange.conversation not in ("", conversation):
         raise BadRecord(f"exchange {exchange.id} belongs to conversation {exchange.conversation}")
     if not exchange.id:
         raise BadRecord("an exchange needs an id")
-    max_chars = settings.exchange_max_chars
     ready = msgspec.structs.replace(
         exchange,
         conversation=conversation,
-        user=_fit(strip_marked(exchange.user).strip(), max_chars),
-        assistant=_fit(strip_marked(exchange.assistant).strip(), max_chars),
+        user=_fit(strip_marked(exchange.user).strip(), _EXCHANGE_CHARS),
+        assistant=_fit(strip_marked(exchange.assistant).strip(), _EXCHANGE_CHARS),
         started=utc(exchange.started, field="started") if exchange.started else None,
         completed=utc(exchange.completed, field="completed") if exchange.completed else None,
         model=_fit(exchange.model, _SHORT_FIELD_CHARS) or None,
         errors=tuple(
             msgspec.structs.replace(
                 error,
-                message=_fit(error.message, settings.error_max_chars),
-                resolution=_fit(error.resolution, settings.decision_max_chars) or None,
+                message=_fit(error.message, ERROR_CHARS),
+                resolution=_fit(error.resolution, DECISION_CHARS) or None,
             )
-            for error in exchange.errors[: settings.errors_max]
+            for error in exchange.errors[:MOST_ERRORS]
         ),
-        files_touched=strongest(exchange.files_touched)[: settings.files_max],
-        messages=_messages(exchange.messages, max_chars),
+        files_touched=strongest(exchange.files_touched)[:MOST_FILES],
+        messages=_messages(exchange.messages),
     )
     if not (ready.user or ready.assistant):
         raise BadRecord("there is nothing in this exchange to remember")
     return ready
 
 
-def _messages(messages: tuple[Message, ...], max_chars: int) -> tuple[Message, ...]:
+def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """The first steps, as many as fit."""
+    max_chars = _EXCHANGE_CHARS
     shown: list[Message] = []
     for message in messages:
         content, tool = _fit(message.content, max_chars), _fit(message.tool, _SHORT_FIELD_CHARS)
@@ -303,17 +310,12 @@ class ConversationStream:
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow these conversations."""
-        max_chars = self._shelf.settings.embedding_max_chars
-
-        def passages(record: Record) -> Sequence[Passage]:
-            return _passages(record, max_chars)
-
         return IndexSpec(
             name=f"{short_hash('conversations')}-{short_hash(self.name)}",
             stream=self.name,
             journal=self.journal,
-            cut=passages,
-            cut_version=f"{_CUT_VERSION}-{max_chars}",
+            cut=_passages,
+            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
             embedder=self._shelf.embedder,
         )
 
@@ -385,7 +387,7 @@ class ConversationStream:
                 if exchange.id in met or exchange.id in saved.exchanges:
                     known += 1
                     continue
-                ready = prepared_exchange(exchange, conversation.id, self._shelf.settings)
+                ready = prepared_exchange(exchange, conversation.id)
                 saved.exchanges[exchange.id] = ready
                 saved.conversations.add(conversation.id)
                 records.append(exchange_record(ready, number=0))
@@ -394,16 +396,6 @@ class ConversationStream:
 
     def append(self, records: Sequence[Record]) -> None:
         """Write these, each under the number that the journal gives it: all of them, or none."""
-        if not records:
-            return
-        try:
-            self._shelf.journals.prepare()
-        except OSError as error:
-            raise JournalError(
-                f"conversations cannot be saved ({error.strerror or error})",
-                where=self._shelf.journals.where,
-                todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-            ) from error
         self.journal.append([_numbered(record) for record in records])
 
     def bound_to(self, ids: Iterable[str]) -> set[str]:
@@ -471,24 +463,24 @@ def _numbered(record: Record) -> Draft:
     return lambda number: msgspec.structs.replace(record, number=number)
 
 
-def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
+def _passages(record: Record) -> Sequence[Passage]:
     with contextlib.suppress(BadRecord):
         if record.kind == EXCHANGE:
-            return _exchange_passages(exchange_from(record), max_chars)
+            return _exchange_passages(exchange_from(record))
         if record.kind == SUMMARY:
             text = said_from(record).text
             return [Passage(title="", text=text, embed=text)]
         if record.kind == DOCUMENT:
             section: Document = said_from(record)
-            whole = f"{section.heading}\n{section.text}".strip()[:max_chars]
-            text = section.text[:max_chars]
+            whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
+            text = section.text[:EMBEDDING_CHARS]
             return [Passage(title=section.heading, text=text, places=section.path, embed=whole)]
     return ()
 
 
-def _exchange_passages(exchange: Exchange, max_chars: int) -> Sequence[Passage]:
+def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
     """What a person asked says what an exchange is about; the answer has much besides."""
-    asked, answered = exchange.user[:max_chars], exchange.assistant[:max_chars]
+    asked, answered = exchange.user[:EMBEDDING_CHARS], exchange.assistant[:EMBEDDING_CHARS]
     embed = ASIDE.join(filter(None, (asked, answered)))
     if not embed:
         return ()

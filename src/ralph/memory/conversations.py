@@ -32,8 +32,9 @@ from ralph.memory.conversation_stream import (
     when,
 )
 from ralph.memory.store import (
+    CONVERSATIONS,
     Store,
-    conversation_journals,
+    home_journals,
     index_for,
     is_due,
     note_done,
@@ -66,6 +67,7 @@ from ralph.text.times import event_range
 GENERAL = "general"
 _SHORTEST_ID = 4
 _ID_CHARS = 16
+_MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
 _T = TypeVar("_T")
@@ -96,7 +98,7 @@ class Conversations:
         index = index_for(
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
-        journals = conversation_journals(settings, home)
+        journals = home_journals(CONVERSATIONS, settings, home)
         self.shelf = Store(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
@@ -185,7 +187,7 @@ class Conversations:
                 return fresh[exchange.id]
             if exchange.id in known:
                 return exchange_from(known[exchange.id])
-            return prepared_exchange(exchange, named.id, self.shelf.settings)
+            return prepared_exchange(exchange, named.id)
 
         return [SavedExchange(one.id, saved(one), one.id in fresh) for one in exchanges]
 
@@ -325,7 +327,7 @@ class Conversations:
         """
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
-        floor = self.shelf.settings.conversation_min_score if min_score is None else min_score
+        floor = _MIN_SCORE if min_score is None else min_score
         question = self.shelf.question(query, limit=limit, min_score=floor)
         streams = self._within(everywhere)
         scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)

@@ -474,7 +474,6 @@ def _adopted(
             memory.forget((), stones=stones)
         return memory.adopt(records) if records else (0, 0, 0)
     shelf = ralph.knowledge.shelf
-    shelf.journals.prepare()
     journal = shelf.journals.journal(home.name)
     if stones and journal.forget((), stones=stones):
         shelf.erase_soon(ralph.knowledge.stream.target())

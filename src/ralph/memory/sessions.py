@@ -36,7 +36,7 @@ from ralph.memory.project import Focus, Project, find_project
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import Store
 from ralph.plan.learnings import prompt_lines
-from ralph.plan.model import DEFAULT_LIMITS, Feature, PlanLimits, PlanView, Task
+from ralph.plan.model import Feature, PlanView, Task
 from ralph.records import Complaint, utc
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import Iteration, Outcome, cut
@@ -485,9 +485,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     learnings: tuple[str, ...]
 
 
-def brief(
-    ralph: Ralph, view: PlanView, focus: Focus | None, *, limits: PlanLimits = DEFAULT_LIMITS
-) -> Brief | None:
+def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief | None:
     """What matters now, or None where nothing was planned or done yet."""
     name, chosen = _feature_now(ralph, view, focus)
     if name is None:
@@ -515,7 +513,6 @@ def brief(
                 feature.learnings,
                 current_iteration=last + 1,
                 task_id=tasks[0].id if tasks else None,
-                limits=limits,
             )
         ),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index.port import CollectionSize, Corrupt
+from ralph.index import CollectionSize, Corrupt
 from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:

@@ -25,6 +25,18 @@ ModelTier = Literal["haiku", "opus"]
 
 FAILED: frozenset[Outcome] = frozenset({"failure", "timeout"})
 TRUNCATED = " [truncated]"
+
+# The most that a record keeps of each.
+SUMMARY_CHARS = 2000
+ERROR_CHARS = 1000
+DECISION_CHARS = 500
+MOST_ERRORS = 50
+MOST_DECISIONS = 50
+MOST_FILES = 500
+# The most of a record's text that is embedded.
+EMBEDDING_CHARS = 4000
+# How many of the newest are listed, unless a number is given.
+RECENT_COUNT = 10
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("6f1c2f0e-53f4-5a0b-9b1c-0d1f6f0c7a11")
 _STRENGTH: dict[FileAction, int] = {action: i for i, action in enumerate(get_args(FileAction))}

@@ -10,8 +10,8 @@ import pytest
 from commanding import LOGIN, Line, Terminal, process
 
 from ralph.doors.cli.context import completing
-from ralph.doors.cli.tree import COMMANDS
-from ralph.doors.cli.tree import ralph as tree
+from ralph.doors.cli.main import COMMANDS
+from ralph.doors.cli.main import ralph as tree
 from ralph.errors import IndexOff
 from ralph.memory.feature import FeatureMemory
 

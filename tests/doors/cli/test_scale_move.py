@@ -270,7 +270,7 @@ def test_a_move_that_is_killed_is_repeated_without_harm(
         records = everything(memory)
     dying = """
 import os, sys
-from ralph.doors.cli import run
+from ralph.doors.cli.main import run
 from ralph.doors.cli.commands import journal
 journal._show_progress = lambda bar, name, number: "conversations" in name and os._exit(9)
 sys.exit(run(sys.argv[1:]))

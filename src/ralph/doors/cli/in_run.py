@@ -94,7 +94,7 @@ def _check_project(run: CurrentRun) -> None:
     from pathlib import Path
 
     from ralph.config import home_folder
-    from ralph.doors.cli.tree import project_given
+    from ralph.doors.cli.main import project_given
     from ralph.memory.project import find_project
 
     given = project_given()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.cards import SHORT_ID
-from ralph.doors.cli.context import conversations_folder, json_option, warnings_told
+from ralph.doors.cli.context import conversations_folder, warnings_noted
+from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, excerpt, is_terminal, note, to_json
-from ralph.doors.cli.tree import Command, wants_json
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
@@ -34,7 +34,6 @@ _PROMPT = "> "
 @click.option("--echo", is_flag=True, help="Answer with what memory finds; needs no model.")
 @click.option("--no-rag", is_flag=True, help="Recall nothing.")
 @click.option("--everywhere", is_flag=True, help="Recall from all projects.")
-@json_option
 def chat(
     model: str | None,
     conversation: str | None,
@@ -73,7 +72,7 @@ def chat(
         screen = JsonScreen(read)
     elif by_hand:
         screen = TerminalScreen(read)
-    with warnings_told():
+    with warnings_noted():
         talk = Chat(
             lambda: open_memory(start, **given),
             chosen,

@@ -10,10 +10,10 @@ import click
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import error_text, minute, short_id, styled
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
-from ralph.doors.cli.tree import Group
 from ralph.errors import NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.documents import Added
@@ -48,7 +48,6 @@ conversations.add_command(export_conversations)
 )
 @context.option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
 @context.everywhere_option
-@context.json_option
 def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> Result:
     """List conversations, newest first.
 
@@ -56,7 +55,7 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     Examples:
       ralph conversations list --limit 5 --tag release
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
     value = [
         _conversation_json(item.conversation)
@@ -94,14 +93,13 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
 @conversations.command()
 @click.argument("wanted", metavar="ID")
 @context.everywhere_option
-@context.json_option
 def show(wanted: str, everywhere: bool) -> Result:
     """Show a conversation, an exchange, or a section of a document.
 
     The first four characters of an ID are enough if they are unique.
     """
 
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         try:
             conversation = memory.conversation(wanted, everywhere=everywhere)
@@ -181,7 +179,6 @@ def _conversation_json(conversation: Conversation) -> dict[str, Any]:
 @_conversation
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @context.flag("--remove", "Remove the tags.")
-@context.json_option
 def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
     """Tag a conversation.
 
@@ -192,7 +189,7 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
       ralph conversations tag 3f9a1c20 release urgent
       ralph conversations tag 3f9a1c20 urgent --remove
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
         identity = memory.conversation(conversation).id
@@ -203,7 +200,6 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
 @conversations.command()
 @_conversation
 @click.argument("title", nargs=-1, required=True)
-@context.json_option
 def rename(conversation: str, title: tuple[str, ...]) -> Result:
     """Change the title of a conversation.
 
@@ -211,7 +207,7 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
     Examples:
       ralph conversations rename 3f9a1c20 The flaky gateway test
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
         renamed = ralph.conversations.conversation(conversation)
     return _line({"id": renamed.id, "title": renamed.title}, renamed.title)
@@ -220,13 +216,12 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
 @conversations.command()
 @click.argument("exchange", metavar="EXCHANGE_ID")
 @click.argument("value", type=click.Choice(list(_VALUES)))
-@context.json_option
 def rate(exchange: str, value: str) -> Result:
     """Rate an exchange as worth finding or not.
 
     Searches rank it slightly higher or lower; `none` removes the rating.
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         identity = ralph.conversations.get(exchange).id
         ralph.conversations.rate(identity, _VALUES[value])
     text = "Rating removed." if value == "none" else f"Rated {value}."
@@ -240,7 +235,6 @@ def _line(value: dict[str, Any], text: str) -> Result:
 
 @conversations.command()
 @click.argument("exchanges", nargs=-1, required=True, metavar="EXCHANGE_ID...")
-@context.json_option
 def private(exchanges: tuple[str, ...]) -> Result:
     """Delete exchanges from memory for good.
 
@@ -249,7 +243,7 @@ def private(exchanges: tuple[str, ...]) -> Result:
     """
     from ralph.memory import keeping
 
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         ids = list(dict.fromkeys(memory.get(wanted).id for wanted in exchanges))
         done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
@@ -264,7 +258,6 @@ def private(exchanges: tuple[str, ...]) -> Result:
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @context.flag("--remove", "Remove these documents from memory.")
 @context.flag("--list", "List the documents in memory.", "listing")
-@context.json_option
 def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result:
     """Make your own documents searchable beside the conversations.
 
@@ -318,7 +311,6 @@ def _added(added: Added) -> Result:
 
 @conversations.command()
 @context.dry_run_option
-@context.json_option
 def prune(dry_run: bool) -> Result:
     """Forget exchanges older than `conversations_keep_days`, in all projects.
 
@@ -328,7 +320,7 @@ def prune(dry_run: bool) -> Result:
     """
     from ralph.memory.conversations import prune as prune_conversations
 
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         found = prune_conversations(ralph.conversations, dry_run=dry_run)
     exchanges = f"{plural(found.exchanges, 'exchange')} from before {found.before[:10]}"
     empty = plural(found.conversations, "empty conversation")
@@ -337,13 +329,12 @@ def prune(dry_run: bool) -> Result:
 
 
 @conversations.command()
-@context.json_option
 def retry() -> Result:
     """Let the workers try again what they gave up."""
     from ralph.chat import open_memory
     from ralph.chat.workers import Workers
 
-    with context.opened_anywhere():
+    with context.opened(anywhere=True):
         start = context.start_folder()
     workers = Workers(lambda: open_memory(start, waits=True))
     given_up = workers.given_up()

@@ -17,13 +17,13 @@ import click
 
 from ralph import disk
 from ralph.doors.cli.context import flag
+from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page
-from ralph.doors.cli.tree import Command
 
 _FEATURE = "slugs"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, json=False)
 @flag("--keep", "Keep the project afterwards.")
 def demo(keep: bool) -> int:
     """Run the loop with a scripted agent in a temporary project.

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 import click
 
 from ralph import disk
-from ralph.doors.cli.context import json_option, start_folder, the_project, warnings_told
+from ralph.doors.cli.context import start_folder, the_project, warnings_noted
+from ralph.doors.cli.main import Command, project_given
 from ralph.doors.cli.render import Page, Result, first_of
-from ralph.doors.cli.tree import Command, project_given
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError
 from ralph.programs import find_program
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.config import Settings
@@ -69,13 +69,12 @@ class Check(NamedTuple):
 
 
 @click.command(cls=Command)
-@json_option
 def doctor() -> Result:
     """Check everything memory needs and say how to fix it.
 
     The exit code is 1 if there is a problem; warnings alone are fine.
     """
-    with warnings_told():
+    with warnings_noted():
         checks = _checks()
     problems = [check.name for check in checks if check.state == "problem"]
 
@@ -227,7 +226,7 @@ def _pause(folder: Path, project: Project | None) -> Check:
 
 def _embedder(settings: Settings) -> Check:
     """The embedder works, and its files are what they should be."""
-    from ralph.index.embedders import choose_embedder
+    from ralph.index.open import choose_embedder
 
     chosen = choose_embedder(settings, None)  # without stamps: its files are hashed now
     if chosen is None:
@@ -402,14 +401,14 @@ def _index(ralph: Ralph) -> Check:
 
 def _postgres(settings: Settings, home: Path) -> Check:
     """The server of the journals is reached and suitable, and nothing waits for it."""
-    from ralph.memory.store import conversation_journals, on_server
+    from ralph.memory.store import CONVERSATIONS, home_journals, on_server
     from ralph.memory.transfer import waiting_records
 
     waiting = sum(waiting_records(home).values())
     wait = f"; {plural(waiting, 'record')} waiting here for it" if waiting else ""
-    journals = on_server(conversation_journals(settings, home))
+    journals = on_server(home_journals(CONVERSATIONS, settings, home))
     assert journals is not None
-    link = journals.server.link
+    link = journals.link
     link.retry()  # a person asks: what was found out before does not count
     try:
         about, openly = link.run(_asked)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ralph.doors.cli import context
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
-from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput, MemoryOff
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ def _group(spec: PlanCommands) -> Group:
     @group.command("add", help=f"Add a {word}.{examples[0]}")
     @context.options(*spec.add_arguments)
     @context.options(*spec.fields)
-    @context.json_option
     def add(**given: Any) -> Result:
         plan = context.the_plan()
         required = [given.pop(name) for name in spec.required]
@@ -84,7 +83,6 @@ def _group(spec: PlanCommands) -> Group:
 
     @group.command("show", help=f"Show one {word}.")
     @key
-    @context.json_option
     def show(key: str) -> Result:
         plan = context.the_plan()
         entry = getattr(plan, word)(key)
@@ -96,7 +94,6 @@ def _group(spec: PlanCommands) -> Group:
     @context.options(*spec.update_options)
     @context.options(*spec.fields)
     @context.option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
-    @context.json_option
     def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
         plan = context.the_plan()
         patch = context.patch_from(given, clear)
@@ -111,7 +108,6 @@ def _group(spec: PlanCommands) -> Group:
 
     @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
     @key
-    @context.json_option
     def delete(key: str) -> Result:
         plan = context.the_plan()
         task = plan.task(key) if word == "task" else None
@@ -197,7 +193,6 @@ feature = _group(
 
 
 @feature.command("list")
-@context.json_option
 def list_features() -> Result:
     """List the features and their progress."""
     view = context.the_plan().read()
@@ -292,7 +287,6 @@ task = _group(
 @task.command("list")
 @context.plan_feature(help="Only tasks of this feature.")
 @context.option("--status", "Only tasks with this status.", "STATUS")
-@context.json_option
 def list_tasks(feature: str | None, status: str | None) -> Result:
     """List the tasks.
 
@@ -312,7 +306,6 @@ def list_tasks(feature: str | None, status: str | None) -> Result:
 
 @task.command()
 @context.plan_feature(help="Only tasks of this feature.")
-@context.json_option
 def ready(feature: str | None) -> Result:
     """List the tasks that can be worked on now, in the order a run takes them.
 
@@ -392,7 +385,6 @@ discipline = _group(
 
 
 @discipline.command("list")
-@context.json_option
 def list_disciplines() -> Result:
     """List the disciplines."""
     found = context.the_plan().read().disciplines
@@ -431,7 +423,6 @@ def learning_json(learning: Learning) -> dict[str, Any]:
 
 @learning.command("list")
 @_learning_feature
-@context.json_option
 def list_learnings(feature: str) -> Result:
     """List a feature's learnings and where each comes from.
 
@@ -448,7 +439,7 @@ def list_learnings(feature: str) -> Result:
         rivals[left.id].append(right.id)
         rivals[right.id].append(left.id)
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
-    stale = {each.id: is_stale(each, last + 1, plan.limits) for each in found}
+    stale = {each.id: is_stale(each, last + 1) for each in found}
 
     def show(page: Page) -> None:
         for each in found:
@@ -476,7 +467,6 @@ def list_learnings(feature: str) -> Result:
     type=click.Choice(["human", "agent"]),
     help="Who says so (default: human; in an agent's run: agent).",
 )
-@context.json_option
 def add(
     text: str, feature: str, task: str | None, reason: str | None, source: str | None
 ) -> Result:
@@ -520,7 +510,6 @@ def add(
 @_ref
 @_learning_feature
 @context.option("--reason", "Why it is removed.")
-@context.json_option
 def remove(ref: str, feature: str, reason: str | None) -> Result:
     """Remove a learning for good: the same lesson is not learned again.
 
@@ -540,7 +529,6 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
 @_learning_feature
 @context.option("--text", "Better words for it.")
 @context.option("--reason", "What the review found.")
-@context.json_option
 def review(ref: str, feature: str, text: str | None, reason: str | None) -> Result:
     """Note that a learning was reviewed. Reviewed does not mean proven.
 

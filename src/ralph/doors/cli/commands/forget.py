@@ -13,15 +13,13 @@ from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.context import (
     feature_option,
     flag,
-    json_option,
     opened,
-    opened_anywhere,
     option,
 )
+from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, Span, confirm, excerpt, note
-from ralph.doors.cli.tree import Command, keep_project, wants_json
 from ralph.errors import BadRecord, NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.keeping import Choice
@@ -53,7 +51,6 @@ _OTHERS = "what is published of it is deleted for all other projects, too"
 @option("--match", "Records that contain this text.")
 @option("--reason", "Why; it is saved with the id.", "R")
 @flag("--yes", "Do not ask.")
-@json_option
 def forget(
     ids: tuple[str, ...],
     everything: bool,
@@ -87,7 +84,7 @@ def forget(
     if not (ids or everything or chosen["feature"] or chosen["before"] or chosen["match"]):
         raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
     check_sources(chosen)
-    with opened_anywhere() if chosen["conversations"] else opened() as ralph:
+    with opened(anywhere=chosen["conversations"]) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
         if choice.count:
             if not wants_json():

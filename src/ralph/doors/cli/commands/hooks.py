@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.clients import BY_AGENT
-from ralph.doors.cli.context import json_option, start_folder, the_project
+from ralph.doors.cli.context import start_folder, the_project
+from ralph.doors.cli.main import Group, keep_project, project_given
 from ralph.doors.cli.render import Page, Result, Span, note
-from ralph.doors.cli.tree import Command, Group, keep_project, project_given
 
 if TYPE_CHECKING:
     from ralph.clients.setup import RalphCall, SettingsEdit, SetupPart, SetupPlace
@@ -62,7 +62,7 @@ def hooks() -> None:
     """
 
 
-@hooks.command(cls=Command)
+@hooks.command(json=False)
 @_scoped
 @click.option("--no-mcp", is_flag=True, help="The hooks alone, without the MCP server.")
 def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
@@ -88,7 +88,7 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     _tell_call(call, root)
 
 
-@hooks.command(cls=Command)
+@hooks.command(json=False)
 @_scoped
 def uninstall(user: bool, project: bool, agent: str) -> None:
     """Take Ralph out of a client's settings."""
@@ -111,8 +111,7 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
         page.line("Nothing of Ralph's was there.")
 
 
-@hooks.command(cls=Command)
-@json_option
+@hooks.command()
 def status() -> Result:
     """Show where Ralph is set up, and what needs fixing."""
     import msgspec
@@ -134,7 +133,7 @@ def status() -> Result:
     return Result(msgspec.to_builtins(found), show, notes=found.warnings)
 
 
-@hooks.command("plugin-path", cls=Command)
+@hooks.command("plugin-path", json=False)
 def plugin_path() -> None:
     """Print the folder of Claude Code's plugin.
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import feature_option, json_option, opened
+from ralph.doors.cli.context import feature_option, opened
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, note
-from ralph.doors.cli.tree import Group
 from ralph.errors import IndexOff
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.index.open import Index
@@ -29,7 +29,6 @@ def index() -> None:
 
 
 @index.command()
-@json_option
 def status() -> Result:
     """Show what the index contains and what it was built with.
 
@@ -58,7 +57,6 @@ def status() -> Result:
 
 @index.command()
 @feature_option
-@json_option
 def rebuild(feature: str | None) -> Result:
     """Rebuild the index from the journal; searches work meanwhile.
 
@@ -108,7 +106,6 @@ def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
 
 
 @index.command()
-@json_option
 def verify() -> Result:
     """Compare the index with the journal, record by record; nothing is changed."""
     from ralph.memory.status import Checked, verify_index, verify_streams
@@ -140,7 +137,6 @@ def verify() -> Result:
 
 
 @index.command()
-@json_option
 def prune() -> Result:
     """Delete collections without a journal, and files that are no longer used."""
     with opened() as ralph:

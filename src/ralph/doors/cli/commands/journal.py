@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli import context
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table
-from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.project import Project
@@ -33,7 +33,6 @@ def journal() -> None:
 
 @journal.command()
 @context.feature_option
-@context.json_option
 def verify(feature: str | None) -> Result:
     """Read every line and list what looks wrong; nothing is changed.
 
@@ -84,7 +83,6 @@ def verify(feature: str | None) -> Result:
 @context.flag("--all", "Also conversations and knowledge of all projects.", "everything")
 @context.flag("--switch", "Then use the new place: change your settings.")
 @context.flag("--dry-run", "Only look; copy nothing.")
-@context.json_option
 def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: bool) -> Result:
     """Copy this project's journals to a server, or back to files.
 
@@ -109,7 +107,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
-    with context.warnings_told(), contextlib.closing(bar):
+    with context.warnings_noted(), contextlib.closing(bar):
         moved = move_project(
             project,
             config.settings,
@@ -141,7 +139,6 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
 
 
 @journal.command()
-@context.json_option
 def deliver() -> Result:
     """Send what was saved here while the journal's server was down.
 
@@ -151,7 +148,7 @@ def deliver() -> Result:
 
     _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
     url = config.settings.journal_url
-    with context.warnings_told():
+    with context.warnings_noted():
         if url:
             delivered = deliver_all(url, config.settings, home)
         else:

@@ -11,8 +11,8 @@ import click
 
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID
+from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, is_terminal
-from ralph.doors.cli.tree import Command, wants_json
 from ralph.errors import BadInput, EmbedderOff, NotFound
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _VARIABLE = "_RALPH_COMPLETE"
     type=click.Choice(_EMBEDDERS),
     help="What computes vectors (default: static). It is tried at once; auto looks for Ollama.",
 )
-@context.json_option
 def init(folder: str | None, embedder: str | None) -> Result:
     """Create `.ralph/` in this directory. Safe to run again.
 
@@ -119,7 +118,7 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
     """Compute a vector with it; EmbedderOff says what is missing, before anything is written."""
     import msgspec
 
-    from ralph.index.embedders import choose_embedder
+    from ralph.index.open import choose_embedder
 
     chosen = choose_embedder(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
     if chosen is not None:
@@ -135,7 +134,6 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
     "task_id", required=False, metavar="[TASK]", shell_complete=context.completing("tasks")
 )
 @context.flag("--clear", "Remove the focus.")
-@context.json_option
 def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
     """Choose the feature and task your sessions are filed under.
 
@@ -171,7 +169,6 @@ _scope_options = context.options(
         "--conversation", "Only this conversation: its id, or the client's session id.", "ID"
     ),
     context.flag("--everywhere", "All projects, and sessions outside projects."),
-    context.json_option,
 )
 
 
@@ -264,7 +261,7 @@ def _pause_json(paused: Pause) -> dict[str, Any]:
 # -- completion
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, json=False)
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

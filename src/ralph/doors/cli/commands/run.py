@@ -18,6 +18,7 @@ import click
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import styled
 from ralph.doors.cli.commands.settings import tell_untrusted
+from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import (
     Page,
     excerpt,
@@ -27,8 +28,7 @@ from ralph.doors.cli.render import (
     print_json_line,
     raw,
 )
-from ralph.doors.cli.tree import Command, wants_json
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -57,7 +57,6 @@ _OWN_SERVERS = ("feature-memory", "plan")
     "X",
     type=click.FloatRange(0, min_open=True),
 )
-@context.json_option
 def run(task_id: str | None, **given: Any) -> int:
     """Run an agent on the plan, and learn from each iteration.
 

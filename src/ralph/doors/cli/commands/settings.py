@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.context import flag, json_option, project_config, start_folder, the_project
+from ralph.doors.cli.context import flag, project_config, start_folder, the_project
+from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, note
-from ralph.doors.cli.tree import Command, wants_json
 from ralph.errors import BadSetting, NotAProject
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.project import Project
@@ -34,7 +34,6 @@ def _complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 @click.argument("value", required=False)
 @flag("--user", "Change it for all projects, not for this one.")
 @flag("--unset", "Remove it from the file.")
-@json_option
 def config(key: str | None, value: str | None, user: bool, unset: bool) -> Result:
     """Show settings and where they come from, or change one.
 
@@ -114,7 +113,6 @@ def _settings_file(*, user: bool) -> Path:
 @flag("--list", "Show the directories you trust.", "listing")
 @flag("--revoke", "Stop trusting this directory.")
 @flag("--yes", "Do not ask.")
-@json_option
 def trust(listing: bool, revoke: bool, yes: bool) -> Result:
     """Show what a project asks for, and allow it.
 

@@ -15,9 +15,9 @@ import click
 from ralph.clients import BY_SOURCE
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import staged_table
+from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, note, print_json_line, write_out
-from ralph.doors.cli.tree import Command, wants_json
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.conversation_stream import ConversationImport
@@ -35,7 +35,6 @@ _LOOK_EVERY_S = 2.0
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-")
 @context.feature_option
-@context.json_option
 def export(file: str, feature: str | None) -> Result | None:
     """Write all records to a file.
 
@@ -73,7 +72,6 @@ def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None
 @click.command("import", cls=Command)
 @click.argument("file", metavar="FILE|-")
 @context.flag("--own", "It is your own backup: publish knowledge as it was.")
-@context.json_option
 def import_(file: str, own: bool) -> Result:
     """Import the records of an export.
 
@@ -131,7 +129,6 @@ def _listed(complaints: Sequence[Any], word: str) -> list[str]:
 @context.option("--conversation", "Only this. Repeatable.", "ID", "ids", multiple=True)
 @context.option("--since", "Only exchanges of this day or later.", "DATE")
 @context.everywhere_option
-@context.json_option
 def export_conversations(
     file: str, ids: tuple[str, ...], since: str | None, everywhere: bool
 ) -> Result | None:
@@ -163,7 +160,6 @@ def export_conversations(
 @click.argument("folder", metavar="[DIR]", required=False)
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
-@context.json_option
 def import_conversations(
     source: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
@@ -296,7 +292,7 @@ def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Pat
         project=project.root.name if project else "",
     )
     try:
-        with context.warnings_told():
+        with context.warnings_noted():
             yield memory, project, home
     finally:
         memory.close()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralph.doors.cli.context import conversations_folder, json_option, warnings_told
+from ralph.doors.cli.context import conversations_folder, warnings_noted
+from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, note, print_json_line
-from ralph.doors.cli.tree import Command, Group, wants_json
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.chat.worker import WorkerStatus
@@ -35,7 +35,6 @@ def workers() -> None:
 
 @workers.command("run")
 @click.option("--once", is_flag=True, help="Do the work that is pending, then exit.")
-@json_option
 def run(once: bool) -> Result | int:
     """Run the workers that are switched on, until Ctrl-C.
 
@@ -103,7 +102,6 @@ def _line(status: WorkerStatus) -> str:
 
 
 @workers.command("status")
-@json_option
 def show_status() -> Result:
     """Show the status of each worker, in whichever process it runs, and what was given up."""
     with _worker_commands() as (crew, _):
@@ -150,7 +148,6 @@ def _show(page: Page, statuses: list[WorkerStatus], given_up: list[GivenUp]) -> 
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[conversation|exchange] [on|off]")
-@json_option
 def summarizer(words: tuple[str, ...]) -> Result:
     """Show or switch the workers that summarize.
 
@@ -167,7 +164,6 @@ def summarizer(words: tuple[str, ...]) -> Result:
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[on|off|rebuild [conversations|exchanges]]")
-@json_option
 def embeddings(words: tuple[str, ...]) -> Result:
     """Show, switch or rebuild the embeddings.
 
@@ -184,7 +180,6 @@ def embeddings(words: tuple[str, ...]) -> Result:
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[on|off|config|set KEY VALUE]")
-@json_option
 def rag(words: tuple[str, ...]) -> Result:
     """Show or change what is recalled before an answer.
 
@@ -228,6 +223,6 @@ def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
     def opened() -> Ralph:
         return open_memory(start, waits=True)
 
-    with warnings_told():
+    with warnings_noted():
         crew = Workers(opened)
         yield crew, WorkerCommands(crew, opened, prefix="ralph ", in_chat=False)
