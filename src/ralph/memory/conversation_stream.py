@@ -342,17 +342,7 @@ class ConversationStream:
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer: exchanges, summaries and sections of documents."""
         return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=when(one.record.at),
-                why=one.why,
-                record=_READERS[one.record.kind](one.record),
-                parts=one.parts,
-            )
-            for one in found
+            one.hit(when(one.record.at), _READERS[one.record.kind](one.record)) for one in found
         ]
 
     def verify(self) -> tuple[int, list[Complaint]]:

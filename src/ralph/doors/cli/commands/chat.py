@@ -95,8 +95,8 @@ def chat(
 def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callable[[], None]]:
     """The workers behind the chat, and how to start them; without them the chat still works."""
     from ralph.chat import open_memory
+    from ralph.chat.commands import WorkerCommands
     from ralph.chat.model import choose_summarizer
-    from ralph.chat.worker_commands import WorkerCommands
     from ralph.chat.workers import Workers
     from ralph.errors import RalphError
     from ralph.memory.conversations import prune_if_due

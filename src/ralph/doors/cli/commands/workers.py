@@ -15,8 +15,8 @@ from ralph.doors.cli.render import Page, Result, note, print_json_line
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
+    from ralph.chat.commands import WorkerCommands
     from ralph.chat.worker import WorkerStatus
-    from ralph.chat.worker_commands import WorkerCommands
     from ralph.chat.workers import GivenUp, Workers
 
 _INTERRUPTED = 130
@@ -214,7 +214,7 @@ def _confirm(question: str) -> str:
 def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
     """The workers of the project around this folder, or of the conversations outside projects."""
     from ralph.chat import open_memory
-    from ralph.chat.worker_commands import WorkerCommands
+    from ralph.chat.commands import WorkerCommands
     from ralph.chat.workers import Workers
     from ralph.memory.ralph import Ralph
 
