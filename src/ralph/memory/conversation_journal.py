@@ -19,8 +19,7 @@ from ralph.memory.conversation_stream import ConversationStream, when
 from ralph.memory.store import CONVERSATIONS, Store, Stream, home_journals, index_for, short_hash
 from ralph.recall import Answer, Hit
 from ralph.recall.search import Question
-from ralph.records import Complaint, Record, Source, Tombstone, now, utc
-from ralph.records.clean import clean, clean_text
+from ralph.records import Complaint, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records.conversation import (
     DOCUMENT,
     EXCHANGE,
