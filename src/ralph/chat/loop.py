@@ -17,7 +17,7 @@ from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, ToolCall, ToolSpe
 from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.config import Settings
 from ralph.errors import BadInput, ModelOff, RalphError
-from ralph.memory.conversation_history import Related
+from ralph.memory.conversation_search import Related
 from ralph.memory.conversations import Conversations
 from ralph.memory.pausing import in_force
 from ralph.memory.ralph import Ralph

@@ -9,7 +9,7 @@ import msgspec
 
 from ralph.chat.model import ToolCall, ToolSpec
 from ralph.errors import BadInput, RalphError
-from ralph.memory.conversations import Conversations, details, standing
+from ralph.memory.conversations import Conversations, details
 from ralph.prompt.recalled import (
     ANSWER_TOKENS,
     RECORD_TOKENS,
@@ -123,7 +123,7 @@ def _search(
     query = harmless(arguments.query, 120)
     if not answer:
         return ToolResult(f'No past conversation matches "{query}". Try other words.{notes}')
-    conversations = standing(memory, everywhere=everywhere)
+    conversations = memory.states(everywhere=everywhere)
     lines: list[str] = []
     for hit in answer:
         listed = conversations.get(hit.record.conversation)

@@ -285,8 +285,6 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
     """
-    from ralph.memory.conversations import standing
-
     memory, everywhere = context.conversations, context.options.everywhere
     answer = memory.search(
         query,
@@ -304,7 +302,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
             "Try other words; if that finds nothing either, go on without it.",
             answer.notes,
         )
-    listed = standing(memory, everywhere=everywhere)
+    listed = memory.states(everywhere=everywhere)
 
     def text(hit: Hit, detail: Detail) -> str:
         if hit.kind == "document":

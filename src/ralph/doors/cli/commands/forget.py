@@ -185,7 +185,7 @@ def _conversation_text(ralph: Ralph, record_id: str) -> str:
         with contextlib.suppress(NotFound):
             return f"{kind}  {excerpt(look(), _TITLE_CHARS)}"
     # A summary, a tag, a rating; or one that cannot be read, or came back by a merge.
-    return {record.id: record.kind for record in memory.standing()}.get(record_id, "record")
+    return {record.id: record.kind for record in memory.stream.standing()}.get(record_id, "record")
 
 
 def _place(section: Document) -> str:

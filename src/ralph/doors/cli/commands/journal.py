@@ -44,7 +44,7 @@ def verify(feature: str | None) -> Result:
         memories = ralph.features() if feature is None else [ralph.feature(feature)]
         judged = [memory.verify() for memory in memories]
         if feature is None and ralph.conversations.exist:
-            judged.append(ralph.conversations.verify())
+            judged.append(ralph.conversations.stream.verify())
         journals = len(judged)
         if feature is None and (others := ralph.knowledge.shelf.journals.names()):
             judged.append(ralph.knowledge.verify())  # of all projects: they learn from each other

@@ -20,9 +20,10 @@ from ralph.doors.cli.render import Page, Result, note, print_json_line, write_ou
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from ralph.memory.conversations import ConversationImport, Conversations
-    from ralph.memory.importing import Importer
+    from ralph.memory.conversation_stream import ConversationImport
+    from ralph.memory.conversations import Conversations
     from ralph.memory.project import Project
+    from ralph.memory.sessions import Importer
 
 _COMPLAINTS_SHOWN = 20
 _LOOK_EVERY_S = 2.0
@@ -140,14 +141,14 @@ def export_conversations(
     Examples:
       ralph conversations export talks.jsonl --since 2026-01-01
     """
-    from ralph.memory import importing_plain
+    from ralph.memory import conversation_json
 
     with _opened_conversations() as (memory, project, _):
         streams = memory.shelf.journals.names() if everywhere else [_stream(project)]
-        exported = importing_plain.export_conversations(
+        exported = conversation_json.export_conversations(
             memory.shelf, streams, conversations=ids, since=since
         )
-    data = importing_plain.written(exported, lines=file.lower().endswith(".jsonl"))
+    data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
     text = f"{plural(len(exported), 'conversation')}, {plural(exchanges, 'exchange')}"
     value = {"file": file, "conversations": len(exported), "exchanges": exchanges}
@@ -174,8 +175,8 @@ def import_conversations(
       ralph conversations import claude-code
       ralph conversations import codex --all --follow
     """
-    from ralph.memory import importing_plain
-    from ralph.memory.conversation_stream import prune_if_due
+    from ralph.memory import conversation_json
+    from ralph.memory.conversations import prune_if_due
 
     if source in BY_SOURCE:
         return _import_sessions(source, folder, everything, follow)
@@ -183,7 +184,7 @@ def import_conversations(
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = context.read_input(source)
     with _opened_conversations() as (memory, project, _):
-        found = importing_plain.import_conversations(
+        found = conversation_json.import_conversations(
             memory.shelf,
             _stream(project),
             data,
@@ -197,8 +198,8 @@ def import_conversations(
 def _import_sessions(
     client: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
-    from ralph.memory.conversation_stream import prune_if_due
-    from ralph.memory.importing import Importer
+    from ralph.memory.conversations import prune_if_due
+    from ralph.memory.sessions import Importer
 
     with _opened_conversations() as (memory, project, home):
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
@@ -298,6 +299,6 @@ def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Pat
 
 
 def _stream(project: Project | None) -> str:
-    from ralph.memory.conversation_journal import GENERAL
+    from ralph.memory.conversations import GENERAL
 
     return project.id if project else GENERAL
