@@ -48,8 +48,7 @@ from ralph.plan.model import (
 )
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
-from ralph.prompt.brief import braindump_prompt
-from ralph.prompt.build import Prompt
+from ralph.prompt.build import Prompt, braindump_prompt
 from ralph.records import now
 from ralph.text.tokens import estimate_tokens
 
