@@ -217,7 +217,7 @@ OTHER_FILES = {
     "clients.setup": "settings of the clients",
     "doors.cli.commands.demo": "a scratch folder",
     "doors.cli.commands.doctor": "Ralph's home",
-    "doors.cli.commands.index": "Ralph's home",
+    "doors.cli.commands.storage": "Ralph's home",
     "doors.cli.commands.project": "the folder that a person names",
     "doors.cli.commands.transfer": "the file that a person names",
     "doors.cli.context": "the file that a person names",

@@ -17,8 +17,7 @@ from ralph.journal import Draft, Fold
 from ralph.memory.forgetting import tells_of, texts_of
 from ralph.memory.store import Store, short_hash
 from ralph.recall import Hit, ScoredRecord
-from ralph.records import Complaint, Record, utc
-from ralph.records.clean import clean_text
+from ralph.records import Complaint, Record, clean_text, utc
 from ralph.records.conversation import (
     CONVERSATION,
     DOCUMENT,

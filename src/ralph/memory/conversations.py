@@ -44,8 +44,7 @@ from ralph.memory.store import (
 from ralph.recall import Answer, Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
-from ralph.records import Record, Tombstone, now, utc
-from ralph.records.clean import clean, clean_text
+from ralph.records import Record, Tombstone, clean, clean_text, now, utc
 from ralph.records.conversation import (
     CONVERSATION,
     DOCUMENT,

@@ -18,8 +18,7 @@ from ralph.journal import Draft, Fold
 from ralph.journal.file import check_name
 from ralph.memory.store import ProjectStore
 from ralph.recall import Answer, Hit, ScoredRecord
-from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
-from ralph.records.clean import clean, clean_text
+from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records.iteration import (
     DECISION_CHARS,
     EMBEDDING_CHARS,

@@ -28,8 +28,7 @@ from ralph.memory.ledger import (
 from ralph.memory.store import KNOWLEDGE, Store, home_journals, index_for, short_hash
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import Pattern, case_of
-from ralph.records import Complaint, Record, now
-from ralph.records.clean import clean
+from ralph.records import Complaint, Record, clean, now
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
     ENTRIES,

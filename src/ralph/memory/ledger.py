@@ -14,8 +14,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadRecord
 from ralph.journal import Batch, Fold, Journal, Journals
-from ralph.records import Located, Record, Tombstone, utc
-from ralph.records.clean import clean_text
+from ralph.records import Located, Record, Tombstone, clean_text, utc
 from ralph.records.iteration import cut
 from ralph.records.knowledge import (
     CHECKPOINT,

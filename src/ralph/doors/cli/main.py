@@ -74,8 +74,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "forget": ("forget:forget", "Delete records from journal and index for good."),
         "export": ("transfer:export", "Write all records to a file."),
         "import": ("transfer:import_", "Import the records of an export."),
-        "journal": ("journal:journal", "Check the journal, or move it to a server and back."),
-        "index": ("index:index", "Check, rebuild or clean up the index."),
+        "journal": ("storage:journal", "Check the journal, or move it to a server and back."),
+        "index": ("storage:index", "Check, rebuild or clean up the index."),
     },
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),

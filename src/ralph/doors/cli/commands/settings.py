@@ -65,7 +65,7 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
 
 def _settings(key: str | None) -> Result:
     from ralph.config import KEYS
-    from ralph.records.clean import clean
+    from ralph.records import clean
 
     if key is not None and key not in KEYS:
         raise BadSetting(f"there is no setting {key!r}", todo="`ralph config` lists all settings.")
