@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from msgspec import Meta
 
-from ralph.doors.mcp.answers import fenced_lines
 from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import tool
 from ralph.errors import BadInput, NotFound
+from ralph.prompt.answers import fenced_lines
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.text.marks import mark
 from ralph.text.sanitize import sanitised_error, sanitize
