@@ -16,7 +16,7 @@ from ralph.config import Settings
 from ralph.errors import EmbedderOff, MemoryOff
 from ralph.memory.conversations import Conversations
 from ralph.records import Record
-from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
+from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, content_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,7 +130,7 @@ def waiting_ids(memory: Conversations) -> list[str]:
 def embedding_kind(record: Record) -> str | None:
     """What an embedding of this record counts as; None when it has none."""
     if record.kind == SUMMARY:
-        return "conversations" if said_from(record).of == "conversation" else "summaries"
+        return "conversations" if content_of(record).of == "conversation" else "summaries"
     return {EXCHANGE: "exchanges", DOCUMENT: "documents"}.get(record.kind)
 
 
