@@ -11,8 +11,7 @@ from chat_server import MODEL, ChatServer, openai_model
 from remembering import ToyEmbedder, open_toy
 
 from ralph.chat.model import ChatModel, ModelAccess, Price
-from ralph.chat.worker import WorkerStatus
-from ralph.chat.workers import Workers
+from ralph.chat.workers import Workers, WorkerStatus
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.records import Record
 from ralph.records.conversation import SUMMARY, Conversation, Exchange, Summary, content_of

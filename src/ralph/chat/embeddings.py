@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.chat.worker import FailedItem, Worker
+from ralph.chat.workers import EMBEDDING, FailedItem, Worker
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, MemoryOff
 from ralph.memory.conversations import Conversations
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-# The name of the worker, and the key of its failure when the embedder itself fails.
-EMBEDDING = "embedding"
 _BATCH = 100
 # Stands between a question and its answer in a text to embed.
 _ASIDE = "\x1e"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
-from ralph.chat.worker import OpenMemory, Retries, Worker
+from ralph.chat.workers import OpenMemory, Retries, Worker
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
 from ralph.memory.conversation_stream import ConversationStates

@@ -16,8 +16,7 @@ from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.chat.commands import WorkerCommands
-    from ralph.chat.worker import WorkerStatus
-    from ralph.chat.workers import GivenUp, Workers
+    from ralph.chat.workers import GivenUp, Workers, WorkerStatus
 
 _INTERRUPTED = 130
 _LOOK_S = 0.5
@@ -46,7 +45,7 @@ def run(once: bool) -> Result | int:
       ralph workers run --once --json
     """
     from ralph.chat import open_memory
-    from ralph.chat.worker import ELSEWHERE
+    from ralph.chat.workers import ELSEWHERE
     from ralph.doors.cli.commands.run import stop_on_signals
     from ralph.memory.conversations import prune_if_due
 
