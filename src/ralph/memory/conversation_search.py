@@ -176,7 +176,6 @@ class RelatedExchange(msgspec.Struct, frozen=True):
 
     exchange: Exchange
     similarity: float
-    summary: str = ""
 
 
 class RelatedConversation(msgspec.Struct, frozen=True):
@@ -187,7 +186,6 @@ class RelatedConversation(msgspec.Struct, frozen=True):
     summary: str
     exchange_count: int
     exchanges: tuple[RelatedExchange, ...] = ()
-    tags: tuple[str, ...] = ()
 
 
 class Related(msgspec.Struct, frozen=True):
@@ -232,24 +230,12 @@ def grouped(
     ]
     found: list[RelatedConversation] = []
     for name in chosen:
-        history = next(one for one in histories if name in one.conversations)
-        state, texts = history.conversations[name], history.summaries
+        state = next(one.conversations[name] for one in histories if name in one.conversations)
         best = [hit for hit in shown if hit.record.conversation == name][:exchanges]
-        related = tuple(
-            RelatedExchange(
-                hit.record, hit.score or 0.0, texts[hit.id].text if hit.id in texts else ""
-            )
-            for hit in best
-        )
+        related = tuple(RelatedExchange(hit.record, hit.score or 0.0) for hit in best)
+        value = round(similarity[name], 4)
         found.append(
-            RelatedConversation(
-                state.conversation,
-                round(similarity[name], 4),
-                state.summary,
-                state.exchanges,
-                related,
-                state.tags,
-            )
+            RelatedConversation(state.conversation, value, state.summary, state.exchanges, related)
         )
     topical = [hit for hit in hits if hit.kind != DOCUMENT and (hit.score or 0.0) >= RELEVANT]
     about = [

@@ -342,28 +342,23 @@ class Conversations:
         exclude: str | None = None,
         everywhere: bool = False,
         conversations: int | None = None,
-        exchanges: int | None = None,
         min_similarity: float | None = None,
         tags: Collection[str] = (),
-        budget_s: float | None = None,
     ) -> Related:
-        """The past conversations that matter for a question, and their exchanges that do.
-
-        `budget_s` bounds the catching up with the journal before it.
-        """
+        """The past conversations that matter for a question, and their exchanges that do."""
         settings = self.shelf.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
         streams = self._within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
-        found = self._find(asked, streams, scope, exclude=exclude, budget_s=budget_s)
+        found = self._find(asked, streams, scope, exclude=exclude)
         return grouped(
             question,
             found,
             [stream.history for stream in streams],
             floor=floor,
             conversations=conversations or settings.rag_conversation_limit,
-            exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
+            exchanges=settings.rag_exchange_limit_per_conversation,
             notes=found.notes,
         )
 
@@ -376,7 +371,7 @@ class Conversations:
         exclude: str | None,
         documents: bool = False,
         meaning: bool = True,
-        budget_s: float | None,
+        budget_s: float | None = None,
     ) -> Answer:
         """Every hit that the scope allows, in order, summaries too."""
         if not (scope.first or scope.last) and (event := event_range(question.text)):
