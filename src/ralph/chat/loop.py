@@ -362,31 +362,24 @@ class ChatScreen(Protocol):
 
     def piece(self, text: str) -> None:
         """A piece of the answer as it arrives."""
-        ...
 
     def recalled(self, found: Related) -> None:
         """What memory found for the question."""
-        ...
 
     def tool(self, call: ToolCall, failed: bool) -> None:
         """A tool that the model used."""
-        ...
 
     def done(self, done: ExchangeResult) -> None:
         """The end of an answer."""
-        ...
 
     def lines(self, lines: Sequence[str]) -> None:
         """The output of a command."""
-        ...
 
     def note(self, text: str) -> None:
         """One line that the person should know."""
-        ...
 
     def confirm(self, question: str) -> str:
         """Ask a question and return what the person types."""
-        ...
 
 
 class Chat:
