@@ -20,8 +20,7 @@ from ralph.records.knowledge import CheckpointKind, FailureSolution
 
 if TYPE_CHECKING:
     from ralph.memory.checkpoints import CheckpointResult
-    from ralph.memory.knowledge import Context
-    from ralph.memory.knowledge_journal import SavedEntry
+    from ralph.memory.knowledge import Context, SavedEntry
 
 T = TypeVar("T")
 _ERRORS_ASKED = 3

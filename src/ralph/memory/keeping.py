@@ -13,7 +13,7 @@ from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.memory.conversation_history import CLAUDE_CODE
 from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
-from ralph.memory.knowledge_journal import stream_of
+from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.plan.store import Plan
 from ralph.records import Complaint, Record, Source, Tombstone, utc
@@ -424,7 +424,7 @@ def _adopted(
     shelf = ralph.knowledge.shelf
     journal = shelf.journals.journal(home.name)
     if stones and journal.forget((), stones=stones):
-        shelf.erase_soon(ralph.knowledge.stream.target())
+        shelf.erase_soon(ralph.knowledge.target())
     buried = journal.forgotten()
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append(wanted))
@@ -491,9 +491,9 @@ def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
     kinds = (*ENTRIES, GATE, OUTCOME)
     return [
         located.record
-        for account in (memory.ledger.accounts() if memory.shelf.names() else ())
+        for account in (memory.state.accounts() if memory.shelf.names() else ())
         if everywhere or account.name == own
-        for located in account.standing()
+        for located in account.fold.records()
         if located.record.kind in kinds
     ]
 
@@ -501,7 +501,7 @@ def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
 def _pattern_of(ralph: Ralph) -> dict[str, tuple[str]]:
     """By the id of a published entry that of its pattern."""
     memory = ralph.knowledge
-    slots = memory.ledger.history().slots if memory.shelf.names() else {}
+    slots = memory.state.history().slots if memory.shelf.names() else {}
     return {entry: (slot.pattern,) for entry, slot in slots.items()}
 
 

@@ -96,9 +96,9 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
     """What all projects gave; of each pattern only the first entries are indexed."""
     memory = ralph.knowledge
     try:
-        entries = sum(len(one.entries) for one in memory.ledger.accounts())
-        staged = sum(len(one.staged) for one in memory.ledger.accounts())
-        indexed = _records(memory.shelf, memory.stream.target().name) if entries else 0
+        entries = sum(len(one.entries) for one in memory.state.accounts())
+        staged = sum(len(one.staged) for one in memory.state.accounts())
+        indexed = _records(memory.shelf, memory.target().name) if entries else 0
     except (MemoryOff, Corrupt):
         return {"journalled": 0, "indexed": 0, "staged": 0}
     return {"journalled": entries, "indexed": indexed, "staged": staged}

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ralph import disk
 from ralph.config import Settings
-from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, JournalError, MemoryOff
+from ralph.errors import (
+    BadInput,
+    BadRecord,
+    EmbedderOff,
+    IndexOff,
+    JournalDown,
+    JournalError,
+    MemoryOff,
+    NotFound,
+)
 from ralph.index import Embedder
 from ralph.index.embedders import choose_embedder
 from ralph.index.open import Index, open_index
 from ralph.index.port import live_of
 from ralph.index.sync import IndexSpec, Progress, is_current_in
-from ralph.journal import Journals
+from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
 from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
-from ralph.records import Record
+from ralph.records import Complaint, Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -103,6 +112,36 @@ def _warn_of_waiting(spools: Path, memory: str) -> None:
 
 _SHORTEST_QUERY = 3
 _TRIES = 3
+
+
+def find_id(wanted: str, ids: Iterable[str], missing: NotFound) -> str:
+    """The id that is meant by itself or by its beginning."""
+    found = {one for one in ids if wanted and one.startswith(wanted.lower())}
+    if not found:
+        raise missing
+    if len(found) > 1:
+        raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
+    return found.pop()
+
+
+def hit_of(found: ScoredRecord, when: str, record: object) -> Hit:
+    """What recall found, as an answer."""
+    one = found.record
+    return Hit(one.id, one.kind, found.score, found.relevance, when, found.why, record, found.parts)
+
+
+def verify_records(
+    journal: Journal, fold: Fold, read: Callable[[Record], object]
+) -> tuple[int, list[Complaint]]:
+    """How many records can be read, and everything that looks wrong in the journal."""
+    count, complaints = journal.verify()
+    for located in fold.records():
+        try:
+            read(located.record)
+        except BadRecord as error:
+            complaints.append(Complaint(located.file, located.line, error.what))
+            count -= 1
+    return count, sorted(complaints, key=lambda complaint: complaint.line)
 
 
 class Stream(Protocol):

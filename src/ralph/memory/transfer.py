@@ -19,7 +19,7 @@ from ralph.errors import BadInput, JournalDown, JournalError
 from ralph.journal import Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.journal.line import short_hash, write_record
-from ralph.memory.knowledge_journal import stream_of
+from ralph.memory.knowledge_state import stream_of
 from ralph.memory.project import Project
 from ralph.memory.store import (
     CONVERSATIONS,

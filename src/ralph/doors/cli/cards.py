@@ -14,8 +14,7 @@ from ralph.text.words import plural
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import SavedEntry
+    from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.recall import Answer, Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records import Record
@@ -254,7 +253,7 @@ def show_entry_whole(page: Page, hit: Hit, state: str) -> None:
 
 def entry_state(memory: Knowledge, identity: str) -> tuple[bool, str | None]:
     """Whether an entry waits for a checkpoint, and if not, the pattern it is in."""
-    slot = memory.ledger.history().slots.get(identity)
+    slot = memory.state.history().slots.get(identity)
     return slot is None, slot.pattern if slot else None
 
 

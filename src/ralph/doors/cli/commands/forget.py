@@ -169,8 +169,9 @@ def _knowledge_line(ralph: Ralph, record_id: str) -> list[Span]:
         return entry_line(record_id, knowledge_from(ralph.knowledge.get(record_id)))
     except (NotFound, BadRecord):
         # A rejection that waits, an outcome; or an entry that cannot be read.
-        for account in ralph.knowledge.ledger.accounts():
-            if gate := account.gates.get(record_id):
+        for account in ralph.knowledge.state.accounts():
+            if record := account.gates.get(record_id):
+                gate = knowledge_from(record)
                 why = excerpt(gate.human_feedback, _TITLE_CHARS)
                 return [short_id(record_id), f"  rejected at the {gate.gate_type} gate  {why}"]
         return [short_id(record_id), "  outcome of a pattern"]

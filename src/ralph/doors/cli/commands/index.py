@@ -44,7 +44,7 @@ def status() -> Result:
         knowledge = None
         if shelf.names():
             sure = shelf.journals.trouble() is None
-            knowledge = _contents(shelf.index, [ralph.knowledge.stream.target()], sure=sure)
+            knowledge = _contents(shelf.index, [ralph.knowledge.target()], sure=sure)
 
     def show(page: Page) -> None:
         _show_contents(page, found)
@@ -93,7 +93,7 @@ def _rebuild_knowledge(ralph: Ralph) -> dict[str, Any] | None:
         return None
     start = time.monotonic()
     _check_built("knowledge", memory.sync(afresh=True), complete=True)
-    records = len(memory.stream.records())
+    records = len(memory.records())
     return {"records": records, "seconds": round(time.monotonic() - start, 3)}
 
 
@@ -118,7 +118,7 @@ def verify() -> Result:
         checked = verify_index(ralph)
         memory = ralph.knowledge
         if memory.shelf.names():
-            more = verify_streams(memory.shelf.index, [memory.stream])
+            more = verify_streams(memory.shelf.index, [memory])
             checked = Checked(
                 checked.ok and more.ok,
                 checked.records + more.records,
@@ -158,7 +158,7 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
         return []
     gone: list[str] = []
     if not memory.shelf.names():
-        target = memory.stream.target()
+        target = memory.target()
         index = memory.shelf.index
         gone = [each.name for each in index.collections() if each.name == target.name][:1]
         for name in gone:

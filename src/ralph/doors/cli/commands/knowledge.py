@@ -16,8 +16,7 @@ from ralph.text.words import plural
 
 if TYPE_CHECKING:
     from ralph.memory.checkpoints import CheckpointResult
-    from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import SavedEntry
+    from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
     from ralph.recall.patterns import Pattern
@@ -135,7 +134,7 @@ def _entry_from_options(
 def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
     """The entries of a file; an error has its line."""
     from ralph.doors.cli.input_files import objects
-    from ralph.memory.ledger import prepared_entry
+    from ralph.memory.knowledge_state import prepared_entry
 
     name = context.shown_name(file)
     try:
@@ -186,7 +185,7 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
         ]
         projects = list(dict.fromkeys(projects))
         done = [memory.checkpoint(project, kind, imported=imported) for project in projects]
-        gives = not any(memory.keeps_to_itself(project) for project in projects)
+        gives = all(memory.gives(project) for project in projects)
         waiting = 0 if imported else sum(each.imported is not None for each in staged)
     notes = list(dict.fromkeys(text for each in done for text in each.notes))
     if waiting:

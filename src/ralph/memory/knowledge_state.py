@@ -1,6 +1,7 @@
-"""The state of all knowledge, folded from its journals: entries, patterns, outcomes, gates.
+"""Knowledge as its journals tell it: entries, patterns, outcomes and gates of all projects.
 
-Derived from the journals alone and kept up to date by reading only what is new.
+Derived from the journals alone and kept up to date by reading only what is new. At the end, what
+an entry goes through before it is written.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadRecord
-from ralph.journal import Batch, Fold, Journal, Journals
-from ralph.records import Located, Record, Tombstone, utc
+from ralph.errors import BadInput, BadRecord
+from ralph.journal import Batch, Fold, Journal, Journals, read_position, write_position
+from ralph.memory.store import short_hash
+from ralph.records import Located, Record, utc
 from ralph.records.clean import clean_text
 from ralph.records.iteration import cut
 from ralph.records.knowledge import (
@@ -23,10 +25,10 @@ from ralph.records.knowledge import (
     OUTCOME,
     Entry,
     FailureSolution,
-    Gate,
     GateApproval,
     GateRejection,
     Outcome,
+    entry_id,
     is_known,
     knowledge_from,
 )
@@ -36,6 +38,15 @@ from ralph.text.sanitize import visible
 
 # How many entries of a pattern are found by their own words.
 _TELLINGS = 2
+_LONGEST_NAME = 80
+
+
+def stream_of(project: str) -> str:
+    """The name of a project's journal."""
+    project = project.strip()
+    if len(project) <= _LONGEST_NAME:
+        return project
+    return f"{project[: _LONGEST_NAME - 9]}-{short_hash(project)}"
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
@@ -49,73 +60,44 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     at: str
 
 
-class ReportedOutcome(msgspec.Struct, frozen=True):
-    """An outcome, and when it was reported."""
-
-    id: str
-    at: str
-    outcome: Outcome
-
-
 class ProjectKnowledge:
     """The knowledge of one project, as its journal tells it."""
 
     def __init__(self, name: str, journal: Journal) -> None:
         self.name = name
         self.journal = journal
-        self._fold = Fold(journal)
-        self._reasons: dict[str, str] = {}
-        self._reasons_until: str | None = None
-        self._seen = 0
-        self._generation = -1
-        self._clear()
-
-    def _clear(self) -> None:
-        self._seen = 0
-        self.entries: dict[str, Record] = {}
-        self.slots: list[Slot] = []
-        self.staged: dict[str, Record] = {}
-        self.outcomes: list[ReportedOutcome] = []
-        self.gates: dict[str, Gate] = {}
-        self._covered: set[str] = set()
-
-    @property
-    def state(self) -> tuple[int, int]:
-        """Changes whenever anything here does."""
-        return self._generation, self._seen
-
-    @property
-    def position(self) -> str:
-        """How far its journal was read."""
-        return self._fold.position or ""
+        self.fold = Fold(journal)
+        # Generation of the fold, and how many of its records were taken in.
+        self.version = (-1, 0)
 
     def follow(self) -> ProjectKnowledge:
         """Take in what is new."""
-        fresh = self._fold.after(self._seen)
-        if self._fold.generation != self._generation:
-            self._clear()
-            self._generation = self._fold.generation
-            fresh = self._fold.after(0)
+        generation, seen = self.version
+        fresh = self.fold.after(seen)
+        if self.fold.generation != generation:
+            generation, seen = self.fold.generation, 0
+            fresh = self.fold.after(0)
+            self.entries: dict[str, Record] = {}
+            self.slots: list[Slot] = []
+            self.staged: dict[str, Record] = {}
+            # Each with its id and time.
+            self.outcomes: list[tuple[str, str, Outcome]] = []
+            # Rejections that wait for the approval of their revision.
+            self.gates: dict[str, Record] = {}
+            self._covered: set[str] = set()
         for located in fresh:
             self._take(located.record)
-        self._seen += len(fresh)
+        self.version = generation, seen + len(fresh)
         return self
 
-    def has_forgotten(self, record_id: str) -> bool:
-        """Whether a record of this id was forgotten here."""
-        return self._fold.has_forgotten(record_id)
-
-    def reasons(self) -> dict[str, str]:
-        """Why everything that was forgotten here went, by its id."""
-        if not self.journal.unchanged(self._reasons_until):
-            batch = self.journal.read()
-            self._reasons = {stone.id: stone.reason or "" for stone in batch.tombstones}
-            self._reasons_until = batch.position
-        return self._reasons
-
-    def standing(self) -> list[Located]:
-        """Every living record and where it stands."""
-        return self._fold.records()
+    def new_id(self, entry: Entry, may_return: str) -> str:
+        """The entry's id; what was forgotten for this reason before begins anew."""
+        again, reasons = 0, self.fold.reasons()
+        while (identity := entry_id(entry, again=again)) in reasons:
+            if reasons[identity] != may_return:
+                raise BadInput(f"entry {identity} was forgotten, and stays so")
+            again += 1
+        return identity
 
     def _take(self, record: Record) -> None:
         if not is_known(record.kind):
@@ -136,9 +118,9 @@ class ProjectKnowledge:
                     self.slots.append(Slot(one.entry, one.pattern, record.at))
                     self.staged.pop(one.entry, None)
         elif record.kind == OUTCOME:
-            self.outcomes.append(ReportedOutcome(record.id, record.at, said))
+            self.outcomes.append((record.id, record.at, said))
         else:
-            self.gates[record.id] = said
+            self.gates[record.id] = record
 
 
 class PublishedState(msgspec.Struct, frozen=True):
@@ -170,94 +152,6 @@ class PublishedState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, slots=kept, patterns=patterns)
 
 
-class KnowledgeState:
-    """The accounts of all projects together."""
-
-    def __init__(self, journals: Journals) -> None:
-        self._journals = journals
-        self._accounts: dict[str, ProjectKnowledge] = {}
-        self._state: tuple[object, ...] = ()
-        self._history = PublishedState({}, {}, {}, {}, {})
-
-    def account(self, name: str) -> ProjectKnowledge:
-        """The account of one project, up to date."""
-        return self._known(name).follow()
-
-    def _known(self, name: str) -> ProjectKnowledge:
-        if name not in self._accounts:
-            self._accounts[name] = ProjectKnowledge(name, self._journals.journal(name))
-        return self._accounts[name]
-
-    def entry(self, name: str, entry: str) -> Record:
-        """An entry that the history names; its account is not read again for it."""
-        return self._known(name).entries[entry]
-
-    def accounts(self) -> list[ProjectKnowledge]:
-        """Every account there is, by name, up to date."""
-        return [self.account(name) for name in sorted(self._journals.names())]
-
-    def journals(self) -> dict[str, Journal]:
-        """Every journal there is, by name; none of them is read."""
-        return {name: self._known(name).journal for name in sorted(self._journals.names())}
-
-    def history(self) -> PublishedState:
-        """What is published and not forgotten, as of now."""
-        accounts = self.accounts()
-        state = tuple((one.name, *one.state) for one in accounts)
-        if state != self._state:
-            self._history, self._state = _history(accounts), state
-        return self._history
-
-
-def _history(accounts: Iterable[ProjectKnowledge]) -> PublishedState:
-    slots: dict[str, Slot] = {}
-    projects: dict[str, str] = {}
-    patterns: dict[str, list[str]] = defaultdict(list)
-    for account in accounts:
-        for slot in account.slots:
-            if slot.entry in account.entries and slot.entry not in slots:
-                slots[slot.entry] = slot
-                projects[slot.entry] = account.name
-    by_age = sorted(slots.values(), key=lambda one: (_moment(one.at), one.entry))
-    for slot in by_age:
-        patterns[slot.pattern].append(slot.entry)
-    worked: dict[str, int] = defaultdict(int)
-    failed: dict[str, int] = defaultdict(int)
-    for outcome in _last_words(accounts):
-        (worked if outcome.worked else failed)[outcome.pattern] += 1
-    oldest = next((one.at for one in by_age if _is_time(one.at)), "")
-    return PublishedState(slots, projects, dict(patterns), dict(worked), dict(failed), oldest)
-
-
-def _last_words(accounts: Iterable[ProjectKnowledge]) -> list[Outcome]:
-    """Each outcome; of those about the same task only the last."""
-    last: dict[tuple[str, ...], ReportedOutcome] = {}
-    for account in accounts:
-        for told in account.outcomes:
-            one = told.outcome
-            task = ("task", one.task) if one.task else ("once", told.id)
-            key = (account.name, one.pattern, *task)
-            if key not in last or _moment(told.at) >= _moment(last[key].at):
-                last[key] = told
-    return [told.outcome for told in last.values()]
-
-
-def _moment(at: str) -> str:
-    """Comes before that of any later time; a whole second is written shorter than its parts."""
-    return at.removesuffix("Z")
-
-
-def _is_time(at: str) -> bool:
-    try:
-        utc(at)
-    except BadRecord:
-        return False
-    return True
-
-
-# -- The journals of knowledge as the index follows them: one series, of what checkpoints cover.
-
-
 class _ReadPosition(msgspec.Struct, frozen=True, array_like=True):
     """How far one project's journal was read, and how many of its slots were given."""
 
@@ -270,55 +164,73 @@ class _AllPositions(msgspec.Struct, frozen=True):
     done: bool
 
 
-_decode = msgspec.json.Decoder(_AllPositions).decode
-_encode = msgspec.json.Encoder(order="deterministic").encode
+class KnowledgeState:
+    """The knowledge of all projects together.
 
+    The index follows it as one series: the published entries that are indexed, project by project,
+    each once, in the order of publication.
+    """
 
-class Published:
-    """The published entries that are indexed, project by project, each once, in the order of
-    publication."""
+    def __init__(self, journals: Journals) -> None:
+        self._journals = journals
+        self._accounts: dict[str, ProjectKnowledge] = {}
+        self._version: tuple[object, ...] = ()
+        self._history = PublishedState({}, {}, {}, {}, {})
 
-    def __init__(self, ledger: KnowledgeState) -> None:
-        self._ledger = ledger
+    def account(self, name: str) -> ProjectKnowledge:
+        """The knowledge of one project, up to date."""
+        return self._opened(name).follow()
+
+    def _opened(self, name: str) -> ProjectKnowledge:
+        if name not in self._accounts:
+            self._accounts[name] = ProjectKnowledge(name, self._journals.journal(name))
+        return self._accounts[name]
+
+    def accounts(self) -> list[ProjectKnowledge]:
+        """The knowledge of every project, by name, up to date."""
+        return [self.account(name) for name in sorted(self._journals.names())]
+
+    def entry(self, history: PublishedState, entry: str) -> Record:
+        """An entry that the history names; its journal is not read again for it."""
+        return self._opened(history.projects[entry]).entries[entry]
+
+    def history(self) -> PublishedState:
+        """What is published and not forgotten, as of now."""
+        accounts = self.accounts()
+        version = tuple((one.name, *one.version) for one in accounts)
+        if version != self._version:
+            self._history, self._version = _history(accounts), version
+        return self._history
+
+    def records(self) -> list[Record]:
+        """Every published record that is to be found."""
+        history = self.history()
+        return [
+            record
+            for account in self.accounts()
+            for record in account.entries.values()
+            if (slot := history.slots.get(record.id)) and history.tells(slot)
+        ]
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What was published behind the position, at most `limit` entries."""
-        accounts = self._ledger.accounts()
-        places = _known(position)
-        stones: list[Tombstone] = []
+        accounts = self.accounts()
+        at = read_position(position, _AllPositions)
+        places = {} if at is None else at.places
         # Where a journal is gone, or no longer begins with what was read, all is read again.
-        restarted = position is not None and places is None
-        if places is not None:
-            restarted = not places.keys() <= {one.name for one in accounts}
-            for account in accounts:
-                if not restarted and account.name in places:
-                    news = account.journal.read(places[account.name].journal)
-                    # What was forgotten may have kept another telling of its pattern out.
-                    restarted = news.restarted or bool(news.tombstones)
+        restarted = position is not None and (
+            at is None or not places.keys() <= {one.name for one in accounts}
+        )
+        for account in accounts:
+            if not restarted and account.name in places:
+                news = account.journal.read(places[account.name].journal)
+                # What was forgotten may have kept another telling of its pattern out.
+                restarted = news.restarted or bool(news.tombstones)
+        stones = []
         if restarted:
             places = {}
             stones = [stone for one in accounts for stone in one.journal.read().tombstones]
-        return self._from(accounts, places or {}, stones, limit, restarted)
-
-    def unchanged(self, position: str | None) -> bool:
-        """Whether nothing can have been published since the position."""
-        at = _read(position)
-        if at is None or not at.done:
-            return False
-        accounts = self._ledger.journals()
-        return accounts.keys() == at.places.keys() and all(
-            journal.unchanged(at.places[name].journal) for name, journal in accounts.items()
-        )
-
-    def _from(
-        self,
-        accounts: list[ProjectKnowledge],
-        places: dict[str, _ReadPosition],
-        stones: list[Tombstone],
-        limit: int | None,
-        restarted: bool,
-    ) -> Batch:
-        history = self._ledger.history()
+        history = self.history()
         records: list[Located] = []
         reached: dict[str, _ReadPosition] = {}
         done = True
@@ -332,21 +244,59 @@ class Published:
                 if record is not None and history.tells(slot):
                     records.append(Located(record, account.name, 0))
             done = done and end == len(account.slots)
-            reached[account.name] = _ReadPosition(account.position, end)
-        position = _encode(_AllPositions(reached, done)).decode()
-        return Batch(tuple(records), tuple(stones), (), position, restarted, done)
+            reached[account.name] = _ReadPosition(account.fold.position or "", end)
+        end_position = write_position(_AllPositions(reached, done))
+        return Batch(tuple(records), tuple(stones), (), end_position, restarted, done)
+
+    def unchanged(self, position: str | None) -> bool:
+        """Whether nothing can have been published since the position; no journal is read."""
+        at = read_position(position, _AllPositions)
+        if at is None or not at.done:
+            return False
+        names = self._journals.names()
+        return set(names) == at.places.keys() and all(
+            self._opened(name).journal.unchanged(at.places[name].journal) for name in names
+        )
 
 
-def _read(position: str | None) -> _AllPositions | None:
+def _history(accounts: Iterable[ProjectKnowledge]) -> PublishedState:
+    slots: dict[str, Slot] = {}
+    projects: dict[str, str] = {}
+    patterns: dict[str, list[str]] = defaultdict(list)
+    # Of the outcomes about the same task only the last counts.
+    last: dict[tuple[str, ...], tuple[str, Outcome]] = {}
+    for account in accounts:
+        for slot in account.slots:
+            if slot.entry in account.entries and slot.entry not in slots:
+                slots[slot.entry] = slot
+                projects[slot.entry] = account.name
+        for identity, at, one in account.outcomes:
+            task = ("task", one.task) if one.task else ("once", identity)
+            key = (account.name, one.pattern, *task)
+            if key not in last or _moment(at) >= _moment(last[key][0]):
+                last[key] = at, one
+    by_age = sorted(slots.values(), key=lambda one: (_moment(one.at), one.entry))
+    for slot in by_age:
+        patterns[slot.pattern].append(slot.entry)
+    worked: dict[str, int] = defaultdict(int)
+    failed: dict[str, int] = defaultdict(int)
+    for _, outcome in last.values():
+        (worked if outcome.worked else failed)[outcome.pattern] += 1
+    oldest = next((one.at for one in by_age if _is_time(one.at)), "")
+    return PublishedState(slots, projects, dict(patterns), dict(worked), dict(failed), oldest)
+
+
+def _moment(at: str) -> str:
+    """Comes before that of any later time; a whole second is written shorter than its parts."""
+    return at.removesuffix("Z")
+
+
+def _is_time(at: str) -> bool:
     try:
-        return None if position is None else _decode(position)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-
-
-def _known(position: str | None) -> dict[str, _ReadPosition] | None:
-    at = _read(position)
-    return None if at is None else at.places
+        utc(at)
+    except BadRecord:
+        return False
+    return True
 
 
 # -- What an entry of knowledge goes through before it is kept: checked, secrets out, limits on.
