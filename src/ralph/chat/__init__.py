@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,11 @@ class _NoProject(Project):
 class _HomeMemory(Ralph):
     """Memory outside of all projects: only conversations are saved there."""
 
-    @property
+    @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations that belong to no project."""
-        if self._conversations is None:
-            place = self.place
-            self._conversations = Conversations(
-                home=place.home, settings=place.settings, embedder=place.embedder
-            )
-        return self._conversations
+        place = self.place
+        return Conversations(home=place.home, settings=place.settings, embedder=place.embedder)
 
 
 def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,14 +16,13 @@ from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft, Fold
 from ralph.journal.file import check_name
-from ralph.memory.store import ProjectStore
+from ralph.memory.store import ProjectStore, find_id, hit_of, verify_records
 from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
 from ralph.records.clean import clean, clean_text
 from ralph.records.iteration import (
     KIND,
     Decision,
-    ErrorSeen,
     FileAction,
     FileTouched,
     Iteration,
@@ -60,20 +59,37 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
             raise BadRecord(
                 f"{field} {amount} is not an amount", todo="Leave it out if it is not known."
             )
-    errors = list(dict.fromkeys(iteration.errors))  # the same error is kept once
+
+    def text(value: str, most: int = _SHORT_FIELD_CHARS) -> str:
+        return cut(clean_text(_whole(value)), most)
+
+    def optional(value: str | None, most: int = _SHORT_FIELD_CHARS) -> str | None:
+        return text(value, most) if value else None
+
+    long, task_id = settings.decision_max_chars, iteration.task_id
+    errors = list(dict.fromkeys(iteration.errors))[: settings.errors_max]  # each is kept once
     ready = msgspec.structs.replace(
         iteration,
-        task_id=_task_id(iteration.task_id),
-        task_title=_clean(iteration.task_title, _SHORT_FIELD_CHARS),
-        discipline=_clean(iteration.discipline, _SHORT_FIELD_CHARS),
-        summary=_clean(iteration.summary, settings.summary_max_chars),
-        errors=tuple(_error(e, settings, root) for e in errors[: settings.errors_max]),
+        task_id=text(task_id) if isinstance(task_id, str) else task_id,
+        task_title=text(iteration.task_title),
+        discipline=text(iteration.discipline),
+        summary=text(iteration.summary, settings.summary_max_chars),
+        errors=tuple(
+            msgspec.structs.replace(
+                one,
+                message=text(one.message, settings.error_max_chars),
+                resolution=optional(one.resolution, long),
+                file_path=one.file_path and relative_path(redact(_from_root(one.file_path, root))),
+            )
+            for one in errors
+        ),
         decisions=tuple(
-            _decision(d, settings) for d in iteration.decisions[: settings.decisions_max]
+            Decision(text(one.description, long), optional(one.rationale, long))
+            for one in iteration.decisions[: settings.decisions_max]
         ),
         files_touched=_files(iteration.files_touched, root)[: settings.files_max],
-        model=_clean(iteration.model, _SHORT_FIELD_CHARS) if iteration.model else None,
-        session_id=_run(iteration.session_id) if iteration.session_id else None,
+        model=optional(iteration.model),
+        session_id=_run(iteration.session_id),
     )
     told = ready.task_title.strip() or ready.summary.strip()
     if not (told or ready.errors or ready.decisions or ready.files_touched):
@@ -86,34 +102,8 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
 
 def clean_source(source: Source) -> Source:
     """Where a record came from, without what must not be written."""
-    return Source(
-        run=_run(source.run) if source.run else None,
-        file=redact(_whole(source.file)) if source.file else None,
-        line=source.line,
-    )
-
-
-def _error(error: ErrorSeen, settings: Settings, root: str) -> ErrorSeen:
-    return msgspec.structs.replace(
-        error,
-        message=_clean(error.message, settings.error_max_chars),
-        resolution=(
-            _clean(error.resolution, settings.decision_max_chars) if error.resolution else None
-        ),
-        file_path=_path(error.file_path, root) if error.file_path else None,
-    )
-
-
-def _decision(decision: Decision, settings: Settings) -> Decision:
-    limit = settings.decision_max_chars
-    return Decision(
-        _clean(decision.description, limit),
-        _clean(decision.rationale, limit) if decision.rationale else None,
-    )
-
-
-def _path(path: str, root: str) -> str | None:
-    return relative_path(redact(_from_root(path, root)))
+    file = redact(_whole(source.file)) if source.file else None
+    return Source(run=_run(source.run), file=file, line=source.line)
 
 
 def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
@@ -131,19 +121,11 @@ def _from_root(path: str, root: str) -> str:
     return plain.removeprefix(f"{base}/") if base else plain
 
 
-def _run(run: str) -> str:
+def _run(run: str | None) -> str | None:
     """The run's own name, or its hash: two runs must stay two whatever their names hold."""
-    if len(run) <= _SHORT_FIELD_CHARS and redact(_whole(run)) == run:
-        return run
+    if not run or (len(run) <= _SHORT_FIELD_CHARS and redact(_whole(run)) == run):
+        return run or None
     return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
-
-
-def _task_id(task_id: int | str | None) -> int | str | None:
-    return _clean(task_id, _SHORT_FIELD_CHARS) if isinstance(task_id, str) else task_id
-
-
-def _clean(text: str, max_chars: int) -> str:
-    return cut(clean_text(_whole(text)), max_chars)
 
 
 def _whole(text: str) -> str:
@@ -280,12 +262,13 @@ class FeatureMemory:
 
     def failed_attempts(self, task_id: int | str | None = None) -> Answer:
         """Iterations that failed or ran out of time, newest first, of one task or of all."""
-        failed = [
-            (located, iteration)
-            for located, iteration in self._newest_first()
-            if iteration.failed and (task_id is None or str(iteration.task_id) == str(task_id))
-        ]
-        return Answer(self._hits(failed))
+        return Answer(
+            self._hits(
+                (located, one)
+                for located, one in self._newest_first()
+                if one.failed and (task_id is None or str(one.task_id) == str(task_id))
+            )
+        )
 
     def files(self) -> list[FileSeen]:
         """Every file the iterations touched, the most touched first."""
@@ -302,24 +285,18 @@ class FeatureMemory:
 
     def get(self, record_id: str) -> Hit:
         """One record whole, by its id or the beginning of it."""
-        found = self.find(record_id)
-        if not found:
-            raise NotFound(
-                f"feature {self.name!r} has no record {record_id}",
-                todo=f"`ralph recent --feature {self.name}` lists records with their ids.",
-            )
-        if len({hit.id for hit in found}) > 1:
-            raise BadInput(f"{record_id} is the beginning of {len(found)} ids; give more of it")
-        return found[-1]
+        ids = (located.record.id for located, _ in self.iterations())
+        missing = NotFound(
+            f"feature {self.name!r} has no record {record_id}",
+            todo=f"`ralph recent --feature {self.name}` lists records with their ids.",
+        )
+        return self.find(find_id(record_id, ids, missing))[-1]
 
     def find(self, record_id: str) -> list[Hit]:
         """Every record whose id begins so; the same id twice means two contents of it."""
-        matching = [
-            (located, iteration)
-            for located, iteration in self.iterations()
-            if located.record.id.startswith(record_id.lower())
-        ]
-        return self._hits(matching)
+        begins = record_id.lower()
+        told = self.iterations()
+        return self._hits(pair for pair in told if pair[0].record.id.startswith(begins))
 
     def stats(self) -> Stats:
         """The feature's memory in numbers."""
@@ -340,27 +317,22 @@ class FeatureMemory:
 
     def iterations(self) -> list[tuple[Located, Iteration]]:
         """Every living iteration in journal order; what cannot be read is left to `verify`."""
-        read: list[tuple[Located, Iteration]] = []
-        for located in self._fold.records():
-            iteration = _readable(located.record)
-            if iteration is not None:
-                read.append((located, iteration))
-        return read
+        return [
+            (located, iteration)
+            for located in self._fold.records()
+            if (iteration := _readable(located.record)) is not None
+        ]
 
     # -- the index's side of it
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
         max_chars = self._place.settings.embedding_max_chars
-
-        def cut(record: Record) -> Sequence[Passage]:
-            return _passages(record, max_chars)
-
         return IndexSpec(
             name=self._place.collection_name(self.name),
             stream=self.name,
             journal=self._journal,
-            cut=cut,
+            cut=lambda record: _passages(record, max_chars),
             cut_version=f"{_CUT_VERSION}-{max_chars}",
             embedder=self._place.embedder,
         )
@@ -377,16 +349,7 @@ class FeatureMemory:
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=_when(one.record.number, last_number),
-                why=one.why,
-                record=from_record(one.record),
-                parts=one.parts,
-            )
+            hit_of(one, _when(one.record.number, last_number), from_record(one.record))
             for one in found
         ]
 
@@ -396,7 +359,7 @@ class FeatureMemory:
 
     def adopt(self, records: Sequence[Record]) -> tuple[int, int, int]:
         """Keep records made elsewhere as they are: how many were new, known, forgotten here."""
-        buried = self._journal.forgotten()
+        buried = self.forgotten()
         wanted = [record for record in records if record.id not in buried]
         appended = self._journal.append(wanted)
         self._place.sync_soon(self.target())
@@ -418,19 +381,13 @@ class FeatureMemory:
 
     def forgotten(self) -> frozenset[str]:
         """The ids of what was forgotten here."""
-        return self._journal.forgotten()
+        return self._fold.forgotten()
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
-        count, complaints = self._journal.verify()
-        for located in self._fold.records():
-            try:
-                if located.record.kind == KIND:
-                    from_record(located.record)
-            except BadRecord as error:
-                complaints.append(Complaint(located.file, located.line, error.what))
-                count -= 1
-        return count, sorted(complaints, key=lambda complaint: complaint.line)
+        return verify_records(
+            self._journal, self._fold, lambda one: from_record(one) if one.kind == KIND else None
+        )
 
     def _newest_first(self) -> list[tuple[Located, Iteration]]:
         return sorted(
@@ -439,19 +396,11 @@ class FeatureMemory:
             reverse=True,
         )
 
-    def _hits(self, told: Sequence[tuple[Located, Iteration]]) -> list[Hit]:
+    def _hits(self, told: Iterable[tuple[Located, Iteration]]) -> list[Hit]:
         last = max((located.record.number for located in self._fold.records()), default=0)
         return [
-            Hit(
-                id=located.record.id,
-                kind=located.record.kind,
-                score=None,
-                relevance=None,
-                when=_when(located.record.number, last),
-                why=None,
-                record=iteration,
-            )
-            for located, iteration in told
+            Hit(one.record.id, KIND, None, None, _when(one.record.number, last), None, iteration)
+            for one, iteration in told
         ]
 
 
@@ -473,10 +422,11 @@ def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
     places = [file.path for file in iteration.files_touched]
     places += [error.file_path for error in iteration.errors if error.file_path]
     body = whole[len(title) :] if whole.startswith(title) else whole
+    task = () if iteration.task_id is None else (str(iteration.task_id),)
     facets: dict[str, tuple[str, ...]] = {
         "type": (record.kind,),
         "outcome": (iteration.outcome,),
-        "task_id": () if iteration.task_id is None else (str(iteration.task_id),),
+        "task_id": task,
     }
     named = "\n".join(dict.fromkeys(places))
     return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]

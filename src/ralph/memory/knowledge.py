@@ -18,7 +18,7 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadInput, JournalError, MemoryOff, NotFound
-from ralph.index import Embedder, Only, Passage
+from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft
@@ -507,15 +507,11 @@ class Knowledge:
     def target(self, embedder: Embedder | None = None) -> IndexSpec:
         """What the index needs to know to follow what is published."""
         max_chars = self.shelf.settings.embedding_max_chars
-
-        def cut(record: Record) -> Sequence[Passage]:
-            return passages(record, max_chars)
-
         return IndexSpec(
             name=COLLECTION,
             stream=self.name,
             journal=self.state,
-            cut=cut,
+            cut=lambda record: passages(record, max_chars),
             cut_version=f"{_CUT_VERSION}-{max_chars}",
             embedder=embedder or self.shelf.embedder,
         )
