@@ -16,7 +16,7 @@ from ralph.index.sync import IndexSpec
 from ralph.journal import Draft, Fold
 from ralph.memory.conversation_history import ConversationStates
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, is_due, note_done, short_hash
+from ralph.memory.store import Store, hit_of, is_due, note_done, short_hash, verify_records
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Record, utc
 from ralph.records.conversation import (
@@ -92,21 +92,10 @@ class ConversationStream:
         """The ids of everything that was forgotten here."""
         return self._fold.forgotten()
 
-    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
-        """What recall found, as an answer: exchanges, summaries and sections of documents."""
-        return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=when(one.record.at),
-                why=one.why,
-                record=_READERS[one.record.kind](one.record),
-                parts=one.parts,
-            )
-            for one in found
-        ]
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
+        """What recall found, as an answer: an exchange, a summary or a section of a document."""
+        one = found.record
+        return hit_of(found, when(one.at), _READERS[one.kind](one))
 
     def conversations(self) -> dict[str, Conversation]:
         """Every conversation by its id."""
@@ -184,16 +173,7 @@ class ConversationStream:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
-        count, complaints = self.journal.verify()
-        for located in self._fold.records():
-            reader = _READERS.get(located.record.kind)
-            try:
-                if reader is not None:
-                    reader(located.record)
-            except BadRecord as error:
-                complaints.append(Complaint(located.file, located.line, error.what))
-                count -= 1
-        return count, sorted(complaints, key=lambda complaint: complaint.line)
+        return verify_records(self.journal, self._fold, _READERS)
 
 
 def _draft(label: Label) -> Draft:

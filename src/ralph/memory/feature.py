@@ -346,12 +346,10 @@ class FeatureMemory:
         index = self._place.index
         index.with_repair(lambda: index.store.drop(self.target().name))
 
-    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
-        return [
-            hit_of(one, _when(one.record.number, last_number), from_record(one.record))
-            for one in found
-        ]
+        one = found.record
+        return hit_of(found, _when(one.number, last_number), from_record(one))
 
     def records(self) -> list[Record]:
         """Every living record, whatever its kind."""
@@ -385,9 +383,7 @@ class FeatureMemory:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
-        return verify_records(
-            self._journal, self._fold, lambda one: from_record(one) if one.kind == KIND else None
-        )
+        return verify_records(self._journal, self._fold, {KIND: from_record})
 
     def _newest_first(self) -> list[tuple[Located, Iteration]]:
         return sorted(

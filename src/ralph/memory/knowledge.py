@@ -69,14 +69,17 @@ from ralph.recall.patterns import (
 from ralph.records import Complaint, Record, now
 from ralph.records.clean import clean
 from ralph.records.knowledge import (
+    CHECKPOINT,
+    ENTRIES,
     FAILURE_SOLUTION,
+    GATE,
     GATE_APPROVAL,
     GATE_REJECTION,
+    OUTCOME,
     Entry,
     EntryType,
     Outcome,
     entry_record,
-    is_known,
     knowledge_from,
     outcome_id,
 )
@@ -490,11 +493,8 @@ class Knowledge:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journals."""
-
-        def read(record: Record) -> object:
-            return knowledge_from(record) if is_known(record.kind) else None
-
-        found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
+        readers = dict.fromkeys((*ENTRIES, CHECKPOINT, OUTCOME, GATE), knowledge_from)
+        found = [verify_records(one.journal, one.fold, readers) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]
 
     def close(self) -> None:
@@ -520,9 +520,9 @@ class Knowledge:
         """Every published record that is to be found."""
         return self.state.records()
 
-    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
-        """What recall found, as an answer: entries."""
-        return [hit_of(one, when(one.record.at), knowledge_from(one.record)) for one in found]
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
+        """What recall found, as an answer: an entry."""
+        return hit_of(found, when(found.record.at), knowledge_from(found.record))
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to what is published, or build it anew."""
