@@ -222,11 +222,9 @@ _FATE = """
 SELECT CASE WHEN %s::xid8 < pg_snapshot_xmax(pg_current_snapshot())
     THEN pg_xact_status(%s::xid8) END
 """
-_STANDING = """
-SELECT id, number, at FROM ralph_entries
-WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' ORDER BY position
+_FOUND = """
+SELECT id, kind, number, at FROM ralph_entries WHERE stream = %s AND id = ANY(%s) ORDER BY position
 """
-_BURIED = "SELECT id FROM ralph_entries WHERE stream = %s AND id = ANY(%s) AND kind = 'forgotten'"
 _DELETE = """
 WITH gone AS (DELETE FROM ralph_entries
     WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' RETURNING 1)
@@ -374,11 +372,13 @@ class PostgresJournal:
                     if _committed(talk, xid):
                         return before  # only the answer to the commit was lost
                 at = now()
-                gone = {
-                    row[0]: Tombstone(row[0], at, reason, row[1], row[2])
-                    for row in talk.rows(_STANDING, [stream.stream, wanted])
-                }
-                buried = {row[0] for row in talk.rows(_BURIED, [stream.stream, wanted])}
+                gone: dict[str, Tombstone] = {}
+                buried: set[str] = set()
+                for found, kind, number, was_at in talk.rows(_FOUND, [stream.stream, wanted]):
+                    if kind == FORGOTTEN:
+                        buried.add(found)
+                    else:
+                        gone[found] = Tombstone(found, at, reason, number, was_at)
                 stones = [stone for i, stone in (gone | given).items() if i not in buried]
                 if gone or stones:
                     removed = talk.rows(_DELETE, [stream.stream, list(gone)])[0][0]
