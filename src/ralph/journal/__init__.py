@@ -7,12 +7,15 @@ it but `forget`. `Fold` keeps the living records of a journal, each once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from ralph.errors import JournalDown
 from ralph.records import Complaint, Located, Record, Tombstone
+
+if TYPE_CHECKING:
+    from ralph.journal.session import Listener
 
 # A record that waits for its number: called under the journal's lock with the next one.
 Draft = Callable[[int], Record]
@@ -72,24 +75,8 @@ class Journal(Followed, Protocol):
         """
         ...
 
-    def forgotten(self) -> frozenset[str]:
-        """The ids of everything that was forgotten here."""
-        ...
-
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
-        ...
-
-
-class Listens(Protocol):
-    """What wakes whoever follows journals that somebody else writes."""
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether something may have happened; False when the time went by without a sign."""
-        ...
-
-    def close(self) -> None:
-        """Listen no longer."""
         ...
 
 
@@ -121,7 +108,7 @@ class Journals(Protocol):
         """Why answers may be old: the server was not reached the last time; None where it was."""
         ...
 
-    def listener(self) -> Listens | None:
+    def listener(self) -> Listener | None:
         """What tells of new records at once; None where one has to look."""
         ...
 

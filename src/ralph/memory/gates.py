@@ -58,15 +58,12 @@ def reject(
     task: str | int,
     gate_type: str,
     feedback: str,
-    *,
-    subject: str = "",
-    agent_type: str | None = None,
-    task_type: str | None = None,
-    technology: str | None = None,
+    **of: str | None,
 ) -> PendingRejection:
     """Keep why a person rejected something, until its revision is approved; told twice it is one.
 
-    `subject` says what was worked on: the task's title.
+    It may be `of` a `subject` (what was worked on: the task's title), `agent_type`, `task_type`
+    and `technology`.
     """
     memory = ralph.knowledge
     memory.check_giving(ralph.project.id)
@@ -75,10 +72,7 @@ def reject(
         task=_name_of(task),
         gate_type=gate_type,
         human_feedback=feedback,
-        subject=subject,
-        agent_type=agent_type or "",
-        task_type=task_type or "",
-        technology=technology or "",
+        **{name: value or "" for name, value in of.items()},
     )
     # Through the same checks as the entry it will become; its revision is not known yet.
     told = _rejection(portable(given, ralph.project.root), revision="later")
@@ -113,11 +107,7 @@ def approve(
     task: str | int,
     gate_type: str,
     approach: str,
-    *,
-    subject: str = "",
-    agent_type: str | None = None,
-    task_type: str | None = None,
-    technology: str | None = None,
+    **of: str | None,
 ) -> list[SavedEntry]:
     """Stage what an approval teaches; the same approval twice is one.
 
@@ -131,10 +121,7 @@ def approve(
         project=ralph.project.id,
         gate_type=gate_type,
         approved_approach=approach,
-        subject=subject,
-        agent_type=agent_type or "",
-        task_type=task_type or "",
-        technology=technology or "",
+        **{name: value or "" for name, value in of.items()},
     )
     told = portable(given, ralph.project.root)
     approval = cast("GateApproval", prepared_entry(told, memory.shelf.settings))
@@ -218,13 +205,11 @@ def _passed(task: str, gate_type: str) -> str:
 def _told_before(account: ProjectKnowledge, approval: GateApproval) -> list[SavedEntry]:
     """What the same approval captured when it completed a rejection."""
     found: list[SavedEntry] = []
+    wanted = approval.gate_type, approval.approved_approach
     for record in account.entries.values():
         if record.kind == GATE_REJECTION:
             one: GateRejection = knowledge_from(record)
-            if (one.gate_type, one.revision_approach) == (
-                approval.gate_type,
-                approval.approved_approach,
-            ):
+            if (one.gate_type, one.revision_approach) == wanted:
                 staged = record.id in account.staged
                 found.append(SavedEntry(record.id, one, fresh=False, staged=staged))
     return found

@@ -425,7 +425,7 @@ def _adopted(
     journal = shelf.journals.journal(home.name)
     if stones and journal.forget((), stones=stones):
         shelf.erase_soon(ralph.knowledge.target())
-    buried = journal.forgotten()
+    buried = {stone.id for stone in journal.read().tombstones}
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append(wanted))
     return fresh, len(wanted) - fresh, len(records) - len(wanted)
