@@ -155,19 +155,6 @@ class FileSeen(msgspec.Struct, frozen=True):
     last_iteration: int
 
 
-class Stats(msgspec.Struct, frozen=True):
-    """A feature's memory in numbers."""
-
-    iterations: int
-    outcomes: dict[str, int]
-    success_rate: float | None
-    files: int
-    tokens_used: int
-    cost_usd: float
-    first: str | None
-    last: str | None
-
-
 class FeatureMemory:
     """The memory of one feature of one project."""
 
@@ -297,23 +284,6 @@ class FeatureMemory:
         begins = record_id.lower()
         told = self.iterations()
         return self._hits(pair for pair in told if pair[0].record.id.startswith(begins))
-
-    def stats(self) -> Stats:
-        """The feature's memory in numbers."""
-        told = [iteration for _, iteration in self.iterations()]
-        outcomes = Counter(iteration.outcome for iteration in told)
-        judged = len(told) - outcomes["unknown"]
-        times = sorted(iteration.timestamp for iteration in told if iteration.timestamp)
-        return Stats(
-            iterations=len(told),
-            outcomes=dict(sorted(outcomes.items())),
-            success_rate=round(outcomes["success"] / judged, 4) if judged else None,
-            files=len({file.path for iteration in told for file in iteration.files_touched}),
-            tokens_used=sum(iteration.tokens_used or 0 for iteration in told),
-            cost_usd=round(sum(iteration.cost_usd or 0.0 for iteration in told), 6),
-            first=times[0] if times else None,
-            last=times[-1] if times else None,
-        )
 
     def iterations(self) -> list[tuple[Located, Iteration]]:
         """Every living iteration in journal order; what cannot be read is left to `verify`."""

@@ -7,7 +7,7 @@ an entry goes through before it is written.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,8 +25,6 @@ from ralph.records.knowledge import (
     OUTCOME,
     Entry,
     FailureSolution,
-    GateApproval,
-    GateRejection,
     Outcome,
     entry_id,
     is_known,
@@ -304,29 +302,22 @@ def _is_time(at: str) -> bool:
 
 _SHORT_FIELD_CHARS = 100
 _SUBJECT_CHARS = 300
-_SHORT = ("agent_type", "task_type", "technology")
-_NEEDED: dict[type[Entry], dict[str, str]] = {
-    FailureSolution: {
-        "failure_description": "Say what failed.",
-        "solution_steps": "Knowledge is what was seen to work: say what solved it, or wait until"
-        " something did.",
-    },
-    GateRejection: {
-        "gate_type": "Say which gate, for example: design.",
-        "human_feedback": "Say why it was rejected.",
-        "revision_approach": "A rejection is complete when its revision was approved: say what"
-        " that was.",
-    },
-    GateApproval: {
-        "gate_type": "Say which gate, for example: design.",
-        "approved_approach": "Say what was approved.",
-    },
+# What an entry that has the field must say there.
+_NEEDED = {
+    "failure_description": "Say what failed.",
+    "solution_steps": "Knowledge is what was seen to work: say what solved it, or wait until"
+    " something did.",
+    "gate_type": "Say which gate, for example: design.",
+    "human_feedback": "Say why it was rejected.",
+    "revision_approach": "A rejection is complete when its revision was approved: say what"
+    " that was.",
+    "approved_approach": "Say what was approved.",
 }
 
 
 def read_entry(plain: Mapping[str, Any]) -> Entry:
     """An entry from its published form; what does not fit is an error that names the field."""
-    given = dict(plain)
+    given = {name: value for name, value in plain.items() if value is not None}
     kind = given.pop("entry_type", None)
     if not isinstance(kind, str) or kind not in ENTRIES:
         raise BadRecord(
@@ -334,34 +325,31 @@ def read_entry(plain: Mapping[str, Any]) -> Entry:
             todo=f"It is one of {', '.join(ENTRIES)}.",
         )
     fields = ENTRIES[kind].__struct_fields__
-    unknown = sorted(given.keys() - set(fields))
-    if unknown:
+    if unknown := sorted(plain.keys() - {"entry_type", *fields}):
         raise BadRecord(
             f"a {kind} has no field {unknown[0]!r}", todo=f"Its fields are {', '.join(fields)}."
         )
-    if isinstance(given.get("solution_steps"), list | tuple):
-        given["solution_steps"] = in_lines(given["solution_steps"])
+    steps = given.get("solution_steps")
+    if isinstance(steps, list | tuple):
+        if not all(isinstance(step, str) for step in steps):
+            raise BadRecord("solution_steps must be a text, or a list of texts")
+        given["solution_steps"] = "\n".join(step.strip() for step in steps)
     # What is not given counts as empty, so that one place says what is needed.
     texts = {name: "" for name in fields if name != "success_verified"}
-    told = {name: value for name, value in given.items() if value is not None}
+    return _converted({**texts, **given}, kind)
+
+
+def _converted(fields: dict[str, Any], kind: str) -> Entry:
+    """Whoever calls from Python can give anything; what cannot be read back is not written."""
     try:
-        return msgspec.convert({**texts, **told}, ENTRIES[kind])
+        return msgspec.convert(fields, ENTRIES[kind])
     except msgspec.ValidationError as error:
         raise BadRecord(f"not a {kind}: {error}") from None
 
 
-def in_lines(steps: str | Sequence[str]) -> str:
-    """Steps, one a line."""
-    if isinstance(steps, str):
-        return steps
-    if not isinstance(steps, list | tuple) or not all(isinstance(step, str) for step in steps):
-        raise BadRecord("solution_steps must be a text, or a list of texts")
-    return "\n".join(step.strip() for step in steps)
-
-
 def prepared_entry(entry: Entry, settings: Settings) -> Entry:
     """The entry as it may be written, or an error that says what is missing."""
-    _check_types(entry)
+    _converted(msgspec.structs.asdict(entry), entry.entry_type)
     project = entry.project.strip()
     if not project:
         raise BadRecord("an entry needs the project it comes from")
@@ -377,40 +365,23 @@ def prepared_entry(entry: Entry, settings: Settings) -> Entry:
     most = settings.knowledge_text_max_chars
     # What nobody can see goes first: it can hide a secret, or a marker, from who looks for it.
     texts = {
-        name: _clean(strip_marked(visible(value)).strip(), most)
+        name: cut(clean_text(strip_marked(visible(value)).strip()), most)
         for name in entry.__struct_fields__
         if isinstance(value := getattr(entry, name), str)
     }
-    for name in _SHORT:
-        texts[name] = _clean(facet(texts[name]), _SHORT_FIELD_CHARS)
-    texts["subject"] = _clean(" ".join(texts["subject"].split()), _SUBJECT_CHARS)
+    for name in texts.keys() & {"agent_type", "task_type", "technology", "gate_type"}:
+        # As they are compared: lower case, single blanks; several values stay apart.
+        compared = ", ".join(facet_values(texts[name]))
+        texts[name] = cut(clean_text(compared), _SHORT_FIELD_CHARS)
+    texts["subject"] = cut(clean_text(" ".join(texts["subject"].split())), _SUBJECT_CHARS)
     texts["project"] = project
-    if "gate_type" in texts:
-        texts["gate_type"] = _clean(facet(texts["gate_type"]), _SHORT_FIELD_CHARS)
-    for name, todo in _NEEDED[type(entry)].items():
-        if not texts[name]:
+    for name, todo in _NEEDED.items():
+        if not texts.get(name, "-"):
             raise BadRecord(f"a {entry.entry_type} needs {name}", todo=todo)
     return msgspec.structs.replace(entry, **texts)
-
-
-def facet(text: str) -> str:
-    """The text as it is compared: lower case, single blanks; several values stay apart."""
-    return ", ".join(facet_values(text))
 
 
 def facet_values(text: str | None) -> tuple[str, ...]:
     """The values that a comma separates, each once."""
     parts = (" ".join(part.split()).casefold() for part in (text or "").split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
-
-
-def _check_types(entry: Entry) -> None:
-    """Whoever calls from Python can give anything; what cannot be read back is not written."""
-    try:
-        msgspec.convert(msgspec.structs.asdict(entry), type(entry))
-    except msgspec.ValidationError as error:
-        raise BadRecord(f"not a {entry.entry_type}: {error}") from None
-
-
-def _clean(text: str, max_chars: int) -> str:
-    return cut(clean_text(text), max_chars)
