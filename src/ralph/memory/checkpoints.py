@@ -26,7 +26,7 @@ from ralph.errors import (
 from ralph.index import ASIDE, Embedder, Passage
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
-from ralph.memory.knowledge_state import facet_values
+from ralph.memory.knowledge_state import facets
 from ralph.memory.store import is_due, note_done
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
@@ -75,15 +75,10 @@ def passages(record: Record, max_chars: int) -> Sequence[Passage]:
     problem = f"{entry.subject}\n{both.problem}".strip()[:max_chars]
     first, _, rest = problem.partition("\n")
     solution = f"{first[:_HEADING_CHARS]}\n{both.solution[:_SOLUTION_CHARS]}"
-    facets = {
-        "entry_type": (entry.entry_type,),
-        "agent_type": facet_values(entry.agent_type),
-        "task_type": facet_values(entry.task_type),
-        "technology": facet_values(entry.technology),
-    }
+    of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
     return [
-        Passage(title=first, text=rest, embed=problem, facets=facets),
-        Passage(title="", text=solution, embed=solution, facets=facets),
+        Passage(title=first, text=rest, embed=problem, facets=of),
+        Passage(title="", text=solution, embed=solution, facets=of),
     ]
 
 
@@ -221,12 +216,8 @@ class Grouping:
 
 def kinship(entry: Entry) -> tuple[object, ...]:
     """What two entries must have in common to be compared at all."""
-    return (
-        entry.entry_type,
-        getattr(entry, "gate_type", ""),
-        *(frozenset(facet_values(x)) for x in (entry.agent_type, entry.task_type)),
-        frozenset(facet_values(entry.technology)),
-    )
+    of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
+    return getattr(entry, "gate_type", ""), *map(frozenset, of.values())
 
 
 def _texts(case: Case) -> tuple[str, str, str]:

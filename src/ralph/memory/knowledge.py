@@ -41,7 +41,7 @@ from ralph.memory.knowledge_state import (
     KnowledgeState,
     ProjectKnowledge,
     PublishedState,
-    facet_values,
+    facets,
     prepared_entry,
     read_entry,
     stream_of,
@@ -77,7 +77,6 @@ from ralph.records.knowledge import (
     GATE_REJECTION,
     OUTCOME,
     Entry,
-    EntryType,
     Outcome,
     entry_record,
     knowledge_from,
@@ -262,7 +261,7 @@ class Knowledge:
         settings = self.shelf.settings
         return self._query(
             task_description,
-            _only(agent_type, task_type, technology),
+            facets(agent_type, task_type, technology),
             limit=settings.knowledge_task_limit if max_results is None else max_results,
             floor=settings.knowledge_task_min_score if min_score is None else min_score,
             budget_s=budget_s,
@@ -284,7 +283,7 @@ class Knowledge:
         settings = self.shelf.settings
         return self._query(
             "\n".join(part for part in (failure_description, error_message) if part),
-            _only(agent_type, task_type, technology, FAILURE_SOLUTION),
+            facets(agent_type, task_type, technology, FAILURE_SOLUTION),
             limit=settings.knowledge_failure_limit if max_results is None else max_results,
             floor=settings.knowledge_failure_min_score if min_score is None else min_score,
             budget_s=budget_s,
@@ -326,7 +325,7 @@ class Knowledge:
     ) -> Answer:
         """The published entries that answer the question, best first."""
         wanted, found = self._ask(
-            query, _only(agent_type, task_type, technology), limit, min_score, None
+            query, facets(agent_type, task_type, technology), limit, min_score, None
         )
         slots = self.living().slots
         return Answer([hit for hit in found if hit.id in slots][:wanted], found.notes)
@@ -529,20 +528,6 @@ class Knowledge:
         return self.shelf.index.sync(
             self.target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
         )
-
-
-def _only(
-    agent_type: str | None,
-    task_type: str | None,
-    technology: str | None,
-    *entry_types: EntryType,
-) -> Only:
-    return {
-        "entry_type": entry_types,
-        "agent_type": facet_values(agent_type),
-        "task_type": facet_values(task_type),
-        "technology": facet_values(technology),
-    }
 
 
 def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:

@@ -385,3 +385,15 @@ def facet_values(text: str | None) -> tuple[str, ...]:
     """The values that a comma separates, each once."""
     parts = (" ".join(part.split()).casefold() for part in (text or "").split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def facets(
+    agent_type: str | None, task_type: str | None, technology: str | None, *entry_types: str
+) -> dict[str, tuple[str, ...]]:
+    """What an entry is of, or what is asked for."""
+    return {
+        "entry_type": entry_types,
+        "agent_type": facet_values(agent_type),
+        "task_type": facet_values(task_type),
+        "technology": facet_values(technology),
+    }
