@@ -186,9 +186,9 @@ def show_files(page: Page, files: Sequence[FileTouched]) -> None:
 # -- entries of knowledge
 
 
-def entry_line(identity: str, entry: Entry) -> list[Span]:
+def entry_text(entry: Entry) -> str:
     """An entry on one line."""
-    return [short_id(identity), f"  {entry.entry_type}  ", _entry_text(entry)]
+    return f"{entry.entry_type}  {_entry_text(entry)}"
 
 
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:

@@ -114,7 +114,7 @@ def _captured(captured: list[SavedEntry]) -> Result:
         page.line(f"Captured {_entries(fresh)}{known}.")
         entries = {each.id: each.record for each in captured}
         for identity, entry in list(entries.items())[:_SHOWN]:
-            page.line(*cards.entry_line(identity, entry), indent=2)
+            page.line(cards.short_id(identity), "  ", cards.entry_text(entry), indent=2)
         page.more(len(entries) - _SHOWN)
         if any(each.staged for each in captured):
             page.line("Staged. To publish it: ralph knowledge checkpoint")
