@@ -14,7 +14,7 @@ from ralph.chat.commands import run_command
 from ralph.chat.loop import Chat, ExchangeResult
 from ralph.chat.model import ChatModel, ModelAccess, Price, ToolCall
 from ralph.chat.providers import openai_model
-from ralph.memory.conversation_history import Related
+from ralph.memory.conversation_search import Related
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Exchange
 

@@ -78,7 +78,7 @@ def written(root: Path) -> list[Summary]:
 def records(root: Path) -> list[Record]:
     """Every record in the journal, one that was written twice also twice."""
     with open_ralph(root) as ralph:
-        return ralph.conversations.standing()
+        return ralph.conversations.stream.standing()
 
 
 def by_name(statuses: list[WorkerStatus]) -> dict[str, WorkerStatus]:

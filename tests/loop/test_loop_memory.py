@@ -244,7 +244,7 @@ def test_the_review_is_given_the_stronger_model(
     claude.write_text('#!/bin/sh\necho "$@" >> ../calls\n')
     claude.chmod(0o755)
     monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
-    models = {"model_work": "swift", "model_review": "strong"}
+    models: dict[str, Any] = {"model_work": "swift", "model_review": "strong"}
     loop = Loop(planned(tmp_path / "project"), review_every=2, **models)
     loop("claude", max_iterations=2)
     first, second = (tmp_path / "calls").read_text().splitlines()
@@ -255,7 +255,7 @@ def test_the_review_is_given_the_stronger_model(
 def test_a_review_shows_what_was_not_reviewed_and_every_fifth_all_of_them(
     tmp_path: Path,
 ) -> None:
-    loop = Loop(planned(tmp_path / "project"), review_every=1, verify_all_every=5)
+    loop = Loop(planned(tmp_path / "project"), review_every=1)
     texts = seen(loop, tmp_path, 5)
     reviewed = "The cookie must be set before the redirect."
     assert [reviewed in text for text in texts] == [False] * 4 + [True]

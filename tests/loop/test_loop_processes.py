@@ -50,7 +50,6 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv(MARK, name)
     monkeypatch.setenv("RALPH_EMBEDDER", "none")
     monkeypatch.setenv("RALPH_REVIEW_EVERY", "0")
-    monkeypatch.setenv("RALPH_AGENT_GRACE_S", "0.5")
     yield name
     for pid in marked(name):
         os.kill(pid, signal.SIGKILL)
@@ -164,7 +163,6 @@ def test_a_killed_run_is_recorded_by_the_next_one_with_what_the_agent_had_done(
 def test_the_next_run_waits_until_the_agent_of_the_killed_one_has_said_its_last_words(
     loop: Loop, tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RALPH_AGENT_GRACE_S", "60")
     agent = python(
         tmp_path,
         """

@@ -76,7 +76,6 @@ def test_one_server_has_memory_and_plan_and_knows_where_it_is(
                     "RALPH_SEARCH_LIMIT": "7",
                     "RALPH_OPENAI_API_KEY": "k-1",
                     "RALPH_REVIEW_EVERY": "0",
-                    "RALPH_AGENT_GRACE_S": "0.5",
                 },
                 "alwaysLoad": True,
             }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ralph.plan import edit, learnings
-from ralph.plan.check import check
+from ralph.plan.edit import check
 from ralph.plan.guard import Guard, GuardReport, Snapshot
 from ralph.plan.model import KINDS
 from ralph.plan.store import Plan

@@ -26,7 +26,7 @@ from ralph.prompt.build import (
 from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.records.learning import Learning
 from ralph.text.marks import CLOSE, OPEN, strip_marked
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 LEARNINGS = [
     Learning(text="The cookie is set before the redirect.", source="human", reviewed=True),

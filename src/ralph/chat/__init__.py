@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import Settings, home_folder, load
-from ralph.memory.conversation_journal import GENERAL
-from ralph.memory.conversations import Conversations
+from ralph.memory.conversations import GENERAL, Conversations
 from ralph.memory.project import Project, find_project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.store import ProjectStore

@@ -13,7 +13,7 @@ from ralph.chat.worker_commands import WorkerCommands
 from ralph.errors import BadInput, NotFound
 from ralph.memory import pausing
 from ralph.memory.conversations import details
-from ralph.text.words import shorten
+from ralph.text.tokens import shorten
 
 _SHORT_ID = 8
 _EXCERPT_CHARS = 200

@@ -17,7 +17,7 @@ from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, ToolCall, ToolSpe
 from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.config import Settings
 from ralph.errors import BadInput, ModelOff, RalphError
-from ralph.memory.conversation_history import Related
+from ralph.memory.conversation_search import Related
 from ralph.memory.conversations import Conversations
 from ralph.memory.pausing import in_force
 from ralph.memory.ralph import Ralph
@@ -34,7 +34,7 @@ from ralph.records.conversation import (
 from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
 from ralph.text.summary import title_of
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from ralph.chat.worker_commands import WorkerCommands

@@ -301,9 +301,7 @@ def _make_model(settings: Settings, role: ModelRole, name: str | None) -> ChatMo
     if kind == "claude" and (model or not colon):
         from ralph.chat.claude_process import ClaudeModel
 
-        return ClaudeModel(
-            model or None, role=role, also=settings.agent_env, grace_s=settings.agent_grace_s
-        )
+        return ClaudeModel(model or None, role=role, also=settings.agent_env)
     if kind == "echo" and role == "chat":
         return EchoModel()
     examples = ", ".join(example for example, _ in _EXAMPLES)

@@ -17,7 +17,7 @@ from ralph.chat.embeddings import (
     price_per_char,
 )
 from ralph.chat.loop import LastRetrieval
-from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus, stream_of
+from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus
 from ralph.chat.workers import Workers, setting_of
 from ralph.config import KEYS, USER_FILE, Settings, store
 from ralph.errors import BadInput, BadSetting, MemoryOff
@@ -173,7 +173,7 @@ class WorkerCommands:
                     todo="Run: ralph config embedder static",
                 )
             memory.shelf.embedder.check()  # nothing is deleted that cannot be made again
-            records = stream_of(memory).history.records.values()
+            records = memory.stream.history.records.values()
             chosen = [record for record in records if embedding_kind(record) in _PARTS[part][1]]
             if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
                 return ["The answer was not yes: nothing was deleted."]
@@ -335,7 +335,7 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
     elif price is None:
         cost = f"an unknown amount ({settings.openai_model} at {settings.openai_base_url})"
     else:
-        cut = stream_of(memory).target().cut
+        cut = memory.stream.target().cut
         chars = sum(len(passage.embed) for record in chosen for passage in cut(record))
         cost = f"approximately ${chars * price:.2f} (OpenAI API)"
     return "\n".join(

@@ -21,19 +21,20 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index import Manifest, Only, facet_tokens, wanted_tokens
-from ralph.index.matrix import Matrices, facet_query
-from ralph.index.port import (
+from ralph.index import (
     Collection,
     CollectionSize,
     Corrupt,
     IndexBatch,
     IndexedRecord,
+    Manifest,
+    Only,
     RecordKey,
     StoredContent,
     StoredPassage,
     WordMatches,
 )
+from ralph.index.matrix import Matrices, facet_query, facet_tokens, wanted_tokens
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
@@ -304,7 +305,7 @@ class SqliteStore:
         """What must be written, and the keys that are indexed already."""
         n = collection.id
         if not n:
-            return batch.unindexed((), ()), []
+            return batch.prepare((), ()), []
         with self._using() as connection:
             select = f"SELECT 1 FROM record_{n} WHERE id = ? AND digest = ?"
             seen = [key for key in batch.records if connection.execute(select, key).fetchone()]
@@ -314,7 +315,7 @@ class SqliteStore:
                 for record_id, _ in batch.records.keys() - seen
                 if not batch.restart and connection.execute(select, (record_id,)).fetchone()
             }
-        return batch.unindexed(frozenset(seen), forgotten), seen
+        return batch.prepare(frozenset(seen), forgotten), seen
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
         """Delete the collections of this name, or what of it is being built; or the whole file."""

@@ -7,24 +7,30 @@ built anew beside the old and then takes its place.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection as Sized
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph import disk
 from ralph.errors import EmbedderOff, IndexOff
-from ralph.index import ASIDE, ASIDE_WEIGHT, Cut, Embedder, Manifest, Passage
-from ralph.index.port import (
+from ralph.index import (
+    ASIDE,
+    ASIDE_WEIGHT,
     Collection,
+    Cut,
+    Embedder,
     IndexBatch,
     IndexedRecord,
     IndexStore,
     IndexView,
+    Manifest,
+    Passage,
     RecordKey,
 )
 from ralph.journal import Followed
@@ -67,6 +73,11 @@ class IndexSpec(msgspec.Struct, frozen=True):
         return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
+def live_of(view: IndexView, name: str) -> Collection | None:
+    """The collection that answers under this name."""
+    return next((one for one in view.collections(name) if one.live), None)
+
+
 def is_current(store: IndexStore, spec: IndexSpec) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
     with store.state() as view:
@@ -88,8 +99,6 @@ def sync(
     store: IndexStore,
     spec: IndexSpec,
     *,
-    lock: Path,
-    lock_timeout_s: float,
     budget_s: float | None = None,
     afresh: bool = False,
     renew: bool = False,
@@ -98,19 +107,11 @@ def sync(
     """Index what the journal has and the collection lacks, for as long as the budget allows.
 
     `afresh` builds all of it anew; `renew` does too, but uses the vectors there are.
-
-    One process at a time works on an index; whoever finds it taken answers from what is there.
+    Whoever calls it holds the lock: one process at a time works on an index.
     """
-    try:
-        with disk.locked(lock, timeout_s=lock_timeout_s):
-            for _ in range(_TRIES):
-                try:
-                    run = _SyncRun(store, spec, budget_s, progress)
-                    return run.go(afresh=afresh, renew=renew)
-                except _EmbedderChanged:
-                    continue
-    except disk.Busy:
-        return Synced(complete=is_current(store, spec))
+    for _ in range(_TRIES):
+        with contextlib.suppress(_EmbedderChanged):
+            return _SyncRun(store, spec, budget_s, progress).go(afresh=afresh, renew=renew)
     raise IndexOff("the embedder keeps changing its model", where=store.where)
 
 
@@ -171,10 +172,11 @@ class _SyncRun:
             for located in batch.records:
                 records.setdefault((located.record.id, located.record.digest), located.record)
             before = self._written
+            forget = {stone.id for stone in batch.tombstones}
             step = IndexBatch(
                 records,
-                self._prepare,
-                forget={stone.id for stone in batch.tombstones},
+                functools.partial(self._prepare, records, forget),
+                forget=forget,
                 position=batch.position,
                 restart=batch.restarted,
                 done=batch.done,
@@ -184,8 +186,18 @@ class _SyncRun:
             if batch.done or self._late():
                 return collection, batch.done
 
-    def _prepare(self, records: list[Record]) -> list[IndexedRecord]:
-        cut = [(record, self._cut(record)) for record in records]
+    def _prepare(
+        self,
+        records: Mapping[RecordKey, Record],
+        forget: Set[str],
+        indexed: Sized[RecordKey],
+        forgotten: Sized[str],
+    ) -> list[IndexedRecord]:
+        cut = [
+            (record, self._cut(record))
+            for key, record in records.items()
+            if key not in indexed and record.id not in forget and record.id not in forgotten
+        ]
         hashes = [[_hash(p) for p in passages] for _, passages in cut]
         wanted = [
             (h, p.embed)
@@ -194,7 +206,7 @@ class _SyncRun:
             if h not in self._reusable and p.embed
         ]
         made = self._embed(wanted)
-        self._written += len(records)
+        self._written += len(cut)
         return [
             IndexedRecord(
                 record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]

@@ -25,6 +25,9 @@ from ralph.records import now
 from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
+# How long an agent may take to end after it was asked to.
+GRACE_S = 10.0
+
 # -- One run of an agent's command: output to a file, a wall clock, and an end for everyone.
 
 
@@ -337,7 +340,7 @@ class AgentDriver:
             folder=folder,
             cwd=self._root,
             env=start.env,
-            grace_s=self._settings.agent_grace_s,
+            grace_s=GRACE_S,
         ) as process:
             ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
         catch_up()

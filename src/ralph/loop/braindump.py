@@ -31,8 +31,7 @@ from ralph.loop.servers import PLAN, planning_servers
 from ralph.loop.work import PendingIteration
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
-from ralph.plan.check import check
-from ralph.plan.edit import next_id
+from ralph.plan.edit import check, next_id
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.judge import list_change, merge_changes
 from ralph.plan.model import (
@@ -52,7 +51,7 @@ from ralph.plan.yaml import PlanFile
 from ralph.prompt.brief import braindump_prompt
 from ralph.prompt.build import Prompt
 from ralph.records import now
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 # -- A plan that an agent proposes: shown as a diff, and accepted into the plan as it is by then.
 
@@ -416,7 +415,7 @@ def _copied(project: Project, plan: Plan, root: Path) -> Plan:
                 disk.write(copy.db / name, disk.read(project.db / name))
     if disk.exists(project.settings_file):
         disk.write(copy.settings_file, disk.read(project.settings_file))
-    return Plan(root, state=copy.cache, limits=plan.limits)
+    return Plan(root, state=copy.cache)
 
 
 def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:

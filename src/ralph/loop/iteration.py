@@ -12,13 +12,13 @@ from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.loop.agent import AgentCommand, AgentDriver, AgentEnd, AgentOutput
+from ralph.loop.agent import GRACE_S, AgentCommand, AgentDriver, AgentEnd, AgentOutput
 from ralph.loop.environment import Listener, LoopEvent, Name, agent_environment, own_command
 from ralph.loop.orchestrate import Orchestrator
 from ralph.loop.servers import loop_servers, own_server
 from ralph.loop.work import PendingIteration, RunFolder, plan_hash
 from ralph.memory.ralph import Ralph
-from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
+from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
 from ralph.plan.model import Feature, PlanView, Task
@@ -40,6 +40,11 @@ from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
 
+REPEATED_ERRORS = 5
+_ATTEMPTS = 3
+_STALE_ITERATIONS = 10
+_STALE_FILES = 5
+
 # -- Gathering what a prompt is made from: the plan, the files, the memory.
 
 
@@ -52,12 +57,7 @@ _signature = functools.lru_cache(maxsize=10_000)(signature)
 
 def prompt_limits(settings: Settings) -> PromptLimits:
     """The budgets of a prompt, from the settings."""
-    return PromptLimits(
-        prompt=settings.prompt_tokens,
-        knowledge_file=settings.knowledge_file_tokens,
-        knowledge_excerpt=settings.knowledge_excerpt_tokens,
-        knowledge_all=settings.knowledge_all_tokens,
-    )
+    return PromptLimits(prompt=settings.prompt_tokens)
 
 
 def gather(
@@ -90,11 +90,10 @@ def gather(
                 feature.learnings,
                 current_iteration=last_number(told) + 1,
                 task_id=task.id,
-                limits=plan.limits,
             )
         ),
-        attempts=tuple(_attempts(told, task, settings.attempts_in_prompt)),
-        repeated=tuple(repeated_errors(told, settings.warnings_in_prompt)),
+        attempts=tuple(_attempts(told, task, _ATTEMPTS)),
+        repeated=tuple(repeated_errors(told, REPEATED_ERRORS)),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
@@ -121,11 +120,11 @@ def stale_prose(feature: Feature, iteration: int, settings: Settings) -> list[st
     """Why the feature's prose may no longer be true."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
-    if iteration - verified >= settings.prose_stale_iterations:
+    if iteration - verified >= _STALE_ITERATIONS:
         when = f"since iteration {verified}" if verified else "yet"
         flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
     changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
-    if len(changed) > settings.prose_stale_files:
+    if len(changed) > _STALE_FILES:
         flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
     return flags
 
@@ -332,7 +331,7 @@ class IterationRunner:
                 continue  # its loop is alive
             prompt = folder / "prompt.txt"
             if prompt.exists():  # else no agent had been started
-                patience_s = self.settings.agent_grace_s + _ENDING_S
+                patience_s = GRACE_S + _ENDING_S
                 ended = self.runs.how_it_ended(work, timeout_s=patience_s)
                 text = prompt.read_text("utf-8", "replace")
                 output = self._driver.output(folder, text, agent=work.agent)
@@ -504,18 +503,18 @@ class IterationRunner:
             # Only what was touched just now can have become worth listing.
             paths = [file.path for file in iteration.files_touched]
             touching = self.history.touching(work.feature, paths)
-            enriched = enrich(self.plan, work.feature, touching)
+            joined = enrich(self.plan, work.feature, touching)
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:
             self.tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
-        if learned.added or learned.refused or enriched.added:
+        if learned.added or learned.refused or joined:
             self.tell(
                 "learned",
                 learnings=[one.learning.text for one in learned.added],
                 refused=learned.refused,
-                context_files=list(enriched.added),
+                context_files=joined,
             )
 
 

@@ -25,7 +25,10 @@ from ralph.plan.model import Task
 from ralph.plan.store import Plan
 from ralph.records import utc
 from ralph.records.iteration import Iteration
-from ralph.text.words import plural
+from ralph.text.tokens import plural
+
+# Every so many reviews, one looks at all learnings.
+_VERIFY_ALL_EVERY = 5
 
 # -- Which loop works on which feature: a lock a feature, given back by the system if we die.
 
@@ -209,7 +212,7 @@ class _LoopRun:
         every = self._settings.review_every
         number -= _put_off(told)  # a review that the provider refused is still due
         if every and number % every == 0 and self._reviewable(task.feature):
-            everything = (number // every) % max(1, self._settings.verify_all_every) == 0
+            everything = (number // every) % _VERIFY_ALL_EVERY == 0
             return self._iterating.review(task, everything=everything)
         return self._iterating.work_on(task)
 

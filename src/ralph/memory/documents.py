@@ -162,7 +162,7 @@ def _compared(
     memory: Conversations, wanted: dict[str, list[Document]], kept: dict[str, list[Document]]
 ) -> tuple[list[tuple[Document, str]], list[str], int, int]:
     """What is new with its ids, the ids of what is gone, how many stay and how many stay out."""
-    buried = memory.buried()
+    buried = memory.stream.reasons()
     fresh: list[tuple[Document, str]] = []
     stale: list[str] = []
     unchanged = forgotten = 0

@@ -11,19 +11,24 @@ from typing import Any
 
 import msgspec
 
-from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
-from ralph.journal import Draft
-from ralph.journal.fold import Fold
-from ralph.journal.folder import check_name
+from ralph.journal import Draft, Fold
+from ralph.journal.file import check_name
 from ralph.memory.store import ProjectStore
 from ralph.recall import Answer, Hit, ScoredRecord
-from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
-from ralph.records.clean import clean, clean_text
+from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records.iteration import (
+    DECISION_CHARS,
+    EMBEDDING_CHARS,
+    ERROR_CHARS,
     KIND,
+    MOST_DECISIONS,
+    MOST_ERRORS,
+    MOST_FILES,
+    RECENT_COUNT,
+    SUMMARY_CHARS,
     Decision,
     ErrorSeen,
     FileAction,
@@ -48,7 +53,7 @@ _SHORT_FIELD_CHARS = 300
 _LAST_NUMBER = 1_000_000_000
 
 
-def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteration:
+def prepared(iteration: Iteration, *, root: str) -> Iteration:
     """The iteration as it may be written: nothing secret, nothing over its limit."""
     number = iteration.iteration_number
     if number is not None and not 1 <= number <= _LAST_NUMBER:
@@ -68,12 +73,10 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
         task_id=_task_id(iteration.task_id),
         task_title=_clean(iteration.task_title, _SHORT_FIELD_CHARS),
         discipline=_clean(iteration.discipline, _SHORT_FIELD_CHARS),
-        summary=_clean(iteration.summary, settings.summary_max_chars),
-        errors=tuple(_error(e, settings, root) for e in errors[: settings.errors_max]),
-        decisions=tuple(
-            _decision(d, settings) for d in iteration.decisions[: settings.decisions_max]
-        ),
-        files_touched=_files(iteration.files_touched, root)[: settings.files_max],
+        summary=_clean(iteration.summary, SUMMARY_CHARS),
+        errors=tuple(_error(e, root) for e in errors[:MOST_ERRORS]),
+        decisions=tuple(_decision(d) for d in iteration.decisions[:MOST_DECISIONS]),
+        files_touched=_files(iteration.files_touched, root)[:MOST_FILES],
         model=_clean(iteration.model, _SHORT_FIELD_CHARS) if iteration.model else None,
         session_id=_run(iteration.session_id) if iteration.session_id else None,
     )
@@ -95,19 +98,17 @@ def clean_source(source: Source) -> Source:
     )
 
 
-def _error(error: ErrorSeen, settings: Settings, root: str) -> ErrorSeen:
+def _error(error: ErrorSeen, root: str) -> ErrorSeen:
     return msgspec.structs.replace(
         error,
-        message=_clean(error.message, settings.error_max_chars),
-        resolution=(
-            _clean(error.resolution, settings.decision_max_chars) if error.resolution else None
-        ),
+        message=_clean(error.message, ERROR_CHARS),
+        resolution=(_clean(error.resolution, DECISION_CHARS) if error.resolution else None),
         file_path=_path(error.file_path, root) if error.file_path else None,
     )
 
 
-def _decision(decision: Decision, settings: Settings) -> Decision:
-    limit = settings.decision_max_chars
+def _decision(decision: Decision) -> Decision:
+    limit = DECISION_CHARS
     return Decision(
         _clean(decision.description, limit),
         _clean(decision.rationale, limit) if decision.rationale else None,
@@ -250,7 +251,7 @@ class FeatureMemory:
             )
         at = utc(one.timestamp) if one.timestamp else now()
         named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
-        return prepared(named, self._place.settings, root=str(self._place.project.root))
+        return prepared(named, root=str(self._place.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
         clean = clean_source(source) if source else None
@@ -275,7 +276,7 @@ class FeatureMemory:
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""
-        wanted = self._place.settings.recent_count if count is None else count
+        wanted = RECENT_COUNT if count is None else count
         if wanted < 1:
             raise BadInput(f"count must be at least 1, not {wanted}")
         return Answer(self._hits(self._newest_first()[:wanted]))
@@ -353,7 +354,7 @@ class FeatureMemory:
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
-        max_chars = self._place.settings.embedding_max_chars
+        max_chars = EMBEDDING_CHARS
 
         def cut(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)

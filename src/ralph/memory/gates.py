@@ -16,6 +16,7 @@ from ralph.memory.ledger import prepared_entry
 from ralph.memory.lessons import portable
 from ralph.plan.edit import update_task
 from ralph.plan.fields import clean_text
+from ralph.plan.model import Limits
 from ralph.records import Record
 from ralph.records.knowledge import (
     GATE,
@@ -178,7 +179,7 @@ def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task
     What is said once more adds nothing, unless the task was done meanwhile.
     """
     said = f"Rejected at the {gate.gate_type} gate: {gate.human_feedback}"
-    comment = clean_text("comment", sanitize(said), plan.limits.comment)
+    comment = clean_text("comment", sanitize(said), Limits.comment)
     done = task.status == "done"
     if not (fresh or done) and any(one.text == comment for one in task.comments):
         return task

@@ -365,7 +365,6 @@ class _FileRepair:
                     self._kind,
                     feature=self._feature,
                     others=frozenset(n for n, since in self._others.items() if since <= step.at),
-                    limits=self._plan.limits,
                     base=by_key(start.data, self._kind),
                     protected=protected,
                 )

@@ -45,10 +45,20 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan.edit import add_task, next_id, patch_feature, patch_task
-from ralph.plan.fields import clean_text, patch_entry
+from ralph.plan.edit import add_task, next_id, patch_named, patch_task
+from ralph.plan.fields import clean_text
 from ralph.plan.learnings import LearningDraft, append
-from ralph.plan.model import KINDS, Data, Kind, TaskId, by_key, entities, find_entity, put_entity
+from ralph.plan.model import (
+    KINDS,
+    Data,
+    Kind,
+    Limits,
+    TaskId,
+    by_key,
+    entities,
+    find_entity,
+    put_entity,
+)
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.learning import Learning, read_learning
@@ -279,12 +289,12 @@ class _Import:
         entry = find_entity(self._data["features"], "features", name)
         if entry is None:
             entry = {"name": name}
-            patch_feature(entry, patch, self._plan.limits)
+            patch_named("features", entry, patch)
             entry.setdefault("created", self._plan.now())
             put_entity(self._data["features"], "features", entry)
             self._added["features"].append(name)
         elif empty := {k: v for k, v in patch.items() if not entry.get(k)}:
-            patch_feature(entry, empty, self._plan.limits)
+            patch_named("features", entry, empty)
             self._filled.append(name)
         return name
 
@@ -294,14 +304,14 @@ class _Import:
             raise BadInput("a discipline without a name", todo="Give it a `name`.")
         if find_entity(self._data["disciplines"], "disciplines", name) is None:
             entry: Data = {"name": name}
-            patch_entry("disciplines", entry, patch, self._plan.limits)
+            patch_named("disciplines", entry, patch)
             put_entity(self._data["disciplines"], "disciplines", entry)
             self._added["disciplines"].append(name)
 
     def _task(self, patch: Data, feature: str | None) -> TaskId:
         first = [self._task(task, feature) for task in patch.pop("first", None) or []]
         feature = str(patch.pop("feature", feature) or feature or "")
-        title = clean_text("title", patch.pop("title", None), self._plan.limits.title)
+        title = clean_text("title", patch.pop("title", None), Limits.title)
         if not title or not feature:
             raise BadInput(
                 "a task without a title" if feature else f"the task {title!r} names no feature",

@@ -23,7 +23,7 @@ from ralph.plan.model import (
     STATUSES,
     Data,
     Kind,
-    PlanLimits,
+    Limits,
     as_list,
     by_key,
     deep_copy,
@@ -202,14 +202,12 @@ class Judge(AllowNoLoss):
         *,
         feature: str,
         others: frozenset[str],
-        limits: PlanLimits,
         base: Data,
         protected: set[tuple[str, str]],
     ) -> None:
         super().__init__(kind)
         self._feature = feature
         self._others = others
-        self._limits = limits
         self._base = base
         self._protected = protected
 
@@ -341,19 +339,19 @@ class Judge(AllowNoLoss):
     def _new_learning(self, key: str, item: Any, before: list[Any], entry: Data) -> Any:
         """The learning as an agent's; None when it is not taken."""
         try:
-            learning = read_learning(item, max_chars=self._limits.learning)
+            learning = read_learning(item, max_chars=Limits.learning)
         except BadInput as error:
             self.notes[key, "learnings"] = f"dropped what is not a learning ({error.what})"
             return None
-        text = cut(sanitize(redact(learning.text)), self._limits.learning)
+        text = cut(sanitize(redact(learning.text)), Limits.learning)
         learning = msgspec.structs.replace(
             learning, text=text, source="agent", hit_count=1, reviewed=False, last_seen=None
         )
-        if not text or was_removed(entry, learning, self._limits):
+        if not text or was_removed(entry, learning):
             self.notes[key, "learnings"] = "dropped a learning that had been removed before"
         elif any(_cut_short(text, old) or is_duplicate(old, text) for old in map(text_of, before)):
             pass  # the same in other words is not a second observation (F10)
-        elif len(before) >= self._limits.learnings:  # an agent's new one evicts nothing
+        elif len(before) >= Limits.learnings:  # an agent's new one evicts nothing
             self.notes[key, "learnings"] = f"dropped a new learning ({FULL})"
         else:
             return text if item == text else to_plain(learning)
@@ -366,7 +364,7 @@ class Judge(AllowNoLoss):
         for item in as_list(now):
             text = text_of(item)
             if text and text not in before and not any(_cut_short(text, old) for old in before):
-                clean = cut(sanitize(redact(text)).strip(), self._limits.comment)
+                clean = cut(sanitize(redact(text)).strip(), Limits.comment)
                 result.append({**item, "text": clean} if isinstance(item, dict) else clean)
         return result or None
 
@@ -380,7 +378,7 @@ class Judge(AllowNoLoss):
         ]
         if lost:
             self.notes[key, "context_files"] = "files that a person had added were lost"
-        return [*lost, *now][: self._limits.context_files]
+        return [*lost, *now][: Limits.context_files]
 
     # -- small questions
 
@@ -396,7 +394,7 @@ class Judge(AllowNoLoss):
 
     def _safe(self, item: Any) -> bool:
         try:
-            clean_path(item.get("path") if isinstance(item, dict) else item, self._limits.path)
+            clean_path(item.get("path") if isinstance(item, dict) else item, Limits.path)
         except BadInput:
             return False
         return True

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ralph.errors import BadInput, LearningsFull, NotFound
-from ralph.plan.model import DEFAULT_LIMITS, Data, PlanLimits, TaskId, path_of, set_field
+from ralph.plan.model import Data, Limits, TaskId, path_of, set_field
 from ralph.records.iteration import Decision, ErrorSeen, Iteration, cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
@@ -134,10 +134,10 @@ def remove(
         words = gist(folded(learnings[i].text)).signature()
         removed: Data = {"words": words, "at": plan.now(), "by": by}
         if reason:
-            removed["reason"] = _clean(reason, plan.limits)
+            removed["reason"] = _clean(reason)
         earlier = entry.get("removed_learnings")
         earlier = earlier if isinstance(earlier, list) else []
-        entry["removed_learnings"] = [*earlier, removed][-plan.limits.removed_learnings :]
+        entry["removed_learnings"] = [*earlier, removed][-Limits.removed_learnings :]
         del items[i]
         set_field(entry, "learnings", items)
         return learnings[i]
@@ -154,9 +154,9 @@ def review(
         if learnings[i].source != "human":  # a person's learning stays theirs
             changed["source"] = "reviewed"
         if text is not None:
-            changed["text"] = _clean_text(text, plan.limits)
+            changed["text"] = _clean_text(text)
         if reason is not None:
-            changed["reason"] = _clean(reason, plan.limits)
+            changed["reason"] = _clean(reason)
         new = msgspec.structs.replace(learnings[i], **changed)
         items[i] = _merge_item(items[i], new)
         set_field(entry, "learnings", items)
@@ -194,7 +194,7 @@ def _open(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[L
     learnings: list[Learning] = []
     for i, item in enumerate(items):
         try:
-            learnings.append(read_learning(item, max_chars=plan.limits.learning))
+            learnings.append(read_learning(item, max_chars=Limits.learning))
         except BadInput as error:
             where = file.where((*path, i))
             raise BadInput(error.what, where=where, todo=error.todo) from None
@@ -207,20 +207,20 @@ def append(
     """As `add`, in the features' data of an edit that is under way."""
     entry, items, learnings = _open(plan, data, feature)
     new = Learning(
-        text=_clean_text(draft.text, plan.limits),
+        text=_clean_text(draft.text),
         source=source,
         iteration=draft.iteration,
         created=plan.now(),
-        reason=_clean(draft.reason, plan.limits) if draft.reason else None,
+        reason=_clean(draft.reason) if draft.reason else None,
         task_id=draft.task_id,
         reviewed=source == "reviewed",
     )
-    if was_removed(entry, new, plan.limits):
+    if was_removed(entry, new):
         return AddedLearning("removed_before", new)
     about = gist(new.text)
     rivals: list[Learning] = []
     for i, old in enumerate(learnings):
-        verdict = compare(gist(old.text), about, threshold=plan.limits.similar)
+        verdict = compare(gist(old.text), about, threshold=Limits.similar)
         if verdict == "conflict":
             rivals.append(old)
         if verdict != "duplicate":
@@ -232,7 +232,7 @@ def append(
         return AddedLearning(
             "seen_again" if updated.hit_count > old.hit_count else "known", updated
         )
-    evicted = _make_room(items, learnings, plan.limits)
+    evicted = _make_room(items, learnings)
     items.append(to_plain(new))
     set_field(entry, "learnings", items)
     return AddedLearning("added", new, tuple(rivals), evicted)
@@ -257,7 +257,7 @@ def _confirm(old: Learning, new: Learning) -> Learning:
     return old
 
 
-def was_removed(entry: Data, new: Learning, limits: PlanLimits) -> bool:
+def was_removed(entry: Data, new: Learning) -> bool:
     """Whether somebody removed this lesson; a person who says it again takes that back."""
     removed = entry.get("removed_learnings")
     if not isinstance(removed, list):
@@ -270,7 +270,7 @@ def was_removed(entry: Data, new: Learning, limits: PlanLimits) -> bool:
         if isinstance(item, dict)
         and isinstance(item.get("words"), str)
         and any(
-            compare(from_signature(item["words"]), about, threshold=limits.similar) == "duplicate"
+            compare(from_signature(item["words"]), about, threshold=Limits.similar) == "duplicate"
             for about in gists
         )
     ]
@@ -280,9 +280,9 @@ def was_removed(entry: Data, new: Learning, limits: PlanLimits) -> bool:
     return bool(same)
 
 
-def _make_room(items: list[Any], learnings: list[Learning], limits: PlanLimits) -> Learning | None:
+def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
     """Evict the oldest that is auto, unreviewed and seen once, or refuse (F2, F35)."""
-    if len(items) < limits.learnings:
+    if len(items) < Limits.learnings:
         return None
     own = [i for i, x in enumerate(learnings) if is_auto(x) and x.hit_count <= 1]
     if not own:
@@ -300,7 +300,7 @@ def _drop_old(plan: Plan, data: Data, feature: str, current_iteration: int) -> l
         if is_auto(x)
         and x.hit_count <= 1  # seen more than once: marked stale, but kept (F35)
         and (iterations := age(x, current_iteration)) is not None
-        and iterations > plan.limits.dropped_after
+        and iterations > Limits.dropped_after
     ]
     if old:
         set_field(entry, "learnings", [item for i, item in enumerate(items) if i not in old])
@@ -316,26 +316,24 @@ def _merge_item(item: Any, learning: Learning) -> Data:
     return {**own, **plain}
 
 
-def _clean_text(text: str, limits: PlanLimits) -> str:
-    plain = _clean(text, limits).strip()
+def _clean_text(text: str) -> str:
+    plain = _clean(text).strip()
     if not plain:
         raise BadInput("a learning without text", todo="Write what was learned.")
     return plain
 
 
-def _clean(text: str, limits: PlanLimits) -> str:
-    return cut(sanitize(redact(text)).strip(), limits.learning)
+def _clean(text: str) -> str:
+    return cut(sanitize(redact(text)).strip(), Limits.learning)
 
 
 # -- shown in a prompt: as observations with their provenance (F3, F25)
 
 
-def is_stale(
-    learning: Learning, current_iteration: int, limits: PlanLimits = DEFAULT_LIMITS
-) -> bool:
+def is_stale(learning: Learning, current_iteration: int) -> bool:
     """An unreviewed learning of the extractor's that nothing has confirmed for long (F4)."""
     iterations = age(learning, current_iteration)
-    return is_auto(learning) and iterations is not None and iterations > limits.stale_after
+    return is_auto(learning) and iterations is not None and iterations > Limits.stale_after
 
 
 def conflicts(learnings: Sequence[Learning]) -> list[tuple[Learning, Learning]]:
@@ -353,7 +351,6 @@ def top(
     learnings: Iterable[Learning],
     *,
     task_id: TaskId | None = None,
-    limits: PlanLimits = DEFAULT_LIMITS,
 ) -> list[Learning]:
     """The ones a prompt shows for a task: reviewed first, then most seen, then most trusted.
 
@@ -367,7 +364,7 @@ def top(
     fitting.sort(
         key=lambda x: (x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0), reverse=True
     )
-    return fitting[: limits.learnings_in_prompt]
+    return fitting[: Limits.learnings_in_prompt]
 
 
 def prompt_lines(
@@ -375,7 +372,6 @@ def prompt_lines(
     *,
     current_iteration: int,
     task_id: TaskId | None = None,
-    limits: PlanLimits = DEFAULT_LIMITS,
 ) -> list[str]:
     """One line for each of the top ones: the text, where it came from, and what contradicts it."""
     rivals: dict[str, list[str]] = {}
@@ -383,8 +379,8 @@ def prompt_lines(
         rivals.setdefault(left.text, []).append(right.text)
         rivals.setdefault(right.text, []).append(left.text)
     lines: list[str] = []
-    for learning in top(learnings, task_id=task_id, limits=limits):
-        stale = "[STALE] " if is_stale(learning, current_iteration, limits) else ""
+    for learning in top(learnings, task_id=task_id):
+        stale = "[STALE] " if is_stale(learning, current_iteration) else ""
         text = sanitize_line(learning.text)
         line = f"- {stale}{text} {provenance(learning)}"
         for rival in rivals.get(learning.text, ()):

@@ -15,7 +15,6 @@ from ralph import disk
 from ralph.errors import BadPlan, NotFound, PlanBusy
 from ralph.plan.fields import read_view
 from ralph.plan.model import (
-    DEFAULT_LIMITS,
     KEY_OF,
     KINDS,
     SINGULAR,
@@ -23,7 +22,6 @@ from ralph.plan.model import (
     Discipline,
     Feature,
     Kind,
-    PlanLimits,
     PlanView,
     Task,
     deep_copy,
@@ -129,12 +127,10 @@ class Plan:
         project: Path,
         *,
         state: Path | None = None,
-        limits: PlanLimits = DEFAULT_LIMITS,
         clock: Callable[[], str] = now,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> None:
         self.project = project
-        self.limits = limits
         self.now = clock
         self.folder = project / disk.FOLDER / "db"
         # Outside of the project: files that come with a clone are not Ralph's own writes.
@@ -165,7 +161,7 @@ class Plan:
 
     def read(self, *kinds: Kind) -> PlanView:
         """What can be read (of these files only), with its problems; only bad YAML raises."""
-        return read_view({kind: self.document(kind) for kind in kinds or KINDS}, self.limits)
+        return read_view({kind: self.document(kind) for kind in kinds or KINDS})
 
     def load(self) -> PlanView:
         """Everything, or the first thing that is wrong, with its place (F36)."""

@@ -19,7 +19,7 @@ from ralph.prompt.build import (
 from ralph.records.iteration import Iteration, cut
 from ralph.text.marks import mark, mark_plan
 from ralph.text.sanitize import plain_date, sanitize, sanitize_line
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 _NAME_CHARS = 200
 _PROSE_CHARS = 400

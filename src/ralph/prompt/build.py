@@ -14,7 +14,7 @@ from ralph.plan.model import Comment, Discipline, Feature, Task
 from ralph.records.iteration import Iteration, cut
 from ralph.text.marks import mark, mark_plan
 from ralph.text.sanitize import plain_date, sanitize, sanitize_line
-from ralph.text.words import estimate_tokens, first_tokens
+from ralph.text.tokens import estimate_tokens, first_tokens
 
 # -- Everything a prompt is made from, gathered by whoever may read files and ask memories.
 

@@ -12,7 +12,11 @@ from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.text.marks import mark
 from ralph.text.sanitize import plain_date, plain_id, sanitize_line
-from ralph.text.words import estimate_tokens, first_tokens
+from ralph.text.tokens import estimate_tokens, first_tokens
+
+# The most that one answer to a model holds: of several records, and of one whole record.
+ANSWER_TOKENS = 2000
+RECORD_TOKENS = 8000
 
 _TITLE_CHARS = 120
 _TOLD_CHARS = 400

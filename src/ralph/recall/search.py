@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.index import Cut, Only, fits
-from ralph.index.port import Collection, IndexView, StoredPassage, WordMatches
+from ralph.index import Collection, Cut, IndexView, Only, StoredPassage, WordMatches
+from ralph.index.matrix import fits
 from ralph.recall import Parts, Relevance, ScoredRecord
 from ralph.recall.ranking import Fused, fuse, meaning_share, weigh_words, words_of
 from ralph.recall.score import FLOOR, RELEVANT, Evidence, score, weigh, why

@@ -10,7 +10,7 @@ and a text that changes with every call can neither be kept nor recognised later
 from __future__ import annotations
 
 from ralph.text.sanitize import break_marks
-from ralph.text.words import compiled
+from ralph.text.tokens import compiled
 
 OPEN = "<ralph-memory>"
 CLOSE = "</ralph-memory>"

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
-from ralph.text.words import compiled
+from ralph.text.tokens import compiled
 
 # -- Letters and signs that look like ASCII ones, read as those.
 #

@@ -233,7 +233,7 @@ def test_a_title_made_from_what_is_forgotten_goes_on_the_server_too(
             "What is a cookie?",
             "chat",
         )
-        assert not any(b"zebra" in one.body for one in memory.standing())
+        assert not any(b"zebra" in one.body for one in memory.stream.standing())
 
 
 @pytest.mark.parametrize("words", [["--dry-run"], []])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 from ralph.errors import BadInput
 from ralph.text.marks import CLOSE, OPEN
 from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
-from ralph.text.words import shorten
+from ralph.text.tokens import shorten
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ import msgspec
 from ralph.prompt.recalled import beginning, harmless
 from ralph.text.marks import mark
 from ralph.text.sanitize import plain_date, plain_id
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from ralph.recall import Hit

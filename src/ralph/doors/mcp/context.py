@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
     from ralph.plan.store import Plan
 
+# After so many questions the answers say that it is time to work.
+MANY_CALLS = 10
+
 
 # -- What a server is started with: its mode, its scope, and where to look for the project.
 
@@ -68,7 +71,7 @@ _MODE_OF = {
 
 def read_options(argv: list[str]) -> ServerOptions:
     """The options in these words, or an error in one line."""
-    from ralph.journal.folder import check_name
+    from ralph.journal.file import check_name
 
     given = _parser().parse_args(argv)
     modes = [mode for mode in _MODES if getattr(given, mode) not in (None, False)]
@@ -233,8 +236,7 @@ class ServerContext:
 
     def hint(self) -> str:
         """After many questions, a soft word to stop asking."""
-        most = self.settings.mcp_calls_hint
-        return _HINT.format(calls=self._calls) if most and self._calls > most else ""
+        return _HINT.format(calls=self._calls) if self._calls > MANY_CALLS else ""
 
     def close(self) -> None:
         """Let go of files."""

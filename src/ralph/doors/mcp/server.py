@@ -33,6 +33,8 @@ from ralph.text.sanitize import sanitised_error, sanitize
 if TYPE_CHECKING:
     from ralph.doors.mcp.tool import Tool
 
+_MOST_BYTES = 100_000
+
 
 # -- Requests that the SDK cannot read: it drops them, and whoever sent one would wait for ever.
 #
@@ -315,7 +317,7 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
     """The knowledge files that this call may reach and that are there."""
     if context.find_project() is None:
         return []
-    from ralph.plan.context_files import project_file
+    from ralph.plan.edit import project_file
 
     root = context.project.root.resolve()
     wanted = context.scope().feature
@@ -338,7 +340,7 @@ def resource_text(context: ServerContext, uri: str) -> tuple[ResourceFile, str]:
     wanted = unquote(feature), unquote(path)
     for file in resource_files(context):
         if uri.startswith(_SCHEME) and (file.feature, file.path) == wanted:
-            text = _text(file, context.settings.mcp_resource_bytes)
+            text = _text(file, _MOST_BYTES)
             return file, f"{_FRAME}\n{mark(sanitize(text))}\n"
     raise NotFound(
         f"there is no resource {uri!r} here",

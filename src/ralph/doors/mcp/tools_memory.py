@@ -20,12 +20,23 @@ from ralph.doors.mcp.answers import (
 from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import tool
 from ralph.errors import BadInput, NotFound
-from ralph.prompt.recalled import about, details_lines, document_lines, harmless, hit_lines
+from ralph.prompt.recalled import (
+    ANSWER_TOKENS,
+    RECORD_TOKENS,
+    about,
+    details_lines,
+    document_lines,
+    harmless,
+    hit_lines,
+)
+from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.recall import Hit
+
+_CATCH_UP_S = 10.0
 
 _MOST_RECENT = 50
 _MOST_FAILURES = 20
@@ -62,7 +73,7 @@ def search_feature_memory(
         features=None if feature is None else [feature],
         limit=limit,
         min_score=min_score,
-        budget_s=context.settings.mcp_catch_up_s,
+        budget_s=_CATCH_UP_S,
     )
     asked = harmless(query, 120)
     if not answer:
@@ -75,7 +86,7 @@ def search_feature_memory(
     return fenced(
         f'{plural(len(answer), "iteration")} {_scope_text(context)} for "{asked}", best first.',
         [iteration_entry(hit, with_feature=feature is None) for hit in answer],
-        budget_tokens=context.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
     )
 
@@ -93,7 +104,7 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     """
     from ralph.memory.feature import merged
 
-    wanted = min(count or context.settings.recent_count, _MOST_RECENT)
+    wanted = min(count or RECENT_COUNT, _MOST_RECENT)
     hits = merged(context.memories(), lambda memory: memory.recent(wanted))[:wanted]
     scope = _scope_text(context)
     if not hits:
@@ -101,7 +112,7 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     return fenced(
         f"The last {plural(len(hits), 'iteration')} {scope}, newest first.",
         [iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
-        budget_tokens=context.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
     )
 
 
@@ -112,7 +123,7 @@ def get_feature_files(context: ServerContext) -> str:
 
     Use it to find where the feature lives in the code before you search for it.
     """
-    from ralph.plan.context_files import is_there
+    from ralph.plan.edit import is_there
 
     wide = _is_wide(context)
     root = context.project.root
@@ -134,7 +145,7 @@ def get_feature_files(context: ServerContext) -> str:
     return fenced_lines(
         f"{plural(len(files), 'file')} {_scope_text(context)}, the most touched first.",
         lines,
-        budget_tokens=context.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         rest="They were touched least often; search the project itself for those.",
     )
 
@@ -164,7 +175,7 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
             iteration_entry(hit, with_feature=_is_wide(context), later=later)
             for hit in hits[:_MOST_FAILURES]
         ],
-        budget_tokens=context.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         in_all=len(hits),
     )
 
@@ -194,7 +205,7 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     return fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
         [*lines, *_numbers(hit)],
-        budget_tokens=context.settings.mcp_record_tokens,
+        budget_tokens=RECORD_TOKENS,
         rest=f"`ralph show {short_id(hit)}` prints all of it.",
     )
 
@@ -274,15 +285,13 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
     """
-    from ralph.memory.conversations import standing
-
     memory, everywhere = context.conversations, context.options.everywhere
     answer = memory.search(
         query,
         limit=limit,
         min_score=context.settings.min_score,
         everywhere=everywhere,
-        budget_s=context.settings.mcp_catch_up_s,
+        budget_s=_CATCH_UP_S,
         documents=True,
     )
     asked = harmless(query, 120)
@@ -293,7 +302,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
             "Try other words; if that finds nothing either, go on without it.",
             answer.notes,
         )
-    listed = standing(memory, everywhere=everywhere)
+    listed = memory.states(everywhere=everywhere)
 
     def text(hit: Hit, detail: Detail) -> str:
         if hit.kind == "document":
@@ -317,7 +326,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     return fenced(
         f'{" and ".join(counts)} {where} for "{asked}", best first.',
         [AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
-        budget_tokens=context.settings.mcp_answer_tokens,
+        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
         whole="fetch_conversation_details(exchange_id)",
     )
@@ -354,7 +363,7 @@ def fetch_conversation_details(
         exchange=exchange_id,
         everywhere=context.options.everywhere,
     )
-    budget_tokens = context.settings.mcp_record_tokens
+    budget_tokens = RECORD_TOKENS
     alone = exchange_id is not None
     lines = details_lines(
         found.conversation,

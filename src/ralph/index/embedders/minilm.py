@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders import check_file, mean_direction, unit_rows
-from ralph.index.embedders.served import cut, ends
+from ralph.index.embedders.served import cut, ends, mean_direction, unit_rows
+from ralph.index.embedders.static import check_file
 
 if TYPE_CHECKING:
     from ralph.index import Vectors

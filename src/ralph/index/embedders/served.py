@@ -18,11 +18,13 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.index.embedders import mean_direction, unit_rows
 from ralph.wire import Deadline
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
+
+_BATCH = 64
+_TIMEOUT_S = 60.0
 
 
 # -- What a server of an embedding model may refuse, and what to do about a slow one.
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 # Statuses that speak of the texts: one is too long, or they are too many.
 UNWANTED = frozenset({400, 413, 422})
-SLOW = "Look after the server; if it is only slow, raise embed_query_timeout_s."
+SLOW = "Look after the server; if it is only slow, raise remember_budget_s."
 
 
 class TextsRefused(Exception):
@@ -126,6 +128,27 @@ def _word(text: str, tokens: Sequence[tuple[int, int]], among: range) -> int:
         if text[tokens[place][0] - 1].isspace():
             return place
     return among.start
+
+
+# -- Vectors of length one; what has no direction stays zero.
+
+
+def unit_rows(vectors: Vectors) -> Vectors:
+    """Each row brought to length one."""
+    import numpy as np
+
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    lengths[lengths == 0.0] = 1.0
+    scaled: Vectors = (vectors / lengths[:, None]).astype(np.float32)
+    return scaled
+
+
+def mean_direction(vectors: Vectors) -> Vectors:
+    """One vector that points where the rows point together."""
+    import numpy as np
+
+    whole: Vectors = np.add.reduce(vectors, axis=0)
+    return whole if len(vectors) == 1 else unit_rows(whole[None, :]).reshape(-1)
 
 
 # Of a model's window, for tokens are only estimated here; and of that, what two pieces share.
@@ -394,9 +417,9 @@ def served_embedder(
     return ServedEmbedder(
         dialect,
         memo=memo_file(cache, *facts),
-        batch=settings.embed_batch,
-        timeout_s=settings.embed_timeout_s,
-        query_timeout_s=settings.embed_query_timeout_s,
+        batch=_BATCH,
+        timeout_s=_TIMEOUT_S,
+        query_timeout_s=settings.remember_budget_s,
     )
 
 

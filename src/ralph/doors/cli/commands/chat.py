@@ -15,12 +15,12 @@ from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.context import conversations_folder, warnings_noted
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, excerpt, is_terminal, note, to_json
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
     from ralph.chat.model import ToolCall
-    from ralph.memory.conversation_history import Related
+    from ralph.memory.conversation_search import Related
     from ralph.memory.ralph import Ralph
 
 _INTERRUPTED = 130
@@ -99,7 +99,7 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callabl
     from ralph.chat.worker_commands import WorkerCommands
     from ralph.chat.workers import Workers
     from ralph.errors import RalphError
-    from ralph.memory.conversation_stream import prune_if_due
+    from ralph.memory.conversations import prune_if_due
 
     def open_waiting() -> Ralph:
         return open_memory(start, waits=True, **given)

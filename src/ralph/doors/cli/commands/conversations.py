@@ -13,7 +13,7 @@ from ralph.doors.cli.commands.transfer import export_conversations, import_conve
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
 from ralph.errors import NotFound
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.documents import Added
@@ -139,9 +139,7 @@ def show(wanted: str, everywhere: bool) -> Result:
 
 
 def _tags(ralph: Ralph, identity: str, *, everywhere: bool = False) -> list[str]:
-    listed = ralph.conversations.list(everywhere=everywhere)
-    [tags] = [item.tags for item in listed if item.conversation.id == identity]
-    return list(tags)
+    return list(ralph.conversations.states(everywhere=everywhere)[identity].tags)
 
 
 def _show_exchange(page: Page, exchange: Exchange, summary: str) -> None:
@@ -320,10 +318,10 @@ def prune(dry_run: bool) -> Result:
     Examples:
       ralph conversations prune --dry-run
     """
-    from ralph.memory import conversation_stream
+    from ralph.memory.conversations import prune as prune_conversations
 
     with context.opened(anywhere=True) as ralph:
-        found = conversation_stream.prune(ralph.conversations, dry_run=dry_run)
+        found = prune_conversations(ralph.conversations, dry_run=dry_run)
     exchanges = f"{plural(found.exchanges, 'exchange')} from before {found.before[:10]}"
     empty = plural(found.conversations, "empty conversation")
     verb = "Would forget" if dry_run else "Forgot"

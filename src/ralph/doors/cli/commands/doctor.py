@@ -26,15 +26,15 @@ from ralph.doors.cli.context import found_project, start_folder, warnings_noted
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
-from ralph.index.embedders import choose_embedder
+from ralph.index.open import choose_embedder
 from ralph.memory.pausing import in_force
 from ralph.memory.project import Project, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
-from ralph.memory.store import conversation_journals, index_for, on_server
+from ralph.memory.store import CONVERSATIONS, home_journals, index_for, on_server
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.journal.session import DatabaseSession
@@ -239,9 +239,9 @@ def _postgres(place: Place) -> Finding | None:
         todo = "Set it, or move them into the files: ralph journal deliver"
         return _problem(detail, todo) if waiting else None
     wait = f"; {records} waiting here for it" if waiting else ""
-    journals = on_server(conversation_journals(place.settings, place.home))
+    journals = on_server(home_journals(CONVERSATIONS, place.settings, place.home))
     assert journals is not None
-    link = journals.server.link
+    link = journals.link
     link.retry()  # a person asks: what was found out before does not count
     try:
         about, openly = link.run(_asked)

@@ -439,7 +439,7 @@ def list_learnings(feature: str) -> Result:
         rivals[left.id].append(right.id)
         rivals[right.id].append(left.id)
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
-    stale = {each.id: is_stale(each, last + 1, plan.limits) for each in found}
+    stale = {each.id: is_stale(each, last + 1) for each in found}
 
     def show(page: Page) -> None:
         for each in found:

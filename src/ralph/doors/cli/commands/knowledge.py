@@ -15,7 +15,7 @@ from ralph.doors.cli.render import Cards, Page, Result, Table, excerpt, note
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.memory import gates
 from ralph.memory.checkpoints import CheckpointResult
-from ralph.memory.knowledge import Knowledge
+from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE, Knowledge
 from ralph.memory.knowledge_journal import SavedEntry
 from ralph.memory.ledger import prepared_entry
 from ralph.memory.lessons import technology_of
@@ -23,7 +23,7 @@ from ralph.memory.ralph import Ralph
 from ralph.plan.model import Task
 from ralph.recall.patterns import Pattern
 from ralph.records.knowledge import Entry
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 _CHECKPOINT_KINDS = ("manual", "phase_complete", "project_complete", "cancelled")
 _SHOWN = 10
@@ -262,10 +262,10 @@ def query(
         settings = ralph.config.settings
         bounds: dict[str, Any] = {"max_results": limit, "min_score": min_score}
         if failure:
-            floor = settings.knowledge_failure_min_score
+            floor = FAILURE_MIN_SCORE
             found = ralph.knowledge.query_for_failure(words, error_message or "", **only, **bounds)
         else:
-            floor = settings.knowledge_task_min_score
+            floor = TASK_MIN_SCORE
             found = ralph.knowledge.query_for_task(words, **only, **bounds)
     floor = floor if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."

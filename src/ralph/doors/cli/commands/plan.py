@@ -21,10 +21,10 @@ from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt
 from ralph.loop.orchestrate import context_for
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
-from ralph.plan.check import check as check_plan
+from ralph.plan.edit import check as check_plan
 from ralph.plan.importing import import_plan
 from ralph.prompt.build import Prompt, PromptFacts, review_prompt, task_prompt
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 _DECLINED = 1
 _SUMMARY_CHARS = 600

@@ -118,7 +118,7 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
     """Compute a vector with it; EmbedderOff says what is missing, before anything is written."""
     import msgspec
 
-    from ralph.index.embedders import choose_embedder
+    from ralph.index.open import choose_embedder
 
     chosen = choose_embedder(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
     if chosen is not None:
@@ -233,7 +233,7 @@ def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, Project | 
 def _conversation_id(home: Path, wanted: str) -> str:
     """The id of a conversation that is paused or in memory, or of a session that is neither."""
     from ralph.config import load
-    from ralph.memory.conversation_history import CLAUDE_CODE
+    from ralph.memory.conversation_search import CLAUDE_CODE
     from ralph.memory.conversations import Conversations
     from ralph.memory.pausing import read_pauses
     from ralph.records.conversation import conversation_id

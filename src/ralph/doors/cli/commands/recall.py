@@ -119,9 +119,7 @@ def _search_knowledge(ralph: Ralph, words: str, limit: int | None, floor: float)
 
 
 @click.command(cls=Command)
-@context.option(
-    "--count", "How many (default: the setting recent_count).", "N", type=click.IntRange(1)
-)
+@context.option("--count", "How many (default 10).", "N", type=click.IntRange(1))
 @context.feature_option
 def recent(count: int | None, feature: str | None) -> Result:
     """List the newest iterations, of one feature or of all.
@@ -130,8 +128,10 @@ def recent(count: int | None, feature: str | None) -> Result:
     Examples:
       ralph recent --count 5
     """
+    from ralph.records.iteration import RECENT_COUNT
+
     with context.opened() as ralph:
-        wanted = ralph.place.settings.recent_count if count is None else count
+        wanted = RECENT_COUNT if count is None else count
         hits = _found(ralph, feature, lambda memory: memory.recent(wanted))[:wanted]
     return _hits(hits, "Nothing is in memory here yet.")
 

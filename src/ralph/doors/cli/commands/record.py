@@ -28,7 +28,7 @@ from ralph.records.iteration import (
     Iteration,
     read_iteration,
 )
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 _SUMMARY_CHARS = 160
 _LINES_TO_JUDGE = 200

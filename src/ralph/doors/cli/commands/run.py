@@ -28,7 +28,7 @@ from ralph.doors.cli.render import (
     print_json_line,
     raw,
 )
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -11,7 +11,7 @@ from ralph.doors.cli.context import flag, project_config, start_folder, the_proj
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, note
 from ralph.errors import BadSetting, NotAProject
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.memory.project import Project
@@ -65,7 +65,7 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
 
 def _settings(key: str | None) -> Result:
     from ralph.config import KEYS
-    from ralph.records.clean import clean
+    from ralph.records import clean
 
     if key is not None and key not in KEYS:
         raise BadSetting(f"there is no setting {key!r}", todo="`ralph config` lists all settings.")

@@ -28,7 +28,7 @@ from ralph.memory.transfer import (
     move_project,
     waiting_records,
 )
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 FILES, SERVER = "files", "server"
 _PLACES = "URL|server|files|-"
@@ -57,7 +57,7 @@ def verify(feature: str | None) -> Result:
     with context.opened() as ralph:
         results = [memory.verify() for memory in context.memories(ralph, feature)]
         if feature is None and ralph.conversations.exist:
-            results.append(ralph.conversations.verify())
+            results.append(ralph.conversations.stream.verify())
         journals = len(results)
         if feature is None and (others := ralph.knowledge.shelf.journals.names()):
             results.append(ralph.knowledge.verify())  # of all projects: they learn from each other

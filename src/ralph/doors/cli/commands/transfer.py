@@ -29,15 +29,14 @@ from ralph.doors.cli.render import (
     write_out,
 )
 from ralph.errors import BadRecord, NotFound
-from ralph.memory import importing_plain, keeping
-from ralph.memory.conversation_journal import GENERAL
-from ralph.memory.conversation_stream import prune_if_due
-from ralph.memory.conversations import ConversationImport, Conversations
-from ralph.memory.importing import Importer
+from ralph.memory import conversation_json, keeping
+from ralph.memory.conversation_stream import ConversationImport
+from ralph.memory.conversations import GENERAL, Conversations, prune_if_due
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
+from ralph.memory.sessions import Importer
 from ralph.records.knowledge import knowledge_from
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
 _LOOK_EVERY_S = 2.0
@@ -154,10 +153,10 @@ def export_conversations(
     """
     with _opened_conversations() as (memory, project, _):
         streams = memory.shelf.journals.names() if everywhere else [_stream(project)]
-        exported = importing_plain.export_conversations(
+        exported = conversation_json.export_conversations(
             memory.shelf, streams, conversations=ids, since=since
         )
-    data = importing_plain.written(exported, lines=file.lower().endswith(".jsonl"))
+    data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
     text = _talks_text(len(exported), exchanges)
     value = {"file": file, "conversations": len(exported), "exchanges": exchanges}
@@ -190,7 +189,7 @@ def import_conversations(
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = context.read_input(source)
     with _opened_conversations() as (memory, project, _):
-        found = importing_plain.import_conversations(
+        found = conversation_json.import_conversations(
             memory.shelf,
             _stream(project),
             data,
@@ -454,4 +453,4 @@ def _conversation_text(ralph: Ralph, record_id: str) -> str:
         with contextlib.suppress(NotFound):
             return f"{kind}  {excerpt(look(), _TITLE_CHARS)}"
     # A summary, a tag, a rating; or one that cannot be read, or came back by a merge.
-    return {record.id: record.kind for record in memory.standing()}.get(record_id, "record")
+    return {record.id: record.kind for record in memory.stream.standing()}.get(record_id, "record")

@@ -12,7 +12,7 @@ import click
 from ralph.doors.cli.context import conversations_folder, warnings_noted
 from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, note, print_json_line
-from ralph.text.words import plural
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.chat.worker import WorkerStatus
@@ -48,7 +48,7 @@ def run(once: bool) -> Result | int:
     from ralph.chat import open_memory
     from ralph.chat.worker import ELSEWHERE
     from ralph.doors.cli.commands.run import stop_on_signals
-    from ralph.memory.conversation_stream import prune_if_due
+    from ralph.memory.conversations import prune_if_due
 
     with _worker_commands() as (crew, _), stop_on_signals() as stop:
         with open_memory(conversations_folder(), waits=True) as ralph:
