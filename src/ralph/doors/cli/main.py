@@ -38,8 +38,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("demo:demo", "Run the loop with a scripted agent in a temporary project."),
         "status": ("recall:status", "Show whether memory is working and what's in it."),
         "doctor": ("doctor:doctor", "Check everything memory needs and say how to fix it."),
-        "config": ("settings:config", "Show settings and where they come from, or change one."),
-        "trust": ("settings:trust", "Show what a project asks for, and allow it."),
+        "config": ("project:config", "Show settings and where they come from, or change one."),
+        "trust": ("project:trust", "Show what a project asks for, and allow it."),
     },
     "Look": {
         "search": ("recall:search", "Search the memory by meaning and by words."),
@@ -80,12 +80,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
         "workers": (
-            "workers:workers",
+            "chat:workers",
             "Run the background workers, or show their status.",
         ),
-        "rag": ("workers:rag", "Show or change what is recalled before an answer."),
-        "summarizer": ("workers:summarizer", "Show or switch the workers that summarize."),
-        "embeddings": ("workers:embeddings", "Show, switch or rebuild the embeddings."),
+        "rag": ("chat:rag", "Show or change what is recalled before an answer."),
+        "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),
+        "embeddings": ("chat:embeddings", "Show, switch or rebuild the embeddings."),
         "completion": ("project:completion", "Print a shell completion script."),
     },
 }

@@ -21,7 +21,6 @@ from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import (
-    ANSWER_TOKENS,
     RECORD_TOKENS,
     about,
     details_lines,
@@ -86,7 +85,6 @@ def search_feature_memory(
     return fenced(
         f'{plural(len(answer), "iteration")} {_scope_text(context)} for "{asked}", best first.',
         [iteration_entry(hit, with_feature=feature is None) for hit in answer],
-        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
     )
 
@@ -112,7 +110,6 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     return fenced(
         f"The last {plural(len(hits), 'iteration')} {scope}, newest first.",
         [iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
-        budget_tokens=ANSWER_TOKENS,
     )
 
 
@@ -145,7 +142,6 @@ def get_feature_files(context: ServerContext) -> str:
     return fenced_lines(
         f"{plural(len(files), 'file')} {_scope_text(context)}, the most touched first.",
         lines,
-        budget_tokens=ANSWER_TOKENS,
         rest="They were touched least often; search the project itself for those.",
     )
 
@@ -175,7 +171,6 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
             iteration_entry(hit, with_feature=_is_wide(context), later=later)
             for hit in hits[:_MOST_FAILURES]
         ],
-        budget_tokens=ANSWER_TOKENS,
         in_all=len(hits),
     )
 
@@ -326,7 +321,6 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     return fenced(
         f'{" and ".join(counts)} {where} for "{asked}", best first.',
         [AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
-        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
         whole="fetch_conversation_details(exchange_id)",
     )
@@ -363,7 +357,6 @@ def fetch_conversation_details(
         exchange=exchange_id,
         everywhere=context.options.everywhere,
     )
-    budget_tokens = RECORD_TOKENS
     alone = exchange_id is not None
     lines = details_lines(
         found.conversation,
@@ -371,7 +364,7 @@ def fetch_conversation_details(
         whole=include_full_transcript,
         alone=alone,
         # A question that fills the answer would leave no room for what was said to it.
-        side_tokens=budget_tokens * 2 // 5,
+        side_tokens=RECORD_TOKENS * 2 // 5,
         summaries=found.summaries,
         tags=found.tags,
     )
@@ -379,7 +372,7 @@ def fetch_conversation_details(
     return fenced_lines(
         "What was said.",
         lines,
-        budget_tokens=budget_tokens,
+        budget_tokens=RECORD_TOKENS,
         rest=printed if alone else "Ask for single exchanges by exchange_id.",
     )
 

@@ -17,7 +17,7 @@ import click
 
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import styled
-from ralph.doors.cli.commands.settings import tell_untrusted
+from ralph.doors.cli.commands.project import tell_untrusted
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import (
     Page,
