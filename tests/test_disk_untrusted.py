@@ -215,7 +215,7 @@ OTHER_FILES = {
     "clients.claude_code_settings": "the package",
     "clients.codex_server": "the run's own folder in Ralph's home",
     "clients.setup": "settings of the clients",
-    "doors.cli.commands.demo": "a scratch folder",
+    "doors.cli.commands.run": "a scratch folder",
     "doors.cli.commands.doctor": "Ralph's home",
     "doors.cli.commands.storage": "Ralph's home",
     "doors.cli.commands.project": "the folder that a person names",

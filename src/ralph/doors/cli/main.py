@@ -35,7 +35,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("project:init", "Create `.ralph/` in this directory. Safe to run again."),
         "hooks": ("hooks:hooks", "Let Claude Code and Codex use the memory."),
-        "demo": ("demo:demo", "Run the loop with a scripted agent in a temporary project."),
+        "demo": ("run:demo", "Run the loop with a scripted agent in a temporary project."),
         "status": ("recall:status", "Show whether memory is working and what's in it."),
         "doctor": ("doctor:doctor", "Check everything memory needs and say how to fix it."),
         "config": ("project:config", "Show settings and where they come from, or change one."),

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from ralph.doors.cli import context
-from ralph.doors.cli.commands.run import cost_text, stop_on_signals, watching
+from ralph.doors.cli.commands.run import cost_text, shown, stop_on_signals
 from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, plain
 from ralph.errors import BadInput, RalphError
@@ -136,7 +136,8 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-        screen = watching("the agent plans", stop.is_set, root=str(ralph.project.root))
+        root = str(ralph.project.root)
+        screen = shown(stop.is_set, root=root, moving="the agent plans")
         return drafting.braindump(
             ralph,
             text,
