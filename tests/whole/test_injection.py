@@ -26,13 +26,14 @@ from attacking import (
 from ralph.chat.summaries import summary_prompt
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
-from ralph.prompt.brief import braindump_prompt, brief_text
 from ralph.prompt.build import (
     KnowledgeFile,
     PromptFacts,
     PromptLimits,
     RepeatedError,
     ReviewFacts,
+    braindump_prompt,
+    brief_text,
     review_prompt,
     task_prompt,
 )

@@ -33,7 +33,7 @@ from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import check, next_id
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.judge import list_change, merge_changes
+from ralph.plan.judge import AllowAll, list_change, merge_changes
 from ralph.plan.model import (
     KINDS,
     SINGULAR,
@@ -48,8 +48,7 @@ from ralph.plan.model import (
 )
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
-from ralph.prompt.brief import braindump_prompt
-from ralph.prompt.build import Prompt
+from ralph.prompt.build import Prompt, braindump_prompt
 from ralph.records import now
 from ralph.text.tokens import estimate_tokens
 
@@ -156,11 +155,11 @@ def _merged(
     return merged, renumbered
 
 
-class _Careful:
+class _Careful(AllowAll):
     """Lets a change through where nobody else has touched the same thing since."""
 
     def __init__(self, kind: Kind, current: Data) -> None:
-        self._kind = kind
+        super().__init__(kind)
         self._current = _by_key(kind, current)
         self.conflicts: list[str] = []
 
@@ -170,9 +169,6 @@ class _Careful:
         for key in before.keys() & after.keys() - self._current.keys():
             if not identical(before[key], after[key]):
                 self._conflict(key)
-
-    def added(self, key: str, entry: Data) -> Data | None:
-        return entry
 
     def gone(self, key: str, entry: Data) -> bool:
         if not identical(self._current.get(key), entry):

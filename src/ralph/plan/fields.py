@@ -229,7 +229,8 @@ def _clean_iteration(value: Any) -> int | str | None:
     return value if isinstance(value, int) else clean_text("last_verified", value, Limits.title)
 
 
-def _task_id(item: Any) -> TaskId:
+def check_id(item: Any) -> TaskId:
+    """The id of a task, as it is."""
     if isinstance(item, bool) or not isinstance(item, int | str):
         raise BadInput("this is not the id of a task", todo="Write the id.")
     return item
@@ -301,7 +302,7 @@ RULES: dict[Kind, dict[str, FieldRule]] = {
         "acceptance_criteria": _texts(Limits.comment, Limits.items),
         "status": _value(clean_status, "pending"),
         "priority": _value(clean_priority, DEFAULT_PRIORITY),
-        "blocked_by": FieldRule(lambda entry, name: entry.items(name, Limits.items, _task_id)),
+        "blocked_by": FieldRule(lambda entry, name: entry.items(name, Limits.items, check_id)),
         "tags": _texts(Limits.name, Limits.items),
         "comments": FieldRule(_comments),
         "created": _NAME,

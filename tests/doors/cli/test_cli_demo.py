@@ -87,7 +87,7 @@ def test_a_step_that_fails_ends_the_demo_with_its_own_words(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("ralph.plan.importing.import_plan", refuse)
+    monkeypatch.setattr("ralph.doors.cli.commands.plan.import_plan", refuse)
     before = dict(os.environ)
 
     assert run(["demo"]) == 1

@@ -120,7 +120,7 @@ def text_now(call: HookCall, ralph: Ralph) -> str:
     """What matters in the project now, or nothing where nothing was planned or done yet."""
     from ralph.loop.iteration import REPEATED_ERRORS, repeated_errors
     from ralph.memory.sessions import brief
-    from ralph.prompt.brief import brief_text
+    from ralph.prompt.build import brief_text
 
     settings = ralph.config.settings
     if not settings.hook_inject:
