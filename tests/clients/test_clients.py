@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.clients import CLIENTS, AgentCall, AgentProgram, Client, claude_code, codex
-from ralph.clients.detect import dialect_of, open_capture
+from ralph.clients import (
+    CLIENTS,
+    AgentCall,
+    AgentProgram,
+    Client,
+    claude_code,
+    codex,
+    dialect_of,
+    open_capture,
+)
 
 # The type checker compares the modules with the port.
 PROGRAMS: tuple[AgentProgram, ...] = (claude_code, codex)

@@ -8,17 +8,21 @@ are unknown to it; a thread without a completed turn at the end failed or was ki
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
-from ralph.clients import AgentCall, SessionFiles, codex_server
+from ralph.clients import AgentCall, SessionFiles
 from ralph.errors import BadInput
-from ralph.programs import python
+from ralph.programs import find_program, python
 from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
 
@@ -52,7 +56,7 @@ def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
     for server, header, variable in _headers(call):
         value = str(call.mcp_servers[server]["headers"][header])
         try:
-            found[variable] = codex_server.filled(value, environ)
+            found[variable] = _filled(value, environ)
         except KeyError as error:
             raise BadInput(
                 f"the header {header} of the MCP server {server} needs {error.args[0]}, "
@@ -73,9 +77,9 @@ def _server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, A
             settings["env_http_headers"] = headers
     else:
         program, *isolated = python()
-        words = ["-m", codex_server.__name__, str(call.mcp_config), name]
+        words = ["-m", "ralph.clients.codex", str(call.mcp_config), name]
         settings = {"command": program, "args": [*isolated, *words]}
-        if names := codex_server.variables(json.dumps(entry)):
+        if names := _names_in(json.dumps(entry)):
             settings["env_vars"] = names
     # A server of this name in the user's own settings may be switched off.
     return {**settings, "enabled": True, "default_tools_approval_mode": "approve"}
@@ -290,3 +294,63 @@ def _name(item: Mapping[str, Any], kind: str) -> str:
     if kind != "mcp_tool_call":
         return kind
     return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}"
+
+
+# -- Starting one MCP server of a config file: `python -m ralph.clients.codex CONFIG NAME`.
+#
+# Codex is told its servers on a command line that everybody on the machine can read. So that line
+# names a file, ours alone, and the server's name in it; the keys stay in the file.
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def _names_in(text: str) -> list[str]:
+    """The names that a text takes from the environment, as `${NAME}` or `${NAME:-default}`."""
+    return list(dict.fromkeys(name for name, _ in _VARIABLE.findall(text)))
+
+
+def _filled(text: str, environ: Mapping[str, str]) -> str:
+    """The text with its variables filled in; one that has no value and no default is an error."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found[1], found[2]
+        if name in environ:
+            return environ[name]
+        if default is None:
+            raise KeyError(name)
+        return default
+
+    return _VARIABLE.sub(value, text)
+
+
+def main(arguments: list[str]) -> int:
+    """Become the server; what it says and how it ends is its own."""
+    file, name = arguments
+    try:
+        entry = json.loads(Path(file).read_text(encoding="utf-8"))["mcpServers"][name]
+        inherited = dict(os.environ)
+        words = [
+            _filled(str(word), inherited) for word in (entry["command"], *entry.get("args", ()))
+        ]
+        given = {key: _filled(str(value), inherited) for key, value in entry.get("env", {}).items()}
+    except (OSError, ValueError) as error:
+        return _refuse(f"{file} cannot be read: {error}")
+    except KeyError as error:
+        return _refuse(f"the MCP server {name} lacks {error.args[0]}")
+    environ = {**inherited, **given}
+    program = find_program(words[0], path=environ.get("PATH"))
+    if program is None:
+        return _refuse(f"the command {words[0]!r} of the MCP server {name} is not there")
+    if sys.platform == "win32":  # where a process cannot be replaced by another
+        return subprocess.call([program, *words[1:]], env=environ)
+    os.execve(program, words, environ)
+
+
+def _refuse(what: str) -> int:
+    sys.stderr.write(f"ralph: {ascii(what)[1:-1]}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

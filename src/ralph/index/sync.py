@@ -121,11 +121,7 @@ class _EmbedderChanged(Exception):
 
 class _SyncRun:
     def __init__(
-        self,
-        store: IndexStore,
-        spec: IndexSpec,
-        budget_s: float | None,
-        progress: Progress | None,
+        self, store: IndexStore, spec: IndexSpec, budget_s: float | None, progress: Progress | None
     ) -> None:
         self._store = store
         self._spec = spec

@@ -12,10 +12,19 @@ from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.loop.agent import GRACE_S, AgentCommand, AgentDriver, AgentEnd, AgentOutput
-from ralph.loop.environment import Listener, LoopEvent, Name, agent_environment, own_command
+from ralph.loop.agent import GRACE_S, AgentDriver, AgentOutput
+from ralph.loop.environment import (
+    Listener,
+    LoopEvent,
+    Name,
+    Servers,
+    agent_environment,
+    loop_servers,
+    own_command,
+    own_server,
+)
 from ralph.loop.orchestrate import Orchestrator
-from ralph.loop.servers import loop_servers, own_server
+from ralph.loop.process import AgentEnd
 from ralph.loop.work import PendingIteration, RunFolder, plan_hash
 from ralph.memory.ralph import Ralph
 from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
@@ -87,9 +96,7 @@ def gather(
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
         learnings=tuple(
             prompt_lines(
-                feature.learnings,
-                current_iteration=last_number(told) + 1,
-                task_id=task.id,
+                feature.learnings, current_iteration=last_number(told) + 1, task_id=task.id
             )
         ),
         attempts=tuple(_attempts(told, task, _ATTEMPTS)),
@@ -370,11 +377,16 @@ class IterationRunner:
             prompt_tokens=prompt.tokens,
         )
         try:
-            start = self._prepare(task, folder, review=review)
             output, ended = self._driver.run(
-                start,
                 folder,
                 prompt.text,
+                self._servers(task, review=review),
+                model=self.settings.model_review if review else self.settings.model_work,
+                given={
+                    "RALPH_PROJECT": str(self.plan.project),
+                    "RALPH_FEATURE": task.feature,
+                    "RALPH_TASK": "" if review else str(task.id),
+                },
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
             )
         except BadInput:
@@ -392,23 +404,14 @@ class IterationRunner:
         """Refuse to begin with an agent that is not there."""
         self._driver.check()
 
-    def _prepare(self, task: Task, folder: Path, *, review: bool) -> AgentCommand:
+    def _servers(self, task: Task, *, review: bool) -> Servers:
         servers = loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in servers.notes if note not in self._noted]:
             self._noted.update(new)
             self.tell("repaired", lines=new)
-        return self._driver.prepare(
-            folder,
-            servers,
-            model=self.settings.model_review if review else self.settings.model_work,
-            given={
-                "RALPH_PROJECT": str(self.plan.project),
-                "RALPH_FEATURE": task.feature,
-                "RALPH_TASK": "" if review else str(task.id),
-            },
-        )
+        return servers
 
     def _finish(
         self,

@@ -19,9 +19,9 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 def expected() -> str:
     """What `record` takes, for error messages."""
-    from ralph.clients import detect
+    from ralph import clients
 
-    return detect.expected("iterations as JSON objects, one per line")
+    return clients.expected("iterations as JSON objects, one per line")
 
 
 def objects(data: bytes, *, name: str) -> list[tuple[int, dict[str, Any]]]:
@@ -72,7 +72,7 @@ def _events(line: bytes) -> list[dict[str, Any]]:
 
 
 def _dialect(event: dict[str, Any]) -> str | None:
-    from ralph.clients.detect import dialect_of
+    from ralph.clients import dialect_of
 
     return None if event.keys() & _OURS else dialect_of(event)
 

@@ -85,7 +85,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record, completed from the options and the focus."""
-    from ralph.clients.detect import session_client
+    from ralph.clients import session_client
     from ralph.records.iteration import FIELDS
 
     if client := session_client(plain):
@@ -151,7 +151,7 @@ def _record_run(
     """One run of an agent as one iteration; a note for each line that could not be read."""
     import msgspec
 
-    from ralph.clients.detect import read
+    from ralph.clients import read
     from ralph.records import Source
 
     flags = flags if flags["feature"] else _focused(flags)
