@@ -23,7 +23,6 @@ from ralph.clients import takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
 from ralph.loop.agent import AgentDriver
 from ralph.loop.environment import PLAN, Listener, agent_environment, own_command, planning_servers
-from ralph.loop.iteration import prompt_limits
 from ralph.loop.process import AgentEnd
 from ralph.loop.work import PendingIteration
 from ralph.memory.project import Project
@@ -47,7 +46,7 @@ from ralph.plan.model import (
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.prompt.brief import braindump_prompt
-from ralph.prompt.build import Prompt
+from ralph.prompt.build import Prompt, PromptLimits
 from ralph.records import now
 from ralph.text.tokens import estimate_tokens
 
@@ -77,35 +76,41 @@ class Proposal(msgspec.Struct, frozen=True):
 
     def changes(self) -> dict[Kind, Changes]:
         """What would be different, by kind."""
-        return {kind: _changes(kind, *self.data(kind)) for kind in KINDS}
+        found: dict[Kind, Changes] = {}
+        for kind in KINDS:
+            before, after = (_by_key(kind, data) for data in self.data(kind))
+            found[kind] = Changes(
+                added=tuple(key for key in after if key not in before),
+                changed=tuple(
+                    key for key in after if key in before and not identical(before[key], after[key])
+                ),
+                removed=tuple(key for key in before if key not in after),
+            )
+        return found
 
     def data(self, kind: Kind) -> tuple[Data, Data]:
         """What the file said, and what it would say."""
-        before, after = self.before.get(kind), self.after.get(kind)
-        return _parsed(kind, before), _parsed(kind, after)
+        name = f".ralph/db/{kind}.yaml"
+        before, after = (files.get(kind) or b"" for files in (self.before, self.after))
+        return PlanFile.read(before, name=name).data, PlanFile.read(after, name=name).data
 
     def thin(self) -> list[str]:
         """New features whose description says too little to work from."""
-        _, now = self.data("features")
-        entries = _by_key("features", now)
-        features = [
-            Feature(name=name, description=str(entries[name].get("description") or ""))
-            for name in self.changes()["features"].added
-        ]
-        return [feature.name for feature in features if feature.is_thin()]
+        entries = _by_key("features", self.data("features")[1])
+        added = self.changes()["features"].added
+        described = {name: str(entries[name].get("description") or "") for name in added}
+        return [name for name in added if Feature(name=name, description=described[name]).is_thin()]
 
     def diff(self) -> list[str]:
         """The files line by line, in the form of `diff -u`."""
         lines: list[str] = []
         for kind in KINDS:
             name = f".ralph/db/{kind}.yaml"
-            lines += difflib.unified_diff(
-                _lines(self.before.get(kind)),
-                _lines(self.after.get(kind)),
-                fromfile=name,
-                tofile=f"{name} (proposed)",
-                lineterm="",
+            before, after = (
+                (files.get(kind) or b"").decode("utf-8", "replace").splitlines()
+                for files in (self.before, self.after)
             )
+            lines += difflib.unified_diff(before, after, name, f"{name} (proposed)", lineterm="")
         return lines
 
 
@@ -121,14 +126,16 @@ def accept(plan: Plan, proposal: Proposal) -> Accepted:
     known = {problem.what for problem in check(plan)}
     with plan.editing(f"braindump of {proposal.source}", *KINDS) as data:
         merged, renumbered = _merged(data, proposal)
-        _refuse_unsound(plan, merged, known)
+        # What comes out must be a plan: it is written elsewhere and checked first.
+        with tempfile.TemporaryDirectory(prefix="ralph-plan-") as folder:
+            trial = Plan(Path(folder), state=Path(folder))
+            disk.make_folder(trial.folder)
+            for kind in KINDS:
+                text = plan.document(kind).with_data(merged[kind]).text
+                disk.write(trial.path(kind), text.encode())
+            _refuse_errors([one for one in check(trial) if one.what not in known])
         data.update(merged)
     return Accepted(renumbered, [one for one in check(plan) if one.what not in known])
-
-
-def errors(plan: Plan) -> list[Problem]:
-    """What is wrong with a plan, warnings left out."""
-    return [problem for problem in check(plan) if problem.severity == "error"]
 
 
 def _merged(
@@ -212,34 +219,15 @@ def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, Ta
     return result, ids
 
 
-def _refuse_unsound(plan: Plan, merged: dict[Kind, Data], known: set[str]) -> None:
-    """What comes out must be a plan: it is written elsewhere and checked first."""
-    with tempfile.TemporaryDirectory(prefix="ralph-plan-") as folder:
-        trial = Plan(Path(folder), state=Path(folder))
-        disk.make_folder(trial.folder)
-        for kind in KINDS:
-            text = plan.document(kind).with_data(merged[kind]).text
-            disk.write(trial.path(kind), text.encode())
-        refuse_errors([one for one in errors(trial) if one.what not in known])
-
-
-def refuse_errors(found: Sequence[Problem]) -> None:
-    """Raise what is wrong with a proposed plan, if anything is."""
+def _refuse_errors(problems: Sequence[Problem]) -> None:
+    """Raise what is wrong with a proposed plan, warnings left out."""
+    found = [problem.what for problem in problems if problem.severity == "error"]
     if found:
-        told = "; ".join(problem.what for problem in found[:5])
+        told = "; ".join(found[:5])
         raise BadPlan(
             f"the proposed plan is not sound: {told}",
             todo="Nothing was changed. Run the braindump again, or say more in the requirements.",
         )
-
-
-def _changes(kind: Kind, was: Data, now: Data) -> Changes:
-    before, after = _by_key(kind, was), _by_key(kind, now)
-    return Changes(
-        added=tuple(key for key in after if key not in before),
-        changed=tuple(k for k in after if k in before and not identical(before[k], after[k])),
-        removed=tuple(key for key in before if key not in after),
-    )
 
 
 def _by_key(kind: Kind, data: Data) -> dict[str, Data]:
@@ -248,14 +236,6 @@ def _by_key(kind: Kind, data: Data) -> dict[str, Data]:
         if entity.key is not None and isinstance(entity.value, dict):
             found.setdefault(entity.key, entity.value)
     return found
-
-
-def _parsed(kind: Kind, raw: bytes | None) -> Data:
-    return PlanFile.read(raw or b"", name=f".ralph/db/{kind}.yaml").data
-
-
-def _lines(raw: bytes | None) -> list[str]:
-    return (raw or b"").decode("utf-8", "replace").splitlines()
 
 
 _FOLDER = "braindump"
@@ -322,9 +302,10 @@ def braindump(
             what = f"the agent planned nothing{_said(captured)}"
             todo = "Say more in the requirements, or try another agent."
             raise _nothing(what, repaired, todo=todo)
-        refuse_errors(errors(copy))
+        _refuse_errors(check(copy))
         proposal = Proposal(source, now(), before, after)
-    _keep(_home(ralph), proposal)
+    disk.replace(_home(ralph) / _PROPOSAL, msgspec.msgpack.encode(proposal))
+    disk.replace(_home(ralph) / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
     return Planned(
         proposal=proposal,
         summary=captured.summary,
@@ -361,7 +342,7 @@ def _home(ralph: Ralph) -> Path:
 
 
 def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str) -> Prompt:
-    limits = prompt_limits(ralph.config.settings)
+    limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
     if not requirements.strip():
         raise BadInput("there are no requirements in it", where=source, todo="Write some.")
     tokens = estimate_tokens(requirements)
@@ -445,8 +426,3 @@ def _said(captured: AgentRun) -> str:
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
     return f": {words[:_LAST_WORDS_CHARS]}" if words else ""
-
-
-def _keep(home: Path, proposal: Proposal) -> None:
-    disk.replace(home / _PROPOSAL, msgspec.msgpack.encode(proposal))
-    disk.replace(home / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())

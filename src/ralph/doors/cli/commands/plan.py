@@ -263,23 +263,23 @@ def prompt(task_id: str, review: bool) -> Result:
     """
     import msgspec
 
-    from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt_limits
+    from ralph.loop.iteration import IterationHistory, gather, gather_review
     from ralph.memory.status import status
-    from ralph.prompt.build import review_prompt, task_prompt
+    from ralph.prompt.build import PromptLimits, review_prompt, task_prompt
 
     plan = context.the_plan()
     task = plan.task(task_id)
     with context.opened() as ralph:
-        settings = ralph.config.settings
+        limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
         history = IterationHistory(ralph)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
         if review:
             iterations = history.of(task.feature)
-            to_review = gather_review(facts, iterations, settings, everything=False)
-            built = review_prompt(facts, to_review, prompt_limits(settings))
+            to_review = gather_review(facts, iterations, everything=False)
+            built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
-            built = task_prompt(facts, prompt_limits(settings))
+            built = task_prompt(facts, limits)
     return Result(built, lambda _: _print_prompt(built))
 
 
