@@ -44,7 +44,7 @@ def test_a_client_keeps_the_port(client: Client) -> None:
     assert sessions.session_folder({}).is_absolute()
     setup = program.setup()
     assert {place.agent for place in setup.places(None)} == {client.agent}
-    assert any(place.hooks for place in setup.places(None)) == setup.HAS_HOOKS
+    assert any(place.hooks for place in setup.places(None)) == setup.has_hooks
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,9 @@ def sessions() -> SessionFiles:
 
 def setup() -> ClientSetup:
     """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
-    from ralph.clients import claude_code_settings
+    from ralph.clients.claude_code_settings import ClaudeCodeSetup
 
-    return claude_code_settings
+    return ClaudeCodeSetup()
 
 
 def tool_errors(

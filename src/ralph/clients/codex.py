@@ -2,7 +2,7 @@
 
 The output names neither its folder nor its model nor what it cost, so files outside a given root
 are unknown to it; a thread without a completed turn at the end failed or was killed.
-`codex_sessions` has its session files, `codex_settings` its settings.
+`codex_sessions` has its session files.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
+from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, server_call
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
 from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
-
-if TYPE_CHECKING:
-    from ralph.clients.setup import ClientSetup
 
 DIALECTS: tuple[str, ...] = ("codex",)
 OUTPUTS: tuple[str, ...] = ("the output of `codex exec --json`",)
@@ -121,9 +120,7 @@ def sessions() -> SessionFiles:
 
 def setup() -> ClientSetup:
     """The MCP server in `config.toml`."""
-    from ralph.clients import codex_settings
-
-    return codex_settings
+    return CodexSetup()
 
 
 # -- The output of `codex exec --json`.
@@ -294,6 +291,108 @@ def _name(item: Mapping[str, Any], kind: str) -> str:
     if kind != "mcp_tool_call":
         return kind
     return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}"
+
+
+# -- Ralph's part in Codex's `config.toml`.
+
+_BEGIN = "# >>> ralph: made by `ralph hooks install --agent codex`, removed by `uninstall` >>>"
+_END = "# <<< ralph <<<"
+_BLOCK = re.compile(
+    rf"(?:\r?\n)?^{re.escape(_BEGIN)}[^\n]*\n.*?^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.S | re.M
+)
+# `codex mcp remove` takes the table and the comment before it, and leaves the one after it.
+_LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
+
+
+class CodexSetup(ClientSetup):
+    """The MCP server in `config.toml`: one block between two comments, the rest untouched."""
+
+    agent = "codex"
+    keeps_previous = False
+
+    def servers_file(self, root: Path | None) -> Path:
+        """Codex's settings: of the project at this root, else the person's own."""
+        if root is not None:
+            return root / ".codex" / "config.toml"
+        given = os.environ.get("CODEX_HOME")
+        return (Path(given).expanduser() if given else Path.home() / ".codex") / "config.toml"
+
+    def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
+        """The settings with our server in them."""
+        rest = text
+        if text is not None:
+            known = self.server_in(text, where)
+            if known == call:
+                return text
+            rest = self.without_server(text, where)
+            if rest is not None and SERVER in _servers(_parsed(rest, where)):
+                raise foreign_server(where)
+        newline = "\r\n" if "\r\n" in (rest or "") else "\n"
+        lines = [
+            _BEGIN,
+            f"[mcp_servers.{SERVER}]",
+            f"command = {json.dumps(call.program, ensure_ascii=False)}",
+            f"args = {json.dumps(call.server_words, ensure_ascii=False)}",
+            # Without it `codex exec` refuses every tool that writes, even reporting on a task.
+            'default_tools_approval_mode = "approve"',
+            _END,
+            "",
+        ]
+        block = newline.join(lines)
+        # One line break goes before the block, whatever is there: taking both out is exact.
+        made = block if rest is None else rest + newline + block
+        if not _fits(made, call):
+            raise BadInput(
+                "no table can be added to mcp_servers as it is written there",
+                where=str(where),
+                todo="Write it as tables ([mcp_servers.NAME]) and run this again. Nothing changed.",
+            )
+        return made
+
+    def without_server(self, text: str, where: Path) -> str | None:
+        """The settings without our server; None when nothing else was in them."""
+        _parsed(text, where)
+        found = _BLOCK.search(text)
+        if found is None:
+            if _BEGIN in text:
+                line = text.count("\n", 0, text.index(_BEGIN)) + 1
+                raise BadInput(
+                    f"the line {_END!r} that ends Ralph's block is missing",
+                    where=f"{where}:{line}",
+                    todo="Put it after the block, or take the block out. Nothing was changed.",
+                )
+            return _LONE_END.sub("", text)
+        left = text[: found.start()] + text[found.end() :]
+        return None if not left and text.startswith(_BEGIN) else left
+
+    def server_in(self, text: str, where: Path) -> RalphCall | None:
+        """How our server is called, None where it is not registered."""
+        return server_call(_servers(_parsed(text, where)).get(SERVER))
+
+
+def _servers(settings: dict[str, Any]) -> dict[str, Any]:
+    servers = settings.get("mcp_servers")
+    return servers if isinstance(servers, dict) else {}
+
+
+def _parsed(text: str, where: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        line = int(found[1]) if found else text.count("\n") + 1  # "at end of document"
+        raise BadInput(
+            f"this is not valid TOML: {error}",
+            where=f"{where}:{line}",
+            todo="Fix it and run this again. Nothing was changed.",
+        ) from None
+
+
+def _fits(text: str, call: RalphCall) -> bool:
+    try:
+        return server_call(_servers(tomllib.loads(text)).get(SERVER)) == call
+    except tomllib.TOMLDecodeError:
+        return False
 
 
 # -- Starting one MCP server of a config file: `python -m ralph.clients.codex CONFIG NAME`.

@@ -75,12 +75,12 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
 
     _need_one_scope(user, project)
     setup = BY_AGENT[agent].program.setup()
-    if no_mcp and not setup.HAS_HOOKS:
+    if no_mcp and not setup.has_hooks:
         title = BY_AGENT[agent].title
         raise click.UsageError(f"{title} gets the MCP server and nothing else: leave out --no-mcp.")
     root = None if user else the_project().root
-    call = best_call(root, variables=setup.FILLS_VARIABLES)
-    edits = setup.install_edits(root, call, mcp=not no_mcp)
+    call = best_call(root, variables=setup.fills_variables)
+    edits = setup.edits(root, call, mcp=not no_mcp)
     _tell_installed(edits, apply(edits))
     todo = setup.register(call) if user and not no_mcp else None
     if todo is not None:
@@ -97,7 +97,7 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
     _need_one_scope(user, project)
     root = None if user else _root_to_clean()
     setup = BY_AGENT[agent].program.setup()
-    done = apply(setup.uninstall_edits(root))
+    done = apply(setup.edits(root, None))
     page = Page()
     for edit in done:
         page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
@@ -139,9 +139,9 @@ def plugin_path() -> None:
 
     For: claude plugin marketplace add "$(ralph hooks plugin-path)"
     """
-    from ralph.clients.claude_code_settings import plugin_folder
+    from ralph.clients.claude_code_settings import PLUGIN_FOLDER
 
-    click.echo(str(plugin_folder()))
+    click.echo(str(PLUGIN_FOLDER))
 
 
 def _need_one_scope(user: bool, project: bool) -> None:
