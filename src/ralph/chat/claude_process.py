@@ -16,8 +16,8 @@ from ralph.chat.model import ChatTurn, ModelAnswer, ModelFault, OnText, ToolSpec
 from ralph.chat.providers import AnswerStream, AnthropicUsage
 from ralph.clients import found_command
 from ralph.errors import BadInput, ModelOff
-from ralph.loop.agent import AgentEnd, AgentProcess
 from ralph.loop.environment import agent_environment
+from ralph.loop.process import AgentEnd, AgentProcess
 from ralph.text.redact import redact
 
 _SYSTEM = "You are the assistant in the conversation that you are given. Answer its last message."

@@ -40,7 +40,7 @@ from ralph.index.qdrant_view import (
     id_of,
     named_vectors,
     point_id,
-    token_place,
+    word_weights,
 )
 from ralph.text.tokens import tokens
 from ralph.wire import Deadline, Wire, usable_url
@@ -66,7 +66,7 @@ class NameTaken(Exception):
     """A collection of this name is there already."""
 
 
-class _Answer(msgspec.Struct):
+class _QdrantAnswer(msgspec.Struct):
     result: msgspec.Raw
 
 
@@ -82,9 +82,8 @@ class _Change(msgspec.Struct):
 class QdrantConnection:
     """One server by its URL, shared by all indexes of a process.
 
-    It is asked with a short patience, and left alone for a while when it fails. The key goes to
-    the server and nowhere else. `start` starts a server on this machine and waits until it is
-    ready; False where something listens there already.
+    It is asked with a short patience, and left alone for a while when it fails. `start` starts it
+    and waits until it is ready; False where something listens there already.
     """
 
     def __init__(
@@ -125,16 +124,9 @@ class QdrantConnection:
         self.ask("GET", "/collections/ralph/exists", returns=dict[str, bool])
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        returns: type[_T],
-        slow: bool = False,
+        self, method: str, path: str, body: object = None, *, returns: type[_T], slow: bool = False
     ) -> _T:
-        """The result that the server answers with. A failure is told again for a while without
-        asking."""
+        """What the server answers. A failure is told again for a while without asking."""
         if self._rest is not None and self._clock() < self._rest[0]:
             error = self._rest[1]
             raise IndexOff(error.what, where=error.where, todo=error.todo)
@@ -143,7 +135,7 @@ class QdrantConnection:
         def work() -> _T:
             if not self.version:
                 self.version = self._greet(timeout_s)
-            answer = self._send(timeout_s, method, path, body, returns=_Answer)
+            answer = self._send(timeout_s, method, path, body, returns=_QdrantAnswer)
             return self._decoded(answer.result, returns)
 
         try:
@@ -214,9 +206,6 @@ _INDEXES = {
     "integer": ["number", "sweep"],
 }
 _FACET = "facet_"
-# How the embedded index finds its candidates; they are weighed again in the same way as there.
-_FIELD_WEIGHTS = (2.0, 1.0, 0.5)
-_SATURATION, _LENGTH = 1.2, 0.75
 # How long passages are, until a first batch is large enough to tell.
 _USUAL_TOKENS = 100.0
 _TELLING_PASSAGES = 50
@@ -281,23 +270,9 @@ def _passage(passage: Passage, average: float) -> tuple[dict[str, Any], dict[str
     for name, values in passage.facets.items():
         # What no server takes is replaced: this is for people; questions ask by the tokens.
         payload[_FACET + name] = [one.encode(errors="replace").decode() for one in values]
-    weights = _weights(fields, _length_of(fields, passage) / average)
+    weights = word_weights(fields, _length_of(fields, passage) / average)
     words = {"indices": [*weights], "values": [*weights.values()]}
     return payload, {WORDS: words} if weights else {}
-
-
-def _weights(fields: Sequence[Sequence[str]], relative_length: float) -> dict[int, float]:
-    """What BM25 gives each token of a passage, before its rarity is known, by its place."""
-    times: dict[str, float] = {}
-    for field, weight in zip(fields, _FIELD_WEIGHTS, strict=True):
-        for token in field:
-            times[token] = times.get(token, 0.0) + weight
-    norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * relative_length)
-    found: dict[int, float] = {}
-    for token, f in times.items():
-        place = token_place(token)
-        found[place] = found.get(place, 0.0) + f * (_SATURATION + 1.0) / (f + norm)
-    return found
 
 
 # -- the store

@@ -121,11 +121,7 @@ class _EmbedderChanged(Exception):
 
 class _SyncRun:
     def __init__(
-        self,
-        store: IndexStore,
-        spec: IndexSpec,
-        budget_s: float | None,
-        progress: Progress | None,
+        self, store: IndexStore, spec: IndexSpec, budget_s: float | None, progress: Progress | None
     ) -> None:
         self._store = store
         self._spec = spec
@@ -236,25 +232,22 @@ class _SyncRun:
         return made
 
     def _vectors(
-        self, embedder: Embedder, some: dict[bytes, Sequence[_WeightedPiece]]
+        self, embedder: Embedder, some: dict[bytes, Sequence[_Piece]]
     ) -> dict[bytes, bytes]:
         import numpy as np
 
-        pieces_of_all = [piece for pieces in some.values() for piece in pieces]
-        texts = [piece.text for piece in pieces_of_all]
+        pieces = [piece for row in some.values() for piece in row]
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        vectors = embedder.embed_passages(texts, budget_s=left_s)
+        vectors = embedder.embed_passages([text for text, _ in pieces], budget_s=left_s)
         if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
             raise _EmbedderChanged  # its server has told us only now which one it is
-        _check_shape(vectors, len(texts), embedder)
-        if any(piece.weight != 1.0 for piece in pieces_of_all):
-            weights = np.array([[piece.weight] for piece in pieces_of_all], dtype=np.float32)
-            vectors = vectors * weights
-        ends = list(itertools.accumulate(len(pieces) for pieces in some.values()))
-        starts = [0, *ends]
+        _check_shape(vectors, len(pieces), embedder)
+        if any(weight != 1.0 for _, weight in pieces):
+            vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
+        ends = itertools.accumulate(map(len, some.values()))
         return {
-            h: vectors[start:end].tobytes()
-            for h, start, end in zip(some, starts, ends, strict=False)
+            h: vectors[end - len(row) : end].tobytes()
+            for (h, row), end in zip(some.items(), ends, strict=True)
         }
 
     def _embed_waiting(self, collection: Collection) -> bool:
@@ -278,26 +271,25 @@ class _SyncRun:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
 
-class _WeightedPiece(msgspec.Struct, frozen=True):
-    """What is embedded at once, and how much its nearness counts."""
-
-    text: str
-    weight: float = 1.0
+# A text that is embedded at once, and how much its nearness counts.
+_Piece = tuple[str, float]
 
 
-def _pieces(text: str, embedder: Embedder) -> list[_WeightedPiece]:
+def _pieces(text: str, embedder: Embedder) -> list[_Piece]:
     main, _, aside = text.partition(ASIDE)
-    found = [_WeightedPiece(piece) for piece in embedder.pieces(main)] if main else []
-    return found + [
-        _WeightedPiece(piece, ASIDE_WEIGHT) for piece in embedder.pieces(aside) if aside
+    return [
+        (piece, weight)
+        for part, weight in ((main, 1.0), (aside, ASIDE_WEIGHT))
+        if part
+        for piece in embedder.pieces(part)
     ]
 
 
 def _portions(
     texts: dict[bytes, str], embedder: Embedder
-) -> Iterator[dict[bytes, Sequence[_WeightedPiece]]]:
+) -> Iterator[dict[bytes, Sequence[_Piece]]]:
     """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
-    some: dict[bytes, Sequence[_WeightedPiece]] = {}
+    some: dict[bytes, Sequence[_Piece]] = {}
     count = 0
     for text_hash, text in texts.items():
         pieces = _pieces(text, embedder)
