@@ -10,8 +10,8 @@ import pytest
 from chatting import QUESTION, SOLUTION, held_before
 from serving import served
 
+from ralph.chat.loop import TOOLS, ToolResult, run_tool
 from ralph.chat.model import ToolCall, tool_call
-from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import RECORD_TOKENS
 from ralph.records.conversation import Summary

@@ -14,7 +14,6 @@ import msgspec
 from ralph.chat.worker import FailedItem, Worker
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index import ASIDE
 from ralph.memory.conversations import Conversations
 from ralph.records import Record
 from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 # The name of the worker, and the key of its failure when the embedder itself fails.
 EMBEDDING = "embedding"
 _BATCH = 100
+# Stands between a question and its answer in a text to embed.
+_ASIDE = "\x1e"
 _BUSY = "another process is building the index"
 _SEARCHABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
 # USD per million tokens at OpenAI; the other embedders run on the user's own machines.
@@ -295,7 +296,7 @@ class EmbeddingPipeline(Worker):
         """Note which records have a text that the embedder fails on."""
         cut = memory.stream.target().cut
         for record in memory.stream.history.records.values() if refused else ():
-            texts = {text for passage in cut(record) for text in passage.embed.split(ASIDE)}
+            texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
                 attempts = self._retries.max_retries + 1
                 self._retries.failed(

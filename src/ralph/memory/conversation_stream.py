@@ -62,6 +62,11 @@ _READERS: dict[str, Callable[[Record], Any]] = {
 }
 
 
+def read_record(record: Record) -> Any:
+    """What stands in a record of conversations; None for a kind that is not known here."""
+    return _READERS[record.kind](record) if record.kind in _READERS else None
+
+
 # -- What a conversation goes through before it is saved: secrets out, our own words out, limits on.
 
 
@@ -173,10 +178,8 @@ class ConversationStates:
         ):  # `verify` reports what cannot be read
             if record.kind == EXCHANGE:
                 self._add_exchange(record)
-            elif record.kind == CONVERSATION:
-                self._add_conversation(conversation_from(record))
-            elif record.kind in _READERS:
-                self._add_said(said_from(record))
+            else:
+                self._add(read_record(record))
             self.records[record.id] = record
 
     def _add_exchange(self, record: Record) -> None:
@@ -189,13 +192,6 @@ class ConversationStates:
         state.exchanges += 1
         self.exchanges.setdefault(seen.conversation, []).append(record.id)
 
-    def _add_conversation(self, conversation: Conversation) -> None:
-        state = self.conversations.get(conversation.id)
-        if state is None:
-            self._begin(conversation).titled = bool(conversation.title)
-        elif not state.titled:
-            state.conversation, state.titled = conversation, True
-
     def _begin(self, conversation: Conversation) -> ConversationState:
         name = conversation.id
         state = ConversationState(conversation, last=conversation.created or "")
@@ -206,8 +202,14 @@ class ConversationStates:
             self._add_label(label)
         return state
 
-    def _add_said(self, said: Summary | Rating | Label | Document) -> None:
-        if isinstance(said, Summary):
+    def _add(self, said: Any) -> None:
+        if isinstance(said, Conversation):
+            state = self.conversations.get(said.id)
+            if state is None:
+                self._begin(said).titled = bool(said.title)
+            elif not state.titled:
+                state.conversation, state.titled = said, True
+        elif isinstance(said, Summary):
             before = self.summaries.get(said.target)
             if before is None or before.covers <= said.covers:
                 self.summaries[said.target] = said
@@ -340,27 +342,14 @@ class ConversationStream:
 
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer: exchanges, summaries and sections of documents."""
-        return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=when(one.record.at),
-                why=one.why,
-                record=_READERS[one.record.kind](one.record),
-                parts=one.parts,
-            )
-            for one in found
-        ]
+        return [one.hit(when(one.record.at), read_record(one.record)) for one in found]
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
         count, complaints = self.journal.verify()
         for located in self._fold.records():
             try:
-                if reader := _READERS.get(located.record.kind):
-                    reader(located.record)
+                read_record(located.record)
             except BadRecord as error:
                 complaints.append(Complaint(located.file, located.line, error.what))
                 count -= 1

@@ -29,6 +29,7 @@ from ralph.memory.conversation_stream import (
     is_before,
     prepared_conversation,
     prepared_exchange,
+    read_record,
     when,
 )
 from ralph.memory.store import (
@@ -57,7 +58,6 @@ from ralph.records.conversation import (
     conversation_id,
     exchange_from,
     exchange_id,
-    said_from,
     said_record,
 )
 from ralph.text.times import event_range
@@ -101,7 +101,7 @@ class Conversations:
         self.shelf = Store(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
-        self._project = project
+        self._project = "" if self._own == GENERAL else project
         self._streams: dict[str, ConversationStream] = {}
 
     @property
@@ -216,11 +216,8 @@ class Conversations:
         # Redacted first: in lower case many a secret is no longer recognized.
         words = [" ".join(clean_text(word).split()).casefold() for word in (*add, *remove)]
         if not words or not all(words):
-            raise BadInput(
-                "a tag needs a word", todo="For example: ralph conversations tag ID auth"
-            )
-        count = len(add)
-        target = self.conversation(conversation).id
+            raise BadInput("a tag needs a word", todo="Try: ralph conversations tag ID auth")
+        target, count = self.conversation(conversation).id, len(add)
         self.say(Label(target=target, add=tuple(words[:count]), remove=tuple(words[count:])))
 
     def rename(self, conversation: str, title: str) -> None:
@@ -274,24 +271,21 @@ class Conversations:
 
     def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
         """One exchange by its id or a prefix of it."""
-        exchange = exchange_from(self._record(wanted, EXCHANGE, everywhere))
-        return Hit(
-            exchange.id, EXCHANGE, None, None, when(exchange.completed or ""), None, exchange
-        )
+        return self._hit(wanted, EXCHANGE, everywhere)
 
     def document(self, wanted: str, *, everywhere: bool = False) -> Hit:
         """One section of a document by its id or a prefix of it."""
-        record = self._record(wanted, DOCUMENT, everywhere)
-        return Hit(record.id, DOCUMENT, None, None, when(record.at), None, said_from(record))
+        return self._hit(wanted, DOCUMENT, everywhere)
 
-    def _record(self, wanted: str, kind: str, everywhere: bool) -> Record:
+    def _hit(self, wanted: str, kind: str, everywhere: bool) -> Hit:
         records = {
             name: record
             for stream in self._within(everywhere)
             for name, record in stream.history.records.items()
             if record.kind == kind
         }
-        return the_only(records, wanted, kind)
+        record = the_only(records, wanted, kind)
+        return Hit(record.id, kind, None, None, when(record.at), None, read_record(record))
 
     def said(self, kind: str) -> list[Record]:
         """Every record of one kind in this project, in journal order."""

@@ -380,17 +380,7 @@ class FeatureMemory:
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=_when(one.record.number, last_number),
-                why=one.why,
-                record=from_record(one.record),
-                parts=one.parts,
-            )
-            for one in found
+            one.hit(_when(one.record.number, last_number), from_record(one.record)) for one in found
         ]
 
     def records(self) -> list[Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,30 +43,25 @@ _TOLD_IDS = 10
 # -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
 
 
-def _iterations_of(ralph: Ralph, said: Collection[str]) -> dict[str, list[str]]:
-    """By feature the iterations that these exchanges and conversations were."""
+def _told_elsewhere(
+    ralph: Ralph, ids: Mapping[str, Collection[str]], said: Collection[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """What else is the same event: iterations, by feature, and what was said."""
     wanted = set(said)
-    found: dict[str, list[str]] = {}
-    for memory in ralph.features() if wanted else ():
+    iterations: dict[str, list[str]] = {}
+    told: set[str] = set()
+    for memory in ralph.features() if ids or wanted else ():
+        chosen = set(ids.get(memory.name, ()))
         for record in memory.records():
-            if not wanted.isdisjoint(_events(record.source.run)):
-                found.setdefault(memory.name, []).append(record.id)
-    return found
-
-
-def _said_in(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[str]:
-    """The exchanges and conversations that these iterations were."""
-    events = {
-        event
-        for name, some in ids.items()
-        for record in ralph.feature(name).records()
-        if record.id in some
-        for event in _events(record.source.run)
-    }
-    if not events:
-        return []
-    history = ralph.conversations.stream.history
-    return sorted(events & (history.records.keys() | history.conversations.keys()))
+            events = _events(record.source.run)
+            if record.id in chosen:
+                told.update(events)
+            elif not wanted.isdisjoint(events):
+                iterations.setdefault(memory.name, []).append(record.id)
+    if told:
+        history = ralph.conversations.stream.history
+        told &= (history.records.keys() | history.conversations.keys()) - wanted
+    return iterations, sorted(told)
 
 
 def _events(run: str | None) -> list[str]:
@@ -92,9 +87,8 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
-def _lessons_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> tuple[list[str], list[str]]:
+def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> tuple[list[str], list[str]]:
     """What this project gave others that tells of these iterations: staged, and published."""
-    iterations = list(_iterations(ralph, ids))
     memory, root = ralph.knowledge, ralph.project.root
     if not iterations or stream_of(ralph.project.id) not in memory.shelf.journals.names():
         return [], []
@@ -110,10 +104,10 @@ def _lessons_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> tuple[lis
     return [one for one in found if one in staged], [one for one in found if one not in staged]
 
 
-def _learnings_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[str]:
+def _learnings_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
     """The commands that remove what the plan learned by itself from these iterations."""
     numbers: dict[str, set[int | None]] = {}
-    for one in _iterations(ralph, ids):
+    for one in iterations:
         numbers.setdefault(one.feature, set()).add(one.iteration_number)
     if not numbers:
         return []
@@ -127,14 +121,6 @@ def _learnings_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[st
         for learning in feature.learnings
         if learning.source == "auto" and learning.iteration in numbers.get(feature.name, ())
     ]
-
-
-def _iterations(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> Iterator[Iteration]:
-    for name, some in ids.items():
-        wanted = set(some)
-        for located, iteration in ralph.feature(name).iterations():
-            if located.record.id in wanted:
-                yield iteration
 
 
 # -- Choose and forget.
@@ -258,25 +244,26 @@ def _bound(ralph: Ralph, said: list[str]) -> list[str]:
 def _with_tellings(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
     """The choice with what else tells of it: forgotten as well, or named with the command."""
     ids, said, remains = dict(choice.ids), list(choice.conversations), list[str]()
-    told_in = {
-        name: [one for one in some if one not in ids.get(name, ())]
-        for name, some in _iterations_of(ralph, said).items()
-    }
-    told_by = [one for one in _said_in(ralph, ids) if one not in said]
+    told_in, told_by = _told_elsewhere(ralph, ids, said)
+    others = [*(one for some in told_in.values() for one in some), *told_by]
     if everywhere:
         for name, some in told_in.items():
             ids[name] = [*ids.get(name, ()), *some]
         said = _bound(ralph, [*said, *told_by])
-    elif not choice.match:
-        others = [*(one for some in told_in.values() for one in some), *told_by]
-        if others:
-            remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
-    ids = {name: some for name, some in ids.items() if some}
-    staged, published = _lessons_from(ralph, ids)
+    elif others and not choice.match:
+        remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
+    wanted = {one for some in ids.values() for one in some}
+    iterations = [
+        iteration
+        for name in ids
+        for located, iteration in ralph.feature(name).iterations()
+        if located.record.id in wanted
+    ]
+    staged, published = _lessons_from(ralph, iterations)
     known = [*choice.knowledge, *(one for one in staged if one not in choice.knowledge)]
     if published := [one for one in published if one not in known]:
         remains.append(f"published for other projects: ralph forget {_some(published)}")
-    remains += [f"in the plan: {command}" for command in _learnings_from(ralph, ids)]
+    remains += [f"in the plan: {command}" for command in _learnings_from(ralph, iterations)]
     remains += [f"the session's own file, as {name} keeps it" for name in _clients_of(ralph, said)]
     return msgspec.structs.replace(
         choice, ids=ids, conversations=said, knowledge=known, remains=remains
@@ -291,20 +278,16 @@ def _some(ids: list[str]) -> str:
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
-    records = [
-        record
-        for name, ids in choice.ids.items()
-        for record in _standing(ralph, name)
-        if record.id in set(ids)
-    ]
-    gone: list[str] = []
-    if choice.conversations or choice.titles:
-        said = ralph.conversations.stream.standing()
-        records += [one for one in said if one.id in set(choice.conversations)]
+    wanted = {*choice.conversations, *choice.knowledge}
+    wanted.update(one for some in choice.ids.values() for one in some)
+    records = [record for name in choice.ids for record in _standing(ralph, name)]
+    if choice.conversations:
+        records += ralph.conversations.stream.standing()
     if choice.knowledge:
-        known = _known(ralph, everywhere=True)
-        records += [one for one in known if one.id in set(choice.knowledge)]
+        records += _known(ralph, everywhere=True)
+    records = [record for record in records if record.id in wanted]
     words = Words(records, choice.match)
+    gone: list[str] = []
     for name, ids in choice.ids.items():
         gone += ralph.feature(name).forget(ids, reason=reason)
     if choice.conversations or choice.titles:

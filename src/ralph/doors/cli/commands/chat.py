@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from ralph.chat import open_memory, settings_at
-from ralph.chat.commands import COMMANDS, run_command
+from ralph.chat.commands import COMMANDS, WorkerCommands, run_command
 from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
 from ralph.chat.model import (
     ChatModel,
@@ -24,7 +24,6 @@ from ralph.chat.model import (
     how_to_configure,
 )
 from ralph.chat.worker import ELSEWHERE, WorkerStatus
-from ralph.chat.worker_commands import WorkerCommands
 from ralph.chat.workers import GivenUp, Workers
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals
