@@ -248,9 +248,7 @@ def _comments(entry: EntryReader, name: str) -> tuple[Comment, ...]:
 
 
 def _learnings(entry: EntryReader, name: str) -> tuple[Learning, ...]:
-    return entry.items(
-        name, Limits.learnings, lambda item: read_learning(item, max_chars=Limits.learning)
-    )
+    return entry.items(name, Limits.learnings, lambda item: read_learning(item))
 
 
 def _context_files(entry: EntryReader, name: str) -> tuple[ContextFile, ...]:

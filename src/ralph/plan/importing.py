@@ -47,7 +47,7 @@ import msgspec
 from ralph.errors import BadInput
 from ralph.plan.edit import add_task, next_id, patch_named, patch_task
 from ralph.plan.fields import clean_text
-from ralph.plan.learnings import LearningDraft, append
+from ralph.plan.learnings import append
 from ralph.plan.model import (
     KINDS,
     Data,
@@ -359,13 +359,9 @@ class _Import:
     def _learn(self) -> None:
         """Learnings come last too: one may be about a task, which may have another id here."""
         for feature, learning in self._learnings:
-            draft = LearningDraft(
-                text=learning.text,
-                reason=learning.reason,
-                iteration=learning.iteration,
-                task_id=self._ids.get(str(learning.task_id), learning.task_id),
-            )
+            task_id = self._ids.get(str(learning.task_id), learning.task_id)
             # In a known feature somebody may have removed it: only a person's own call takes
             # that back, not a document that still has it.
             source = learning.source if feature in self._added["features"] else "agent"
-            append(self._plan, self._data["features"], feature, draft, source)
+            draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
+            append(self._plan, self._data["features"], feature, draft)

@@ -308,7 +308,7 @@ class Judge(AllowNoLoss):
     def _new_learning(self, key: str, item: Any, before: list[Any], entry: Data) -> Any:
         """The learning as an agent's; None when it is not taken."""
         try:
-            learning = read_learning(item, max_chars=Limits.learning)
+            learning = read_learning(item)
         except BadInput as error:
             self.notes[key, "learnings"] = f"dropped what is not a learning ({error.what})"
             return None
