@@ -303,7 +303,8 @@ def test_a_lesson_that_is_published_is_named_with_the_command_that_takes_it_out(
 def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it(
     ralph: Line, project: Path
 ) -> None:
-    from ralph.records.learning import Learning, learn
+    from ralph.plan.learnings import learn
+    from ralph.records.learning import Learning
 
     [one, *_] = attempts(project, publish=False)
     with open_toy(project) as opened:
