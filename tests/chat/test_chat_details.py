@@ -14,7 +14,7 @@ from ralph.chat.model import ToolCall, tool_call
 from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.memory.ralph import open_ralph
 from ralph.records.conversation import Summary
-from ralph.text.marks import marked
+from ralph.text.sanitize import marked
 from ralph.text.tokens import estimate_tokens
 
 

@@ -31,8 +31,8 @@ from ralph.records.conversation import (
     conversation_id,
     exchange_id,
 )
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
+from ralph.text.sanitize import strip_marked
 from ralph.text.summary import title_of
 from ralph.text.tokens import estimate_tokens
 

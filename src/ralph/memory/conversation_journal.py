@@ -40,8 +40,8 @@ from ralph.records.conversation import (
     said_record,
 )
 from ralph.records.iteration import FileTouched, cut, strongest
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
+from ralph.text.sanitize import strip_marked
 
 # -- What a conversation goes through before it is kept: secrets out, our own words out, limits on.
 

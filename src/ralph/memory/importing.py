@@ -29,7 +29,7 @@ from ralph.memory.store import Store
 from ralph.records import Complaint
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import cut
-from ralph.text.marks import strip_marked
+from ralph.text.sanitize import strip_marked
 
 # -- What was seen in a session's file, as the conversations it is, and the project they belong to.
 

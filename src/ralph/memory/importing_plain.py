@@ -31,8 +31,8 @@ from ralph.records.conversation import (
     exchange_id,
 )
 from ralph.records.iteration import ErrorSeen, FileTouched
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
+from ralph.text.sanitize import strip_marked
 
 # -- Lists of messages, as many tools export them, cut into exchanges.
 #

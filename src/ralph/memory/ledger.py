@@ -31,9 +31,8 @@ from ralph.records.knowledge import (
     is_known,
     knowledge_from,
 )
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
-from ralph.text.sanitize import visible
+from ralph.text.sanitize import strip_marked, visible
 
 # How many entries of a pattern are found by their own words.
 _TELLINGS = 2

@@ -14,10 +14,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from ralph.text import assignments, randomness, secrets
+from ralph.text import assignments, secrets
 from ralph.text.assignments import Span, filler, member, named
-from ralph.text.randomness import key_blocks
-from ralph.text.secrets import compiled
+from ralph.text.secrets import compiled, key_blocks
 
 # -- Secrets by position: `curl -u user:...`, `echo ... | docker login`, `.pgpass`, seed phrases.
 
@@ -227,7 +226,7 @@ def _spans(text: str) -> list[Span]:
     found: list[Span] = []
     # Nearly every shape is one long word, and ordinary text has few of those.
     words = " ".join(["", *[word for word in text.split() if len(word) >= 20]])
-    doubtful = bool(words) and randomness.is_doubtful(words)
+    doubtful = bool(words) and secrets.is_doubtful(words)
     known = [*_known(words), *(_encoded(words) if doubtful else ())] if words else []
     if known:
         place = _places(text, words)
@@ -361,7 +360,7 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
             if value := credential.match(text, match.end()):
                 if match[1] == "bearer" and _sent(value[0], 16):
                     yield *value.span(), "bearer-token"
-                elif match[1] == "basic" and ":" in (randomness.decoded(value[0]) or ""):
+                elif match[1] == "basic" and ":" in (secrets.decoded(value[0]) or ""):
                     yield *value.span(), "basic-auth"
     if "cookie" in lowered:
         line = compiled(r"cookie\\{0,3}[\"']?[ \t]{0,4}[:=,]?[ \t]{1,4}[\"']?([^\n\"'\\]{1,4096})")
@@ -387,11 +386,11 @@ def _cookies(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _alone(text: str, words: str) -> Iterator[Span]:
     """Strings that nothing announces and that look too random to be anything else."""
-    found = list(randomness.tokens(words))
+    found = list(secrets.tokens(words))
     place = _places(text, words) if found else int
     for first, last in found:
         start, end = place(first), place(first) + last - first
-        data = randomness.wrapped(text, start, end) or randomness.decoded(text[start:end])
+        data = secrets.wrapped(text, start, end) or secrets.decoded(text[start:end])
         if not data and not _is_public(text, start):
             yield start, end, "high-entropy"
 
@@ -412,7 +411,7 @@ def _is_public(text: str, start: int) -> bool:
 def _encoded(words: str) -> Iterator[Span]:
     """Base64 of a text that has a secret in it."""
     for run in compiled(r"[A-Za-z0-9+]{16}[A-Za-z0-9+/_-]{8,}={0,2}").finditer(words):
-        for _, _, kind in _spans(randomness.decoded(run[0]) or ""):
+        for _, _, kind in _spans(secrets.decoded(run[0]) or ""):
             if kind != "high-entropy":  # which base64 in base64 is too
                 yield *run.span(), kind
                 break

@@ -11,8 +11,7 @@ import msgspec
 
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import harmless
-from ralph.text.marks import mark
-from ralph.text.sanitize import sanitize
+from ralph.text.sanitize import mark, sanitize
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.context import ServerContext

@@ -25,8 +25,7 @@ from ralph.doors.mcp.tools_record import (
 )
 from ralph.errors import BadInput
 from ralph.prompt.recalled import harmless
-from ralph.text.marks import mark
-from ralph.text.sanitize import sanitised_error, sanitize
+from ralph.text.sanitize import mark, sanitised_error, sanitize
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.context import ServerContext

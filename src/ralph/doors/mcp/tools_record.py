@@ -13,7 +13,7 @@ from ralph.doors.mcp.tool import Arguments
 from ralph.doors.mcp.tool import writing as tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import harmless
-from ralph.text.marks import mark
+from ralph.text.sanitize import mark
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.context import ServerContext
