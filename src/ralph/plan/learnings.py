@@ -210,7 +210,7 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
     about = gist(new.text)
     rivals: list[Learning] = []
     for i, old in enumerate(learnings):
-        verdict = compare(gist(old.text), about, threshold=Limits.similar)
+        verdict = compare(gist(old.text), about)
         if verdict == "conflict":
             rivals.append(old)
         if verdict != "duplicate":
@@ -259,10 +259,7 @@ def was_removed(entry: Data, new: Learning) -> bool:
         for item in removed
         if isinstance(item, dict)
         and isinstance(item.get("words"), str)
-        and any(
-            compare(from_signature(item["words"]), about, threshold=Limits.similar) == "duplicate"
-            for about in gists
-        )
+        and any(compare(from_signature(item["words"]), about) == "duplicate" for about in gists)
     ]
     if same and new.source == "human":
         entry["removed_learnings"] = [item for item in removed if item not in same]

@@ -65,7 +65,6 @@ class Limits:
     dropped_after = 40
     removed_learnings = 200
     thin_description = 100
-    similar = 0.7
     name = 100
     title = 300
     comment = 2000
