@@ -293,11 +293,7 @@ def identity(item: Any) -> str:
 
 def deep_copy(value: Any) -> Any:
     """Plain data that can be changed without changing the original."""
-    if isinstance(value, dict):
-        return {key: deep_copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [deep_copy(item) for item in value]
-    return value
+    return msgspec.to_builtins(value)
 
 
 def as_list(value: Any) -> list[Any]:
