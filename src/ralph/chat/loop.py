@@ -40,9 +40,8 @@ from ralph.records.conversation import (
     conversation_id,
     exchange_id,
 )
-from ralph.text.marks import mark, strip_marked
 from ralph.text.redact import redact
-from ralph.text.sanitize import sanitised_error
+from ralph.text.sanitize import mark, sanitised_error, strip_marked
 from ralph.text.summary import title_of
 from ralph.text.tokens import estimate_tokens, first_tokens
 

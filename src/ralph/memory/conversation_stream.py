@@ -48,7 +48,7 @@ from ralph.records.iteration import (
     cut,
     strongest,
 )
-from ralph.text.marks import strip_marked
+from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
 _SAVED_TITLE_CHARS = 200

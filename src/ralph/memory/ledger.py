@@ -29,9 +29,8 @@ from ralph.records.knowledge import (
     is_known,
     knowledge_from,
 )
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
-from ralph.text.sanitize import visible
+from ralph.text.sanitize import strip_marked, visible
 
 _TEXT_CHARS = 4000
 

@@ -12,8 +12,7 @@ import msgspec
 
 from ralph.plan.model import Discipline, Feature, PlanView, Task
 from ralph.records.iteration import Iteration, cut
-from ralph.text.marks import mark, mark_plan
-from ralph.text.sanitize import plain_date, sanitize, sanitize_line
+from ralph.text.sanitize import mark, mark_plan, plain_date, sanitize, sanitize_line
 from ralph.text.tokens import estimate_tokens, first_tokens
 
 # -- The prompt of a task: its sections, in order, within a budget of tokens.

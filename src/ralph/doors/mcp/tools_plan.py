@@ -16,8 +16,7 @@ from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
-from ralph.text.marks import mark
-from ralph.text.sanitize import sanitised_error, sanitize
+from ralph.text.sanitize import mark, sanitised_error, sanitize
 
 if TYPE_CHECKING:
     from ralph.plan.model import Feature, PlanView, Task
