@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from snapshotting import same_as_snapshot
 
-from ralph.memory.conversation_history import Related, RelatedConversation, RelatedExchange
+from ralph.memory.conversation_search import Related, RelatedConversation, RelatedExchange
 from ralph.prompt.recalled import SIDE_CHARS, chat_system, related_text
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.marks import marked, strip_marked
-from ralph.text.words import estimate_tokens
+from ralph.text.sanitize import marked, strip_marked
+from ralph.text.tokens import estimate_tokens
 
 TIMEOUTS = Conversation(
     id="1992d0e5c96258aa", title="Debug connection timeouts", created="2025-10-15T10:00:00Z"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.text.words import estimate_tokens, first_tokens
+from ralph.text.tokens import estimate_tokens, first_tokens
 
 ENGLISH = """
 The session lives in a cookie that is signed on the server. When somebody signs in, the form posts

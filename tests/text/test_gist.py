@@ -17,7 +17,7 @@ from ralph.text.summary import (
     sentences,
     title_of,
 )
-from ralph.text.words import shorten
+from ralph.text.tokens import shorten
 
 FLAKY = (
     "Hi Claude! Can you please fix the login test in /home/dev/shop/tests/auth/test_login.py? It"

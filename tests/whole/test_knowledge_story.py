@@ -23,7 +23,7 @@ from places import DOCS
 
 from ralph.config import home_folder
 from ralph.recall.patterns import CLOSING, OPENING
-from ralph.text.words import estimate_tokens
+from ralph.text.tokens import estimate_tokens
 
 SHOP = """\
 # Pipeline

@@ -30,9 +30,7 @@ from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.transfer import waiting_records
 
 # A slow machine is no failure.
-UNHURRIED = {
-    f"RALPH_HOOK_{event}_S": "30" for event in ("SESSION_START", "USER_PROMPT_SUBMIT", "STOP")
-}
+UNHURRIED = {"RALPH_HOOK_TIMEOUT_S": "30"}
 LOGGED = "memory: the journal's server is not reached"
 
 
@@ -107,7 +105,7 @@ def test_all_three_memories_keep_what_comes_and_deliver_it_in_order_and_once(
         assert waiting_records(home) == {}
         numbers = [number for _, _, number, _, _ in everything(ralph)["0 auth"]]
         assert numbers == [1, 2, 3, 4, 5, 6]
-        assert ralph.conversations.verify() == (3, [])
+        assert ralph.conversations.stream.verify() == (3, [])
         assert ralph.knowledge.verify() == (3, [])
         assert ralph.feature("auth").search("while away").notes == ()
 
@@ -174,7 +172,7 @@ def test_a_server_that_never_answers_is_waited_for_once_by_whoever_comes(
     url = f"postgresql://ralph:{PASSWORD}@127.0.0.1:{deaf.port}/ralph"
     began = time.monotonic()
     for process_ in "abc":  # as new processes would
-        with opened(project, journal_url=url, journal_connect_timeout_s=0.2) as ralph:
+        with opened(project, journal_url=url, remember_budget_s=0.2) as ralph:
             for n in range(5):
                 ralph.feature("auth").remember(made(f"step {process_}{n}"))
                 ralph.feature("auth").search("step of the login")
@@ -212,7 +210,7 @@ def test_qdrant_is_away_so_the_journal_is_searched_by_words_and_says_so(
 
 
 def test_qdrant_hangs_and_is_asked_once(project: Path, qdrant: QdrantServer) -> None:
-    with opened(project, qdrant_url=qdrant.url, qdrant_timeout_s=0.3) as ralph:
+    with opened(project, qdrant_url=qdrant.url, remember_budget_s=0.1) as ralph:
         taught(ralph)
         qdrant.fail("hang")
         asked = len(qdrant.requests)

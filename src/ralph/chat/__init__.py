@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
 from ralph.config import Settings, home_folder, load
-from ralph.memory.conversation_journal import GENERAL
-from ralph.memory.conversations import Conversations
+from ralph.memory.conversations import GENERAL
 from ralph.memory.project import Project, find_project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.store import ProjectStore
@@ -23,16 +21,6 @@ class _NoProject(Project):
     id = GENERAL
 
 
-class _HomeMemory(Ralph):
-    """Memory outside of all projects: only conversations are saved there."""
-
-    @functools.cached_property
-    def conversations(self) -> Conversations:
-        """The conversations that belong to no project."""
-        place = self.place
-        return Conversations(home=place.home, settings=place.settings, embedder=place.embedder)
-
-
 def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     """Open the memory of the project around this folder, or the one outside of all projects.
 
@@ -44,7 +32,7 @@ def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     if project is not None:
         return open_ralph(project.root, home=home, **settings)
     config = load(home=home, given=settings)
-    return _HomeMemory(ProjectStore(_NoProject(start, home), config.settings, home=home), config)
+    return Ralph(ProjectStore(_NoProject(start, home), config.settings, home=home), config)
 
 
 def settings_at(start: Path, **given: Any) -> Settings:

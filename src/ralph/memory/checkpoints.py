@@ -31,6 +31,7 @@ from ralph.memory.store import is_due, note_done
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, now, utc
+from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
     CHECKPOINT_KINDS,
     ENTRIES,
@@ -48,19 +49,20 @@ from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
-    from ralph.index import Vectors
-    from ralph.index.port import Collection, IndexView
+    from ralph.index import Collection, IndexView, Vectors
     from ralph.memory.knowledge import Knowledge
 
 
 # Why an entry went that had its time; only that may be learned anew.
 EXPIRED = "older than knowledge_keep_days"
 NOT_GIVING = "this project gives no knowledge: knowledge_give is false"
+# How many entries one published line covers.
+BATCH = 500
 _HEADING_CHARS = 300
 _SOLUTION_CHARS = 1000
 
 
-def passages(record: Record, max_chars: int) -> Sequence[Passage]:
+def passages(record: Record) -> Sequence[Passage]:
     """An entry is found by its problem, and by its solution under the problem's first line.
 
     Of a solution its beginning counts: a whole patch has words of everything.
@@ -72,7 +74,7 @@ def passages(record: Record, max_chars: int) -> Sequence[Passage]:
     except BadRecord:
         return ()
     both = case_of(entry)
-    problem = f"{entry.subject}\n{both.problem}".strip()[:max_chars]
+    problem = f"{entry.subject}\n{both.problem}".strip()[:EMBEDDING_CHARS]
     first, _, rest = problem.partition("\n")
     solution = f"{first[:_HEADING_CHARS]}\n{both.solution[:_SOLUTION_CHARS]}"
     of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
@@ -336,7 +338,7 @@ def _publish(
     before = memory.state.history().patterns.keys()
     fresh_patterns: set[str] = set()
     notes: tuple[str, ...] = ()
-    while batch := waiting()[: memory.shelf.settings.knowledge_batch]:
+    while batch := waiting()[:BATCH]:
         try:
             covers = _publish_batch(memory, batch, project, why)
             notes = _sync_notes(memory)
@@ -364,8 +366,7 @@ def _publish_batch(
 ) -> Sequence[Covered]:
     """Publish some staged entries; what they are, and in which patterns."""
     index, embedder = memory.shelf.index, memory.shelf.embedder
-    max_chars = memory.shelf.settings.embedding_max_chars
-    cuts = [passages(record, max_chars) for record in records]
+    cuts = [passages(record) for record in records]
     ahead = None if embedder is None else CachedEmbedder(embedder)
     if ahead is not None:
         ahead.embed_ahead(passage.embed for cut in cuts for passage in cut)

@@ -5,23 +5,30 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft, Fold
 from ralph.journal.file import check_name
-from ralph.memory.store import ProjectStore, find_id, hit_of, verify_records
+from ralph.memory.store import ProjectStore, find_id, verify_records
 from ralph.recall import Answer, Hit, ScoredRecord
-from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
-from ralph.records.clean import clean, clean_text
+from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records.iteration import (
+    DECISION_CHARS,
+    EMBEDDING_CHARS,
+    ERROR_CHARS,
     KIND,
+    MOST_DECISIONS,
+    MOST_ERRORS,
+    MOST_FILES,
+    RECENT_COUNT,
+    SUMMARY_CHARS,
     Decision,
     FileAction,
     FileTouched,
@@ -45,7 +52,7 @@ _SHORT_FIELD_CHARS = 300
 _LAST_NUMBER = 1_000_000_000
 
 
-def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteration:
+def prepared(iteration: Iteration, *, root: str) -> Iteration:
     """The iteration as it may be written: nothing secret, nothing over its limit."""
     number = iteration.iteration_number
     if number is not None and not 1 <= number <= _LAST_NUMBER:
@@ -66,28 +73,28 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
     def optional(value: str | None, most: int = _SHORT_FIELD_CHARS) -> str | None:
         return text(value, most) if value else None
 
-    long, task_id = settings.decision_max_chars, iteration.task_id
-    errors = list(dict.fromkeys(iteration.errors))[: settings.errors_max]  # each is kept once
+    task_id = iteration.task_id
+    errors = list(dict.fromkeys(iteration.errors))[:MOST_ERRORS]  # each is kept once
     ready = msgspec.structs.replace(
         iteration,
         task_id=text(task_id) if isinstance(task_id, str) else task_id,
         task_title=text(iteration.task_title),
         discipline=text(iteration.discipline),
-        summary=text(iteration.summary, settings.summary_max_chars),
+        summary=text(iteration.summary, SUMMARY_CHARS),
         errors=tuple(
             msgspec.structs.replace(
                 one,
-                message=text(one.message, settings.error_max_chars),
-                resolution=optional(one.resolution, long),
+                message=text(one.message, ERROR_CHARS),
+                resolution=optional(one.resolution, DECISION_CHARS),
                 file_path=one.file_path and relative_path(redact(_from_root(one.file_path, root))),
             )
             for one in errors
         ),
         decisions=tuple(
-            Decision(text(one.description, long), optional(one.rationale, long))
-            for one in iteration.decisions[: settings.decisions_max]
+            Decision(text(one.description, DECISION_CHARS), optional(one.rationale, DECISION_CHARS))
+            for one in iteration.decisions[:MOST_DECISIONS]
         ),
-        files_touched=_files(iteration.files_touched, root)[: settings.files_max],
+        files_touched=_files(iteration.files_touched, root)[:MOST_FILES],
         model=optional(iteration.model),
         session_id=_run(iteration.session_id),
     )
@@ -217,7 +224,7 @@ class FeatureMemory:
             )
         at = utc(one.timestamp) if one.timestamp else now()
         named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
-        return prepared(named, self._place.settings, root=str(self._place.project.root))
+        return prepared(named, root=str(self._place.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
         clean = clean_source(source) if source else None
@@ -242,7 +249,7 @@ class FeatureMemory:
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""
-        wanted = self._place.settings.recent_count if count is None else count
+        wanted = RECENT_COUNT if count is None else count
         if wanted < 1:
             raise BadInput(f"count must be at least 1, not {wanted}")
         return Answer(self._hits(self._newest_first()[:wanted]))
@@ -297,13 +304,12 @@ class FeatureMemory:
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
-        max_chars = self._place.settings.embedding_max_chars
         return IndexSpec(
             name=self._place.collection_name(self.name),
             stream=self.name,
             journal=self._journal,
-            cut=lambda record: _passages(record, max_chars),
-            cut_version=f"{_CUT_VERSION}-{max_chars}",
+            cut=_passages,
+            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
             embedder=self._place.embedder,
         )
 
@@ -319,7 +325,7 @@ class FeatureMemory:
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
         one = found.record
-        return hit_of(found, _when(one.number, last_number), from_record(one))
+        return found.hit(_when(one.number, last_number), from_record(one))
 
     def records(self) -> list[Record]:
         """Every living record, whatever its kind."""
@@ -353,7 +359,9 @@ class FeatureMemory:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
-        return verify_records(self._journal, self._fold, {KIND: from_record})
+        return verify_records(
+            self._journal, self._fold, lambda one: one.kind == KIND and from_record(one)
+        )
 
     def _newest_first(self) -> list[tuple[Located, Iteration]]:
         return sorted(
@@ -379,11 +387,11 @@ def _readable(record: Record) -> Iteration | None:
         return None
 
 
-def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
+def _passages(record: Record) -> Sequence[Passage]:
     iteration = _readable(record)
     if iteration is None:
         return ()
-    whole = embedding_text(iteration, max_chars=max_chars)
+    whole = embedding_text(iteration, max_chars=EMBEDDING_CHARS)
     title = iteration.task_title
     places = [file.path for file in iteration.files_touched]
     places += [error.file_path for error in iteration.errors if error.file_path]
@@ -403,3 +411,13 @@ def _when(number: int, last: int) -> str:
     if ago <= 0:
         return f"iteration {number}, the latest"
     return f"iteration {number}, {ago} iteration{'s' if ago > 1 else ''} ago"
+
+
+def merged(
+    memories: Sequence[FeatureMemory], find: Callable[[FeatureMemory], list[Hit]]
+) -> list[Hit]:
+    """What is found in each of the memories, the newest first."""
+    if len(memories) == 1:
+        return list(find(memories[0]))
+    hits = [hit for memory in memories for hit in find(memory)]
+    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)

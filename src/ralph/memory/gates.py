@@ -17,6 +17,7 @@ from ralph.memory.knowledge_state import ProjectKnowledge, prepared_entry
 from ralph.memory.lessons import portable
 from ralph.plan.edit import update_task
 from ralph.plan.fields import clean_text
+from ralph.plan.model import Limits
 from ralph.records import Record
 from ralph.records.knowledge import (
     GATE_REJECTION,
@@ -76,7 +77,7 @@ def reject(
     )
     # Through the same checks as the entry it will become; its revision is not known yet.
     told = _rejection(portable(given, ralph.project.root), revision="later")
-    entry = prepared_entry(told, memory.shelf.settings)
+    entry = prepared_entry(told)
     names = [name for name in Gate.__struct_fields__ if name != "task"]
     gate = Gate(task=given.task, **{name: getattr(entry, name) for name in names})
     account = memory.account()
@@ -124,7 +125,7 @@ def approve(
         **{name: value or "" for name, value in of.items()},
     )
     told = portable(given, ralph.project.root)
-    approval = cast("GateApproval", prepared_entry(told, memory.shelf.settings))
+    approval = cast("GateApproval", prepared_entry(told))
     account, name = memory.account(), _name_of(task)
     passed = _passed(name, approval.gate_type)
     waiting = {
@@ -173,7 +174,7 @@ def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task
     What is said once more adds nothing, unless the task was done meanwhile.
     """
     said = f"Rejected at the {gate.gate_type} gate: {gate.human_feedback}"
-    comment = clean_text("comment", sanitize(said), plan.limits.comment)
+    comment = clean_text("comment", sanitize(said), Limits.comment)
     done = task.status == "done"
     if not (fresh or done) and any(one.text == comment for one in task.comments):
         return task

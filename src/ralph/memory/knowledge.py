@@ -50,7 +50,6 @@ from ralph.memory.store import (
     KNOWLEDGE,
     Store,
     find_id,
-    hit_of,
     home_journals,
     index_for,
     verify_records,
@@ -66,24 +65,27 @@ from ralph.recall.patterns import (
     success_rate,
     when_to_try,
 )
-from ralph.records import Complaint, Record, now
-from ralph.records.clean import clean
+from ralph.records import Complaint, Record, clean, now
+from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
-    CHECKPOINT,
-    ENTRIES,
     FAILURE_SOLUTION,
-    GATE,
     GATE_APPROVAL,
     GATE_REJECTION,
-    OUTCOME,
     Entry,
     Outcome,
     entry_record,
+    is_known,
     knowledge_from,
     outcome_id,
 )
 from ralph.text.redact import redact
 
+TASK_MIN_SCORE = 0.70
+FAILURE_MIN_SCORE = 0.75
+_TASK_LIMIT = 5
+_FAILURE_LIMIT = 3
+_PATTERNS_IN_CONTEXT = 3
+_MOST_CONFLICTS = 3
 # The name the source documents gave it.
 COLLECTION = "project_knowledge"
 _CUT_VERSION = "knowledge-1"
@@ -189,7 +191,7 @@ class Knowledge:
 
     def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
         """Stage many, each project's with one flush; nothing is written unless all of them fit."""
-        ready = [prepared_entry(one, self.shelf.settings) for one in entries]
+        ready = [prepared_entry(one) for one in entries]
         for one in ready:
             self.check_giving(one.project)
         accounts = {one.project: self.account(one.project) for one in ready}
@@ -252,20 +254,14 @@ class Knowledge:
         agent_type: str | None = None,
         task_type: str | None = None,
         technology: str | None = None,
-        *,
-        max_results: int | None = None,
-        min_score: float | None = None,
-        budget_s: float | None = None,
+        **bounds: Any,
     ) -> Patterns:
-        """The patterns that may help with a task, best first, before an agent gets it."""
-        settings = self.shelf.settings
-        return self._query(
-            task_description,
-            facets(agent_type, task_type, technology),
-            limit=settings.knowledge_task_limit if max_results is None else max_results,
-            floor=settings.knowledge_task_min_score if min_score is None else min_score,
-            budget_s=budget_s,
-        )
+        """The patterns that may help with a task, best first, before an agent gets it.
+
+        `max_results` and `min_score` bound the answer, `budget_s` the catching up before it.
+        """
+        only = facets(agent_type, task_type, technology)
+        return self._query(task_description, only, _TASK_LIMIT, TASK_MIN_SCORE, **bounds)
 
     def query_for_failure(
         self,
@@ -274,20 +270,12 @@ class Knowledge:
         agent_type: str | None = None,
         task_type: str | None = None,
         technology: str | None = None,
-        *,
-        max_results: int | None = None,
-        min_score: float | None = None,
-        budget_s: float | None = None,
+        **bounds: Any,
     ) -> Patterns:
-        """How failures like this one were solved, best first."""
-        settings = self.shelf.settings
-        return self._query(
-            "\n".join(part for part in (failure_description, error_message) if part),
-            facets(agent_type, task_type, technology, FAILURE_SOLUTION),
-            limit=settings.knowledge_failure_limit if max_results is None else max_results,
-            floor=settings.knowledge_failure_min_score if min_score is None else min_score,
-            budget_s=budget_s,
-        )
+        """How failures like this one were solved, best first; bounded as for a task."""
+        asked = "\n".join(part for part in (failure_description, error_message) if part)
+        only = facets(agent_type, task_type, technology, FAILURE_SOLUTION)
+        return self._query(asked, only, _FAILURE_LIMIT, FAILURE_MIN_SCORE, **bounds)
 
     def context_for_task(
         self,
@@ -303,7 +291,7 @@ class Knowledge:
         found = self.query_for_task(
             task_description, agent_type, task_type, technology, budget_s=budget_s
         )
-        shown = found[: self.shelf.settings.knowledge_patterns_in_context]
+        shown = found[:_PATTERNS_IN_CONTEXT]
         block = context_block(shown)
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
         return Context(
@@ -346,8 +334,18 @@ class Knowledge:
         return question.limit, self.shelf.ask([self], deeper, budget_s=budget_s)
 
     def _query(
-        self, text: str, only: Only, *, limit: int, floor: float, budget_s: float | None
+        self,
+        text: str,
+        only: Only,
+        limit: int,
+        floor: float,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        budget_s: float | None = None,
     ) -> Patterns:
+        limit = limit if max_results is None else max_results
+        floor = floor if min_score is None else min_score
         wanted, found = self._ask(text, only, limit, floor, budget_s)
         slots, history = self.state.history().slots, self.living()
         best: dict[str, Hit] = {}
@@ -364,7 +362,7 @@ class Knowledge:
             fitting,
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
-            conflicts_max=self.shelf.settings.knowledge_conflicts_max,
+            conflicts_max=_MOST_CONFLICTS,
             limit=wanted,
         )
         return Patterns(ordered, found.notes)
@@ -492,8 +490,11 @@ class Knowledge:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journals."""
-        readers = dict.fromkeys((*ENTRIES, CHECKPOINT, OUTCOME, GATE), knowledge_from)
-        found = [verify_records(one.journal, one.fold, readers) for one in self.state.accounts()]
+
+        def read(record: Record) -> object:
+            return is_known(record.kind) and knowledge_from(record)
+
+        found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]
 
     def close(self) -> None:
@@ -505,13 +506,12 @@ class Knowledge:
 
     def target(self, embedder: Embedder | None = None) -> IndexSpec:
         """What the index needs to know to follow what is published."""
-        max_chars = self.shelf.settings.embedding_max_chars
         return IndexSpec(
             name=COLLECTION,
             stream=self.name,
             journal=self.state,
-            cut=lambda record: passages(record, max_chars),
-            cut_version=f"{_CUT_VERSION}-{max_chars}",
+            cut=passages,
+            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
             embedder=embedder or self.shelf.embedder,
         )
 
@@ -521,7 +521,7 @@ class Knowledge:
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer: an entry."""
-        return hit_of(found, when(found.record.at), knowledge_from(found.record))
+        return found.hit(when(found.record.at), knowledge_from(found.record))
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to what is published, or build it anew."""

@@ -12,12 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord
 from ralph.journal import Batch, Fold, Journal, Journals, read_position, write_position
 from ralph.memory.store import short_hash
-from ralph.records import Located, Record, utc
-from ralph.records.clean import clean_text
+from ralph.records import Located, Record, clean_text, utc
 from ralph.records.iteration import cut
 from ralph.records.knowledge import (
     CHECKPOINT,
@@ -30,9 +28,8 @@ from ralph.records.knowledge import (
     is_known,
     knowledge_from,
 )
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
-from ralph.text.sanitize import visible
+from ralph.text.sanitize import strip_marked, visible
 
 # How many entries of a pattern are found by their own words.
 _TELLINGS = 2
@@ -300,6 +297,7 @@ def _is_time(at: str) -> bool:
 # -- What an entry of knowledge goes through before it is kept: checked, secrets out, limits on.
 
 
+_TEXT_CHARS = 4000
 _SHORT_FIELD_CHARS = 100
 _SUBJECT_CHARS = 300
 # What an entry that has the field must say there.
@@ -347,7 +345,7 @@ def _converted(fields: dict[str, Any], kind: str) -> Entry:
         raise BadRecord(f"not a {kind}: {error}") from None
 
 
-def prepared_entry(entry: Entry, settings: Settings) -> Entry:
+def prepared_entry(entry: Entry) -> Entry:
     """The entry as it may be written, or an error that says what is missing."""
     _converted(msgspec.structs.asdict(entry), entry.entry_type)
     project = entry.project.strip()
@@ -362,10 +360,9 @@ def prepared_entry(entry: Entry, settings: Settings) -> Entry:
             "a failure whose solution is not verified is not knowledge yet",
             todo="Capture it when the solution was seen to work.",
         )
-    most = settings.knowledge_text_max_chars
     # What nobody can see goes first: it can hide a secret, or a marker, from who looks for it.
     texts = {
-        name: cut(clean_text(strip_marked(visible(value)).strip()), most)
+        name: cut(clean_text(strip_marked(visible(value)).strip()), _TEXT_CHARS)
         for name in entry.__struct_fields__
         if isinstance(value := getattr(entry, name), str)
     }

@@ -22,10 +22,8 @@ from ralph.errors import (
     NotFound,
 )
 from ralph.index import Embedder
-from ralph.index.embedders import choose_embedder
-from ralph.index.open import Index, open_index
-from ralph.index.port import live_of
-from ralph.index.sync import IndexSpec, Progress, is_current_in
+from ralph.index.open import Index, choose_embedder, open_index
+from ralph.index.sync import IndexSpec, Progress, is_current_in, live_of
 from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
@@ -41,6 +39,9 @@ if TYPE_CHECKING:
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
 
 
+MOST_HITS = 20
+# An answer of Qdrant may take this many times the budget.
+_QDRANT_SHARE = 2.5
 CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
@@ -86,7 +87,7 @@ def _open(
         memory,
         spools,
         lock_timeout_s=lock_timeout_s,
-        connect_timeout_s=settings.journal_connect_timeout_s,
+        connect_timeout_s=settings.remember_budget_s,
     )
 
 
@@ -124,21 +125,14 @@ def find_id(wanted: str, ids: Iterable[str], missing: NotFound) -> str:
     return found.pop()
 
 
-def hit_of(found: ScoredRecord, when: str, record: object) -> Hit:
-    """What recall found, as an answer."""
-    one = found.record
-    return Hit(one.id, one.kind, found.score, found.relevance, when, found.why, record, found.parts)
-
-
 def verify_records(
-    journal: Journal, fold: Fold, readers: Mapping[str, Callable[[Record], object]]
+    journal: Journal, fold: Fold, read: Callable[[Record], object]
 ) -> tuple[int, list[Complaint]]:
     """How many records can be read, and everything that looks wrong in the journal."""
     count, complaints = journal.verify()
     for located in fold.records():
         try:
-            if reader := readers.get(located.record.kind):
-                reader(located.record)
+            read(located.record)
         except BadRecord as error:
             complaints.append(Complaint(located.file, located.line, error.what))
             count -= 1
@@ -240,7 +234,7 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        return Question(plain, min(wanted, self.settings.search_max_limit), floor)
+        return Question(plain, min(wanted, MOST_HITS), floor)
 
     def ask(
         self,
@@ -351,7 +345,7 @@ def index_for(
         journal_url=settings.journal_url,
         qdrant_url=settings.qdrant_url,
         qdrant_api_key=settings.qdrant_api_key,
-        qdrant_timeout_s=settings.qdrant_timeout_s,
+        qdrant_timeout_s=_QDRANT_SHARE * settings.remember_budget_s,
         qdrant_binary=settings.qdrant_binary,
     )
 

@@ -9,39 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan.model import (
-    DEFAULT_PRIORITY,
-    KEY_OF,
-    KINDS,
-    PRIORITIES,
-    SINGULAR,
-    STATUS_ALIASES,
-    STATUSES,
-    VERSION,
-    Comment,
-    ContextFile,
-    Data,
-    DataPath,
-    Discipline,
-    Feature,
-    Kind,
-    PlanLimits,
-    PlanView,
-    Problem,
-    Severity,
-    Status,
-    Task,
-    TaskId,
-    entities,
-    set_field,
-)
+from ralph.plan import model
+from ralph.plan.model import PRIORITIES, SINGULAR, STATUSES, Comment, Data, Kind, Limits, Problem
 from ralph.records.iteration import cut
 from ralph.records.learning import Learning, read_learning
 from ralph.text.redact import redact
@@ -87,10 +62,10 @@ def clean_path(path: Any, max_chars: int) -> str:
     raise BadInput(why, todo="Write it relative to the project, without `..`.")
 
 
-def clean_status(value: Any) -> Status:
+def clean_status(value: Any) -> model.Status:
     """The status that the word means."""
     plain = str(value).strip().lower()
-    plain = STATUS_ALIASES.get(plain, plain)
+    plain = model.STATUS_ALIASES.get(plain, plain)
     if plain not in STATUSES:
         todo = f"Use one of {', '.join(STATUSES)}."
         raise BadInput(f"the status {value!r} does not exist", todo=todo)
@@ -124,7 +99,7 @@ class EntryReader:
     """One entry of a file, read field by field; what is wrong becomes a Problem with its place."""
 
     def __init__(
-        self, file: PlanFile, path: DataPath, value: Data, problems: list[Problem]
+        self, file: PlanFile, path: model.DataPath, value: Data, problems: list[Problem]
     ) -> None:
         self.file = file
         self.path = path
@@ -132,7 +107,7 @@ class EntryReader:
         self.problems = problems
 
     def complain(
-        self, what: str, todo: str, *steps: str | int, severity: Severity = "error"
+        self, what: str, todo: str, *steps: str | int, severity: model.Severity = "error"
     ) -> None:
         """Note what is wrong at a field of this entry."""
         self.problems.append(self.file.problem((*self.path, *steps), what, todo, severity))
@@ -140,19 +115,17 @@ class EntryReader:
     def attempt(self, convert: Callable[[Any], Any], value: Any, *steps: str | int) -> Any:
         """What the function makes of the value; None and a problem when it refuses."""
         try:
-            return convert(value)
+            return None if value is None else convert(value)
         except BadInput as error:
             self.complain(error.what, error.todo or "Correct it.", *steps)
             return None
 
     def text(self, value: Any, max_chars: int, *steps: str | int) -> str | None:
         """A text, cut to the limit; numbers are taken as text, empty is nothing."""
-        if value is None:
-            return None
         if isinstance(value, bool | dict | list):
             self.complain(f"`{steps[-1]}` is not a text", "Write it as a text.", *steps)
             return None
-        plain = str(value).strip()
+        plain = "" if value is None else str(value).strip()
         if len(plain) > max_chars:
             what = f"`{steps[-1]}` has {len(plain)} characters"
             todo = f"Only the first {max_chars} are read. Shorten it."
@@ -160,9 +133,10 @@ class EntryReader:
         return cut(plain, max_chars) or None
 
     def items(self, name: str, most: int, convert: Callable[[Any], Any]) -> tuple[Any, ...]:
-        """A list, item by item; a single text is a list of one."""
+        """A list, item by item; a single text or number is a list of one."""
         value = self.value.get(name)
-        items = [] if value is None else [value] if isinstance(value, str) else value
+        single = isinstance(value, str | int) and not isinstance(value, bool)
+        items = [] if value is None else [value] if single else value
         if not isinstance(items, list):
             self.complain(f"`{name}` is not a list", "Write each item after a dash.", name)
             return ()
@@ -182,7 +156,7 @@ def _text(chars: int) -> FieldRule:
 
 def _texts(chars: int, most: int) -> FieldRule:
     def plain(item: Any) -> str | None:
-        if isinstance(item, bool | dict | list) or item is None:
+        if isinstance(item, bool | dict | list):
             raise BadInput("this item is not a text", todo="Quote it.")
         return cut(str(item).strip(), chars) or None
 
@@ -215,147 +189,107 @@ def _paths(chars: int, most: int) -> FieldRule:
     return FieldRule(read, check)
 
 
-def _iteration(chars: int) -> FieldRule:
-    """The number of an iteration, or a text that names it."""
-
-    def check(name: str, value: Any) -> int | str | None:
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise BadInput(f"`{name}` is not an iteration number", todo="Give a whole number.")
-        return value if isinstance(value, int) else clean_text(name, value, chars)
+def _value(clean: Callable[[Any], Any], default: Any = None) -> FieldRule:
+    """A value that is cleaned in the same way wherever it comes from."""
 
     def read(entry: EntryReader, name: str) -> Any:
-        value = entry.value.get(name)
-        valid = value is None or entry.attempt(lambda v: check(name, v), value, name) is not None
-        return value if valid else None
-
-    return FieldRule(read, check)
-
-
-def _word(clean: Callable[[Any], Any], default: Any) -> FieldRule:
-    """A status or a priority."""
-
-    def read(entry: EntryReader, name: str) -> Any:
-        value = entry.value.get(name)
-        found = None if value is None else entry.attempt(clean, value, name)
+        found = entry.attempt(clean, entry.value.get(name), name)
         return default if found is None else found
 
     return FieldRule(read, lambda name, value: clean(value))
 
 
-def _ids(most: int) -> FieldRule:
-    def task_id(item: Any) -> TaskId:
-        if isinstance(item, bool) or not isinstance(item, int | str):
-            raise BadInput("this is not the id of a task", todo="Write the id.")
-        return item
-
-    def read(entry: EntryReader, name: str) -> tuple[TaskId, ...]:
-        value = entry.value.get(name)
-        single = isinstance(value, int) and not isinstance(value, bool)
-        return (value,) if single else entry.items(name, most, task_id)
-
-    return FieldRule(read)
+def _clean_iteration(value: Any) -> int | str | None:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise BadInput("`last_verified` is not an iteration number", todo="Give a whole number.")
+    return value if isinstance(value, int) else clean_text("last_verified", value, Limits.title)
 
 
-def _comments(limits: PlanLimits) -> FieldRule:
-    def read(entry: EntryReader, name: str) -> tuple[Comment, ...]:
-        comments: list[Comment] = []
-        for i, item in enumerate(entry.items(name, limits.comments, lambda item: item)):
-            plain = item if isinstance(item, dict) else {"text": item}
-            at = plain.get("at") or plain.get("created")
-            if text := entry.text(plain.get("text"), limits.comment, name, i, "text"):
-                author = entry.text(plain.get("author"), limits.name, name, i, "author")
-                comments.append(Comment(text, author, entry.text(at, limits.name, name, i, "at")))
-        return tuple(comments)
-
-    return FieldRule(read)
+def check_id(item: Any) -> model.TaskId:
+    """The id of a task, as it is."""
+    if isinstance(item, bool) or not isinstance(item, int | str):
+        raise BadInput("this is not the id of a task", todo="Write the id.")
+    return item
 
 
-def _learnings(chars: int, most: int) -> FieldRule:
-    def learning(item: Any) -> Learning:
-        return read_learning(item, max_chars=chars)
-
-    return FieldRule(lambda entry, name: entry.items(name, most, learning))
-
-
-def _context_files(chars: int, most: int) -> FieldRule:
-    def context_file(item: Any) -> ContextFile:
-        plain = item if isinstance(item, dict) else {"path": item}
-        path = clean_path(plain.get("path"), chars)
-        fields = {k: v for k, v in plain.items() if k in ContextFile.__struct_fields__}
-        try:
-            return msgspec.convert({**fields, "path": path}, ContextFile)
-        except msgspec.ValidationError as error:
-            todo = "Write a path, or a mapping with path, source (auto or human), touch_count and "
-            todo += "last_touched."
-            raise BadInput(f"not a context file: {error}", todo=todo) from None
-
-    def read(entry: EntryReader, name: str) -> tuple[ContextFile, ...]:
-        files: dict[str, ContextFile] = {}
-        for file in entry.items(name, most, context_file):
-            files.setdefault(file.path, file)
-        return tuple(files.values())[:most]
-
-    return FieldRule(read)
+def _comments(entry: EntryReader, name: str) -> tuple[Comment, ...]:
+    comments: list[Comment] = []
+    for i, item in enumerate(entry.items(name, Limits.comments, lambda item: item)):
+        plain = item if isinstance(item, dict) else {"text": item}
+        at = plain.get("at") or plain.get("created")
+        if text := entry.text(plain.get("text"), Limits.comment, name, i, "text"):
+            author = entry.text(plain.get("author"), Limits.name, name, i, "author")
+            comments.append(Comment(text, author, entry.text(at, Limits.name, name, i, "at")))
+    return tuple(comments)
 
 
-def _servers(entry: EntryReader, name: str) -> Data:
-    servers = entry.value.get(name)
-    if isinstance(servers, list):
-        return {str(server): {} for server in servers if isinstance(server, str)}
-    if servers is not None and not isinstance(servers, dict):
-        entry.complain(f"`{name}` is not a mapping", "Write each server under its name.", name)
-        return {}
-    return servers or {}
+def _learnings(entry: EntryReader, name: str) -> tuple[Learning, ...]:
+    return entry.items(name, Limits.learnings, lambda item: read_learning(item))
 
 
-def _check_servers(name: str, value: Any) -> Data:
+def _context_files(entry: EntryReader, name: str) -> tuple[model.ContextFile, ...]:
+    found = entry.items(name, Limits.context_files, _context_file)
+    first = {file.path: file for file in reversed(found)}
+    return tuple(file for file in found if first[file.path] is file)[: Limits.context_files]
+
+
+def _context_file(item: Any) -> model.ContextFile:
+    plain = item if isinstance(item, dict) else {"path": item}
+    path = clean_path(plain.get("path"), Limits.path)
+    try:
+        return msgspec.convert({**plain, "path": path}, model.ContextFile)
+    except msgspec.ValidationError as error:
+        todo = "Write a path, or a mapping with path, source (auto or human), touch_count and "
+        todo += "last_touched."
+        raise BadInput(f"not a context file: {error}", todo=todo) from None
+
+
+def _clean_servers(value: Any) -> Data:
+    if isinstance(value, list):
+        return {str(server): {} for server in value if isinstance(server, str)}
     if not isinstance(value, dict):
-        raise BadInput(f"`{name}` must be a mapping", todo="Give {name: {command: ...}}.")
+        raise BadInput("`mcp_servers` is not a mapping", todo="Write each server under its name.")
     return value
 
 
-@lru_cache
-def field_rules(limits: PlanLimits) -> dict[str, dict[str, FieldRule]]:
-    """The rule of every field of every kind."""
-    name, title, items = _text(limits.name), _text(limits.title), limits.items
-    return {
-        "features": {
-            "display_name": title,
-            "acronym": name,
-            "description": _text(limits.description),
-            "architecture": _text(limits.architecture),
-            "boundaries": _text(limits.boundaries),
-            "dependencies": _texts(limits.dependency, limits.dependencies),
-            "knowledge_paths": _paths(limits.path, limits.knowledge_paths),
-            "context_files": _context_files(limits.path, limits.context_files),
-            "last_verified": _iteration(limits.title),
-            "learnings": _learnings(limits.learning, limits.learnings),
-            "created": name,
-        },
-        "tasks": {
-            "feature": name,
-            "title": title,
-            "discipline": name,
-            "description": _text(limits.text),
-            "acceptance_criteria": _texts(limits.comment, items),
-            "status": _word(clean_status, "pending"),
-            "priority": _word(clean_priority, DEFAULT_PRIORITY),
-            "blocked_by": _ids(items),
-            "tags": _texts(limits.name, items),
-            "comments": _comments(limits),
-            "created": name,
-            "updated": name,
-            "completed": name,
-        },
-        "disciplines": {
-            "display_name": title,
-            "system_prompt": _text(4 * limits.text),
-            "skills": _texts(limits.text, items),
-            "conventions": _texts(limits.text, items),
-            "mcp_servers": FieldRule(_servers, _check_servers),
-        },
-    }
-
+_NAME, _TITLE = _text(Limits.name), _text(Limits.title)
+RULES: dict[Kind, dict[str, FieldRule]] = {
+    "features": {
+        "display_name": _TITLE,
+        "acronym": _NAME,
+        "description": _text(Limits.description),
+        "architecture": _text(Limits.architecture),
+        "boundaries": _text(Limits.boundaries),
+        "dependencies": _texts(Limits.dependency, Limits.dependencies),
+        "knowledge_paths": _paths(Limits.path, Limits.knowledge_paths),
+        "context_files": FieldRule(_context_files),
+        "last_verified": _value(_clean_iteration),
+        "learnings": FieldRule(_learnings),
+        "created": _NAME,
+    },
+    "tasks": {
+        "feature": _NAME,
+        "title": _TITLE,
+        "discipline": _NAME,
+        "description": _text(Limits.text),
+        "acceptance_criteria": _texts(Limits.comment, Limits.items),
+        "status": _value(clean_status, "pending"),
+        "priority": _value(clean_priority, model.DEFAULT_PRIORITY),
+        "blocked_by": FieldRule(lambda entry, name: entry.items(name, Limits.items, check_id)),
+        "tags": _texts(Limits.name, Limits.items),
+        "comments": FieldRule(_comments),
+        "created": _NAME,
+        "updated": _NAME,
+        "completed": _NAME,
+    },
+    "disciplines": {
+        "display_name": _TITLE,
+        "system_prompt": _text(4 * Limits.text),
+        "skills": _texts(Limits.text, Limits.items),
+        "conventions": _texts(Limits.text, Limits.items),
+        "mcp_servers": _value(_clean_servers, {}),
+    },
+}
 
 # What a call cannot set, and what to do instead.
 _REFUSED: dict[Kind, dict[str, str]] = {
@@ -376,12 +310,12 @@ _REFUSED: dict[Kind, dict[str, str]] = {
 }
 
 
-def patch_entry(kind: Kind, entry: Data, patch: Patch, limits: PlanLimits) -> None:
+def patch_entry(kind: Kind, entry: Data, patch: Patch) -> None:
     """Put the patch into an entry: a field that is not in it is kept, one that is None is cleared.
 
     Texts are cut and cleaned; every other value that does not fit is refused.
     """
-    of, refused, rules = SINGULAR[kind], _REFUSED[kind], field_rules(limits)[kind]
+    of, refused, rules = SINGULAR[kind], _REFUSED[kind], RULES[kind]
     allowed = [name for name in rules if name not in refused]
     for name, value in patch.items():
         if name in refused:
@@ -391,20 +325,20 @@ def patch_entry(kind: Kind, entry: Data, patch: Patch, limits: PlanLimits) -> No
         new = None if value is None else rules[name].check(name, value)
         if kind == "tasks" and name in ("feature", "title") and not new:
             raise BadInput(f"a task needs its `{name}`", todo=f"Give a `{name}`.")
-        set_field(entry, name, new)
+        model.set_field(entry, name, new)
 
 
-def read_view(files: Mapping[Kind, PlanFile], limits: PlanLimits) -> PlanView:
+def read_view(files: Mapping[Kind, PlanFile]) -> model.PlanView:
     """Everything that the files say, and every problem of a single entry."""
     problems: list[Problem] = []
-    found: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
+    found: dict[Kind, list[Any]] = {kind: [] for kind in model.KINDS}
     for kind, file in files.items():
         seen: set[str] = set()
         _check_shape(file, kind, problems)
-        for entity in entities(file.data, kind):
+        for entity in model.entities(file.data, kind):
             value = entity.value if isinstance(entity.value, dict) else {}
             reader = EntryReader(file, entity.path, value, problems)
-            key = KEY_OF[kind]
+            key = model.KEY_OF[kind]
             if entity.key is None or not isinstance(entity.value, dict):
                 reader.complain(f"a {SINGULAR[kind]} without `{key}`", f"Add `{key}` or delete it.")
             elif entity.key in seen:
@@ -412,35 +346,33 @@ def read_view(files: Mapping[Kind, PlanFile], limits: PlanLimits) -> PlanView:
                 reader.complain(what, f"Merge the two, or change the `{key}` of one.")
             else:
                 seen.add(entity.key)
-                if (entry := _read_entry(kind, reader, limits)) is not None:
+                if (entry := _read_entry(kind, reader)) is not None:
                     found[kind].append(entry)
-    return PlanView(**{kind: tuple(found[kind]) for kind in KINDS}, problems=tuple(problems))
+    entries = {kind: tuple(found[kind]) for kind in model.KINDS}
+    return model.PlanView(**entries, problems=tuple(problems))
 
 
-def _read_entry(kind: Kind, reader: EntryReader, limits: PlanLimits) -> Any:
+def _read_entry(kind: Kind, reader: EntryReader) -> Any:
     if kind == "features" and "current_state" in reader.value:
-        reader.complain(
-            "`current_state` is computed from the tasks and never read from the file",
-            "Delete it.",
-            "current_state",
-            severity="warning",
-        )
-    fields = {name: rule.read(reader, name) for name, rule in field_rules(limits)[kind].items()}
+        what = "`current_state` is computed from the tasks and never read from the file"
+        reader.complain(what, "Delete it.", "current_state", severity="warning")
+    fields = {name: rule.read(reader, name) for name, rule in RULES[kind].items()}
     if kind == "tasks":
         for name in ("feature", "title"):
             if fields[name] is None:
                 what = f"task {reader.value.get('id')} has no `{name}`"
                 reader.complain(what, f"Give it a `{name}`.")
                 return None
-        return Task(id=reader.value["id"], **fields)
-    name = reader.text(reader.value.get("name"), limits.name, "name") or str(reader.path[-1])
-    return Feature(name=name, **fields) if kind == "features" else Discipline(name=name, **fields)
+        return model.Task(id=reader.value["id"], **fields)
+    name = reader.text(reader.value.get("name"), Limits.name, "name") or str(reader.path[-1])
+    struct = model.Feature if kind == "features" else model.Discipline
+    return struct(name=name, **fields)
 
 
 def _check_shape(file: PlanFile, kind: Kind, problems: list[Problem]) -> None:
     reader = EntryReader(file, (), file.data, problems)
-    version = file.data.get("version", VERSION)
-    if not isinstance(version, int) or version > VERSION:
+    version = file.data.get("version", model.VERSION)
+    if not isinstance(version, int) or version > model.VERSION:
         what = f"version {version!r} is newer than this Ralph knows"
         reader.complain(what, "Update Ralph, or write `version: 1`.", "version")
     container = file.data.get(kind)

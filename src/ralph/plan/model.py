@@ -46,35 +46,31 @@ DEFAULT_PRIORITY = 3
 TaskId = int | str
 
 
-class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits:
     """How much of everything; the numbers of SPEC A1, A6 and A7, in one place."""
 
-    description: int = 3000
-    architecture: int = 3000
-    boundaries: int = 1500
-    dependency: int = 300
-    dependencies: int = 20
-    path: int = 500
-    knowledge_paths: int = 10
-    context_files: int = 30
-    context_after: int = 3
-    learning: int = 500
-    learnings: int = 50
-    learnings_in_prompt: int = 10
-    stale_after: int = 20
-    dropped_after: int = 40
-    removed_learnings: int = 200
-    thin_description: int = 100
-    similar: float = 0.7
-    name: int = 100
-    title: int = 300
-    comment: int = 2000
-    comments: int = 200
-    text: int = 6000
-    items: int = 50
-
-
-DEFAULT_LIMITS = PlanLimits()
+    description = 3000
+    architecture = 3000
+    boundaries = 1500
+    dependency = 300
+    dependencies = 20
+    path = 500
+    knowledge_paths = 10
+    context_files = 30
+    context_after = 3
+    learning = 500
+    learnings = 50
+    learnings_in_prompt = 10
+    stale_after = 20
+    dropped_after = 40
+    removed_learnings = 200
+    thin_description = 100
+    name = 100
+    title = 300
+    comment = 2000
+    comments = 200
+    text = 6000
+    items = 50
 
 
 class ContextFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,9 +98,9 @@ class Feature(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     learnings: tuple[Learning, ...] = ()
     created: str | None = None
 
-    def is_thin(self, limits: PlanLimits = DEFAULT_LIMITS) -> bool:
+    def is_thin(self) -> bool:
         """Whether the description says too little to be searched by (`insufficient_context`)."""
-        return len((self.description or "").strip()) < limits.thin_description
+        return len((self.description or "").strip()) < Limits.thin_description
 
 
 class Comment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -297,11 +293,7 @@ def identity(item: Any) -> str:
 
 def deep_copy(value: Any) -> Any:
     """Plain data that can be changed without changing the original."""
-    if isinstance(value, dict):
-        return {key: deep_copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [deep_copy(item) for item in value]
-    return value
+    return msgspec.to_builtins(value)
 
 
 def as_list(value: Any) -> list[Any]:

@@ -1,29 +1,27 @@
 """One YAML file of the plan: plain data with its places, and the data written back.
 
 Plain data is dict, list, str, int, float, bool and None (a date stays the text that it is). What
-cannot be read that way is one error with file, line and column. Changes go into ruamel's round-trip
-nodes, so comments, key order and quotes survive. The layout is ruamel's own.
+cannot be read that way is one error with file, line and column. A change replaces the lines that
+say something new in the file's own text: every other line, comment and quote stays as it is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable
 from difflib import SequenceMatcher
-from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.anchor import Anchor
 from ruamel.yaml.composer import Composer
-from ruamel.yaml.error import CommentMark, MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
-from ruamel.yaml.tokens import CommentToken
 
 from ralph.errors import BadPlan
 from ralph.plan.model import Data, DataPath, Problem, Severity, identical, identity
@@ -39,18 +37,17 @@ _RUAMEL_ERRORS = (YAMLError, RecursionError, ValueError, AttributeError, TypeErr
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(?:0o[0-7]+|0x[0-9a-fA-F]+|[0-9]+)")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?")
-# ruamel marks where a folded text breaks; it cannot write a mark that has no word on both sides.
-_LOST_FOLD = re.compile(r"(?<!\S)\a|\a(?! \S)")
-_START_MARKER = re.compile(r"(?:[ \t]*(?:[#%].*)?\n)*---[ \t]*(?:#.*)?\n")
 _UNPRINTABLE = re.compile(
     "[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 # Other programs may read the file as YAML 1.1.
 _YAML_1_1_BOOLEANS = frozenset({"yes", "no", "on", "off", "y", "n"})
 _LONGEST_FLOW = 80
-# Stands for a line break inside of a text while it is written.
-_BREAK = "\ue0f1"
-_MARGIN = re.compile(r" *(?:- +)*")
+# A list whose dashes stand below the first letter of its key.
+_FLUSH_LIST = re.compile(r"^( *)[^\s#-][^\n]*:\n\1- ", re.M)
+_FIRST_LINE = re.compile(r"(?:[ \t]*\n)*( +)\S")
+_COMMENT_BEHIND = re.compile(r"[ \t]+(?=#)")
+_REFERENCE = re.compile(r"[&*]\S")
 
 
 class PlanFile:
@@ -60,6 +57,7 @@ class PlanFile:
         self.name = name
         self.text = text
         self.data: Data = {}
+        self._plain = text.replace("\r\n", "\n")
         self._root = self._compose()
         if self._root is not None:
             if not isinstance(self._root, MappingNode):
@@ -88,7 +86,7 @@ class PlanFile:
 
     def position(self, path: DataPath) -> tuple[int, int]:
         """Line and column of the value at the path, or of the nearest thing above it."""
-        self._root = node = self._root or self._compose()
+        node = self._root
         position = _position(node) if node is not None else (1, 1)
         for step in path:
             child = _child(node, step)
@@ -113,47 +111,27 @@ class PlanFile:
         if identical(self.data, data):
             return self
         line_end = "\r\n" if "\r\n" in self.text else "\n"
-        # The best first. The last one loses the comments.
-        flat = partial(self._edited, flat=True)
-        for write in (self._edited, flat, self._rewritten):
+        for attempt in range(3):
             with contextlib.suppress(BadPlan, *_RUAMEL_ERRORS):
-                new = PlanFile(write(data).replace("\n", line_end), name=self.name)
+                if self._root is None or attempt == 2:  # the last one loses the comments
+                    head = self._plain if self._root is None else ""
+                    gap = "\n" if head and not head.endswith("\n") else ""
+                    text = head + gap + _dump(_new_node(data))
+                else:
+                    text = _TextEdit(self._plain, careful=attempt > 0).apply(
+                        self._root, self.data, data
+                    )
+                new = PlanFile(text.replace("\n", line_end), name=self.name)
                 if new.data == data:
                     return new
         raise _bad(self.name, (1, 1), "this data cannot be written as YAML", "Change less at once.")
-
-    def _edited(self, data: Data, *, flat: bool = False) -> str:
-        # The nodes are changed in place: this object composes its own again when it needs them.
-        root, self._root = self._root or self._compose(), None
-        if root is None:
-            return self._rewritten(data)
-        text = self._plain_text()
-        layout = _layout(root)
-        wrapped = _BREAK not in text + json.dumps(data, ensure_ascii=False)
-        if wrapped:
-            _mark_breaks(root, text)
-        root = _edit(root, self.data, data)
-        if flat:
-            _flatten_comments(root)
-        head = _START_MARKER.match(text)
-        new = (head[0] if head else "") + _dump(root, *layout)
-        return "\n".join(map(_break_line, new.split("\n"))) if wrapped else new
-
-    def _rewritten(self, data: Data) -> str:
-        comments = self._plain_text() if self._compose() is None else ""
-        gap = "\n" if comments and not comments.endswith("\n") else ""
-        return comments + gap + _dump(_new_node(data))
-
-    def _plain_text(self) -> str:
-        return self.text.replace("\r\n", "\n")
 
     def _compose(self) -> Node | None:
         """The nodes of the text; None when there is nothing but comments."""
         yaml = YAML()
         yaml.Composer = _BoundedComposer
-        text = self._plain_text()
         try:
-            root: Node | None = yaml.compose(text)
+            root: Node | None = yaml.compose(self._plain)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             position = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -164,7 +142,7 @@ class PlanFile:
             raise _bad(self.name, position, f"not valid YAML: {what}", todo) from None
         except ReaderError as error:
             at = error.position if isinstance(error.position, int) else 0
-            position = (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+            position = (self._plain.count("\n", 0, at) + 1, at - self._plain.rfind("\n", 0, at))
             raise _bad(
                 self.name, position, "not valid YAML: there is a control character", "Delete it."
             ) from None
@@ -185,23 +163,25 @@ class _BoundedComposer(Composer):
         self._level = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """One node with everything in it, as the serializer needs it."""
+        """One node with everything in it, an alias and a missing value with their own places."""
+        event = self.parser.peek_event()
         self._left -= 1
         if self._left < 0 or self._level > _MAX_DEPTH + 1:
-            mark = self.parser.peek_event().start_mark
-            raise MarkedYAMLError(problem=_TOO_MUCH, problem_mark=mark)
+            raise MarkedYAMLError(problem=_TOO_MUCH, problem_mark=event.start_mark)
         self._level += 1
         node = super().compose_node(parent, index)
         self._level -= 1
-        if isinstance(node.anchor, str):  # else the serializer invents another name
-            anchor = Anchor()
-            anchor.value, anchor.always_dump = node.anchor, True  # type: ignore[assignment]
-            node.anchor = anchor
-        if isinstance(node, ScalarNode):
-            if node.style == ">":
-                node.value = _LOST_FOLD.sub("", node.value)
-        elif isinstance(node, SequenceNode) and any(item.comment for item in node.value):
-            node.flow_style = False  # a comment inside of brackets is not written
+        if isinstance(event, AliasEvent):
+            node = copy.copy(node)
+            node.start_mark, node.end_mark = event.start_mark, event.end_mark
+            node.anchor = event.anchor
+            if isinstance(node, ScalarNode):
+                node.value, node.style = node.value.replace("\a", ""), None
+            else:
+                node.flow_style = True
+        elif isinstance(index, ScalarNode) and node.start_mark.index == node.end_mark.index:
+            node.start_mark = node.end_mark = copy.copy(index.end_mark)
+            node.end_mark.index += 1  # behind the colon
         return node
 
 
@@ -293,61 +273,26 @@ def _bad(name: str, position: tuple[int, int], what: str, todo: str) -> BadPlan:
     return BadPlan(what, where=f"{name}:{position[0]}:{position[1]}", todo=todo)
 
 
-# -- changing nodes
+# -- writing
 
 
-def _dump(node: Node, indent: int = 2, dash_offset: int = 2) -> str:
+def _dump(node: Node, dash_offset: int = 2) -> str:
     yaml = YAML()
     yaml.width = 2**31  # no line is wrapped
-    yaml.indent(mapping=indent, sequence=dash_offset + 2, offset=dash_offset)
+    yaml.indent(mapping=2, sequence=dash_offset + 2, offset=dash_offset)
     out = io.StringIO()
     yaml.serialize(node, out)
     return out.getvalue()
 
 
-def _break_line(line: str) -> str:
-    margin = _MARGIN.match(line) if _BREAK in line else None
-    return line.replace(_BREAK, "\n" + " " * (margin.end() + 2)) if margin else line
-
-
-def _mark_breaks(node: Node, text: str) -> None:
-    """Remember where a plain or quoted text was wrapped: ruamel would join its lines."""
-    if isinstance(node, CollectionNode):
-        for child in node.value:
-            _mark_breaks(child[1] if isinstance(child, tuple) else child, text)
-    elif (
-        isinstance(node, ScalarNode)
-        and node.start_mark.line < node.end_mark.line
-        and not _is_block_text(node)
-    ):
-        source = text[node.start_mark.index : node.end_mark.index]
-        lines = [line.strip() for line in (source[1:-1] if node.style else source).split("\n")]
-        if " ".join(lines) == node.value:
-            node.value = _BREAK.join(lines)
-
-
-def _layout(root: Node) -> tuple[int, int]:
-    """How far the file sets in keys and dashes from the key above them."""
-    indent = dash_offset = 2
-    for key, value in reversed(root.value):
-        below = value.start_mark.line > key.start_mark.line and value.anchor is None
-        if below and isinstance(value, CollectionNode) and not value.flow_style:
-            column = min(max(value.start_mark.column - root.start_mark.column, 0), 8)
-            if isinstance(value, SequenceNode):
-                dash_offset = column
-            else:
-                indent = max(column, 2)
-    return indent, dash_offset
-
-
-def _new_node(value: Any, style: str | None = None) -> Node:
+def _new_node(value: Any, style: str | None = None, *, flow: bool = False) -> Node:
     """A node for plain data; a text of several lines becomes a `|` block."""
     if isinstance(value, dict):
         pairs = [(_new_node(str(key)), _new_node(item)) for key, item in value.items()]
-        return MappingNode(_TAG + "map", pairs, flow_style=not value)
+        return MappingNode(_TAG + "map", pairs, flow_style=flow or not value)
     if isinstance(value, list):
         items = [_new_node(item) for item in value]
-        return SequenceNode(_TAG + "seq", items, flow_style=not value)
+        return SequenceNode(_TAG + "seq", items, flow_style=flow or not value)
     if isinstance(value, str):
         if "\n" in value or style in ("|", ">"):
             # Spaces around a text, or alone on a line, are lost in a block.
@@ -364,59 +309,157 @@ def _new_node(value: Any, style: str | None = None) -> Node:
     return ScalarNode(_TAG + kind, str(value).lower())
 
 
-def _edit(node: Node, old: Any, wanted: Any) -> Node:
-    """The node with the wanted value in the place of the old one."""
-    if identical(old, wanted):
-        return node
-    # An anchored node stands in other places too, which keep the old value.
-    if wanted and type(old) is type(wanted) and node.anchor is None:
-        if isinstance(node, MappingNode) and _keeps_flow(node, wanted.values()):
-            named = {key.value: (key, value) for key, value in node.value}
-            if wanted.keys() >= old.keys() - named.keys():  # else a merge brings what is gone
-                return _rebuild(node, _mapping_steps(named, old, wanted))
-        if isinstance(node, SequenceNode) and _keeps_flow(node, wanted):
-            return _rebuild(node, _sequence_steps(node.value, old, wanted))
-    new = _new_node(wanted, getattr(node, "style", None))
-    _attach_comment(new, *_cut_comment(node), max(node.start_mark.column - 2, 0))
-    return new
+class _TextEdit:
+    """Replaces the parts of a text whose values change.
+
+    A careful edit also writes out what stands behind anchors and aliases, because a change to the
+    one would change the other, and quotes texts, because a comment may join a block of text.
+    """
+
+    def __init__(self, text: str, *, careful: bool) -> None:
+        self._text = text if text.endswith("\n") else text + "\n"
+        self._careful = careful
+        self._dash_offset = 0 if _FLUSH_LIST.search(text) else 2
+        self._edits: list[tuple[int, int, str]] = []
+
+    def apply(self, root: Node, old: Data, wanted: Data) -> str:
+        """The text with the wanted data in the place of the old."""
+        if not self._is_block(root) or not wanted or not self._edit_mapping(root, old, wanted):
+            return _dump(_new_node(wanted))
+        out, at = "", 0
+        for start, end, new in sorted(self._edits, key=lambda edit: edit[0]):
+            out += self._text[at:start] + new
+            at = max(at, end)
+        return out + self._text[at:]
+
+    def _edit_mapping(self, node: Node, old: Data, wanted: Data) -> bool:
+        """Edit a block mapping in place, if that can be done."""
+        named = {key.value: (key, value) for key, value in node.value}
+        gone = [n for n in named if n not in wanted and named[n][0].tag != _TAG + "merge"]
+        first, last = node.value[0][0], node.value[-1][1]
+        if not wanted.keys() >= old.keys() - named.keys():  # a merge brings what should be gone
+            return False
+        if first.value in gone and not self._begins_line(first.start_mark.index):
+            return False
+        for name, (key, value) in named.items():
+            if name in gone:
+                self._delete(key.start_mark.index, value)
+            elif name in wanted:
+                self._edit(value, old[name], wanted[name], key)
+        # What a merge brings and what is still the same needs no line of its own.
+        new = {k: v for k, v in wanted.items() if k not in named}
+        new = {k: v for k, v in new.items() if k not in old or not identical(old[k], v)}
+        if new:
+            text = _dump(_new_node(new), self._dash_offset)
+            self._insert(self._next_line(last), text, first.start_mark.column)
+        return True
+
+    def _edit_sequence(self, node: Node, old: list[Any], wanted: list[Any]) -> bool:
+        """Edit a block sequence in place, if that can be done."""
+        items, column = node.value, node.start_mark.column
+        dashes = [node.start_mark.index]
+        for before, item in pairwise(items):
+            end = self._end(before)
+            dashes.append(
+                self._text.find("\n" + " " * column + "-", end, item.start_mark.index) + 1
+            )
+        if not self._begins_line(dashes[0]) or 0 in dashes:
+            return False
+        steps = SequenceMatcher(None, _numbered(old), _numbered(wanted), False).get_opcodes()
+        for what, i1, i2, j1, j2 in steps:
+            if what == "equal" or (what == "replace" and i2 - i1 == j2 - j1):
+                for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
+                    self._edit(items[i], old[i], wanted[j], None)
+                continue
+            for i in range(i1, i2):
+                self._delete(dashes[i], items[i])
+            if j1 < j2:
+                at = self._next_line(items[i2 - 1]) if i2 else self._line_start(dashes[0])
+                self._insert(at, _dump(_new_node(wanted[j1:j2]), 0), column)
+        return True
+
+    def _edit(self, node: Node, old: Any, wanted: Any, key: Node | None) -> None:
+        """Give the value of a key, or the item of a list, its new content."""
+        span = self._text[node.start_mark.index : node.end_mark.index]
+        if identical(old, wanted) and not (self._careful and _REFERENCE.search(span)):
+            return
+        if self._is_block(node) and wanted and type(old) is type(wanted):
+            edit = self._edit_mapping if isinstance(node, MappingNode) else self._edit_sequence
+            if edit(node, old, wanted):
+                return
+        flow = isinstance(node, CollectionNode) and node.flow_style and _fits_flow(wanted)
+        value = _new_node(wanted, getattr(node, "style", None), flow=bool(flow))
+        if self._careful and isinstance(value, ScalarNode) and value.style == "|":
+            value.style = '"'
+        if flow and isinstance(node, SequenceNode) and isinstance(old, list):  # keep their quotes
+            same = dict(zip(map(repr, old), node.value, strict=True))
+            value.value = [
+                same.get(repr(x), x_node) for x, x_node in zip(wanted, value.value, strict=True)
+            ]
+        start, column = (key or node).start_mark.index, (key or node).start_mark.column
+        if key is None:
+            column -= 2
+            new = _dump(SequenceNode(_TAG + "seq", [value]), 0).removeprefix("- ")
+            new = f" {new}" if self._text[start - 1] == "-" else new
+        else:
+            pair = (_new_node(key.value, getattr(key, "style", None)), value)
+            new = _dump(MappingNode(_TAG + "map", [pair]), self._dash_offset)
+        new = _indented(new.removesuffix("\n"), column).lstrip(" ")
+        end = self._end(node)
+        comment = _COMMENT_BEHIND.match(self._text, end)
+        if comment and "\n" in new:  # it would be a part of the text, or none any more
+            new, end = f"{new}\n{' ' * column}", comment.end()
+        self._edits.append((start, end, new))
+
+    @staticmethod
+    def _is_block(node: Node) -> bool:
+        """Whether a collection stands in lines of its own, and in this place alone."""
+        return isinstance(node, CollectionNode) and not node.flow_style and node.anchor is None
+
+    def _insert(self, at: int, text: str, column: int) -> None:
+        self._edits.append((at, at, _indented(text, column)))
+
+    def _delete(self, at: int, node: Node) -> None:
+        self._edits.append((self._line_start(at), self._next_line(node), ""))
+
+    def _line_start(self, at: int) -> int:
+        return self._text.rfind("\n", 0, at) + 1
+
+    def _next_line(self, node: Node) -> int:
+        return self._text.index("\n", self._end(node)) + 1
+
+    def _begins_line(self, at: int) -> bool:
+        return not self._text[self._line_start(at) : at].strip()
+
+    def _end(self, node: Node) -> int:
+        """Where the content of a node ends: without the blanks and comments behind it."""
+        if isinstance(node, CollectionNode) and node.value and not node.flow_style:
+            last = node.value[-1]
+            return self._end(last[1] if isinstance(node, MappingNode) else last)
+        if not isinstance(node, ScalarNode) or node.style not in ("|", ">"):
+            end: int = node.end_mark.index
+            return end
+        head = self._text.index("\n", node.start_mark.index)
+        first = _FIRST_LINE.match(self._text, head + 1)
+        if not first or not node.value.strip():
+            return head
+        lines = re.compile(rf"(?:\n {{{len(first[1])},}}[^\n]*|\n[ \t]*(?=\n))*")
+        text = lines.match(self._text, head)
+        return head + len(text[0].rstrip()) if text else head
 
 
-def _keeps_flow(node: CollectionNode, wanted: Iterable[Any]) -> bool:
-    """Whether the values fit between the brackets; in a block everything does."""
-    values = list(wanted)
-    short = len(str(values)) <= _LONGEST_FLOW
-    return not node.flow_style or (
-        short and not any(isinstance(value, dict | list) or "\n" in str(value) for value in values)
+def _indented(text: str, column: int) -> str:
+    return re.sub(r"(?m)^(?=.)", " " * column, text)
+
+
+def _fits_flow(value: Any) -> bool:
+    """Whether a collection fits between brackets on one line."""
+    items = list(value.values()) if isinstance(value, dict) else value
+    return (
+        isinstance(items, list)
+        and len(str(items)) <= _LONGEST_FLOW
+        and not any(isinstance(item, dict | list) or "\n" in str(item) for item in items)
     )
-
-
-# A child before and after: a pair of nodes in a mapping, a node in a sequence. None: not there.
-_Steps = list[tuple[Any, Any]]
-
-
-def _mapping_steps(named: dict[str, tuple[Node, Node]], old: Data, wanted: Data) -> _Steps:
-    steps: _Steps = []
-    for name, pair in named.items():
-        if name in wanted:
-            steps.append((pair, (pair[0], _edit(pair[1], old[name], wanted[name]))))
-        else:
-            steps.append((pair, pair if pair[0].tag == _TAG + "merge" else None))
-    # What a merge brings and what is still the same needs no line of its own.
-    new = [k for k in wanted if k not in named and not (k in old and identical(old[k], wanted[k]))]
-    return [*steps, *((None, (_new_node(name), _new_node(wanted[name]))) for name in new)]
-
-
-def _sequence_steps(nodes: list[Node], old: list[Any], wanted: list[Any]) -> _Steps:
-    steps: _Steps = []
-    before, after = _numbered(old), _numbered(wanted)
-    for what, i1, i2, j1, j2 in SequenceMatcher(None, before, after, False).get_opcodes():
-        if what == "equal" or (what == "replace" and i2 - i1 == j2 - j1):
-            for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
-                steps.append((nodes[i], _edit(nodes[i], old[i], wanted[j])))
-        else:
-            steps += [(nodes[i], None) for i in range(i1, i2)]
-            steps += [(None, _new_node(item)) for item in wanted[j1:j2]]
-    return steps
 
 
 def _numbered(items: list[Any]) -> list[tuple[str, int]]:
@@ -427,97 +470,3 @@ def _numbered(items: list[Any]) -> list[tuple[str, int]]:
         counts[item] += 1
         numbered.append((item, counts[item]))
     return numbered
-
-
-def _rebuild(node: Node, steps: _Steps) -> Node:
-    """Give the collection its new children. A comment stays in front of what follows it.
-
-    ruamel keeps the lines behind a value with that value: they would go with it, or a new
-    neighbor would come to stand behind them.
-    """
-    children: list[Any] = []
-    comments: list[tuple[CommentToken | None, str]] = []
-    head = ""
-    for old, new in steps:
-        if old is None:
-            lines = ""
-            if comments:
-                end_of_line, lines = comments[-1]
-                comments[-1] = (end_of_line, "")
-            comments.append((None, lines))
-        else:
-            end_of_line, lines = _cut_comment(new or old)
-            if new is not None:
-                comments.append((end_of_line, lines))
-            elif comments:
-                comments[-1] = (comments[-1][0], comments[-1][1] + lines)
-            else:
-                head += lines
-        if new is not None:
-            children.append(new)
-    for child, (end_of_line, lines) in zip(children, comments, strict=True):
-        _attach_comment(child, end_of_line, lines, node.start_mark.column)
-    if head:
-        first, before, *more = node.comment or (None, None)
-        tokens = [
-            CommentToken(line.lstrip() + "\n", CommentMark(len(line) - len(line.lstrip())))
-            for line in head.splitlines()
-        ]
-        node.comment = [first, [*(before or []), *tokens], *more]
-    node.value = children
-    return node
-
-
-def _last_leaf(child: Any) -> Node:
-    """The node that holds the comment behind a child."""
-    node: Node = child[1] if isinstance(child, tuple) else child
-    while isinstance(node, CollectionNode) and node.value and not node.flow_style:
-        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
-    return node
-
-
-def _cut_comment(child: Any) -> tuple[CommentToken | None, str]:
-    """Take the comment behind a child: what stands on its line, and the lines below."""
-    leaf = _last_leaf(child)
-    token = leaf.comment[0] if leaf.comment and leaf.anchor is None else None
-    if token is None:
-        return None, ""
-    leaf.comment = [None, *leaf.comment[1:]]
-    if _is_block_text(leaf):
-        return None, ("" if token.value[0] == "\n" else " " * token.start_mark.column) + token.value
-    first, _, lines = token.value.partition("\n")
-    return (CommentToken(first, token.start_mark) if first else None), lines
-
-
-def _attach_comment(
-    child: Any, end_of_line: CommentToken | None, lines: str, most_indent: int
-) -> None:
-    if end_of_line is None and not lines:
-        return
-    leaf = _last_leaf(child)
-    column = end_of_line.start_mark.column if end_of_line else 0
-    if end_of_line or not _is_block_text(leaf):
-        lines = f"{end_of_line.value if end_of_line else ''}\n{lines}"
-    if _is_block_text(leaf):  # a comment that is set in as far would be a part of the text
-        column = 0
-        lines = re.sub(rf"(?m)^ {{{most_indent},}}(?=#)", " " * most_indent, lines)
-    rest = leaf.comment[1:] if leaf.comment else [None]
-    leaf.comment = [CommentToken(lines, CommentMark(column)), *rest]
-
-
-def _flatten_comments(node: Node) -> None:
-    """Set comments behind a block of text at the beginning of the line, where they cannot join it.
-
-    The indentation of a file that mixes several changes, and that of its comments does not.
-    """
-    if isinstance(node, CollectionNode):
-        for child in node.value:
-            for part in child if isinstance(child, tuple) else (child,):
-                _flatten_comments(part)
-    elif _is_block_text(node) and node.comment and node.comment[0]:
-        lines = re.sub(r"(?m)^ +(?=#)", "", node.comment[0].value)
-        node.comment = [CommentToken(lines, CommentMark(0)), *node.comment[1:]]
-
-
-def _is_block_text(node: Node) -> bool:
-    return isinstance(node, ScalarNode) and node.style in ("|", ">")

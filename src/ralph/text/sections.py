@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ralph.errors import BadInput
 from ralph.text.summary import sentence_ends
-from ralph.text.words import compiled
+from ralph.text.tokens import compiled
 
 BETWEEN_HEADINGS = " > "
 # Sections shorter than this share of the limit are joined with their neighbour.

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ralph.errors import BadInput
-from ralph.text.tokens import STOP_WORDS
-from ralph.text.words import compiled, shorten
+from ralph.text.tokens import STOP_WORDS, compiled, shorten
 
 # -- Where sentences end, and which parts of a Markdown text are sentences at all.
 

@@ -1,66 +1,148 @@
-"""The time a question asks about, where that is plain: "last week", "in March", "since 2025"."""
+"""The time a question asks about, where that is plain: "last week", "in March", "since 2025".
+
+Conservative on purpose: a range that nobody meant hides answers, which is worse than no range.
+Quoted words and code are never read as dates, nor are dates in a pasted log; what may as well be a
+plan ("what should I do on Monday") or a habit ("every March") is left alone. Where an expression
+is vague, its range is wide.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import date, timedelta
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
-from ralph.text.questions import (
-    CLAUSE,
-    SENTENCE,
-    around,
-    asks,
-    has_modal,
-    has_past,
-    is_about_talk,
-    is_habit,
-    is_ours,
-    looks_back,
+from ralph.text.tokens import compiled
+
+# -- Whether a sentence asks or tells, and whether it is about the past, by cue words.
+
+
+# A fragment ("auth bug last week") asks, though nothing says so.
+_FRAGMENT_WORDS = 10
+
+_AUXILIARY = (
+    r"\b(?:did|didn't|was|were|wasn't|weren't|had|hadn't|have|haven't|has|hasn't|been|\w+'ve)\b"
 )
-from ralph.text.words import compiled
+_PAST_VERB = (
+    r"\b(?:said|told|made|wrote|found|went|got|gave|took|saw|came|spoke|chose|broke|ran|built|bought"
+    r"|met|kept|left|sent|(?!need\b|feed\b|speed\b|seed\b|indeed\b|proceed\b|exceed\b|embed\b|un)"
+    r"[a-z]{2,}ed)\b"
+)
+_NOT_PAST = (
+    r"\b(?:is|are|\w+'s the|can|could|do|does|best|will|won't|going to|gonna|shall|should|plan"
+    r"|planning|upcoming|next|tomorrow|schedule|remind|want to|need to|would like|due|deadline|i'm"
+    r"|we're|i am|we are|\w+'ll)\b"
+)
+_HABIT = r"\b(?:every|each|always|usually|annually|yearly)\b"
+_WONDERING = r"\b(?:i|we)(?: was| were| am|'m|'re|'ve been)(?: just| also)? (?:wondering|hoping)\b"
+_ASKS = (
+    r"\W*(?:(?:and|so|but|ok|okay|hey|please|also|then),? )*(?:what|which|who|whom"
+    r"|whose|when|where|why|how|did|do|does|was|were|is|are|have|has|had|can|could|would|show|find"
+    r"|list|search|tell|give|remind|recall|remember|summari[sz]e|look|get|fetch|open|continue|compare"
+    r"|i want to know|i'd like to know|i wonder|i was wondering|i'm wondering|i don't remember"
+    r"|i forgot)\b"
+)
+_TELLS = r"\W*(?:by the way|btw|i|i'm|i've|i'd|i'll|my|we're)\b"
+_ADVICE = (
+    r"\b(?:do you have|do you think|any (?:good )?(?:tips|suggestions|recommendations|advice|ideas)"
+    r"|(?:can|could|would|will) you (?:please )?(?:suggest|recommend|help))\b"
+)
+_MODAL = r"\b(?:can|could|should|would|will|shall|might)\b"
+# Something that we, you or I did, or that happened to us.
+_OURS = (
+    r"\b(?:(?:did|have|had|were|was)(?:n't)? (?:i|we|you)|(?:i|we|you)(?:'ve| have| had| was| were"
+    r"| did| \w+ed)|what(?: has| have| was| were| \w+ed| broke| went))\b"
+)
+_SAY = "discuss|talk|chat|speak|mention|say|tell|ask|answer|suggest|recommend|explain|decide|agree"
+_SAID = (
+    "discussed|talked|chatted|spoken?|mentioned|said|told|asked|answered|suggested|recommended"
+    "|explained|decided|agreed"
+)
+_TALK = (
+    rf"\bdid(?:n't)? (?:we|you|i) (?:\w+ )?(?:{_SAY})\b"
+    rf"|\b(?:we|you|was|were|been)(?:'ve)?(?: \w+)? (?:{_SAID})\b"
+    r"|\bi(?:'ve)?(?: \w+)? (?:mentioned|said|(?:told|asked) you)\b"
+    r"|\b(?:our|previous|last|earlier|that) (?:conversation|discussion|chat|session)s?\b"
+)
+_SENTENCE = (". ", "? ", "! ")
+_CLAUSE = (*_SENTENCE, ", ", "; ")
+
+
+def _has(cue: str, words: str) -> bool:
+    return compiled(cue, re.I).search(words) is not None
+
+
+def _around(text: str, span: tuple[int, int], marks: tuple[str, ...]) -> str:
+    """The sentence or clause of the text that holds a place."""
+    begin = max(text.rfind(mark, 0, span[0]) for mark in marks) + 1
+    ends = [at for mark in marks if (at := text.find(mark, span[1])) >= 0]
+    return text[begin : min(ends, default=len(text)) + 1]
+
+
+def _asks(sentence: str, text: str) -> bool:
+    """Whether a sentence of the text wants to know what was, rather than tell it or get advice."""
+    if _has(_TALK, sentence):
+        return True
+    if _has(_ADVICE, sentence):
+        return False
+    if compiled(_ASKS, re.I).match(sentence):
+        return True
+    if compiled(_TELLS, re.I).match(sentence):
+        return False
+    return sentence.rstrip().endswith("?") or len(text.split()) <= _FRAGMENT_WORDS
+
+
+def _looks_back(*pieces: str) -> bool:
+    """Whether the first piece with a cue, of smaller and larger ones, speaks of the past."""
+    for words in pieces:
+        if _has_past(words):
+            return True
+        if _has(_NOT_PAST, words):
+            return False
+    return True
+
+
+def _has_past(words: str) -> bool:
+    words = compiled(_WONDERING, re.I).sub("", words)
+    return _has(_AUXILIARY, words) or _has(_PAST_VERB, words)
+
 
 # -- Dates as people write them: one expression in, its days out.
 
 
 Days = tuple[date, date]
 
-MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january jan|february feb|march mar|april apr|may|june jun|july jul|august aug"
-            "|september sept sep|october oct|november nov|december dec"
-        ).split("|"),
-        1,
-    )
-    for name in names.split()
-}
-_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
-WEEKDAYS = {name: number for number, name in enumerate(_WEEKDAYS.split())}
-_NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
-NUMBERS = {name: number for number, name in enumerate(_NUMBERS.split(), 1)} | {"a": 1, "an": 1}
-UNITS = ("minute", "hour", "day", "week", "month", "year")
+_MONTH_NAMES = (
+    "january february march april may june july august september october november december".split()
+)
+_MONTHS = {form: n for n, name in enumerate(_MONTH_NAMES, 1) for form in (name, name[:3])}
+_MONTHS["sept"] = 9
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBERS = {name: number for number, name in enumerate(_COUNTS, 1)} | {"a": 1, "an": 1}
 # From how many units to how many a vague count reaches.
 _VAGUE = {"couple": (1, 4), "few": (2, 8), "several": (2, 12)}
 # Half a unit: "two weeks ago" is a day fourteen days back, or any day of that week.
 _SLACK_DAYS = {"week": 4, "month": 16, "year": 183}
+# The days of a month, and the months of a year, that are early, mid or late in it.
+_THIRD_DAYS = {"e": (1, 12), "m": (9, 22), "l": (19, 31)}
+_THIRD_MONTHS = {"e": (1, 5), "m": (4, 9), "l": (8, 12)}
 _ONE_DAY = timedelta(days=1)
 
-_NAMES = "|".join(sorted(MONTHS, key=len, reverse=True))
-_WEEKDAY = "|".join(WEEKDAYS)
-_COUNT = r"\d{1,3}|" + "|".join(sorted(NUMBERS, key=len, reverse=True))
+_NAMES = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_WEEKDAY = "|".join(_WEEKDAYS)
+_COUNT = r"\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True))
 _SOME = r"(?:a )?(?:couple|few|several)(?: of)?"
-_UNIT = "|".join(UNITS)
+_UNIT = "minute|hour|day|week|month|year"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])"
-_SHORT = "jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec"
+_SHORT = "|".join(name[:3] for name in _MONTH_NAMES if name != "may")
 _MONTH = rf"(?P<month>{_NAMES})\b(?:(?<=\b(?:{_SHORT}))\.)?"
 _LAST = "last|past|previous"
 
 # The kinds of expression, the longer before the shorter that it begins with.
-KINDS = {
+_KINDS = {
     "iso": rf"{_YEAR}(?P<dash>[-/])(?P<number>0[1-9]|1[0-2])(?P=dash){_DAY}",
     "iso month": rf"{_YEAR}-(?P<number>0[1-9]|1[0-2])",
     "part": (
@@ -93,68 +175,86 @@ KINDS = {
 }
 
 
-def kind_of(words: str) -> tuple[str, re.Match[str]] | None:
+def _kind_of(words: str) -> tuple[str, re.Match[str]] | None:
     """Which kind of expression the words are, all of them, and its parts."""
-    for name in KINDS:
-        if found := compiled(KINDS[name], re.I).fullmatch(words):
+    for name, pattern in _KINDS.items():
+        if found := compiled(pattern, re.I).fullmatch(words):
             return name, found
     return None
 
 
-def days_of(words: str, today: date, latest: date | None = None) -> Days | None:
+def _days_of(words: str, today: date, latest: date | None = None) -> Days | None:
     """The days an expression means; one without a year is the last that began by `latest`."""
-    if (known := kind_of(words)) is None:
+    if (known := _kind_of(words)) is None:
         return None
+    parts = {name: value.lower() for name, value in known[1].groupdict().items() if value}
     try:
-        return _days(*known, today, latest or today)
+        return _days(known[0], parts, today, latest or today)
     except (ValueError, OverflowError):  # the 30th of February, 999 years ago
         return None
 
 
-def names_a_year(words: str) -> bool:
+def _names_a_year(words: str) -> bool:
     """Whether the expression says its year, or counts from today and needs none."""
-    known = kind_of(words)
+    known = _kind_of(words)
     if known is None or known[0] not in {"part", "month day", "day month", "month"}:
         return True
     return bool(known[1]["year"] or known[1].groupdict().get("only"))
 
 
-def _days(kind: str, found: re.Match[str], today: date, latest: date) -> Days:
-    parts = {name: value.lower() for name, value in found.groupdict().items() if value}
+def _days(kind: str, parts: dict[str, str], today: date, latest: date) -> Days:
     match kind:
         case "iso":
             day = date(int(parts["year"]), int(parts["number"]), int(parts["day"]))
             return day, day
         case "iso month":
-            return _month(int(parts["year"]), int(parts["number"]))
+            return _period(date(int(parts["year"]), int(parts["number"]), 1), "month")
+        case "year":
+            return _period(date(int(parts["year"]), 1, 1), "year")
         case "part" | "month" | "month day" | "day month":
             return _named_days(parts, latest)
         case "ago":
             return _ago(parts, today)
         case "rolling" | "past":
             return _back(today, _counts(parts.get("count", "one"))[1], parts["unit"]), today
-        case "weekend":
-            return _weekend(parts.get("which", ""), today)
         case "last" | "this":
-            return _calendar(kind, parts, today)
+            back = 0 if kind == "this" else 1 if "unit" in parts else 2
+            return _period(today, parts.get("unit") or parts["beforelast"], back)
+        case "weekend":  # this one while it lasts; else, and for the last, the one that is over
+            saturday = today - timedelta(days=(today.weekday() - 5) % 7)
+            if parts.get("which", "this") != "this" and today.weekday() >= 5:
+                saturday -= timedelta(days=7)
+            return saturday, saturday + _ONE_DAY
         case "last weekday" | "weekday":
-            return _weekday(kind, WEEKDAYS[parts["weekday"]], today)
-        case "year":
-            return date(int(parts["year"]), 1, 1), date(int(parts["year"]), 12, 31)
-    return _near(parts["days"], today)
+            weekday = _WEEKDAYS.index(parts["weekday"])
+            day = today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
+            # "Last Monday", said on a Thursday, may be either.
+            either = kind != "weekday" and day.isocalendar()[:2] == today.isocalendar()[:2]
+            return (day - timedelta(days=7) if either else day), day
+    words = parts["days"]  # near today
+    first = 2 if "before" in words else 1 if words.startswith(("yesterday", "last")) else 0
+    return today - first * _ONE_DAY, today - (0 if "night" in words else first) * _ONE_DAY
 
 
-def _month(year: int, month: int) -> Days:
-    first = date(year, month, 1)
-    return first, (first + 31 * _ONE_DAY).replace(day=1) - _ONE_DAY
+def _period(day: date, unit: str, back: int = 0) -> Days:
+    """The week, month, quarter or year with this day in it, or one of those before."""
+    if unit == "week":
+        monday = day - timedelta(days=day.weekday() + 7 * back)
+        return monday, monday + timedelta(days=6)
+    months = {"month": 1, "quarter": 3, "year": 12}[unit]
+    start = (day.year * 12 + day.month - 1) // months * months - back * months
+    years, after = divmod(start + months, 12)
+    return date(start // 12, start % 12 + 1, 1), date(years, after + 1, 1) - _ONE_DAY
 
 
 def _named_days(parts: dict[str, str], latest: date) -> Days:
     """A month, a day of it or a part of it; or a part of a year."""
+    third = parts.get("part", "").removeprefix("very ").split(" ")[0]
+    third = {"beginning": "e", "start": "e", "end": "l"}.get(third, third[:1])
     if only := parts.get("only"):
-        months = {"m": (4, 9), "l": (8, 12), "e": (1, 5)}[_third(parts["part"])]
-        return date(int(only), months[0], 1), _month(int(only), months[1])[1]
-    month, day = MONTHS[parts["month"]], int(parts.get("day", 1))
+        begin, end = (date(int(only), month, 1) for month in _THIRD_MONTHS[third])
+        return begin, _period(end, "month")[1]
+    month, day = _MONTHS[parts["month"]], int(parts.get("day", 1))
     if "year" in parts:
         year = int(parts["year"])
     elif parts.get("last"):
@@ -166,21 +266,11 @@ def _named_days(parts: dict[str, str], latest: date) -> Days:
             year -= year % 4
     if "day" in parts:
         return date(year, month, day), date(year, month, day)
-    first, last = _month(year, month)
-    match _third(parts["part"]) if "part" in parts else "":
-        case "e":
-            return first, first.replace(day=12)
-        case "m":
-            return first.replace(day=9), first.replace(day=22)
-        case "l":
-            return first.replace(day=19), last
+    first, last = _period(date(year, month, 1), "month")
+    if third:
+        begin_day, end_day = _THIRD_DAYS[third]
+        return first.replace(day=begin_day), first.replace(day=min(end_day, last.day))
     return first, last
-
-
-def _third(words: str) -> str:
-    """e(arly), m(id) or l(ate)."""
-    word = words.removeprefix("very ").split()[0]
-    return {"beginning": "e", "start": "e", "end": "l"}.get(word, word[0])
 
 
 def _counts(words: str) -> tuple[int, int]:
@@ -188,16 +278,14 @@ def _counts(words: str) -> tuple[int, int]:
     for vague, counts in _VAGUE.items():
         if vague in words:
             return counts
-    count = int(words) if words.isdecimal() else NUMBERS[words]
+    count = int(words) if words.isdecimal() else _NUMBERS[words]
     return count, count
 
 
 def _back(today: date, count: int, unit: str) -> date:
     """The day so many units before today."""
     if unit in {"month", "year"}:
-        months = today.year * 12 + today.month - 1 - count * (12 if unit == "year" else 1)
-        year, month = divmod(months, 12)
-        first, last = _month(year, month + 1)
+        first, last = _period(today, "month", count * (12 if unit == "year" else 1))
         return first.replace(day=min(today.day, last.day))
     days = {"minute": 1, "hour": -(-count // 24), "day": count, "week": 7 * count}[unit]
     return today - timedelta(days=days)
@@ -224,59 +312,13 @@ def _ago(parts: dict[str, str], today: date) -> Days:
     return _back(today, many, unit) - slack, min(today, _back(today, few, unit) + slack)
 
 
-def _calendar(kind: str, parts: dict[str, str], today: date) -> Days:
-    """This week, month, quarter or year, or the one before, or the one before that."""
-    unit = parts.get("unit") or parts["beforelast"]
-    back = 0 if kind == "this" else 1 if "unit" in parts else 2
-    if unit == "week":
-        monday = today - timedelta(days=today.weekday() + 7 * back)
-        return monday, monday + timedelta(days=6)
-    if unit == "year":
-        return date(today.year - back, 1, 1), date(today.year - back, 12, 31)
-    if unit == "quarter":
-        year, quarter = divmod(today.year * 4 + (today.month - 1) // 3 - back, 4)
-        return date(year, quarter * 3 + 1, 1), _month(year, quarter * 3 + 3)[1]
-    year, month = divmod(today.year * 12 + today.month - 1 - back, 12)
-    return _month(year, month + 1)
-
-
-def _weekend(which: str, today: date) -> Days:
-    """This one while it lasts; else, and for the last, the one that is over."""
-    saturday = today - timedelta(days=(today.weekday() - 5) % 7)
-    if which and today.weekday() >= 5 and which != "this":
-        saturday -= timedelta(days=7)
-    return saturday, saturday + _ONE_DAY
-
-
-def _weekday(kind: str, weekday: int, today: date) -> Days:
-    day = today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
-    # "Last Monday", said on a Thursday, may be either.
-    if kind == "last weekday" and day.isocalendar()[:2] == today.isocalendar()[:2]:
-        return day - timedelta(days=7), day
-    return day, day
-
-
-def _near(words: str, today: date) -> Days:
-    if words == "day before yesterday":
-        return today - 2 * _ONE_DAY, today - 2 * _ONE_DAY
-    if words in {"last night", "yesterday night"}:
-        return today - _ONE_DAY, today
-    if words.startswith("yesterday"):
-        return today - _ONE_DAY, today - _ONE_DAY
-    return today, today
-
-
-# -- The time a question speaks of, where that is plain: "last week", "in March", "since 2025".
-#
-# Conservative on purpose: a range that nobody meant hides answers, which is worse than no range.
-# Quoted words and code are never read as dates, nor are dates in a pasted log; what may as well be
-# a plan ("what should I do on Monday") or a habit ("every March") is left alone. Where an
-# expression is vague, its range is wide.
+# -- The time a question speaks of.
 
 
 # A longer text is no question but a prompt with things pasted into it.
 LONGEST_QUESTION = 500
 
+Bounds = tuple[date | None, date | None]
 Relation = Literal["before", "after", "since"]
 
 
@@ -323,9 +365,9 @@ _ALLOWED: dict[str, set[str]] = {
     "in": _MONTHLY | {"rolling", "past", "last", "this", "weekend", "ago", "near"},
     "on": {"iso", *_DAYS_OF_A_MONTH, "weekday", "last weekday"},
     "for": _BARE,
-    "since": set(KINDS),
-    "from": set(KINDS),
-    **dict.fromkeys(("after", "before", "until"), set(KINDS) - {"weekday", "past"}),
+    "since": set(_KINDS),
+    "from": set(_KINDS),
+    **dict.fromkeys(("after", "before", "until"), set(_KINDS) - {"weekday", "past"}),
 }
 
 _QUOTED = r"`[^`]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c]*\u201c|(?<!\w)'[^']+'(?!\w)"
@@ -345,17 +387,10 @@ _TIMES = """
 today yesterday week weeks month months year years quarter weekend days ago night morning afternoon
 evening hours past
 """
-_HINTS = frozenset(MONTHS) | frozenset(WEEKDAYS) | frozenset(_TIMES.split())
+_HINTS = frozenset(_MONTHS) | frozenset(_WEEKDAYS) | frozenset(_TIMES.split())
 # Of the length of what they stand for.
 _PLAIN = {0x2018: "'", 0x2019: "'", 0x2013: "-", 0x2014: "-", 0xA0: " "}
 
-_RELATIONS: dict[str, Relation] = {
-    "before": "before",
-    "prior to": "before",
-    "after": "after",
-    "since": "since",
-    "ever since": "since",
-}
 _EVENT = (
     r"(?i)\b(?P<said>before|prior to|after|ever since|since) (?P<event>"
     r"(?:the|our|my|that|we|i|you|they) (?:[^,.;:?!()]|[.:](?=\w))*[^\W_](?=[,.;:?!)]|\Z)"
@@ -398,7 +433,7 @@ def _pair_pattern() -> re.Pattern[str]:
 def _any() -> str:
     return "|".join(
         re.sub(r"\(\?P<\w+>", "(?:", pattern.replace("(?P=dash)", "[-/]"))
-        for pattern in KINDS.values()
+        for pattern in _KINDS.values()
     )
 
 
@@ -415,14 +450,14 @@ def time_range(question: str, today: date) -> TimeRange | None:
     ranged = compiled(r"(?i)\b(?:between|from|starting) ").search(seen)
     for pair in _pair_pattern().finditer(seen) if ranged else ():
         if (days := _between(pair, seen, today)) is not None:
-            finds.append(_TimeFound(*days, pair.start(), pair.end()))
+            finds.append(_TimeFound(*days, *pair.span()))
         # Understood or not: half of a range is none.
         seen = seen[: pair.start()] + "\x00" * len(pair[0]) + seen[pair.end() :]
-    finds += [
-        find for found in _single_pattern().finditer(seen) if (find := _single(found, seen, today))
-    ]
-    finds.sort(key=lambda find: find.start)
-    return _joined(finds, text, today)
+    for found in _single_pattern().finditer(seen):
+        if (bounds := _single(found, seen, today)) is not None:
+            finds.append(_TimeFound(*bounds, *found.span()))
+    finds = [find for find in finds if find.first is None or find.first <= today]
+    return _joined(sorted(finds, key=lambda find: find.start), text)
 
 
 def event_range(question: str) -> tuple[Relation, str] | None:
@@ -432,14 +467,15 @@ def event_range(question: str) -> tuple[Relation, str] | None:
     if found is None:
         return None
     event = compiled(_EVENT_ENDS).split(found["event"])[0]
-    sentence = around(text, *found.span(), SENTENCE)
+    sentence = _around(text, found.span(), _SENTENCE)
     others = sentence.replace(event, "")
-    if not asks(sentence, text) or not has_past(others) or has_modal(others):
+    if not _asks(sentence, text) or not _has_past(others) or _has(_MODAL, others):
         return None
     # "Since the cache is stale, ..." gives a reason, no time; a date is for `time_range`.
     if len(event.split()) > 9 or compiled(_REASON).search(event) or _hinted(event):
         return None
-    return _RELATIONS[found["said"].lower()], event
+    relation = found["said"].lower().removeprefix("ever ").replace("prior to", "before")
+    return cast(Relation, relation), event
 
 
 def _hinted(text: str) -> bool:
@@ -450,7 +486,7 @@ def _hinted(text: str) -> bool:
 def _between(pair: re.Match[str], text: str, today: date) -> Days | None:
     """The days from the one expression to the other, years filled in from each other."""
     a, b = pair["a"], pair["b"]
-    kinds = [known[0] if (known := kind_of(words)) else "" for words in (a, b)]
+    kinds = [known[0] if (known := _kind_of(words)) else "" for words in (a, b)]
     if not kinds[0] and kinds[1] == "day month":  # from the 3rd to the 10th of March
         a = re.sub(r"\d+(?:st|nd|rd|th)?", re.sub(r"(?i)the ", "", a), b, count=1)
     elif not kinds[1] and kinds[0] == "month day":  # from March 3 to 10
@@ -459,63 +495,50 @@ def _between(pair: re.Match[str], text: str, today: date) -> Days | None:
         return None
     if "year" in kinds and not compiled(_ENDS).match(text, pair.end()):
         return None
-    if not asks(around(text, *pair.span(), SENTENCE), text):
+    dated = _names_a_year(a), _names_a_year(b)
+    plain = any(dated) or _looks_back(_around(text, pair.span(), _CLAUSE), text)
+    if not plain or not _asks(_around(text, pair.span(), _SENTENCE), text):
         return None
-    if not (
-        names_a_year(a) or names_a_year(b) or looks_back(around(text, *pair.span(), CLAUSE), text)
-    ):
-        return None
-    if names_a_year(a) and not names_a_year(b) and (begin := days_of(a, today)):
+    if dated == (True, False) and (begin := _days_of(a, today)):
         b = f"{b} {begin[0].year}"
-        if (end := days_of(b, today)) and end[1] < begin[0]:
+        if (end := _days_of(b, today)) and end[1] < begin[0]:
             b = f"{b[:-5]} {begin[0].year + 1}"
-    end = days_of(b, today)
-    begin = days_of(a, today, end[0] if end else None)
-    if begin is None or end is None:
-        return None
-    return min(begin[0], end[0]), max(begin[1], end[1])
+    end = _days_of(b, today)
+    begin = _days_of(a, today, end[0] if end else None)
+    return (min(begin[0], end[0]), max(begin[1], end[1])) if begin and end else None
 
 
-def _single(found: re.Match[str], text: str, today: date) -> _TimeFound | None:
+def _single(found: re.Match[str], text: str, today: date) -> Bounds | None:
     """The days of one expression after its preposition, if it is plain that they are meant."""
     said = next((name for name in _PREPOSITIONS if found[name]), "")
-    words = found["words"]
-    known = kind_of(words)
-    days = days_of(words, today)
+    known, days = _kind_of(found["words"]), _days_of(found["words"], today)
     if known is None or days is None or said == "no":
         return None
     kind, parts = known
-    allowed = _ALLOWED[said]
-    if kind not in allowed and not (
+    allowed = kind in _ALLOWED[said] or (
         (kind == "month" and (parts["last"] or (parts["year"] and said in {"", "for"})))
         or (kind in {"rolling", "past"} and found.start() == 0)
         or (kind == "past" and not said)
-    ):
-        return None
-    if not _meant(kind, parts, said, found, text):
+    )
+    if not allowed or not _meant(kind, parts, said, found, text):
         return None
     first, last = days
-    start, end = found.start(), found.end()
-    match said:
-        case "since":
-            return _TimeFound(first, None, start, end)
-        case "from" if found["onward"] or kind not in _RELATIVE | {"weekday"}:
-            return _TimeFound(first, None, start, end)
-        case "after":
-            return _TimeFound(last + timedelta(days=1), None, start, end)
-        case "before":
-            return _TimeFound(None, first - timedelta(days=1), start, end)
-        case "until":
-            return _TimeFound(None, last, start, end)
-    return _TimeFound(None if first == date.min else first, last, start, end)
+    if said == "since" or (
+        said == "from" and (found["onward"] or kind not in _RELATIVE | {"weekday"})
+    ):
+        return first, None
+    if said == "after":
+        return last + _ONE_DAY, None
+    if said == "before":
+        return None, first - _ONE_DAY if first > date.min else first
+    return (None if said == "until" or first == date.min else first), last
 
 
 def _meant(kind: str, parts: re.Match[str], said: str, found: re.Match[str], text: str) -> bool:
     """Whether these words ask for a time that is over, and for nothing else."""
     start, end = found.span()
-    sentence = around(text, start, end, SENTENCE)
-    clause = around(text, start, end, CLAUSE)
-    if not asks(sentence, text):
+    clause = _around(text, (start, end), _CLAUSE)
+    if not _asks(_around(text, (start, end), _SENTENCE), text):
         return False
     if kind in _RELATIVE and text.startswith(" of ", end):
         return False  # the last week of March
@@ -527,9 +550,10 @@ def _meant(kind: str, parts: re.Match[str], said: str, found: re.Match[str], tex
         return compiled(_ENDS).match(text, end) is not None
     which = parts.groupdict().get("which") or ""
     if kind == "this" or which.lower() == "this" or parts[0].lower() == "today":
-        return said == "from" or len(text.split()) < 5 or is_ours(clause)
-    yearless = not names_a_year(parts[0])
-    if (yearless or kind == "weekday") and (is_habit(text) or not looks_back(clause, text)):
+        ours = _has(_OURS, compiled(_WONDERING, re.I).sub("", clause))
+        return said == "from" or len(text.split()) < 5 or ours
+    yearless = not _names_a_year(parts[0])
+    if (yearless or kind == "weekday") and (_has(_HABIT, text) or not _looks_back(clause, text)):
         return False
     return not yearless or _plain_month(kind, parts, said, text, found)
 
@@ -551,25 +575,19 @@ def _plain_month(
     return not small or said != ""
 
 
-def _joined(finds: list[_TimeFound], text: str, today: date) -> TimeRange | None:
+def _joined(finds: list[_TimeFound], text: str) -> TimeRange | None:
     """One range of all that was found: what is open on one side each meets, the rest is united."""
-    finds = [find for find in finds if find.first is None or find.first <= today]
-    if not finds:
-        return None
     firsts = [find.first for find in finds if find.first]
     lasts = [find.last for find in finds if find.last]
-    halves = all(find.first is None or find.last is None for find in finds)
-    if halves and firsts and lasts:
+    first = last = None
+    if firsts and lasts and len(firsts) + len(lasts) == len(finds):  # each is open on one side
         first, last = max(firsts), min(lasts)
         if first > last:
             return None
-        bounds: tuple[date | None, date | None] = first, last
     else:
-        bounds = (
-            min(firsts) if len(firsts) == len(finds) else None,
-            max(lasts) if len(lasts) == len(finds) else None,
-        )
-    if bounds == (None, None):
+        first = min(firsts) if len(firsts) == len(finds) > 0 else None
+        last = max(lasts) if len(lasts) == len(finds) > 0 else None
+    if first is None and last is None:
         return None
     rest, at = "", 0
     for find in finds:
@@ -577,6 +595,6 @@ def _joined(finds: list[_TimeFound], text: str, today: date) -> TimeRange | None
         rest += " " if at and between in {" and ", " or "} else f"{between} "
         at = find.end
     rest = compiled(r" +([,.;:?!])").sub(r"\1", " ".join(f"{rest}{text[at:]}".split()))
-    words = ", ".join(text[find.start : find.end] for find in finds)
     rest = rest.lstrip(",.;: ").strip() if rest.strip(",.;:?! ") else ""
-    return TimeRange(*bounds, words, rest, is_about_talk(text))
+    words = ", ".join(text[find.start : find.end] for find in finds)
+    return TimeRange(first, last, words, rest, _has(_TALK, text))

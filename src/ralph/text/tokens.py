@@ -1,16 +1,25 @@
-"""Words as the index sees them: code-aware, accent-blind, stemmed.
-
-An identifier gives itself, joined, and its parts: `getUserById`, `get_user_by_id` and
-`get-user-by-id` all give `getuserbyid user id`. A dotted name or a path gives itself and its
-segments; the line of `file:line` stands apart. Tokens hold letters, digits and `. / + #` only:
-never a space or a quote, so that FTS5's `ascii tokenchars './+#'` passes them through untouched.
-"""
+"""Words as the index sees them, as models count them, and as people read them."""
 
 from __future__ import annotations
 
 import functools
 import re
 import unicodedata
+
+
+@functools.cache
+def compiled(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """Compile a pattern when it is first needed: hooks start often and need few of them."""
+    return re.compile(pattern, flags)
+
+
+# -- Words as the index sees them: code-aware, accent-blind, stemmed.
+#
+# An identifier gives itself, joined, and its parts: `getUserById`, `get_user_by_id` and
+# `get-user-by-id` all give `getuserbyid user id`. A dotted name or a path gives itself and its
+# segments; the line of `file:line` stands apart. Tokens hold letters, digits and `. / + #` only:
+# never a space or a quote, so that FTS5's `ascii tokenchars './+#'` passes them through untouched.
+
 
 # -- Porter's stemmer (1980), so that `failed`, `fails` and `failing` are one word.
 #
@@ -20,62 +29,21 @@ import unicodedata
 
 # A word is mapped to c (consonant) and v (vowel) once; y is a vowel after a consonant.
 _VOWELS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "vcccvcccvcccccvcccccvcccyc")
-_Y_AFTER_CONSONANT = re.compile(r"(?<=c)y")
 
-_STEP_2 = {
-    "ational": "ate",
-    "tional": "tion",
-    "enci": "ence",
-    "anci": "ance",
-    "izer": "ize",
-    "abli": "able",
-    "alli": "al",
-    "entli": "ent",
-    "eli": "e",
-    "ousli": "ous",
-    "ization": "ize",
-    "ation": "ate",
-    "ator": "ate",
-    "alism": "al",
-    "iveness": "ive",
-    "fulness": "ful",
-    "ousness": "ous",
-    "aliti": "al",
-    "iviti": "ive",
-    "biliti": "ble",
-}
-_STEP_3 = {
-    "icate": "ic",
-    "ative": "",
-    "alize": "al",
-    "iciti": "ic",
-    "ical": "ic",
-    "ful": "",
-    "ness": "",
-}
+
+def _endings(table: str) -> dict[str, str]:
+    """`ative:` is dropped, `icate:ic` becomes `ic`."""
+    return dict(row.split(":") for row in table.split())
+
+
+_STEP_2 = _endings("""
+    ational:ate tional:tion enci:ence anci:ance izer:ize abli:able alli:al entli:ent eli:e ousli:ous
+    ization:ize ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous aliti:al iviti:ive
+    biliti:ble
+""")
+_STEP_3 = _endings("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:")
 _STEP_4 = dict.fromkeys(
-    (
-        "al",
-        "ance",
-        "ence",
-        "er",
-        "ic",
-        "able",
-        "ible",
-        "ant",
-        "ement",
-        "ment",
-        "ent",
-        "ion",
-        "ou",
-        "ism",
-        "ate",
-        "iti",
-        "ous",
-        "ive",
-        "ize",
-    ),
-    "",
+    "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split(), ""
 )
 
 
@@ -95,7 +63,7 @@ def stem(word: str) -> str:
 
 def _shape(word: str) -> str:
     shape = word.translate(_VOWELS)
-    return _Y_AFTER_CONSONANT.sub("v", shape).replace("y", "c") if "y" in shape else shape
+    return compiled(r"(?<=c)y").sub("v", shape).replace("y", "c") if "y" in shape else shape
 
 
 def _measure(word: str) -> int:
@@ -183,24 +151,23 @@ _ASCII = (
     r"[cC]\+\+|[cCfF]#(?!\w)"
     r"|[A-Za-z0-9_]++(?:(?:[/\\:]{1,3}|[.@#-])[A-Za-z0-9_]++)*+(?:'[A-Za-z]{1,2}(?![A-Za-z]))?+"
 )
-_ASCII_CHUNK = re.compile(_ASCII)
 # Scripts written without spaces: Chinese, Japanese, Korean (whose endings stick to the words),
 # Thai, Lao, Burmese, Khmer.
 _UNSPACED = (
-    r"\u0e01-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17d3\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
-    r"\u31f0-\u31ff\u3400-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+    r"[\u0e01-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17d3\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
+    r"\u31f0-\u31ff\u3400-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 # The vowel signs of Indic scripts belong to the word, though \w leaves them out.
-_LETTER = rf"(?:(?![{_UNSPACED}])[\w\u0900-\u0963\u0966-\u0dff])"
+_CHUNK = rf"{_ASCII}|{_UNSPACED}++|(?:(?!{_UNSPACED})[\w\u0900-\u0963\u0966-\u0dff])++"
 
-_SEGMENTS = re.compile(r"[/\\:@#]+")
-_HUMP = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_VERSION = re.compile(r"[vV]?([0-9]+(?:\.[0-9]+)+)")
+_SEGMENTS = r"[/\\:@#]+"
+_HUMP = r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
+_VERSION = r"[vV]?([0-9]+(?:\.[0-9]+)+)"
 # Addresses and hashes say something as a whole only.
-_OPAQUE = re.compile(r"0[xX][0-9a-fA-F]+|(?=(?:[a-f]*[0-9]){2})(?=[0-9]*[a-f])[0-9a-f]{7,}")
+_OPAQUE = r"0[xX][0-9a-fA-F]+|(?=(?:[a-f]*[0-9]){2})(?=[0-9]*[a-f])[0-9a-f]{7,}"
 
 # Accents, and the points of Hebrew and Arabic; then the Latin letters that NFD leaves whole.
-_MARKS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]+")
+_MARKS = "[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]+"
 _LATIN = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "ẞ": "SS"}
     | {"æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th"}
@@ -224,7 +191,7 @@ def query_tokens(text: str) -> list[str]:
     found: dict[str, None] = {}
     for chunk in chunks:
         # Pairs of characters are surer than characters: those are for questions of one.
-        unspaced = not chunk.isascii() and len(chunk) > 1 and _unspaced().match(chunk)
+        unspaced = not chunk.isascii() and len(chunk) > 1 and compiled(_UNSPACED).match(chunk)
         found |= dict.fromkeys(_pairs(chunk) if unspaced else _known(chunk))
     if not found:
         words = (chunk.partition("'")[0].strip("_").lower() for chunk in chunks)
@@ -245,20 +212,10 @@ def spellings(text: str) -> dict[str, str]:
 def _chunks(text: str) -> list[str]:
     """Words, identifiers, paths and runs of an unspaced script, as they stand, accents gone."""
     if text.isascii():
-        return _ASCII_CHUNK.findall(text)
+        return compiled(_ASCII).findall(text)
     apart = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text))
-    plain = unicodedata.normalize("NFC", _MARKS.sub("", apart)).translate(_LATIN)
-    return _chunk().findall(plain)
-
-
-@functools.cache
-def _chunk() -> re.Pattern[str]:
-    return re.compile(rf"{_ASCII}|[{_UNSPACED}]++|{_LETTER}++")
-
-
-@functools.cache
-def _unspaced() -> re.Pattern[str]:
-    return re.compile(rf"[{_UNSPACED}]")
+    plain = unicodedata.normalize("NFC", compiled(_MARKS).sub("", apart)).translate(_LATIN)
+    return compiled(_CHUNK).findall(plain)
 
 
 def _known(chunk: str) -> tuple[str, ...]:
@@ -275,7 +232,7 @@ def _known(chunk: str) -> tuple[str, ...]:
 
 def _tokens_of(chunk: str) -> list[str]:
     if not chunk.isascii():
-        if _unspaced().match(chunk):
+        if compiled(_UNSPACED).match(chunk):
             return [*chunk, *_pairs(chunk)]
         return [chunk.casefold()[:_LONGEST_TOKEN]]
     if chunk[-1] in "+#":
@@ -313,7 +270,7 @@ def _compound(chunk: str) -> list[str]:
     """A path, dotted name or identifier: the whole once, then its parts."""
     names: list[str] = []
     found: list[str] = []
-    for segment in _SEGMENTS.split(chunk):
+    for segment in compiled(_SEGMENTS).split(chunk):
         name, parts = _dotted(segment)
         if name:
             names.append(name)
@@ -326,7 +283,7 @@ def _compound(chunk: str) -> list[str]:
 
 
 def _dotted(segment: str) -> tuple[str, list[str]]:
-    version = _VERSION.fullmatch(segment)
+    version = compiled(_VERSION).fullmatch(segment)
     if version:
         whole, minor = version[1], ".".join(version[1].split(".", 2)[:2])
         return whole, [whole[:_LONGEST_TOKEN], minor[:_LONGEST_TOKEN]]
@@ -344,10 +301,10 @@ def _dotted(segment: str) -> tuple[str, list[str]]:
 
 
 def _identifier(piece: str) -> tuple[str, list[str]]:
-    if piece.isdigit() or _OPAQUE.fullmatch(piece):
+    if piece.isdigit() or compiled(_OPAQUE).fullmatch(piece):
         whole = piece.lower()
         return whole, [whole[:_LONGEST_TOKEN]]
-    humps = _HUMP.findall(piece)
+    humps = compiled(_HUMP).findall(piece)
     whole = "".join(humps).lower()
     if len(humps) < 2:
         return whole, list(_word(whole[:_LONGEST_TOKEN])) if whole else []
@@ -357,3 +314,49 @@ def _identifier(piece: str) -> tuple[str, list[str]]:
         if len(hump) > 1:
             found += _word(hump.lower()[:_LONGEST_TOKEN])
     return whole, found
+
+
+# -- Small helpers for text: token estimates, plurals, shortening, patterns compiled on first use.
+
+
+# Long words are several tokens, punctuation and digits often one each, and scripts without
+# spaces about one a character. Measured against public tokenisers this lies within a sixth.
+_PIECES = r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+"
+_LETTERS_A_TOKEN = 6
+
+
+def estimate_tokens(text: str) -> int:
+    """The number of tokens, estimated a little high rather than low."""
+    total = 0
+    for piece in compiled(_PIECES).findall(text):
+        total += 1 + (len(piece) - 1) // _LETTERS_A_TOKEN if piece[0].isalpha() else 1
+    return total
+
+
+def first_tokens(text: str, count: int) -> str:
+    """The beginning of a text, about `count` tokens of it, ending at a word."""
+    total = 0
+    for found in compiled(_PIECES).finditer(text):
+        piece = found[0]
+        total += 1 + (len(piece) - 1) // _LETTERS_A_TOKEN if piece[0].isalpha() else 1
+        if total > count:
+            return text[: found.start()].rstrip()
+    return text
+
+
+# -- Words for people.
+
+
+def plural(number: int, word: str, words: str | None = None) -> str:
+    """The number and its noun: `1 record`, `2 records`."""
+    return f"{number} {word if number == 1 else words or word + 's'}"
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """The text, or its beginning up to a word and an ellipsis."""
+    if len(text) <= max_chars:
+        return text
+    head = text[: max(0, max_chars - 1)]
+    if not text[len(head)].isspace() and " " in head:
+        head = head[: head.rindex(" ")]
+    return f"{head.rstrip(' ,;:-(')}\u2026" if max_chars > 0 else ""
