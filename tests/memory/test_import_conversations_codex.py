@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from importing import Kept, aged, write
 
-from ralph.capture.exchange import SessionExchange, SessionHead, SessionStart
+from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
 from ralph.clients.codex_sessions import Rollout, rollout_head
 from ralph.memory.importing import ABANDONED_S, import_sessions
 from ralph.records.conversation import Message, conversation_id

@@ -84,6 +84,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
         cost = self.cost_usd
         if cost is not None:
             cost = max(0.0, round(cost - cost_before_usd, 9))
+        same = "summary errors decisions files_touched tokens_used model session_id".split()
         return Iteration(
             feature=feature,
             task_id=task_id,
@@ -91,16 +92,10 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
             discipline=discipline,
             timestamp=timestamp or self.ended_at,
             outcome=outcome,
-            summary=self.summary,
-            errors=self.errors,
-            decisions=self.decisions,
-            files_touched=self.files_touched,
-            tokens_used=self.tokens_used,
             cost_usd=cost,
             duration_ms=self.duration_ms if duration_ms is None else duration_ms,
-            model=self.model,
             model_tier=model_tier,
-            session_id=self.session_id,
+            **{name: getattr(self, name) for name in same},
         )
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from ralph.capture import AgentRun, Live, TerminalReason
-from ralph.capture.decisions import decisions_in
-from ralph.capture.errors import errors_in, errors_said
+from ralph.capture.errors import decisions_in, errors_in, errors_said
 from ralph.capture.lines import LineReader, clip, moment
 from ralph.capture.shell import file_effects, merely_asked, origin
 from ralph.capture.solved import (

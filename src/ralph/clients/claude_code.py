@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph.capture import AgentRun, Capture, TerminalReason
-from ralph.capture.exchange import Steps
 from ralph.capture.lines import (
     NOTHING,
+    Steps,
     clip,
     content_text,
     count,

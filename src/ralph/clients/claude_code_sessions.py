@@ -18,9 +18,11 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.exchange import (
+from ralph.capture.lines import (
+    BOM,
     LONGEST_TITLE,
     LONGEST_USER,
+    NOTHING,
     STATUS,
     SessionExchange,
     SessionHead,
@@ -28,14 +30,10 @@ from ralph.capture.exchange import (
     SessionStart,
     Steps,
     cleaned,
-    jsonl_files,
-)
-from ralph.capture.lines import (
-    BOM,
-    NOTHING,
     content_text,
     count,
     items,
+    jsonl_files,
     mapping,
     money,
     structs_on,

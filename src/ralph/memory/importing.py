@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchange import SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_SOURCE
 from ralph.errors import JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_journal import GENERAL

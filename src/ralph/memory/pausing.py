@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ralph.capture.exchange import SessionExchange
+    from ralph.capture.lines import SessionExchange
     from ralph.memory.conversations import ConversationContent
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph

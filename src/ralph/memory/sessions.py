@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from ralph.capture.exchange import SessionExchange
+from ralph.capture.lines import SessionExchange
 from ralph.errors import BadRecord
 from ralph.memory.conversation_history import CLAUDE_CODE, run_name
 from ralph.memory.conversation_journal import SavedExchange
