@@ -53,10 +53,7 @@ class LineReader:
         self._complained = 0
 
     def read(
-        self,
-        line: bytes,
-        parts: Callable[[bytes], Iterable[Part]],
-        take: Callable[[Part], None],
+        self, line: bytes, parts: Callable[[bytes], Iterable[Part]], take: Callable[[Part], None]
     ) -> None:
         """Take what stands on one line, and complain about what cannot be read."""
         self.line += 1

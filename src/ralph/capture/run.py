@@ -188,12 +188,7 @@ class RunFindings(LineReader):
         self.live.waiting = None
 
     def ran(
-        self,
-        command: str,
-        output: str,
-        *,
-        failed: bool,
-        base: str | None = None,
+        self, command: str, output: str, *, failed: bool, base: str | None = None
     ) -> CommandResult:
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
