@@ -29,12 +29,8 @@ MOST_COMPLAINTS = 100
 BOM = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw(b"null")
 _HUGE = 2**63
-_TOKENS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-)
+_TOKENS = "input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens".split()
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _decode = msgspec.json.Decoder().decode
 _one_after_another = json.JSONDecoder()
 
@@ -80,10 +76,9 @@ class LineReader:
 def objects(line: bytes) -> list[dict[str, Any]]:
     """The JSON objects on a line: one; several when line ends were lost; or those of a list."""
     try:
-        value = _decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _objects_of(_decode(line))
+    except _UNREADABLE:
         return loose_objects(line)
-    return _objects_of(value)
 
 
 def loose_objects(line: bytes) -> list[dict[str, Any]]:
@@ -109,13 +104,12 @@ def structs_on(
     """The objects on a line as structs; the values that are put off stay raw."""
     try:
         return [decode(line)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        plain = [
-            {key: raw(value) if key in put_off else value for key, value in found.items()}
+    except _UNREADABLE:
+        keys = set(kind.__struct_fields__)  # type: ignore[attr-defined]
+        return [
+            kind(**{k: raw(v) if k in put_off else v for k, v in found.items() if k in keys})
             for found in loose_objects(line)
         ]
-        keys = set(kind.__struct_fields__)  # type: ignore[attr-defined]
-        return [kind(**{key: found[key] for key in found.keys() & keys}) for found in plain]
 
 
 def _objects_of(value: Any) -> list[dict[str, Any]]:
@@ -128,9 +122,7 @@ def _objects_of(value: Any) -> list[dict[str, Any]]:
 
 def whole(value: Any) -> Any:
     """The value with lone surrogates replaced, which no file could hold."""
-    if isinstance(value, str):
-        if value.isascii():
-            return value
+    if isinstance(value, str) and not value.isascii():
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
         return [whole(item) for item in value]
@@ -149,21 +141,17 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def items(value: Any) -> Iterator[Mapping[str, Any]]:
+def items(value: Any) -> list[Mapping[str, Any]]:
     """The objects in a list; nothing when it is no list."""
-    if isinstance(value, list):
-        for item in value:
-            if isinstance(item, dict):
-                yield item
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def count(value: Any) -> int | None:
     """A number of things: not negative, not a bool, not beyond reason."""
     if isinstance(value, float) and math.isfinite(value):
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _HUGE:
-        return None
-    return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value < _HUGE else None
 
 
 def tokens(usage: Mapping[str, Any]) -> int:
@@ -224,7 +212,7 @@ def unraw(put_off: msgspec.Raw) -> Any:
     """The value that was put off, or nothing when it cannot be read after all."""
     try:
         return _decode(put_off)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except _UNREADABLE:
         return None
 
 
@@ -244,11 +232,8 @@ MOST_FIRST = 50
 MOST_LAST = 150
 _MOST_OPEN = 1000
 _MOST_AFTER = 50
-STATUS: dict[TerminalReason, Status] = {
-    "ok": "complete",
-    "interrupted": "interrupted",
-    "unknown": "interrupted",
-}
+STATUS: dict[TerminalReason, Status]
+STATUS = {"ok": "complete", "interrupted": "interrupted", "unknown": "interrupted"}
 
 
 class SessionHead(msgspec.Struct, frozen=True):

@@ -261,11 +261,7 @@ class RunFindings(LineReader):
             went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
             self.tried(call, ran.errors, went, begun=begun)
         if not failed:
-            self.did(command)
-
-    def did(self, command: str) -> None:
-        """A command came back well: it may be what solves an error."""
-        self.attempts.do("ran", command)
+            self.attempts.do("ran", command)
 
     def tried(
         self, call: ToolAttempt, errors: list[ErrorSeen], went: CallOutcome, *, begun: int

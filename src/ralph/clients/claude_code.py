@@ -291,7 +291,7 @@ class Messages:
             if parent is None and not output.startswith(_BEHIND):
                 self.found.tried_command(use.command, ran, failed=failed, begun=use.begun)
             elif not failed:
-                self.found.did(use.command)
+                self.found.attempts.do("ran", use.command)
         elif failed:
             error = self._failure(use, output, detail())
             errors.append(error)
