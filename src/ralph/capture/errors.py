@@ -186,16 +186,7 @@ _TRIGGERS = (
     *("Aborted", "E   ", ".go:", ".py:", ".rb:", "\u00d7", "✗", "✖", "●"),
 )
 # What the weak wordings hold besides; only failed commands are asked for them.
-_WEAK_TRIGGERS = (
-    "make",
-    "irectory",
-    "cannot",
-    "can't",
-    "nable to",
-    "invalid",
-    "nrecogni",
-    "nknown",
-)
+_WEAK_TRIGGERS = tuple("make|irectory|cannot|can't|nable to|invalid|nrecogni|nknown".split("|"))
 _ARROWS = ("--> ", "╭─[")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 _FRAME = re.compile(r'\s*File "(?P<f>[^"]+)", line (?P<l>\d+)')
@@ -209,6 +200,15 @@ _PYTEST_PLACE = re.compile(r"(?P<f>\S+\.py):(?P<l>\d+): (?:\w|$)")
 _GO_PLACE = re.compile(r"\s+(?P<f>\S+_test\.go):(?P<l>\d+): (?P<m>.+)")
 _BARE_PATH = re.compile(r"(?P<f>/?[\w.@/+-]+\.\w{1,5})$")
 _EXPECTED = re.compile(r"error: (?P<m>.+)")
+
+# Where below an error its place stands, and how far.
+_BELOW: dict[Look, tuple[re.Pattern[str], int]] = {
+    "arrow": (_ARROW, 5),
+    "must_arrow": (_ARROW, 5),
+    "frames": (_AT, 24),
+    "reason": (_AT, 24),
+    "back": (_PYTEST_PLACE, 11),
+}
 
 Place = tuple[str | None, int | None]
 
@@ -284,11 +284,12 @@ def _worded(
                 continue
             if NOT_AN_ERROR.search(line):
                 break
-            if wording.look == "must_arrow" and not _near(_ARROW, lines, number, 3):
+            near = lines[number + 1 : number + 4]
+            if wording.look == "must_arrow" and not any(map(_ARROW.match, near)):
                 continue
             if wording.look == "reason":
                 reasons.add(_next(lines, number))
-            yield _error(match, wording, lines, number, places, resolve)
+            yield _error(match, wording, lines, places, number, resolve)
             break
 
 
@@ -296,8 +297,8 @@ def _error(
     match: re.Match[str],
     wording: Wording,
     lines: list[str],
-    at: int,
     places: list[re.Match[str]],
+    at: int,
     resolve: Resolve,
 ) -> ErrorSeen:
     groups = match.groupdict()
@@ -305,12 +306,11 @@ def _error(
     file, number = groups.get("f"), groups.get("l")
     if test := groups.get("t"):
         message = f"{test}: {message}" if message else test
-        if file and not number:
-            # The n-th failure in a file has its n-th place above.
-            same = next((p for p in places if p["f"] == file), None)
-            if same:
-                places.remove(same)
-                number = same["l"]
+        # The n-th failure in a file has its n-th place above.
+        same = next((p for p in places if p["f"] == file), None) if file and not number else None
+        if same:
+            places.remove(same)
+            number = same["l"]
     place = _placed(file, number, resolve)
     if wording.look != "no":
         more, found = _look(wording.look, lines, at, resolve)
@@ -322,14 +322,13 @@ def _error(
 
 
 def _typed(error_type: ErrorType, message: str) -> ErrorType:
-    if error_type == "runtime":
-        if PERMISSION.search(message):
-            return "permission"
-        if COMPILE_CLASSES.match(message):
-            return "compile"
-        if TEST_CLASSES.match(message):
-            return "test"
-    return error_type
+    if error_type != "runtime":
+        return error_type
+    if PERMISSION.search(message):
+        return "permission"
+    if COMPILE_CLASSES.match(message):
+        return "compile"
+    return "test" if TEST_CLASSES.match(message) else "runtime"
 
 
 def _placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
@@ -343,19 +342,14 @@ def _placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
 
 def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
     """What the lines around say more about an error: a reason, and a place."""
-    if look in {"arrow", "must_arrow"}:
-        return "", _first(_ARROW, lines[at + 1 : at + 6], resolve)
-    if look == "frames":
-        place = _first(_AT, lines[at + 1 : at + 25], resolve)
-        return "", place if place[0] else _first(_FRAME, lines[max(0, at - 4) : at], resolve)
-    if look == "reason":
-        after = _next(lines, at)
-        reason = lines[after].strip() if after < len(lines) else ""
-        return reason, _first(_AT, lines[at + 1 : at + 25], resolve)
-    if look == "back":
-        return "", _first(_PYTEST_PLACE, lines[at + 1 : at + 12], resolve)
+    if look in _BELOW:
+        pattern, most = _BELOW[look]
+        place = _first(pattern, lines[at + 1 : at + 1 + most], resolve)
+        if look == "frames" and not place[0]:
+            place = _first(_FRAME, lines[max(0, at - 4) : at], resolve)
+        return ("".join(lines[_next(lines, at) :][:1]).strip() if look == "reason" else ""), place
     if look == "panic":
-        return (lines[at + 1].strip() if at + 1 < len(lines) else ""), (None, None)
+        return "".join(lines[at + 1 : at + 2]).strip(), (None, None)
     if look == "heading":
         for line in reversed(lines[max(0, at - 40) : at]):
             if heading := _BARE_PATH.match(line):
@@ -372,10 +366,6 @@ def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str,
     return "", (None, None)
 
 
-def _near(pattern: re.Pattern[str], lines: list[str], at: int, most: int) -> bool:
-    return any(pattern.match(line) for line in lines[at + 1 : at + 1 + most])
-
-
 def _next(lines: list[str], at: int) -> int:
     """The next line that is not blank."""
     after = at + 1
@@ -386,9 +376,9 @@ def _next(lines: list[str], at: int) -> int:
 
 def _first(pattern: re.Pattern[str], lines: list[str], resolve: Resolve) -> Place:
     for line in lines:
-        if (found := pattern.match(line)) and (place := _placed(found["f"], found["l"], resolve))[
-            0
-        ]:
+        found = pattern.match(line)
+        place = _placed(found["f"], found["l"], resolve) if found else (None, None)
+        if place[0]:
             return place
     return None, None
 

@@ -294,6 +294,7 @@ _NOISE_NAMES = (
     r"|python-version|tool-versions|pre-commit-config\.yaml)$"
     r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
 )
+_FILE_LISTS = ("context_files", "knowledge_paths")
 _OWN_FOLDERS = (".git", ".ralph")
 
 
@@ -320,7 +321,7 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> list[st
             touched[path] = (count + 1, max(last, number))
     with plan.edit("features", f"context files of {feature} enriched") as data:
         entry = plan.find(data, "features", feature)
-        _drop_vanished(entry, plan)
+        _drop_vanished(plan, entry)
         items = list(as_list(entry.get("context_files")))
         before = [_path_of_item(item) for item in items]
         for item in items:
@@ -341,17 +342,10 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> list[st
 
 def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
     """The feature without files that are gone, and a note for each; the plan does not change."""
-    files = [file for file in feature.context_files if is_there(plan.project, file.path)]
-    paths = [path for path in feature.knowledge_paths if is_there(plan.project, path)]
-    notes = [stale_note(file.path) for file in feature.context_files if file not in files]
-    notes += [
-        stale_note(path, "knowledge_paths") for path in feature.knowledge_paths if path not in paths
-    ]
-    if notes:
-        feature = msgspec.structs.replace(
-            feature, context_files=tuple(files), knowledge_paths=tuple(paths)
-        )
-    return feature, notes
+    lists = {name: getattr(feature, name) for name in _FILE_LISTS}
+    notes = _drop_vanished(plan, lists)
+    kept = {name: tuple(lists.get(name, ())) for name in _FILE_LISTS}
+    return (msgspec.structs.replace(feature, **kept), notes) if notes else (feature, notes)
 
 
 def drop_vanished(plan: Plan, feature: str) -> list[str]:
@@ -359,7 +353,7 @@ def drop_vanished(plan: Plan, feature: str) -> list[str]:
     if not without_vanished(plan, plan.feature(feature))[1]:
         return []
     with plan.edit("features", f"vanished files of {feature} removed") as data:
-        return _drop_vanished(plan.find(data, "features", feature), plan)
+        return _drop_vanished(plan, plan.find(data, "features", feature))
 
 
 def _replace_files(old: Any, value: Any) -> list[Data]:
@@ -397,18 +391,17 @@ def stale_note(path: str, where: str = "context_files") -> str:
     return f"[STALE: {path} no longer exists — removed from {where}]"
 
 
-def _drop_vanished(entry: Data, plan: Plan) -> list[str]:
+def _drop_vanished(plan: Plan, entry: Data) -> list[str]:
     notes: list[str] = []
-    for name in ("context_files", "knowledge_paths"):
-        items = as_list(entry.get(name))
-        gone = [
-            item
-            for item in items
-            if (path := _path_of_item(item)) and not is_there(plan.project, path)
-        ]
+    for name in _FILE_LISTS:
+        items = entry.get(name)
+        items = items if isinstance(items, tuple) else as_list(items)
+        paths = [_path_of_item(item) for item in items]
+        gone = {path for path in paths if path and not is_there(plan.project, path)}
         if gone:
-            notes += [stale_note(str(_path_of_item(item)), name) for item in gone]
-            model.set_field(entry, name, [item for item in items if item not in gone])
+            notes += [stale_note(path, name) for path in paths if path in gone]
+            kept = [item for item, path in zip(items, paths, strict=True) if path not in gone]
+            model.set_field(entry, name, kept)
     return notes
 
 
@@ -437,7 +430,7 @@ def is_there(project: Path, path: str, *, file: bool = False) -> bool:
 
 
 def _path_of_item(item: Any) -> str | None:
-    path = item.get("path") if isinstance(item, dict) else item
+    path = item.get("path") if isinstance(item, dict) else getattr(item, "path", item)
     return path if isinstance(path, str) else None
 
 
@@ -521,9 +514,9 @@ def _learnings_and_files(
                 "Remove the one that is wrong.",
                 "warning",
             )
-        listed = [("context_files", i, f.path) for i, f in enumerate(feature.context_files)]
-        listed += [("knowledge_paths", i, f) for i, f in enumerate(feature.knowledge_paths)]
-        for name, i, missing in listed:
+        listed = [(n, i, x) for n in _FILE_LISTS for i, x in enumerate(getattr(feature, n))]
+        for name, i, item in listed:
+            missing = str(_path_of_item(item))
             if not is_there(plan.project, missing):
                 todo = f"Ralph will take it out: {stale_note(missing, name)}"
                 yield file.problem((*path, name, i), f"{missing} does not exist", todo, "warning")

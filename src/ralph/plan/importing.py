@@ -60,13 +60,9 @@ _EMPTY_BOX = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+\[[ xX~/-]?\]\s*")
 _OPTION = re.compile(r"\s*\((discipline|priority|tags)\s*:\s*([^()]*)\)", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PROSE = {
-    "description": "description",
-    "overview": "description",
-    "architecture": "architecture",
-    "design": "architecture",
-    "boundaries": "boundaries",
-    "out of scope": "boundaries",
-    "scope": "boundaries",
+    **dict.fromkeys(("description", "overview"), "description"),
+    **dict.fromkeys(("architecture", "design"), "architecture"),
+    **dict.fromkeys(("boundaries", "out of scope", "scope"), "boundaries"),
 }
 _STATUS = {" ": "pending", "x": "done", "X": "done", "~": "in_progress", "/": "in_progress",
            "-": "skipped"}  # fmt: skip
