@@ -32,8 +32,8 @@ class Wording(NamedTuple):
     look: Look = "no"
 
 
-def _w(error_type: ErrorType, pattern: str, look: Look = "no", flags: int = 0) -> Wording:
-    return Wording(error_type, re.compile(pattern, flags), look)
+def _w(error_type: ErrorType, pattern: str, look: Look = "no") -> Wording:
+    return Wording(error_type, re.compile(pattern), look)
 
 
 _FILE = r"(?P<f>[^\s:()\"'<>|]+\.[A-Za-z]\w{0,5})"

@@ -10,14 +10,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ralph.errors import BadInput
 from ralph.text.summary import sentence_ends
 from ralph.text.tokens import compiled
 
 BETWEEN_HEADINGS = " > "
 # Sections shorter than this share of the limit are joined with their neighbour.
 _TINY = 10
-_LEAST_CHARS = 10
 _LONGEST_HEADING = 120
 
 _ATX = r" {0,3}(#{1,6})(?=[ \t]|\Z)"
@@ -53,11 +51,6 @@ class _HeadingPart(NamedTuple):
 
 def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> list[TextSection]:
     """Every line of a Markdown or plain text in passages of at most `max_chars`."""
-    if max_chars < _LEAST_CHARS or not 0 <= overlap_chars <= max_chars // 2:
-        raise BadInput(
-            f"passages of {max_chars} characters that overlap by {overlap_chars}",
-            todo=f"Give at least {_LEAST_CHARS} characters, and an overlap of at most half.",
-        )
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     begin, title = _front_matter(lines)
     found = list[TextSection]()
