@@ -59,11 +59,9 @@ def delete_feature(plan: Plan, name: str) -> None:
             if isinstance(task.value, dict) and str(task.value.get("feature")) == name
         ]
         if users:
-            raise BadInput(
-                f"the feature {name!r} still has tasks: {', '.join(users[:10])}",
-                where=plan.file_name("features"),
-                todo="Delete them or give them another feature first.",
-            )
+            what = f"the feature {name!r} still has tasks: {', '.join(users[:10])}"
+            todo = "Delete them or give them another feature first."
+            raise BadInput(what, where=plan.file_name("features"), todo=todo)
         model.remove_entity(data["features"], "features", name)
 
 
@@ -85,11 +83,8 @@ def patch_named(kind: Kind, entry: Data, patch: Patch) -> None:
 def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
     plain = clean_text("name", name, Limits.name + 1)
     if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
-        raise BadInput(
-            f"{name!r} is not a name",
-            where=plan.file_name(kind),
-            todo=f"Use 1 to {Limits.name} characters without slashes, such as `user-login`.",
-        )
+        todo = f"Use 1 to {Limits.name} characters without slashes, such as `user-login`."
+        raise BadInput(f"{name!r} is not a name", where=plan.file_name(kind), todo=todo)
     entry: Data = {"name": plain}
     patch_named(kind, entry, patch or {})
     if kind == "features":
@@ -165,11 +160,9 @@ def delete_task(plan: Plan, task_id: TaskId) -> None:
             if str(task_id) in map(str, as_list(task.get("blocked_by")))
         ]
         if waiting:
-            raise BadInput(
-                f"task {task_id} blocks {', '.join(waiting[:10])}",
-                where=plan.file_name("tasks"),
-                todo="Take it out of their blocked_by first, or set it to skipped.",
-            )
+            what = f"task {task_id} blocks {', '.join(waiting[:10])}"
+            todo = "Take it out of their blocked_by first, or set it to skipped."
+            raise BadInput(what, where=plan.file_name("tasks"), todo=todo)
         model.remove_entity(data, "tasks", task_id)
 
 
@@ -230,11 +223,9 @@ def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
     for name in ("feature", "title"):
         if not isinstance(entry.get(name), str | int) or not str(entry[name]).strip():
             file = plan.document("tasks")
-            raise BadPlan(
-                f"task {task_id} has no `{name}`",
-                where=file.where(model.path_of(file.data, "tasks", task_id)),
-                todo=f"Give it its `{name}` back.",
-            )
+            what = f"task {task_id} has no `{name}`"
+            where = file.where(model.path_of(file.data, "tasks", task_id))
+            raise BadPlan(what, where=where, todo=f"Give it its `{name}` back.")
 
 
 def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
@@ -245,10 +236,8 @@ def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
     own = str(entry["id"])
     for ring in _rings({**blockers, own: list(map(str, ids))}):
         if own in ring:
-            raise BadInput(
-                f"the tasks would wait for each other: {' -> '.join(ring)}",
-                todo="Leave one of them out of blocked_by.",
-            )
+            what = f"the tasks would wait for each other: {' -> '.join(ring)}"
+            raise BadInput(what, todo="Leave one of them out of blocked_by.")
     return ids
 
 
