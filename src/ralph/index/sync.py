@@ -18,21 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralph import index
 from ralph.errors import EmbedderOff, IndexOff
-from ralph.index import (
-    ASIDE,
-    ASIDE_WEIGHT,
-    Collection,
-    Cut,
-    Embedder,
-    IndexBatch,
-    IndexedRecord,
-    IndexStore,
-    IndexView,
-    Manifest,
-    Passage,
-    RecordKey,
-)
 from ralph.journal import Followed
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
@@ -63,28 +50,28 @@ class IndexSpec(msgspec.Struct, frozen=True):
     name: str
     stream: str
     journal: Followed
-    cut: Cut
+    cut: index.Cut
     cut_version: str
-    embedder: Embedder | None
+    embedder: index.Embedder | None
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> index.Manifest:
         """What the collection must have been built with."""
         identity, dims = ("none", 0) if self.embedder is None else _named(self.embedder)
-        return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
+        return index.Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
-def live_of(view: IndexView, name: str) -> Collection | None:
+def live_of(view: index.IndexView, name: str) -> index.Collection | None:
     """The collection that answers under this name."""
     return next((one for one in view.collections(name) if one.live), None)
 
 
-def is_current(store: IndexStore, spec: IndexSpec) -> bool:
+def is_current(store: index.IndexStore, spec: IndexSpec) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
     with store.state() as view:
         return is_current_in(view, spec)
 
 
-def is_current_in(view: IndexView, spec: IndexSpec) -> bool:
+def is_current_in(view: index.IndexView, spec: IndexSpec) -> bool:
     """The same, of one state of the store."""
     found = view.collections(spec.name)
     if len(found) != 1:
@@ -96,7 +83,7 @@ def is_current_in(view: IndexView, spec: IndexSpec) -> bool:
 
 
 def sync(
-    store: IndexStore,
+    store: index.IndexStore,
     spec: IndexSpec,
     *,
     budget_s: float | None = None,
@@ -121,7 +108,11 @@ class _EmbedderChanged(Exception):
 
 class _SyncRun:
     def __init__(
-        self, store: IndexStore, spec: IndexSpec, budget_s: float | None, progress: Progress | None
+        self,
+        store: index.IndexStore,
+        spec: IndexSpec,
+        budget_s: float | None,
+        progress: Progress | None,
     ) -> None:
         self._store = store
         self._spec = spec
@@ -149,27 +140,27 @@ class _SyncRun:
         return Synced(complete, rebuilt, self._written, self._embedder_off)
 
     def _choose(
-        self, live: Collection | None, building: Collection | None, *, anew: bool
-    ) -> Collection:
+        self, live: index.Collection | None, building: index.Collection | None, *, anew: bool
+    ) -> index.Collection:
         """The collection to work on: one that fits, or a new one beside it."""
         for one in (building, live):
             if one and one.manifest == self._manifest and not anew:
                 return one
-        return Collection(self._spec.name, self._spec.stream, self._manifest)
+        return index.Collection(self._spec.name, self._spec.stream, self._manifest)
 
-    def _same_vectors(self, live: Collection) -> bool:
+    def _same_vectors(self, live: index.Collection) -> bool:
         old, new = live.manifest, self._manifest
         return (old.embedder, old.dims) == (new.embedder, new.dims)
 
-    def _follow(self, collection: Collection) -> tuple[Collection, bool]:
+    def _follow(self, collection: index.Collection) -> tuple[index.Collection, bool]:
         while True:
             batch = self._spec.journal.read(collection.position, limit=self._limit())
-            records: dict[RecordKey, Record] = {}
+            records: dict[index.RecordKey, Record] = {}
             for located in batch.records:
                 records.setdefault((located.record.id, located.record.digest), located.record)
             before = self._written
             forget = {stone.id for stone in batch.tombstones}
-            step = IndexBatch(
+            step = index.IndexBatch(
                 records,
                 functools.partial(self._prepare, records, forget),
                 forget=forget,
@@ -184,11 +175,11 @@ class _SyncRun:
 
     def _prepare(
         self,
-        records: Mapping[RecordKey, Record],
+        records: Mapping[index.RecordKey, Record],
         forget: Set[str],
-        indexed: Sized[RecordKey],
+        indexed: Sized[index.RecordKey],
         forgotten: Sized[str],
-    ) -> list[IndexedRecord]:
+    ) -> list[index.IndexedRecord]:
         cut = [
             (record, self._cut(record))
             for key, record in records.items()
@@ -204,13 +195,13 @@ class _SyncRun:
         made = self._embed(wanted)
         self._written += len(cut)
         return [
-            IndexedRecord(
+            index.IndexedRecord(
                 record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]
             )
             for (record, passages), row in zip(cut, hashes, strict=True)
         ]
 
-    def _cut(self, record: Record) -> list[Passage]:
+    def _cut(self, record: Record) -> list[index.Passage]:
         passages = list(self._spec.cut(record))
         if self._spec.embedder is not None:
             return passages
@@ -232,7 +223,7 @@ class _SyncRun:
         return made
 
     def _vectors(
-        self, embedder: Embedder, some: dict[bytes, Sequence[_Piece]]
+        self, embedder: index.Embedder, some: dict[bytes, Sequence[_Piece]]
     ) -> dict[bytes, bytes]:
         import numpy as np
 
@@ -250,7 +241,7 @@ class _SyncRun:
             for (h, row), end in zip(some.items(), ends, strict=True)
         }
 
-    def _embed_waiting(self, collection: Collection) -> bool:
+    def _embed_waiting(self, collection: index.Collection) -> bool:
         """Catch up on passages that were indexed while the embedder was off."""
         while self._embedder_off is None and not self._late():
             with self._store.state() as view:
@@ -259,7 +250,7 @@ class _SyncRun:
                 return True
             made = self._embed([(str(row).encode(), text) for row, text in waiting])
             filled = [(int(row), vector) for row, vector in made.items()]
-            collection = self._store.write(collection, IndexBatch(vectors=filled))
+            collection = self._store.write(collection, index.IndexBatch(vectors=filled))
         return False
 
     def _limit(self) -> int:
@@ -275,18 +266,18 @@ class _SyncRun:
 _Piece = tuple[str, float]
 
 
-def _pieces(text: str, embedder: Embedder) -> list[_Piece]:
-    main, _, aside = text.partition(ASIDE)
+def _pieces(text: str, embedder: index.Embedder) -> list[_Piece]:
+    main, _, aside = text.partition(index.ASIDE)
     return [
         (piece, weight)
-        for part, weight in ((main, 1.0), (aside, ASIDE_WEIGHT))
+        for part, weight in ((main, 1.0), (aside, index.ASIDE_WEIGHT))
         if part
         for piece in embedder.pieces(part)
     ]
 
 
 def _portions(
-    texts: dict[bytes, str], embedder: Embedder
+    texts: dict[bytes, str], embedder: index.Embedder
 ) -> Iterator[dict[bytes, Sequence[_Piece]]]:
     """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
     some: dict[bytes, Sequence[_Piece]] = {}
@@ -302,11 +293,11 @@ def _portions(
         yield some
 
 
-def _named(embedder: Embedder) -> tuple[str, int]:
+def _named(embedder: index.Embedder) -> tuple[str, int]:
     return embedder.identity, embedder.dims
 
 
-def _check_shape(vectors: Vectors, count: int, embedder: Embedder) -> None:
+def _check_shape(vectors: Vectors, count: int, embedder: index.Embedder) -> None:
     if vectors.shape != (count, embedder.dims) or vectors.dtype != "float32":
         raise EmbedderOff(
             f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape} instead of "
@@ -315,5 +306,5 @@ def _check_shape(vectors: Vectors, count: int, embedder: Embedder) -> None:
         )
 
 
-def _hash(passage: Passage) -> bytes:
+def _hash(passage: index.Passage) -> bytes:
     return hashlib.sha256(passage.embed.encode()).digest()[:16]

@@ -11,17 +11,8 @@ import msgspec
 from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.loop import environment
 from ralph.loop.agent import GRACE_S, AgentDriver, AgentOutput
-from ralph.loop.environment import (
-    Listener,
-    LoopEvent,
-    Name,
-    Servers,
-    agent_environment,
-    loop_servers,
-    own_command,
-    own_server,
-)
 from ralph.loop.orchestrate import Orchestrator
 from ralph.loop.process import AgentEnd
 from ralph.loop.work import PendingIteration, RunFolder, plan_hash
@@ -31,17 +22,7 @@ from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
 from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
-from ralph.prompt.build import (
-    CONTEXT,
-    KnowledgeFile,
-    Prompt,
-    PromptFacts,
-    PromptLimits,
-    RepeatedError,
-    ReviewFacts,
-    review_prompt,
-    task_prompt,
-)
+from ralph.prompt import build
 from ralph.records import Record, now
 from ralph.records.iteration import KIND, Iteration, Outcome, from_record
 from ralph.text.redact import redact
@@ -71,7 +52,7 @@ def gather(
     memory_on: bool,
     agent: str | None = None,
     history: IterationHistory | None = None,
-) -> PromptFacts:
+) -> build.PromptFacts:
     """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
 
     The prompt names MCP tools to the agents that take them, by default the one in the settings.
@@ -85,7 +66,7 @@ def gather(
     number = last_number(told) + 1
     attempts = [one for one in told if str(one.task_id) == str(task.id)]
     settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
-    return PromptFacts(
+    return build.PromptFacts(
         feature=feature,
         task=task,
         current_state=view.current_state(task.feature),
@@ -96,19 +77,21 @@ def gather(
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
-        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
-        ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
+        server=environment.own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        ralph=environment.own_command(
+            environment.agent_environment(also=settings.agent_env), agent=agent
+        ),
     )
 
 
 def gather_review(
-    facts: PromptFacts, told: Sequence[Iteration], *, everything: bool
-) -> ReviewFacts:
+    facts: build.PromptFacts, told: Sequence[Iteration], *, everything: bool
+) -> build.ReviewFacts:
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
     flags = stale_prose(facts.feature, last_number(told))
-    return ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
+    return build.ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
 
 
 def stale_prose(feature: Feature, iteration: int) -> list[str]:
@@ -171,7 +154,7 @@ def last_number(told: Sequence[Iteration]) -> int:
     return max((one.iteration_number or 0 for one in told), default=0)
 
 
-def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError]:
+def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.RepeatedError]:
     """Errors met in two or more iterations, whatever their numbers and paths were."""
     seen: dict[str, set[int]] = {}
     newest: dict[str, str] = {}
@@ -182,18 +165,18 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError
             newest[name] = error.message
     often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
     often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
-    return [RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
+    return [build.RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
 
-def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
-    found: list[KnowledgeFile] = []
+def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
+    found: list[build.KnowledgeFile] = []
     for path in feature.knowledge_paths:
         file = project_file(project, path)
         if file is not None:
             with file.open("rb") as opened:
                 text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
             # The plan names it, not a person: what it holds goes to the agent's provider.
-            found.append(KnowledgeFile(path, redact(text)))
+            found.append(build.KnowledgeFile(path, redact(text)))
     return found
 
 
@@ -249,7 +232,7 @@ class IterationRunner:
         driver: AgentDriver,
         *,
         memory_on: bool,
-        listener: Listener,
+        listener: environment.Listener,
     ) -> None:
         self.ralph = ralph
         self.plan = plan
@@ -257,7 +240,7 @@ class IterationRunner:
         self.runs = RunFolder(ralph.project.cache / "runs")
         self._driver = driver
         self._memory_on = memory_on
-        self._limits = PromptLimits(prompt=self.settings.prompt_tokens)
+        self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
         self._listener = listener
         self._guard = Guard(plan)
         self._noted: set[str] = set()
@@ -266,9 +249,9 @@ class IterationRunner:
             ralph, plan, lambda line, well: self.tell("memory", line=line, available=well)
         )
 
-    def tell(self, event: Name, **facts: object) -> None:
+    def tell(self, event: environment.Name, **facts: object) -> None:
         """Say what happened to whoever listens."""
-        self._listener(LoopEvent(event, now(), facts))
+        self._listener(environment.LoopEvent(event, now(), facts))
 
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
@@ -276,17 +259,17 @@ class IterationRunner:
         context = self.knowledge.context(facts)
         if context is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
-        prompt = task_prompt(facts, self._limits)
-        carried = context.patterns if context and prompt.has(CONTEXT) else ()
+        prompt = build.task_prompt(facts, self._limits)
+        carried = context.patterns if context and prompt.has(build.CONTEXT) else ()
         return self._run(task, prompt, review=False, patterns=carried)
 
     def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
         facts = self._gather(task)
         review = gather_review(facts, self.history.of(task.feature), everything=everything)
-        return self._run(task, review_prompt(facts, review, self._limits), review=True)
+        return self._run(task, build.review_prompt(facts, review, self._limits), review=True)
 
-    def _gather(self, task: Task) -> PromptFacts:
+    def _gather(self, task: Task) -> build.PromptFacts:
         facts = gather(
             self.ralph,
             self.plan,
@@ -316,7 +299,7 @@ class IterationRunner:
         return finished
 
     def _run(
-        self, task: Task, prompt: Prompt, *, review: bool, patterns: tuple[str, ...] = ()
+        self, task: Task, prompt: build.Prompt, *, review: bool, patterns: tuple[str, ...] = ()
     ) -> IterationResult:
         snapshot = self._guard.snapshot()
         work = PendingIteration(
@@ -366,8 +349,8 @@ class IterationRunner:
         self.runs.finish(work)
         return told
 
-    def _servers(self, task: Task, *, review: bool) -> Servers:
-        servers = loop_servers(
+    def _servers(self, task: Task, *, review: bool) -> environment.Servers:
+        servers = environment.loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in servers.notes if note not in self._noted]:
