@@ -52,16 +52,13 @@ class Index:
         self._open_store = open_store
         self._place = place
         self._lock_timeout_s = lock_timeout_s
-        self._store: IndexStore | None = None
 
-    @property
+    @functools.cached_property
     def store(self) -> IndexStore:
         """The store, opened at first use."""
-        if self._store is None:
-            self._store = self._open_store()
-        return self._store
+        return self._open_store()
 
-    @property
+    @functools.cached_property
     def path(self) -> Path:
         """The file of the index, or beside which its lock lies."""
         return self._place()
@@ -208,9 +205,9 @@ class Index:
 
     def close(self) -> None:
         """Let go of it; it opens again by itself."""
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        if "store" in self.__dict__:
+            self.store.close()
+            del self.store
 
 
 class _IndexBusy(IndexOff):

@@ -19,6 +19,8 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
+
 from ralph import disk
 from ralph.errors import IndexOff
 from ralph.programs import find_program, python
@@ -40,35 +42,25 @@ if sys.platform == "win32":
     _OWN_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
 
 
-class LocalServer:
+class LocalServer(msgspec.Struct, eq=False):
     """A server that may have to be started."""
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        binary: Path,
-        folder: Path,
-        *,
-        key: str | None = None,
-        ready_s: float = _READY_S,
-    ) -> None:
-        self._host = host
-        self._port = port
-        self._binary = binary
-        self._folder = folder
-        self._key = key
-        self._ready_s = ready_s
-        self._keeper: subprocess.Popen[bytes] | None = None
+    host: str
+    port: int
+    binary: Path
+    folder: Path
+    key: str | None = None
+    ready_s: float = _READY_S
+    keeper: subprocess.Popen[bytes] | None = None
 
     def start(self) -> bool:
         """Start it and wait until it is ready; False where something listens there. IndexOff."""
         if self._listening():
             return False
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             # One at a time: the others find it running.
-            with disk.locked(self._folder / "start.lock", timeout_s=self._ready_s):
+            with disk.locked(self.folder / "start.lock", timeout_s=self.ready_s):
                 if not self._listening():
                     self._start()
         except disk.Busy:
@@ -79,7 +71,7 @@ class LocalServer:
 
     def stop(self) -> None:
         """End it if it was started here, and return when it has ended."""
-        keeper, self._keeper = self._keeper, None
+        keeper, self.keeper = self.keeper, None
         if keeper is None:
             return
         atexit.unregister(self.stop)
@@ -95,14 +87,14 @@ class LocalServer:
     @property
     def started(self) -> bool:
         """Whether it was started here and still runs."""
-        return self._keeper is not None and self._keeper.poll() is None
+        return self.keeper is not None and self.keeper.poll() is None
 
     # -- inside
 
     def _start(self) -> None:
         self.stop()  # one that has ended by itself
-        deadline = time.monotonic() + self._ready_s
-        keeper = self._keeper = self._spawned()
+        deadline = time.monotonic() + self.ready_s
+        keeper = self.keeper = self._spawned()
         atexit.register(self.stop)
         while not self._ready():
             code = keeper.poll()
@@ -114,33 +106,33 @@ class LocalServer:
                 raise self._off("still runs for somebody else, who keeps its storage")
             if code is not None:
                 raise self._off(f"ended at once ({code})")
-            raise self._off(f"was not ready within {self._ready_s:.0f} s")
+            raise self._off(f"was not ready within {self.ready_s:.0f} s")
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         """The server's keeper: the environment is ours without Ralph's settings."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("RALPH_")}
         env |= {
-            "QDRANT__SERVICE__HOST": "127.0.0.1" if self._host == "localhost" else self._host,
-            "QDRANT__SERVICE__HTTP_PORT": str(self._port),
-            "QDRANT__SERVICE__GRPC_PORT": str(self._port + 1),
-            "QDRANT__STORAGE__STORAGE_PATH": str(self._folder / "storage"),
-            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self._folder / "snapshots"),
+            "QDRANT__SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
+            "QDRANT__SERVICE__HTTP_PORT": str(self.port),
+            "QDRANT__SERVICE__GRPC_PORT": str(self.port + 1),
+            "QDRANT__STORAGE__STORAGE_PATH": str(self.folder / "storage"),
+            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self.folder / "snapshots"),
             "QDRANT__TELEMETRY_DISABLED": "true",
         }
-        if self._key:
-            env["QDRANT__SERVICE__API_KEY"] = self._key
-        file = self._folder / _LOG
+        if self.key:
+            env["QDRANT__SERVICE__API_KEY"] = self.key
+        file = self.folder / _LOG
         with contextlib.suppress(FileNotFoundError):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
                 file.replace(file.with_suffix(".log.1"))
-        words = [str(self._folder / "server.lock"), str(self._ready_s), str(self._binary)]
+        words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
         with file.open("ab") as log:
             return subprocess.Popen(
                 [*python(), "-m", __name__, *words],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                cwd=self._folder,
+                cwd=self.folder,
                 env=env,
                 # Ctrl-C is for us; what it means for the server we say by ending.
                 start_new_session=True,
@@ -149,7 +141,7 @@ class LocalServer:
 
     def _listening(self) -> bool:
         try:
-            socket.create_connection((self._host, self._port), timeout=_LOOK_S).close()
+            socket.create_connection((self.host, self.port), timeout=_LOOK_S).close()
         except ConnectionRefusedError:
             return False
         except OSError:
@@ -157,7 +149,7 @@ class LocalServer:
         return True
 
     def _ready(self) -> bool:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_LOOK_S)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_LOOK_S)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status < 500
@@ -168,9 +160,9 @@ class LocalServer:
 
     def _off(self, what: str, todo: str | None = None) -> IndexOff:
         return IndexOff(
-            f"Qdrant ({self._binary}) {what}",
-            where=f"http://{self._host}:{self._port}",
-            todo=todo or f"Look into {self._folder / _LOG}",
+            f"Qdrant ({self.binary}) {what}",
+            where=f"http://{self.host}:{self.port}",
+            todo=todo or f"Look into {self.folder / _LOG}",
         )
 
 

@@ -161,29 +161,19 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 
 
-class AgentDriver:
+class AgentDriver(msgspec.Struct, frozen=True):
     """The means to run one agent in one project's folder: any number of times, one at a time."""
 
-    def __init__(
-        self,
-        agent: str,
-        settings: Settings,
-        *,
-        root: Path,
-        timeout_s: float,
-        listener: Listener,
-        stopping: Callable[[], bool],
-    ) -> None:
-        self.agent = agent
-        self._settings = settings
-        self._root = root
-        self._timeout_s = timeout_s
-        self._listener = listener
-        self._stopping = stopping
+    agent: str
+    settings: Settings
+    root: Path
+    timeout_s: float
+    listener: Listener
+    stopping: Callable[[], bool]
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self._root)
+        found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self.root)
 
     def run(
         self,
@@ -203,7 +193,7 @@ class AgentDriver:
         call = AgentCall(model=model, mcp_config=config, mcp_servers=servers.entries)
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
-        command = found_command(agent_command(self.agent, call), env, root=self._root)
+        command = found_command(agent_command(self.agent, call), env, root=self.root)
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
@@ -221,13 +211,13 @@ class AgentDriver:
                 observe(output.idle())
             if output.capture.live != shown:
                 shown = copy(output.capture.live)
-                self._listener(LoopEvent("doing", now(), msgspec.structs.asdict(shown)))
-            return not self._stopping()
+                self.listener(LoopEvent("doing", now(), msgspec.structs.asdict(shown)))
+            return not self.stopping()
 
         with AgentProcess(
-            command, prompt=prompt.encode(), folder=folder, cwd=self._root, env=env, grace_s=GRACE_S
+            command, prompt=prompt.encode(), folder=folder, cwd=self.root, env=env, grace_s=GRACE_S
         ) as process:
-            ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
+            ended = process.wait(timeout_s=self.timeout_s, on_tick=tick)
         catch_up()
         observe(output.idle())
         return output, ended
@@ -236,7 +226,7 @@ class AgentDriver:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         file.touch()
-        return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+        return AgentOutput(file, agent=agent or self.agent, root=str(self.root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
-        return agent_environment(also=self._settings.agent_env, given=given)
+        return agent_environment(also=self.settings.agent_env, given=given)

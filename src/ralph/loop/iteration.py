@@ -124,7 +124,10 @@ class IterationHistory:
         if len(records) > len(self._known):
             new = [told for one in records[len(self._known) :] if (told := _readable(one))]
             self._known = records
-            self._told = sorted([*self._told, *new], key=_order)
+            self._told = sorted(
+                [*self._told, *new],
+                key=lambda one: (one.iteration_number or 0, one.timestamp or ""),
+            )
         return self._told
 
     def touching(self, feature: str, paths: Collection[str]) -> list[Iteration]:
@@ -135,10 +138,6 @@ class IterationHistory:
             for one in (self.of(feature) if wanted else ())
             if (files := tuple(file for file in one.files_touched if file.path in wanted))
         ]
-
-
-def _order(iteration: Iteration) -> tuple[int, str]:
-    return iteration.iteration_number or 0, iteration.timestamp or ""
 
 
 def _readable(record: Record) -> Iteration | None:

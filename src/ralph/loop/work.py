@@ -55,15 +55,14 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
         return uuid.uuid4().hex[:12]
 
 
-class RunFolder:
+class RunFolder(msgspec.Struct, frozen=True):
     """The folder of iterations under way; only what is unfinished stays in it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    path: Path
 
     def begin(self, work: PendingIteration, snapshot: Snapshot) -> Path:
         """Keep the work, and give the folder for its files. They may hold secrets: ours alone."""
-        folder = self._folder / work.run
+        folder = self.path / work.run
         with self._alone():  # another loop must not take a folder that is being filled for a ruin
             disk.make_folder(folder)
             disk.replace(folder / _SNAPSHOT, snapshot.to_bytes())
@@ -72,23 +71,23 @@ class RunFolder:
 
     def ended(self, work: PendingIteration, ended: AgentEnd) -> None:
         """Note how the agent ended, for whoever finishes the work."""
-        disk.write(self._folder / work.run / _ENDED, msgspec.json.encode(ended))
+        disk.write(self.path / work.run / _ENDED, msgspec.json.encode(ended))
 
     def finish(self, work: PendingIteration) -> None:
         """The record is in the journal: nothing of the run needs to stay.
 
         The work goes first: half a folder must not look like an iteration that said nothing.
         """
-        disk.remove(self._folder / work.run / _FILE)
-        shutil.rmtree(self._folder / work.run, ignore_errors=True)
+        disk.remove(self.path / work.run / _FILE)
+        shutil.rmtree(self.path / work.run, ignore_errors=True)
 
     def snapshot(self, work: PendingIteration) -> Snapshot:
         """The plan as it was before the work."""
-        return Snapshot.from_bytes(disk.read(self._folder / work.run / _SNAPSHOT, largest=_LARGEST))
+        return Snapshot.from_bytes(disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST))
 
     def how_it_ended(self, work: PendingIteration, *, timeout_s: float) -> AgentEnd:
         """How the agent of a loop that was killed ended; waits until all its processes have."""
-        folder = self._folder / work.run
+        folder = self.path / work.run
         try:
             with disk.locked(folder / LOCK, timeout_s=timeout_s):
                 pass
@@ -105,11 +104,11 @@ class RunFolder:
 
     def unfinished(self) -> list[tuple[PendingIteration, Path]]:
         """Work that other loops have not finished, dead or alive, oldest first."""
-        if not self._folder.is_dir():
+        if not self.path.is_dir():
             return []
         found: list[tuple[PendingIteration, Path]] = []
         with self._alone():
-            for folder in self._folder.iterdir():
+            for folder in self.path.iterdir():
                 if not folder.is_dir():
                     continue
                 try:
@@ -126,8 +125,8 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        disk.make_folder(self._folder)
-        lock = self._folder / _FOLDER_LOCK
+        disk.make_folder(self.path)
+        lock = self.path / _FOLDER_LOCK
         try:
             with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S):
                 yield
