@@ -242,7 +242,6 @@ OTHER_FILES = {
     "loop.keeper": "/proc",
     "loop.process": "the run's own folder in Ralph's home",
     "loop.scripted": "a stand-in for an agent: it works in a project like one",
-    "loop.work": "Ralph's home",
     "memory.documents": "the files that a person names",
     "memory.forgetting": "Ralph's home",
     "memory.importing": "the clients' transcripts",

@@ -1,14 +1,19 @@
-"""Run an agent: start it with its servers, follow its output line by line, end it in time."""
+"""Run an agent: its folder on disk, its output line by line, and its end in time."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import shutil
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
 
 import msgspec
 
+from ralph import disk
 from ralph.capture import AgentRun, Capture, Live
 from ralph.clients import (
     AgentCall,
@@ -20,12 +25,17 @@ from ralph.clients import (
     output_dialect,
 )
 from ralph.config import Settings
-from ralph.errors import BadInput
-from ralph.loop.environment import Listener, LoopEvent, Servers, agent_environment, write_mcp_config
-from ralph.loop.process import AgentEnd, AgentProcess
-from ralph.records import now
-from ralph.records.iteration import ErrorSeen
+from ralph.errors import BadInput, BadPlan, LoopBusy
+from ralph.loop.environment import Listener, Servers, agent_environment, tell, write_mcp_config
+from ralph.loop.process import LOCK, AgentEnd, AgentProcess
+from ralph.plan.guard import Snapshot
+from ralph.plan.model import Task
+from ralph.plan.store import Plan
+from ralph.records.iteration import ErrorSeen, ModelTier
 from ralph.text.redact import redact
+
+# -- Run an agent: start it with its servers, follow its output line by line, end it in time.
+
 
 # How long an agent may take to end after it was asked to.
 GRACE_S = 10.0
@@ -211,7 +221,7 @@ class AgentDriver(msgspec.Struct, frozen=True):
                 observe(output.idle())
             if output.capture.live != shown:
                 shown = copy(output.capture.live)
-                self.listener(LoopEvent("doing", now(), msgspec.structs.asdict(shown)))
+                tell(self.listener, "doing", **msgspec.structs.asdict(shown))
             return not self.stopping()
 
         with AgentProcess(
@@ -230,3 +240,141 @@ class AgentDriver(msgspec.Struct, frozen=True):
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
         return agent_environment(also=self.settings.agent_env, given=given)
+
+
+# -- One iteration under way, as it is kept on disk until its record is in the journal.
+
+
+_FILE = "run.json"
+_SNAPSHOT = "snapshot.bin"
+_ENDED = "ended.json"
+_FOLDER_LOCK = ".lock"
+_FOLDER_TIMEOUT_S = 30.0
+# A snapshot holds all files of the plan, and more than once.
+_LARGEST = 16 * disk.LARGEST_BYTES
+# What is known of a run whose loop was killed with it: its output, and that somebody ended it.
+_KILLED = AgentEnd(
+    exit_code=None, timed_out=False, interrupted=True, duration_ms=0, stderr="", left_behind=0
+)
+
+
+class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known to finish an iteration, by this process or by the next one."""
+
+    run: str
+    feature: str
+    task_id: int | str | None
+    title: str
+    discipline: str
+    tier: ModelTier
+    review: bool
+    started_at: str
+    agent: str
+    plan_before: str
+    task_before: Task | None
+    # Of other projects' knowledge, what its prompt carries.
+    patterns: tuple[str, ...] = ()
+
+    @staticmethod
+    def new_run() -> str:
+        """A name for a run that no other has."""
+        return uuid.uuid4().hex[:12]
+
+
+class RunFolder(msgspec.Struct, frozen=True):
+    """The folder of iterations under way; only what is unfinished stays in it."""
+
+    path: Path
+
+    def begin(self, work: PendingIteration, snapshot: Snapshot) -> Path:
+        """Keep the work, and give the folder for its files. They may hold secrets: ours alone."""
+        folder = self.path / work.run
+        with self._alone():  # another loop must not take a folder that is being filled for a ruin
+            disk.make_folder(folder)
+            disk.replace(folder / _SNAPSHOT, snapshot.to_bytes())
+            disk.replace(folder / _FILE, msgspec.json.encode(work))
+        return folder
+
+    def ended(self, work: PendingIteration, ended: AgentEnd) -> None:
+        """Note how the agent ended, for whoever finishes the work."""
+        disk.write(self.path / work.run / _ENDED, msgspec.json.encode(ended))
+
+    def finish(self, work: PendingIteration) -> None:
+        """The record is in the journal: nothing of the run needs to stay.
+
+        The work goes first: half a folder must not look like an iteration that said nothing.
+        """
+        disk.remove(self.path / work.run / _FILE)
+        shutil.rmtree(self.path / work.run, ignore_errors=True)
+
+    def snapshot(self, work: PendingIteration) -> Snapshot:
+        """The plan as it was before the work."""
+        return Snapshot.from_bytes(disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST))
+
+    def how_it_ended(self, work: PendingIteration, *, timeout_s: float) -> AgentEnd:
+        """How the agent of a loop that was killed ended; waits until all its processes have."""
+        folder = self.path / work.run
+        try:
+            with disk.locked(folder / LOCK, timeout_s=timeout_s):
+                pass
+        except disk.Busy:
+            raise LoopBusy(
+                f"the agent of an earlier run on {work.feature!r} is still being ended",
+                where=str(folder),
+                todo="Try again in a minute.",
+            ) from None
+        try:
+            return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
+        except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
+            return _KILLED
+
+    def unfinished(self) -> list[tuple[PendingIteration, Path]]:
+        """Work that other loops have not finished, dead or alive, oldest first."""
+        if not self.path.is_dir():
+            return []
+        found: list[tuple[PendingIteration, Path]] = []
+        with self._alone():
+            for folder in self.path.iterdir():
+                if not folder.is_dir():
+                    continue
+                try:
+                    work = msgspec.json.decode(disk.read(folder / _FILE), type=PendingIteration)
+                except FileNotFoundError:
+                    # Killed before the work was written down, or after it was done.
+                    shutil.rmtree(folder, ignore_errors=True)
+                except msgspec.DecodeError:
+                    continue  # written by another version of Ralph, which may come back for it
+                else:
+                    if work.run == folder.name:
+                        found.append((work, folder))
+        return sorted(found, key=lambda pair: pair[0].started_at)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        disk.make_folder(self.path)
+        lock = self.path / _FOLDER_LOCK
+        try:
+            with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S):
+                yield
+        except disk.Busy:
+            raise LoopBusy(
+                f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
+                where=str(lock),
+                todo="Try again; if it stays so, end the process that hangs.",
+            ) from None
+
+
+def plan_hash(plan: Plan, feature: str) -> str:
+    """A hash of what the plan says about one feature and its tasks.
+
+    Of the content, not of the bytes: an edit that was put back has changed nothing, and what other
+    loops do to their features is not this one's progress.
+    """
+    try:
+        view = plan.read()
+    except BadPlan:
+        return "unreadable"
+    features = [one for one in view.features if one.name == feature]
+    tasks = [task for task in view.tasks if task.feature == feature]
+    names = sorted(one.name for one in view.features)
+    return hashlib.sha256(msgspec.json.encode([features, tasks, names])).hexdigest()

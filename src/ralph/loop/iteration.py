@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,10 +13,15 @@ from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.loop import environment
-from ralph.loop.agent import GRACE_S, AgentDriver, AgentOutput
-from ralph.loop.orchestrate import Orchestrator
+from ralph.loop.agent import (
+    GRACE_S,
+    AgentDriver,
+    AgentOutput,
+    PendingIteration,
+    RunFolder,
+    plan_hash,
+)
 from ralph.loop.process import AgentEnd
-from ralph.loop.work import PendingIteration, RunFolder, plan_hash
 from ralph.memory.ralph import Ralph
 from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
@@ -28,6 +34,9 @@ from ralph.records.iteration import KIND, Iteration, Outcome, from_record
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
+
+if TYPE_CHECKING:
+    from ralph.loop.run import Orchestrator
 
 REPEATED_ERRORS = 5
 _ATTEMPTS = 3
@@ -229,6 +238,7 @@ class IterationRunner:
         ralph: Ralph,
         plan: Plan,
         driver: AgentDriver,
+        knowledge: Orchestrator,
         *,
         memory_on: bool,
         listener: environment.Listener,
@@ -240,22 +250,16 @@ class IterationRunner:
         self._driver = driver
         self._memory_on = memory_on
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
-        self._listener = listener
+        self._tell = functools.partial(environment.tell, listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
         self.history = IterationHistory(ralph)
-        self.knowledge = Orchestrator(
-            ralph, plan, lambda line, well: self.tell("memory", line=line, available=well)
-        )
-
-    def tell(self, event: environment.Name, **facts: object) -> None:
-        """Say what happened to whoever listens."""
-        self._listener(environment.LoopEvent(event, now(), facts))
+        self._knowledge = knowledge
 
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
         facts = self._gather(task)
-        context = self.knowledge.context(facts)
+        context = self._knowledge.context(facts)
         if context is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
         prompt = build.task_prompt(facts, self._limits)
@@ -316,7 +320,7 @@ class IterationRunner:
             patterns=patterns,
         )
         folder = self.runs.begin(work, snapshot)
-        self.tell(
+        self._tell(
             "started",
             feature=work.feature,
             task_id=work.task_id,
@@ -354,7 +358,7 @@ class IterationRunner:
         )
         if new := [note for note in servers.notes if note not in self._noted]:
             self._noted.update(new)
-            self.tell("repaired", lines=new)
+            self._tell("repaired", lines=new)
         return servers
 
     def _finish(
@@ -372,7 +376,7 @@ class IterationRunner:
         # A loop that was killed may have got as far as the journal.
         known = self._recorded(work) if snapshot is None else None
         iteration = known or self._remember(work, captured, ended, outcome)
-        self.tell(
+        self._tell(
             "ended",
             feature=work.feature,
             task_id=work.task_id,
@@ -391,8 +395,8 @@ class IterationRunner:
         self._learn(work, iteration)
         if not work.review:
             if not ended.interrupted:  # who was stopped has not failed
-                self.knowledge.report(work.patterns, iteration)
-            self.knowledge.give(iteration, self.history.of(work.feature))
+                self._knowledge.report(work.patterns, iteration)
+            self._knowledge.give(iteration, self.history.of(work.feature))
         return IterationResult(iteration, captured, plan_changed, ended.interrupted)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
@@ -401,7 +405,7 @@ class IterationRunner:
         others.pop(work.feature, None)
         report = self._guard.check(snapshot, feature=work.feature, others=others)
         if not report.clean:
-            self.tell("repaired", lines=report.lines())
+            self._tell("repaired", lines=report.lines())
 
     def _outcome(self, work: PendingIteration, captured: AgentRun, ended: AgentEnd) -> Outcome:
         limited = captured.terminal_reason == "rate_limited"
@@ -457,10 +461,10 @@ class IterationRunner:
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:
-            self.tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
+            self._tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
         if learned.added or learned.refused or enriched.added:
-            self.tell(
+            self._tell(
                 "learned",
                 learnings=[one.learning.text for one in learned.added],
                 refused=learned.refused,

@@ -285,7 +285,7 @@ def prompt(task_id: str, review: bool) -> Result:
 
 def _context(ralph: Ralph, facts: PromptFacts) -> str:
     """What helped in other projects; without it there is a prompt all the same."""
-    from ralph.loop.orchestrate import context_for
+    from ralph.loop.run import context_for
 
     if context.in_agents_run():
         return ""  # its own prompt had it
