@@ -135,15 +135,13 @@ _LONGEST_COMMAND = 20_000
 _MOST_STARTED = 5000
 
 
-class Codex:
+class Codex(RunFindings):
     """A thread being read."""
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        self._found = RunFindings(file=file, root=root, injected=injected)
+        super().__init__(file=file, root=root, injected=injected)
         if root:
-            self._found.at_home(root)
-        self.live = self._found.live
-        self.complaints = self._found.complaints
+            self.at_home(root)
         self._thread: str | None = None
         self._begun: dict[str, int] = {}
         self._running: set[str] = set()
@@ -156,12 +154,12 @@ class Codex:
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.read(line, objects, self._take)
+        self.read(line, objects, self._take)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
         if not isinstance(kind, str):
-            self._found.complain("has no type; stepped over")
+            self.complain("has no type; stepped over")
         elif kind == "thread.started":
             self._thread = self._thread or text_of(event.get("thread_id")) or None
         elif kind == "turn.started":
@@ -203,31 +201,31 @@ class Codex:
         if kind == "agent_message":
             self.live.turns += 1
             self._last_message = text_of(item.get("text"))
-            self._found.say(self._last_message)
+            self.say(self._last_message)
         elif kind == "command_execution":
             self._command(item)
         elif kind == "file_change":
             self._changed(item, failed=failed)
         elif kind == "mcp_tool_call":
-            self._found.see_injected(content_text(mapping(item.get("result")).get("content")))
+            self.see_injected(content_text(mapping(item.get("result")).get("content")))
             message = text_of(mapping(item.get("error")).get("message"))
             if failed or message:
-                self._found.add_error(ErrorSeen(f"{_name(item, kind)}: {message or 'failed'}"))
+                self.add_error(ErrorSeen(f"{_name(item, kind)}: {message or 'failed'}"))
         elif kind == "error":
             message = text_of(item.get("message"))
             if _REALLY.search(message):
-                self._found.add_error(ErrorSeen(message))
+                self.add_error(ErrorSeen(message))
 
     def _begin(self, item: Mapping[str, Any], kind: str) -> None:
         identity = text_of(item.get("id"))
         if identity and identity in self._begun:
             return
-        begun = self._found.attempts.begin()
+        begun = self.attempts.begin()
         if len(self._begun) < _MOST_STARTED:
             self._begun[identity] = begun
         changes = [text_of(change.get("path")) for change in items(item.get("changes"))]
         target = text_of(item.get("command")) or text_of(item.get("query")) or ", ".join(changes)
-        self._found.use_tool(_name(item, kind), target)
+        self.use_tool(_name(item, kind), target)
 
     def _command(self, item: Mapping[str, Any]) -> None:
         command = text_of(item.get("command"))[:_LONGEST_COMMAND]
@@ -235,34 +233,33 @@ class Codex:
         if status == "declined":
             self._denied = [*self._denied, "command_execution"][:1000]
             message = f"`{clip(command, 100)}` was declined"
-            self._found.add_error(ErrorSeen(message, "permission"))
+            self.add_error(ErrorSeen(message, "permission"))
             return
         failed = status == "failed" or (isinstance(code, int) and code != 0)
         output = text_of(item.get("aggregated_output"))
         if failed and isinstance(code, int):
             output = f"Exit code {code}\n{output}"
-        begun = self._begun.get(text_of(item.get("id")), 0) or self._found.attempts.begin()
-        ran = self._found.ran(command, output, failed=failed)
-        self._found.tried_command(command, ran, failed=failed, begun=begun)
+        begun = self._begun.get(text_of(item.get("id")), 0) or self.attempts.begin()
+        ran = self.ran(command, output, failed=failed)
+        self.tried_command(command, ran, failed=failed, begun=begun)
 
     def _changed(self, item: Mapping[str, Any], *, failed: bool) -> None:
         changes = list(items(item.get("changes")))
         if failed:
             paths = ", ".join(text_of(change.get("path")) for change in changes[:5])
-            self._found.add_error(ErrorSeen(f"file_change failed: {paths}"))
+            self.add_error(ErrorSeen(f"file_change failed: {paths}"))
             return
         for change in changes:
             kind = change.get("kind")
             name = text_of(mapping(kind).get("type")) or text_of(kind)
             if action := _CHANGES.get(name):
-                self._found.changed(text_of(change.get("path")), action)
+                self.changed(text_of(change.get("path")), action)
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
-        found = self._found
         reason = self._reason()
-        summary = (self._last_message if reason == "ok" else "") or found.last_text
-        return found.result(
+        summary = (self._last_message if reason == "ok" else "") or self.last_text
+        return self.result(
             "codex",
             reason,
             session=self._thread,
