@@ -46,7 +46,7 @@ from ralph.text.tokens import tokens
 from ralph.wire import Deadline, Wire, usable_url
 
 if TYPE_CHECKING:
-    from ralph.index.open import CollectionNames
+    from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
 QDRANT_PORT = 6333

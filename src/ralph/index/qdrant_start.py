@@ -1,23 +1,31 @@
-"""Starting a Qdrant server on this machine when nothing answers where one should.
+"""Opening an index on a Qdrant server, and starting one here when nothing answers.
 
-Only for an address of this machine, and only with a binary that is configured or on the PATH. Its
-storage and its log lie in Ralph's home. It ends with the process that started it; whoever else
-used it starts it again when it is missed.
+It is started only for an address of this machine, and only with a binary that is configured or on
+the PATH. Its storage and its log lie in Ralph's home. It ends with the process that started it;
+whoever else used it starts it again when it is missed.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import hashlib
 import http.client
 import os
+import platform
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -26,7 +34,13 @@ from ralph.errors import IndexOff
 from ralph.programs import find_program, python
 from ralph.wire import usable_url
 
+if TYPE_CHECKING:
+    from ralph.index.qdrant import QdrantConnection, QdrantStore
+
 _FOLDER = "qdrant"
+_ID_NAME = "machine"
+# Of the time a memory may take: what a write may.
+_TIMEOUT_SHARE = 2.5
 _LOG = "qdrant.log"
 _DEFAULT_PORT = 6333
 _BUSY = 75
@@ -179,6 +193,100 @@ def local_server(
         return None
     port, program = parts.port or _DEFAULT_PORT, Path(found).expanduser()
     return LocalServer(host, port, program, home / _FOLDER, key=key)
+
+
+# -- A store on a server: what its collections are called, and whose they are.
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
+_PHYSICAL = re.compile(r"(.+)-g[0-9a-f]+")
+
+
+class CollectionNames(msgspec.Struct, frozen=True):
+    """What one memory's collections in one place are called on a server (F18).
+
+    `scope` tells what its collections' names begin with; a project's id may be made later.
+    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
+    """
+
+    scope: Callable[[], str]
+    place: str = ""
+
+    def alias(self, name: str) -> str:
+        """Under which the collection answers."""
+        plain = name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
+        return self._before + plain
+
+    def building(self, name: str) -> str:
+        """Under which the collection is found that is to replace the one that answers."""
+        return f"{self.alias(name)}-next"
+
+    def new_physical(self, name: str) -> str:
+        """A name that no collection has."""
+        return f"{self.alias(name)}-g{uuid.uuid4().hex[:8]}"
+
+    def owns(self, physical: str, name: str | None = None) -> bool:
+        """Whether this is one of ours; of that name, where one is given."""
+        found = _PHYSICAL.fullmatch(physical)
+        if found is None:
+            return False
+        if name is not None:
+            return found[1] == self.alias(name)
+        return found[1].startswith(self._before + self.scope())
+
+    @property
+    def _before(self) -> str:
+        return f"ralph-{self.place}-" if self.place else "ralph-"
+
+
+def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]) -> QdrantStore:
+    """The collections of one memory on the server that the settings name.
+
+    Those of journals that lie in files belong to the folder on this machine alone: clones share
+    an id, and machines may share a path, but not their journals. Those of a journal that is itself
+    on a server belong to all who use that database.
+    """
+    from ralph.index.qdrant import QdrantStore
+
+    url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.remember_budget_s
+    key, binary = settings.qdrant_api_key or None, settings.qdrant_binary or None
+    place = _database(url) if url else f"{_own_id(home / _ID_NAME)} {folder}"
+    short = hashlib.sha256(place.encode(errors="surrogatepass")).hexdigest()[:8]
+    server = _server(settings.qdrant_url, key, timeout_s, binary, home)
+    return QdrantStore(server, CollectionNames(scope, short))
+
+
+@functools.cache
+def _server(
+    url: str, key: str | None, timeout_s: float, binary: str | None, home: Path
+) -> QdrantConnection:
+    """One for all indexes of a process: what fails for one need not be tried by the others."""
+    from ralph.index.qdrant import QdrantConnection
+
+    local = local_server(url, key=key, binary=binary, home=home)
+    start = local.start if local else None
+    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
+
+
+def _database(url: str) -> str:
+    """One database, whoever asks it and with which password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""  # the journal reports what is wrong with it
+    names = {"host", "hostaddr", "port", "dbname", "service"}
+    more = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in names)
+    host = parts.netloc.rpartition("@")[2].lower().removesuffix(":5432")
+    return f"{host}/{parts.path.strip('/')} {more}"
+
+
+def _own_id(file: Path) -> str:
+    """What tells this home from that of another machine at the same path; made once."""
+    try:
+        disk.create(file, uuid.uuid4().hex.encode())
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.node()  # better than nothing where nothing can be kept
 
 
 # -- The process between Ralph and a Qdrant server it started: the server ends when Ralph is gone.

@@ -37,8 +37,8 @@ from ralph.records import Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.open import CollectionNames
     from ralph.index.qdrant import QdrantConnection
+    from ralph.index.qdrant_start import CollectionNames
 
 # The vectors of a point: its pieces, its asides, and its words.
 MEANING, ASIDE_MEANING, WORDS = "meaning", "aside", "words"

@@ -12,11 +12,11 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Embedder
-from ralph.index.sync import IndexSpec, Progress, Synced
+from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Draft
 from ralph.memory.conversation_history import homes
 from ralph.memory.conversation_stream import ConversationStream, when
-from ralph.memory.store import CONVERSATIONS, Store, Stream, home_journals, index_for, short_hash
+from ralph.memory.store import CONVERSATIONS, Store, Stream, home_journals, short_hash
 from ralph.recall import Answer, Hit
 from ralph.recall.search import Question
 from ralph.records import Complaint, Record, Source, Tombstone, now, utc
@@ -191,7 +191,7 @@ class ConversationJournal:
         progress: Progress | None = None,
     ) -> None:
         scope = f"{short_hash('conversations')}-"
-        index = index_for(
+        index = open_index(
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
         journals = home_journals(CONVERSATIONS, settings, home)

@@ -13,7 +13,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Embedder, Passage
-from ralph.index.sync import IndexSpec, Progress, Synced
+from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Appended, Draft
 from ralph.memory.conversation_stream import when
 from ralph.memory.ledger import (
@@ -25,7 +25,7 @@ from ralph.memory.ledger import (
     prepared_entry,
     read_entry,
 )
-from ralph.memory.store import KNOWLEDGE, Store, home_journals, index_for, short_hash
+from ralph.memory.store import KNOWLEDGE, Store, home_journals, short_hash
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import Pattern, case_of
 from ralph.records import Complaint, Record, now
@@ -195,7 +195,7 @@ class KnowledgeJournal:
     ) -> None:
         journals = home_journals(KNOWLEDGE, settings, home)
         folder = home / "cache" / "knowledge"
-        index = index_for(settings, [folder], home=home, scope=lambda: COLLECTION)
+        index = open_index(settings, [folder], home=home, scope=lambda: COLLECTION)
         self.shelf = KnowledgeShelf(journals, index, embedder, settings, progress=progress)
         self.ledger = KnowledgeState(journals)
         self.stream = KnowledgeStream(self.shelf, self.ledger)

@@ -226,7 +226,7 @@ def _pause(folder: Path, project: Project | None) -> Check:
 
 def _embedder(settings: Settings) -> Check:
     """The embedder works, and its files are what they should be."""
-    from ralph.index.open import choose_embedder
+    from ralph.index.sync import choose_embedder
 
     chosen = choose_embedder(settings, None)  # without stamps: its files are hashed now
     if chosen is None:
@@ -491,10 +491,10 @@ def _waiting(home: Path) -> Check | None:
 def _qdrant(settings: Settings, home: Path) -> Check:
     """The server of the indexes is reached, and new enough."""
     from ralph.index.qdrant import QdrantStore
-    from ralph.memory.store import index_for
+    from ralph.index.sync import open_index
 
     folders = [home / "cache" / "doctor"]
-    store = index_for(settings, folders, home=home, scope=lambda: "doctor").store
+    store = open_index(settings, folders, home=home, scope=lambda: "doctor").store
     assert isinstance(store, QdrantStore)
     server = store.server
     server.check()

@@ -15,8 +15,7 @@ from ralph.errors import IndexOff
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from ralph.index.open import Index
-    from ralph.index.sync import IndexSpec, Synced
+    from ralph.index.sync import Index, IndexSpec, Synced
     from ralph.memory.ralph import Ralph
 
 

@@ -118,7 +118,7 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
     """Compute a vector with it; EmbedderOff says what is missing, before anything is written."""
     import msgspec
 
-    from ralph.index.open import choose_embedder
+    from ralph.index.sync import choose_embedder
 
     chosen = choose_embedder(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
     if chosen is not None:
