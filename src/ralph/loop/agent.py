@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -55,8 +56,7 @@ class AgentOutput:
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
         self._file = file
         self._offset = 0
-        self._rest: list[bytes] = []
-        self._rest_bytes = 0
+        self._rest = bytearray()
         dialect = output_dialect(agent)
         # Other programs may print a call only when it is over, or not at all.
         self._announces = dialect is not None
@@ -77,16 +77,15 @@ class AgentOutput:
         if not data:
             return False
         self._offset += len(data)
-        first, *others = data.split(b"\n")
-        self._hold(first)
-        for line in others:
-            self._take(self._held())
-            self._hold(line)
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._take(line)
+        self._hold(rest)
         return True
 
     def idle(self) -> bool:
         """Whether the agent has had no tool call under way since this was last asked."""
-        caught_up = not self.follow() and not self._rest_bytes
+        caught_up = not self.follow() and not self._rest
         live, before = self.capture.live, self._acted
         self._acted = (live.running, live.tool_uses)
         quiet = self._announces and self._foreign is None and caught_up
@@ -97,38 +96,35 @@ class AgentOutput:
         the program ended."""
         while self.follow():
             pass
-        if self._rest_bytes:
-            self._take(self._held())
+        if self._rest:
+            self._take(b"")
+        last_line = stderr.strip().rpartition("\n")[2].strip()
         if self._foreign is None:
             try:
                 captured = self.capture.finish()
             except BadInput as error:
                 self._foreign = error
             else:
-                return _with_last_words(captured, stderr, exit_code)
-        well = exit_code == 0
+                if exit_code in (0, None) or captured.summary or captured.errors:
+                    return captured
+                # An agent that fails before it says anything says why on stderr, and only there.
+                return msgspec.structs.replace(captured, **_failure(exit_code, redact(last_line)))
+        if exit_code == 0:
+            return AgentRun(dialect="stream-json", terminal_reason="ok")
         # What it said last tells more than that nobody understands it.
         last = self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
-        said = redact(_last_line(stderr) or last)
-        return AgentRun(
-            dialect="stream-json",
-            summary="" if well else _ending(exit_code, said),
-            errors=() if well else _errors(said),
-            is_error=not well,
-            terminal_reason="ok" if well else "error",
-        )
+        failure = _failure(exit_code, redact(last_line or last))
+        return AgentRun(dialect="stream-json", is_error=True, terminal_reason="error", **failure)
 
     def _hold(self, part: bytes) -> None:
-        self._rest_bytes += len(part)
-        if self._rest_bytes <= LONGEST_LINE_BYTES:
-            self._rest.append(part)
+        if len(self._rest) + len(part) <= LONGEST_LINE_BYTES:
+            self._rest += part
 
-    def _held(self) -> bytes:
-        line = b"".join(self._rest)
-        self._rest, self._rest_bytes = [], 0
-        return line
-
-    def _take(self, line: bytes) -> None:
+    def _take(self, end: bytes) -> None:
+        """The line that ends so."""
+        self._hold(end)
+        line = bytes(self._rest)
+        self._rest.clear()
         self._last = line if line.strip() else self._last
         if self._foreign is None:
             try:
@@ -137,33 +133,14 @@ class AgentOutput:
                 self._foreign = error
 
 
-def _with_last_words(captured: AgentRun, stderr: str, exit_code: int | None) -> AgentRun:
-    """An agent that fails before it says anything says why on stderr, and only there."""
-    if exit_code in (0, None) or captured.summary or captured.errors:
-        return captured
-    said = redact(_last_line(stderr))
-    return msgspec.structs.replace(captured, summary=_ending(exit_code, said), errors=_errors(said))
-
-
-def _ending(exit_code: int | None, said: str) -> str:
-    return f"The agent {_how_it_ended(exit_code)}: {said or 'it said nothing'}"
-
-
-def _errors(said: str) -> tuple[ErrorSeen, ...]:
-    """Silence is no error that could come back and be warned of."""
-    return (ErrorSeen(said, "runtime"),) if said else ()
-
-
-def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2].strip()
-
-
-def _how_it_ended(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "was ended"
-    if exit_code < 0:
-        return f"was ended by signal {-exit_code}"
-    return f"ended with exit code {exit_code}"
+def _failure(exit_code: int | None, said: str) -> dict[str, Any]:
+    """What is known of a run that says nothing else of itself."""
+    how = f"ended with exit code {exit_code}"
+    if exit_code is None or exit_code < 0:
+        how = f"was ended by signal {-exit_code}" if exit_code else "was ended"
+    # Silence is no error that could come back and be warned of.
+    errors = (ErrorSeen(said, "runtime"),) if said else ()
+    return {"summary": f"The agent {how}: {said or 'it said nothing'}", "errors": errors}
 
 
 _OBSERVE_EVERY_S = 0.5

@@ -11,7 +11,7 @@ import msgspec
 
 from ralph.capture import AgentRun
 from ralph.clients import takes_servers
-from ralph.errors import BadInput, BadRecord, NotFound
+from ralph.errors import BadInput, NotFound
 from ralph.loop import environment
 from ralph.loop.agent import (
     GRACE_S,
@@ -29,8 +29,8 @@ from ralph.plan.learnings import extract, learn, prompt_lines, provenance
 from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
 from ralph.prompt import build
-from ralph.records import Record, now
-from ralph.records.iteration import KIND, Iteration, Outcome, from_record
+from ralph.records import now
+from ralph.records.iteration import Iteration, Outcome
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
@@ -60,7 +60,6 @@ def gather(
     *,
     memory_on: bool,
     agent: str | None = None,
-    history: IterationHistory | None = None,
 ) -> build.PromptFacts:
     """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
 
@@ -71,7 +70,7 @@ def gather(
     named = (feature for feature in view.features if feature.name == task.feature)
     feature = next(named, Feature(name=task.feature))
     feature, vanished = without_vanished(plan, feature)
-    told = (history or IterationHistory(ralph)).of(task.feature)
+    told = history(ralph, task.feature)
     number = last_number(told) + 1
     attempts = [one for one in told if str(one.task_id) == str(task.id)]
     settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
@@ -116,45 +115,19 @@ def stale_prose(feature: Feature, iteration: int) -> list[str]:
     return flags
 
 
-class IterationHistory:
-    """The iterations of one feature after another, each record read once."""
-
-    def __init__(self, ralph: Ralph) -> None:
-        self._ralph = ralph
-        self._feature: str | None = None
-        self._known: list[Record] = []
-        self._told: list[Iteration] = []
-
-    def of(self, feature: str) -> Sequence[Iteration]:
-        """The feature's iterations as of now, oldest first."""
-        records = self._ralph.feature(feature).records()
-        if feature != self._feature or records[: len(self._known)] != self._known:
-            self._feature, self._known, self._told = feature, [], []
-        if len(records) > len(self._known):
-            new = [told for one in records[len(self._known) :] if (told := _readable(one))]
-            self._known = records
-            self._told = sorted(
-                [*self._told, *new],
-                key=lambda one: (one.iteration_number or 0, one.timestamp or ""),
-            )
-        return self._told
-
-    def touching(self, feature: str, paths: Collection[str]) -> list[Iteration]:
-        """The iterations that touched one of these files, with no other files in them."""
-        wanted = set(paths)
-        return [
-            msgspec.structs.replace(one, files_touched=files)
-            for one in (self.of(feature) if wanted else ())
-            if (files := tuple(file for file in one.files_touched if file.path in wanted))
-        ]
+def history(ralph: Ralph, feature: str) -> list[Iteration]:
+    """The feature's iterations as of now, oldest first."""
+    found = [one for _, one in ralph.feature(feature).iterations()]
+    return sorted(found, key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
 
 
-def _readable(record: Record) -> Iteration | None:
-    """The iteration in a record; what cannot be read is left to `journal verify`."""
-    try:
-        return from_record(record) if record.kind == KIND else None
-    except BadRecord:
-        return None
+def touching(iterations: Sequence[Iteration], paths: Collection[str]) -> list[Iteration]:
+    """The iterations that touched one of these files, with no other files in them."""
+    return [
+        msgspec.structs.replace(one, files_touched=files)
+        for one in iterations
+        if (files := tuple(file for file in one.files_touched if file.path in paths))
+    ]
 
 
 def last_number(told: Sequence[Iteration]) -> int:
@@ -253,7 +226,6 @@ class IterationRunner:
         self._tell = functools.partial(environment.tell, listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
-        self.history = IterationHistory(ralph)
         self._knowledge = knowledge
 
     def work_on(self, task: Task) -> IterationResult:
@@ -269,7 +241,7 @@ class IterationRunner:
     def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
         facts = self._gather(task)
-        review = gather_review(facts, self.history.of(task.feature), everything=everything)
+        review = gather_review(facts, history(self.ralph, task.feature), everything=everything)
         return self._run(task, build.review_prompt(facts, review, self._limits), review=True)
 
     def _gather(self, task: Task) -> build.PromptFacts:
@@ -279,7 +251,6 @@ class IterationRunner:
             task,
             memory_on=self._memory_on,
             agent=self._driver.agent,
-            history=self.history,
         )
         if facts.vanished:
             drop_vanished(self.plan, task.feature)
@@ -396,7 +367,7 @@ class IterationRunner:
         if not work.review:
             if not ended.interrupted:  # who was stopped has not failed
                 self._knowledge.report(work.patterns, iteration)
-            self._knowledge.give(iteration, self.history.of(work.feature))
+            self._knowledge.give(iteration, history(self.ralph, work.feature))
         return IterationResult(iteration, captured, plan_changed, ended.interrupted)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
@@ -441,23 +412,22 @@ class IterationRunner:
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
         # One loop at a time works on a feature, so the moment it began tells a run from others.
-        for one in reversed(self.history.of(work.feature)):
+        for one in reversed(history(self.ralph, work.feature)):
             if one.timestamp == work.started_at and str(one.task_id) == str(work.task_id):
                 return one
         return None
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
-        told = self.history.of(work.feature)
+        told = history(self.ralph, work.feature)
         earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
         try:
             drafts = extract(iteration, earlier)
             number = iteration.iteration_number or 0
             learned = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.
-            paths = [file.path for file in iteration.files_touched]
-            touching = self.history.touching(work.feature, paths)
-            enriched = enrich(self.plan, work.feature, touching)
+            paths = {file.path for file in iteration.files_touched}
+            enriched = enrich(self.plan, work.feature, touching(told, paths))
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:

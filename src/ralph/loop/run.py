@@ -24,7 +24,7 @@ from ralph.capture import AgentRun
 from ralph.errors import BadInput, NotFound, RalphError
 from ralph.loop.agent import AgentDriver
 from ralph.loop.environment import Listener, tell
-from ralph.loop.iteration import IterationResult, IterationRunner, last_number
+from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
 from ralph.memory.checkpoints import prune_if_due
 from ralph.memory.lessons import lessons, portable, technology_of
 from ralph.memory.ralph import Ralph
@@ -383,7 +383,7 @@ class _LoopRun:
         return f"task {wanted} is {task.status}"
 
     def _iterate(self, task: Task) -> IterationResult:
-        told = self._iterating.history.of(task.feature)
+        told = history(self._ralph, task.feature)
         number = last_number(told) + 1
         every = self._settings.review_every
         number -= _put_off(told)  # a review that the provider refused is still due

@@ -263,7 +263,7 @@ def prompt(task_id: str, review: bool) -> Result:
     """
     import msgspec
 
-    from ralph.loop.iteration import IterationHistory, gather, gather_review
+    from ralph.loop.iteration import gather, gather_review, history
     from ralph.memory.status import status
     from ralph.prompt.build import PromptLimits, review_prompt, task_prompt
 
@@ -271,10 +271,9 @@ def prompt(task_id: str, review: bool) -> Result:
     task = plan.task(task_id)
     with context.opened() as ralph:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
-        history = IterationHistory(ralph)
-        facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
+        facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            iterations = history.of(task.feature)
+            iterations = history(ralph, task.feature)
             to_review = gather_review(facts, iterations, everything=False)
             built = review_prompt(facts, to_review, limits)
         else:
