@@ -43,7 +43,7 @@ from ralph.index.qdrant_view import (
     word_weights,
 )
 from ralph.text.tokens import tokens
-from ralph.wire import Deadline, Wire, usable_url
+from ralph.wire import Deadline, Wire, batches, usable_url
 
 if TYPE_CHECKING:
     from ralph.index.qdrant_start import CollectionNames
@@ -573,16 +573,9 @@ class QdrantStore:
 
     def _upsert(self, name: str, points: Iterable[Point], path: str = "points") -> None:
         """Write these points, as many at once as a request may hold."""
-        some: list[msgspec.Raw] = []
-        size = 0
-        for data in map(msgspec.json.encode, points):
-            if some and (len(some) == _POINTS_AT_ONCE or size + len(data) > _BYTES_AT_ONCE):
-                self._change(name, "PUT", path, {"points": some})
-                some, size = [], 0
-            some.append(msgspec.Raw(data))
-            size += len(data)
-        if some:
-            self._change(name, "PUT", path, {"points": some})
+        encoded = map(msgspec.json.encode, points)
+        for some in batches(encoded, len, most=_POINTS_AT_ONCE, largest=_BYTES_AT_ONCE):
+            self._change(name, "PUT", path, {"points": list(map(msgspec.Raw, some))})
 
     def _delete(self, name: str, **chosen: Filter | Sequence[str]) -> None:
         self._change(name, "POST", "points/delete", chosen)

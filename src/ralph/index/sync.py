@@ -202,10 +202,15 @@ class SyncRun:
         if embedder is None or self._embedder_off is not None:
             return made
         try:
-            for some in _portions(dict(wanted), embedder):
+            from ralph.wire import batches
+
+            # No more pieces at once than the embedder likes; a text is whole.
+            pieces = ((h, _pieces(text, embedder)) for h, text in dict(wanted).items())
+            most = embedder.batch
+            for some in batches(pieces, lambda one: len(one[1]), most=_BATCH, largest=most):
                 if made and self._late():
                     break
-                made |= self._vectors(embedder, some)
+                made |= self._vectors(embedder, dict(some))
         except EmbedderOff as error:
             self._embedder_off = str(error)  # words go on without it
         return made
@@ -262,23 +267,6 @@ def _pieces(text: str, embedder: index.Embedder) -> list[_Piece]:
         if part
         for piece in embedder.pieces(part)
     ]
-
-
-def _portions(
-    texts: dict[bytes, str], embedder: index.Embedder
-) -> Iterator[dict[bytes, Sequence[_Piece]]]:
-    """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
-    some: dict[bytes, Sequence[_Piece]] = {}
-    count = 0
-    for text_hash, text in texts.items():
-        pieces = _pieces(text, embedder)
-        if some and count + len(pieces) > embedder.batch:
-            yield some
-            some, count = {}, 0
-        some[text_hash] = pieces
-        count += len(pieces)
-    if some:
-        yield some
 
 
 def _named(embedder: index.Embedder) -> tuple[str, int]:

@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 
 from ralph import disk
-from ralph.capture import AgentRun, Capture, Live
+from ralph.capture import AgentRun, Live
 from ralph.clients import (
     AgentCall,
-    Detecting,
     agent_command,
     agent_variables,
     found_command,
@@ -61,11 +60,7 @@ class AgentOutput:
         # Other programs may print a call only when it is over, or not at all.
         self._announces = dialect is not None
         self._acted = (0, 0)
-        self.capture: Capture
-        if dialect is None:
-            self.capture = Detecting(file=file.name, root=root, injected=injected)
-        else:
-            self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
+        self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
         self._foreign: BadInput | None = None
         self._last = b""
 
