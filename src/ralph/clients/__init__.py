@@ -177,15 +177,11 @@ def found_command(
     """
     program = find_program(command[0], root=root, path=env.get("PATH"))
     if program is None:
+        what = "is not there"
+        todo = "Install it, or name another with --agent. One inside the project needs its path."
         if Path(command[0]).name != command[0] and Path(command[0]).is_file():
-            raise BadInput(
-                f"the agent's command {command[0]!r} is not executable",
-                todo=f"Run: chmod +x {command[0]}",
-            )
-        raise BadInput(
-            f"the agent's command {command[0]!r} is not there",
-            todo="Install it, or name another with --agent. One inside the project needs its path.",
-        )
+            what, todo = "is not executable", f"Run: chmod +x {command[0]}"
+        raise BadInput(f"the agent's command {command[0]!r} {what}", todo=todo)
     return [program, *command[1:]]
 
 

@@ -138,10 +138,10 @@ def _read_settings(text: str, where: Path) -> dict[str, Any]:
     settings = setup.read_json(text, where)
     hooks = settings.get(_HOOKS, {})
     if not isinstance(hooks, dict):
-        raise setup.unfit(where, _HOOKS, "an object")
+        raise setup.refusal(f"{_HOOKS} must be an object", where)
     for event, groups in hooks.items():
         if not isinstance(groups, list):
-            raise setup.unfit(where, f"{_HOOKS}.{event}", "a list")
+            raise setup.refusal(f"{_HOOKS}.{event} must be a list", where)
     return settings
 
 

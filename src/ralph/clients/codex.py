@@ -7,6 +7,7 @@ are unknown to it; a thread without a completed turn at the end failed or was ki
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from ralph.capture.lines import clip, content_text, count, items, mapping, objec
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
-from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, server_call
+from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, refusal, server_call
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
 from ralph.records.iteration import ErrorSeen, FileAction
@@ -318,11 +319,10 @@ class CodexSetup(ClientSetup):
         """The settings with our server in them."""
         rest = text
         if text is not None:
-            known = self.server_in(text, where)
-            if known == call:
+            if self.server_in(text, where) == call:
                 return text
             rest = self.without_server(text, where)
-            if rest is not None and SERVER in _servers(_parsed(rest, where)):
+            if rest is not None and SERVER in _servers_in(rest, where):
                 raise foreign_server(where)
         newline = "\r\n" if "\r\n" in (rest or "") else "\n"
         lines = [
@@ -338,58 +338,41 @@ class CodexSetup(ClientSetup):
         block = newline.join(lines)
         # One line break goes before the block, whatever is there: taking both out is exact.
         made = block if rest is None else rest + newline + block
-        if not _fits(made, call):
-            raise BadInput(
-                "no table can be added to mcp_servers as it is written there",
-                where=str(where),
-                todo="Write it as tables ([mcp_servers.NAME]) and run this again. Nothing changed.",
-            )
+        fits = False
+        with contextlib.suppress(BadInput):
+            fits = self.server_in(made, where) == call
+        if not fits:
+            todo = "Write it as tables ([mcp_servers.NAME]), then run this again."
+            raise refusal("no table can be added to mcp_servers as it is written", where, todo)
         return made
 
     def without_server(self, text: str, where: Path) -> str | None:
         """The settings without our server; None when nothing else was in them."""
-        _parsed(text, where)
+        _servers_in(text, where)
         found = _BLOCK.search(text)
         if found is None:
             if _BEGIN in text:
                 line = text.count("\n", 0, text.index(_BEGIN)) + 1
-                raise BadInput(
-                    f"the line {_END!r} that ends Ralph's block is missing",
-                    where=f"{where}:{line}",
-                    todo="Put it after the block, or take the block out. Nothing was changed.",
-                )
+                what = f"the line {_END!r} that ends Ralph's block is missing"
+                todo = "Put it after the block, or take the block out."
+                raise refusal(what, f"{where}:{line}", todo)
             return _LONE_END.sub("", text)
         left = text[: found.start()] + text[found.end() :]
         return None if not left and text.startswith(_BEGIN) else left
 
     def server_in(self, text: str, where: Path) -> RalphCall | None:
         """How our server is called, None where it is not registered."""
-        return server_call(_servers(_parsed(text, where)).get(SERVER))
+        return server_call(_servers_in(text, where).get(SERVER))
 
 
-def _servers(settings: dict[str, Any]) -> dict[str, Any]:
-    servers = settings.get("mcp_servers")
-    return servers if isinstance(servers, dict) else {}
-
-
-def _parsed(text: str, where: Path) -> dict[str, Any]:
+def _servers_in(text: str, where: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        servers = tomllib.loads(text).get("mcp_servers")
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         line = int(found[1]) if found else text.count("\n") + 1  # "at end of document"
-        raise BadInput(
-            f"this is not valid TOML: {error}",
-            where=f"{where}:{line}",
-            todo="Fix it and run this again. Nothing was changed.",
-        ) from None
-
-
-def _fits(text: str, call: RalphCall) -> bool:
-    try:
-        return server_call(_servers(tomllib.loads(text)).get(SERVER)) == call
-    except tomllib.TOMLDecodeError:
-        return False
+        raise refusal(f"this is not valid TOML: {error}", f"{where}:{line}") from None
+    return servers if isinstance(servers, dict) else {}
 
 
 # -- Starting one MCP server of a config file: `python -m ralph.clients.codex CONFIG NAME`.

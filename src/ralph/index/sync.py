@@ -371,22 +371,18 @@ class Index:
                 last = damage
                 if not damage.replaced:
                     self._repair(damage)
-        raise IndexOff(
-            f"the index is damaged again after it was rebuilt ({last})",
-            where=self.where,
-            todo="Check the disk or the server; the journal has everything.",
-        ) from last
+        what = f"the index is damaged again after it was rebuilt ({last})"
+        todo = "Check the disk or the server; the journal has everything."
+        raise IndexOff(what, where=self.where, todo=todo) from last
 
     def _repair(self, damage: index.Corrupt) -> None:
         try:
             with self._locked():
                 self.store.repair(damage)
         except IndexOff as error:
-            raise IndexOff(
-                f"the index is damaged ({damage}) and cannot be repaired ({error.what})",
-                where=self.where,
-                todo="Delete it: the journal has everything.",
-            ) from error
+            what = f"the index is damaged ({damage}) and cannot be repaired ({error.what})"
+            todo = "Delete it: the journal has everything."
+            raise IndexOff(what, where=self.where, todo=todo) from error
 
     def erase(self, spec: IndexSpec, *, lock_timeout_s: float) -> None:
         """Leave nothing of what was forgotten in the index, nor in older or damaged files."""
@@ -442,17 +438,12 @@ class Index:
             with disk.locked(lock, timeout_s=timeout_s):
                 yield
         except disk.Busy:
-            raise _IndexBusy(
-                "another process is building the index",
-                where=self.where,
-                todo="Try again when it has finished.",
-            ) from None
+            what, todo = "another process is building the index", "Try again when it has finished."
+            raise _IndexBusy(what, where=self.where, todo=todo) from None
         except OSError as error:
-            raise IndexOff(
-                f"the index cannot be locked ({error.strerror or error})",
-                where=str(lock),
-                todo="Free space or permit writing there; the journal has everything.",
-            ) from error
+            what = f"the index cannot be locked ({error.strerror or error})"
+            todo = "Free space or permit writing there; the journal has everything."
+            raise IndexOff(what, where=str(lock), todo=todo) from error
 
     def prune(self) -> list[str]:
         """Delete what no longer serves, and name it."""
