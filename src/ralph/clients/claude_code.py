@@ -383,19 +383,17 @@ _, _lines = line_reader(_KEYS, put_off="tool_use_result")
 class StreamJson(Messages):
     """A stream being read."""
 
-    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        super().__init__(file=file, root=root, injected=injected)
-        self._session: str | None = None
-        self._others: set[str] = set()
-        self._model: str | None = None
-        self._mcp_failed: tuple[str, ...] = ()
-        self._denied: list[str] = []
-        self._result: Any = None
-        self._turns = 0
-        self._duration_ms = 0
-        self._tokens: int | None = None
-        self._resets_at: str | None = None
-        self._rejected = False
+    _session: str | None = None
+    _others: frozenset[str] = frozenset()
+    _model: str | None = None
+    _mcp_failed: tuple[str, ...] = ()
+    _denied: tuple[str, ...] = ()
+    _result: Any = None
+    _turns = 0
+    _duration_ms = 0
+    _tokens: int | None = None
+    _resets_at: str | None = None
+    _rejected = False
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
@@ -436,7 +434,7 @@ class StreamJson(Messages):
             self._session = session
             return True
         if session not in self._others and len(self._others) < 20:
-            self._others.add(session)
+            self._others |= {session}
             self.complain(
                 f"begins another session, {session[:40]}; its lines were stepped over, "
                 "record each session from a file of its own"
@@ -456,7 +454,7 @@ class StreamJson(Messages):
             status = count(line.error_status)
             self.live.waiting = f"{text_of(line.error) or 'error'} ({status or 'no answer'})"
         elif line.subtype == "permission_denied" and len(self._denied) < 1000:
-            self._denied.append(text_of(line.tool_name))
+            self._denied += (text_of(line.tool_name),)
 
     def _end(self, line: Any) -> None:
         if self._result is None or line.is_error is not None:

@@ -184,20 +184,16 @@ _MODEL_TOKENS = "inputTokens outputTokens cacheReadInputTokens cacheCreationInpu
 class Transcript(Messages):
     """A transcript being read."""
 
-    def __init__(
-        self, *, file: str, root: str | None, injected: str = "", steps: Steps | None = None
-    ) -> None:
-        super().__init__(file=file, root=root, injected=injected, steps=steps)
-        self._session: str | None = None
-        self._speaker: tuple[bool, str] | None = None
-        self._duration_ms: int | None = None
-        self._stop: Any = None
-        self._limited = False
-        self._waits_for_agent = True
-        self._tokens = 0
-        self._total_tokens: int | None = None
-        self._counted: Any = None
-        self._last_spent = 0
+    _session: str | None = None
+    _speaker: tuple[bool, str] | None = None
+    _duration_ms: int | None = None
+    _stop: Any = None
+    _limited = False
+    _waits_for_agent = True
+    _tokens = 0
+    _total_tokens: int | None = None
+    _counted: Any = None
+    _last_spent = 0
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
