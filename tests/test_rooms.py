@@ -328,9 +328,9 @@ def test_programs_are_looked_up_in_one_place_and_python_never_loads_the_current_
         ("trust.py", "from .journal.line import Line", "trust may not import journal"),
         ("text/tokens.py", "from .. import disk", "text may not import disk"),
         ("text/__init__.py", "from ..disk import lock", "text may not import disk"),
-        ("recall/ranking.py", "def f():\n    from ralph.memory import x", "recall may not import"),
+        ("recall/search.py", "def f():\n    from ralph.memory import x", "recall may not import"),
         (
-            "recall/ranking.py",
+            "recall/search.py",
             "if TYPE_CHECKING:\n    import ralph.plan",
             "recall may not import plan",
         ),

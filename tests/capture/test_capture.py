@@ -30,7 +30,7 @@ from ralph.clients import Detecting, open_capture, read
 from ralph.clients.claude_code import StreamJson
 from ralph.errors import BadInput
 from ralph.records import Complaint
-from ralph.text.marks import mark
+from ralph.text.sanitize import mark
 
 # Files
 

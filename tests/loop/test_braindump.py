@@ -27,8 +27,14 @@ from remembering import state_of
 from ralph.doors.cli.main import run
 from ralph.errors import BadInput
 from ralph.loop.braindump import Proposal, accept
-from ralph.plan.check import check
-from ralph.plan.edit import create_feature, create_task, delete_task, update_feature, update_task
+from ralph.plan.edit import (
+    check,
+    create_feature,
+    create_task,
+    delete_task,
+    update_feature,
+    update_task,
+)
 from ralph.plan.store import Plan
 
 WHY = (

@@ -96,7 +96,7 @@ def test_an_outage_stops_neither_remembering_nor_finding(
             ]
             assert later.feature("auth").search("settings page drew").notes == ()
             assert later.feature("auth").verify() == (3, [])
-            assert later.conversations.verify() == (1, [])
+            assert later.conversations.stream.verify() == (1, [])
 
 
 def test_many_exchanges_without_a_time_are_kept_at_once(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ralph.plan import edit, learnings
-from ralph.plan.check import check
+from ralph.plan.edit import check
 from ralph.plan.guard import Guard, GuardReport, Snapshot
 from ralph.plan.model import KINDS
 from ralph.plan.store import Plan
@@ -189,7 +189,7 @@ def test_f1_prose_in_a_script_without_spaces_may_be_changed(plan: Plan, guard: G
     replace_in(plan, "features", "Users log in with e-mail.", "用户使用电子邮件登录系统并获得令牌")
     before = guard.snapshot()
     replace_in(plan, "features", "电子邮件", "手机号码")
-    assert after(guard, before).restored == ()
+    assert after(guard, before).restored == []
     assert plan.feature("auth").description == "用户使用手机号码登录系统并获得令牌"
 
 
@@ -504,7 +504,7 @@ def test_an_edit_while_the_agent_was_idle_stands(
     guard.observe(before, idle=True)
     guard.observe(before, idle=True)
     report = after(guard, before)
-    assert report.restored == ()
+    assert report.restored == []
     assert plan.path("features").read_text() == by_hand
     assert (plan.task(2).title, plan.task(2).priority) == ("Charge two", 1)
     # What it replaced is kept all the same.
@@ -560,7 +560,7 @@ def test_a_file_seen_while_an_editor_was_saving_it_is_not_told_of(
     saved = FEATURES.replace("owner: ana", "owner: bo")
     plan.path("features").write_text(saved)
     guard.observe(before, idle=True)
-    assert after(guard, before).restored == ()
+    assert after(guard, before).restored == []
     assert plan.path("features").read_text() == saved
 
 
@@ -663,7 +663,7 @@ def test_a_loss_that_a_forged_record_explains_is_kept_beside_the_plan(
 ) -> None:
     plan.put("features", b"features: [{name: auth}]\n", "learning removed from auth")
     report = after(guard, before)
-    assert report.restored == ()
+    assert report.restored == []
     assert [(plan.project / copy).read_text() for copy in report.earlier] == [FEATURES]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ralph.errors import BadInput, BadPlan, NotFound, PlanBusy
 from ralph.plan import edit
-from ralph.plan.check import check
+from ralph.plan.edit import check
 from ralph.plan.learnings import add
 from ralph.plan.model import ContextFile, Status, Task
 from ralph.plan.store import Plan, digest

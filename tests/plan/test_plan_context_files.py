@@ -8,7 +8,7 @@ import pytest
 
 from ralph.errors import BadInput
 from ralph.plan import edit
-from ralph.plan.context_files import drop_vanished, enrich, noise
+from ralph.plan.edit import drop_vanished, enrich, is_noise
 from ralph.plan.store import Plan
 from ralph.records.iteration import FileTouched, Iteration
 
@@ -41,7 +41,7 @@ def test_f33_a_file_touched_in_three_iterations_joins_and_noise_does_not(plan: P
     make(plan, *paths[:-1], "src/twice.ts")
     history = [touching(i, *paths) for i in (1, 2, 4)]
     history += [touching(5, "src/twice.ts"), touching(6, "src/twice.ts")]
-    assert enrich(plan, "auth", history).added == ("src/auth.ts",)
+    assert enrich(plan, "auth", history) == ["src/auth.ts"]
     (file,) = plan.feature("auth").context_files
     assert (file.source, file.touch_count, file.last_touched) == ("auto", 3, 4)
 
@@ -54,7 +54,7 @@ def test_f33_a_file_touched_in_three_iterations_joins_and_noise_does_not(plan: P
      "web\\dist\\x.js", "Dockerfile", ".gitignore"],
 )  # fmt: skip
 def test_f33_infrastructure_is_noise(path: str) -> None:
-    assert noise(path)
+    assert is_noise(path)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_f33_infrastructure_is_noise(path: str) -> None:
      "tests/test_auth.py", "src/target.rs", "README.md", "src/env.ts", "app/configuration.rb"],
 )  # fmt: skip
 def test_f33_what_people_write_is_no_noise(path: str) -> None:
-    assert noise(path) is None
+    assert not is_noise(path)
 
 
 def test_the_least_touched_leaves_and_a_persons_file_never_does(plan: Plan) -> None:
@@ -72,12 +72,11 @@ def test_the_least_touched_leaves_and_a_persons_file_never_does(plan: Plan) -> N
     history = [
         touching(n, *[f"src/f{i}.py" for i in range(31) if n <= i + 3]) for n in range(1, 40)
     ]
-    enriched = enrich(plan, "auth", history)
+    assert len(enrich(plan, "auth", history)) == 29
     assert len(listed(plan)) == 30
     assert "mine.py" in listed(plan)
     assert "src/f0.py" not in listed(plan)
     assert "src/f30.py" in listed(plan)
-    assert enriched.evicted == ()
 
 
 def test_when_people_fill_the_list_a_further_file_is_refused(plan: Plan) -> None:

@@ -10,7 +10,6 @@ from snapshotting import same_as_snapshot
 
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
-from ralph.prompt.brief import braindump_prompt
 from ralph.prompt.build import (
     KnowledgeFile,
     PromptFacts,
@@ -18,6 +17,7 @@ from ralph.prompt.build import (
     PromptSection,
     RepeatedError,
     ReviewFacts,
+    braindump_prompt,
     fit,
     render,
     review_prompt,
@@ -25,7 +25,7 @@ from ralph.prompt.build import (
 )
 from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.records.learning import Learning
-from ralph.text.marks import CLOSE, OPEN, strip_marked
+from ralph.text.sanitize import CLOSE, OPEN, strip_marked
 from ralph.text.tokens import estimate_tokens
 
 LEARNINGS = [

@@ -303,7 +303,8 @@ def test_a_lesson_that_is_published_is_named_with_the_command_that_takes_it_out(
 def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it(
     ralph: Line, project: Path
 ) -> None:
-    from ralph.plan.learnings import LearningDraft, learn
+    from ralph.plan.learnings import learn
+    from ralph.records.learning import Learning
 
     [one, *_] = attempts(project, publish=False)
     with open_toy(project) as opened:
@@ -312,7 +313,7 @@ def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it
     learn(
         Plan(project),
         "login",
-        [LearningDraft(text=f"Never call {WORD}.", iteration=number)],
+        [Learning(source="auto", text=f"Never call {WORD}.", iteration=number)],
         current_iteration=number,
     )
 

@@ -26,13 +26,14 @@ from attacking import (
 from ralph.chat.summaries import summary_prompt
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Comment, ContextFile, Discipline, Feature, PlanView, Task
-from ralph.prompt.brief import braindump_prompt, brief_text
 from ralph.prompt.build import (
     KnowledgeFile,
     PromptFacts,
     PromptLimits,
     RepeatedError,
     ReviewFacts,
+    braindump_prompt,
+    brief_text,
     review_prompt,
     task_prompt,
 )
@@ -52,8 +53,7 @@ from ralph.records.conversation import Conversation, Document, Exchange, Message
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 from ralph.records.knowledge import FailureSolution
 from ralph.records.learning import Learning
-from ralph.text.marks import mark, mark_plan, strip_marked
-from ralph.text.sanitize import sanitize, sanitize_line
+from ralph.text.sanitize import mark, mark_plan, sanitize, sanitize_line, strip_marked
 
 Made = Callable[[str], str]
 LIMITS = PromptLimits(prompt=100_000)

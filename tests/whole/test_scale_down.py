@@ -105,7 +105,7 @@ def test_all_three_memories_keep_what_comes_and_deliver_it_in_order_and_once(
         assert waiting_records(home) == {}
         numbers = [number for _, _, number, _, _ in everything(ralph)["0 auth"]]
         assert numbers == [1, 2, 3, 4, 5, 6]
-        assert ralph.conversations.verify() == (3, [])
+        assert ralph.conversations.stream.verify() == (3, [])
         assert ralph.knowledge.verify() == (3, [])
         assert ralph.feature("auth").search("while away").notes == ()
 

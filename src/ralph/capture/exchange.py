@@ -16,8 +16,8 @@ import msgspec
 from ralph.capture import AgentRun, TerminalReason
 from ralph.capture.lines import LineReader, clip
 from ralph.records.conversation import Message, Role, Status
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
+from ralph.text.sanitize import strip_marked
 
 LONGEST_TEXT = 2000
 LONGEST_ASKED = 500

@@ -30,8 +30,8 @@ from ralph.capture.solved import (
 )
 from ralph.capture.solved import LONGEST as LONGEST_RESOLUTION
 from ralph.records.iteration import Decision, ErrorSeen, FileAction, FileTouched
-from ralph.text.marks import marked, strip_marked
 from ralph.text.redact import redact
+from ralph.text.sanitize import marked, strip_marked
 from ralph.text.signature import signature
 
 MOST_ERRORS = 50

@@ -26,10 +26,9 @@ from ralph.loop.environment import PLAN, Listener, agent_environment, own_comman
 from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
-from ralph.plan.check import check
-from ralph.plan.edit import next_id
+from ralph.plan.edit import check, next_id
 from ralph.plan.guard import Guard, Snapshot
-from ralph.plan.judge import list_change, merge_changes
+from ralph.plan.judge import AllowAll, list_change, merge_changes
 from ralph.plan.model import (
     KINDS,
     SINGULAR,
@@ -44,8 +43,7 @@ from ralph.plan.model import (
 )
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
-from ralph.prompt.brief import braindump_prompt
-from ralph.prompt.build import Prompt, PromptLimits
+from ralph.prompt.build import Prompt, PromptLimits, braindump_prompt
 from ralph.records import now
 from ralph.text.tokens import estimate_tokens
 
@@ -160,11 +158,11 @@ def _merged(
     return merged, renumbered
 
 
-class _Careful:
+class _Careful(AllowAll):
     """Lets a change through where nobody else has touched the same thing since."""
 
     def __init__(self, kind: Kind, current: Data) -> None:
-        self._kind = kind
+        super().__init__(kind)
         self._current = _by_key(kind, current)
         self.conflicts: list[str] = []
 
@@ -174,9 +172,6 @@ class _Careful:
         for key in before.keys() & after.keys() - self._current.keys():
             if not identical(before[key], after[key]):
                 self._conflict(key)
-
-    def added(self, key: str, entry: Data) -> Data | None:
-        return entry
 
     def gone(self, key: str, entry: Data) -> bool:
         if not identical(self._current.get(key), entry):

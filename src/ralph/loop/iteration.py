@@ -23,7 +23,7 @@ from ralph.loop.agent import (
 )
 from ralph.loop.process import AgentEnd
 from ralph.memory.ralph import Ralph
-from ralph.plan.context_files import drop_vanished, enrich, project_file, without_vanished
+from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
 from ralph.plan.model import Feature, Task
@@ -427,18 +427,18 @@ class IterationRunner:
             learned = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.
             paths = {file.path for file in iteration.files_touched}
-            enriched = enrich(self.plan, work.feature, touching(told, paths))
+            joined = enrich(self.plan, work.feature, touching(told, paths))
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:
             self._tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
-        if learned.added or learned.refused or enriched.added:
+        if learned.added or learned.refused or joined:
             self._tell(
                 "learned",
                 learnings=[one.learning.text for one in learned.added],
                 refused=learned.refused,
-                context_files=list(enriched.added),
+                context_files=joined,
             )
 
 

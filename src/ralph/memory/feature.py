@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,8 +18,7 @@ from ralph.journal import Draft, Fold
 from ralph.journal.file import check_name
 from ralph.memory.store import ProjectStore
 from ralph.recall import Answer, Hit, ScoredRecord
-from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
-from ralph.records.clean import clean, clean_text
+from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records.iteration import (
     DECISION_CHARS,
     EMBEDDING_CHARS,
@@ -380,17 +380,7 @@ class FeatureMemory:
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=_when(one.record.number, last_number),
-                why=one.why,
-                record=from_record(one.record),
-                parts=one.parts,
-            )
-            for one in found
+            one.hit(_when(one.record.number, last_number), from_record(one.record)) for one in found
         ]
 
     def records(self) -> list[Record]:
@@ -490,3 +480,13 @@ def _when(number: int, last: int) -> str:
     if ago <= 0:
         return f"iteration {number}, the latest"
     return f"iteration {number}, {ago} iteration{'s' if ago > 1 else ''} ago"
+
+
+def merged(
+    memories: Sequence[FeatureMemory], find: Callable[[FeatureMemory], list[Hit]]
+) -> list[Hit]:
+    """What is found in each of the memories, the newest first."""
+    if len(memories) == 1:
+        return list(find(memories[0]))
+    hits = [hit for memory in memories for hit in find(memory)]
+    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)

@@ -28,8 +28,7 @@ from ralph.memory.ledger import (
 from ralph.memory.store import KNOWLEDGE, Store, home_journals, short_hash
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import Pattern, case_of
-from ralph.records import Complaint, Record, now
-from ralph.records.clean import clean
+from ralph.records import Complaint, Record, clean, now
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
     ENTRIES,
@@ -106,19 +105,7 @@ class KnowledgeStream:
 
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer: entries."""
-        return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=when(one.record.at),
-                why=one.why,
-                record=knowledge_from(one.record),
-                parts=one.parts,
-            )
-            for one in found
-        ]
+        return [one.hit(when(one.record.at), knowledge_from(one.record)) for one in found]
 
 
 def passages(record: Record, max_chars: int) -> Sequence[Passage]:

@@ -14,8 +14,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadRecord
 from ralph.journal import Batch, Fold, Journal, Journals
-from ralph.records import Located, Record, Tombstone, utc
-from ralph.records.clean import clean_text
+from ralph.records import Located, Record, Tombstone, clean_text, utc
 from ralph.records.iteration import cut
 from ralph.records.knowledge import (
     CHECKPOINT,
@@ -30,9 +29,8 @@ from ralph.records.knowledge import (
     is_known,
     knowledge_from,
 )
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
-from ralph.text.sanitize import visible
+from ralph.text.sanitize import strip_marked, visible
 
 _TEXT_CHARS = 4000
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from ralph.config import Settings
-from ralph.memory.conversation_history import event_of, held_in
+from ralph.memory.conversation_search import event_of, held_in
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import MOST_HITS
 from ralph.recall import Hit

@@ -1,32 +1,22 @@
-"""Create, change, delete and order features, tasks and disciplines."""
+"""Create, change, delete, order and check features, tasks and disciplines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from ralph.errors import BadInput, BadPlan
-from ralph.plan.context_files import replace_list
-from ralph.plan.fields import Patch, clean_text, patch_entry
-from ralph.plan.model import (
-    SINGULAR,
-    Data,
-    Discipline,
-    Feature,
-    Kind,
-    Limits,
-    Task,
-    TaskId,
-    as_list,
-    by_key,
-    entities,
-    find_entity,
-    id_order,
-    path_of,
-    put_entity,
-    remove_entity,
-)
+from ralph.plan import model
+from ralph.plan.fields import Patch, clean_path, clean_text, patch_entry, read_view
+from ralph.plan.model import Data, Discipline, Feature, Kind, Limits, Task, TaskId, as_list, by_key
 from ralph.plan.store import Plan
+from ralph.plan.yaml import PlanFile
+from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
 
 _OPEN = ("pending", "in_progress")
@@ -37,18 +27,26 @@ _OPEN = ("pending", "in_progress")
 
 def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature:
     """Create a feature; its name must be free."""
-    entry: Data = {"name": _new_name(plan, "features", name)}
-    patch_feature(entry, patch or {})
-    entry.setdefault("created", plan.now())
-    _create(plan, "features", entry)
-    return plan.feature(entry["name"])
+    return plan.feature(_create(plan, "features", name, patch))
+
+
+def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
+    """Create a discipline; its name must be free."""
+    return plan.discipline(_create(plan, "disciplines", name, patch))
 
 
 def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
     """Change what the patch gives and nothing else; None clears (F1)."""
     with plan.edit("features", f"feature {name} updated: {', '.join(patch)}") as data:
-        patch_feature(plan.find(data, "features", name), patch)
+        patch_named("features", plan.find(data, "features", name), patch)
     return plan.feature(name)
+
+
+def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
+    """Change what the patch gives and nothing else; None clears."""
+    with plan.edit("disciplines", f"discipline {name} updated") as data:
+        patch_named("disciplines", plan.find(data, "disciplines", name), patch)
+    return plan.discipline(name)
 
 
 def delete_feature(plan: Plan, name: str) -> None:
@@ -57,7 +55,7 @@ def delete_feature(plan: Plan, name: str) -> None:
         plan.find(data["features"], "features", name)
         users = [
             str(task.key)
-            for task in entities(data["tasks"], "tasks")
+            for task in model.entities(data["tasks"], "tasks")
             if isinstance(task.value, dict) and str(task.value.get("feature")) == name
         ]
         if users:
@@ -66,40 +64,25 @@ def delete_feature(plan: Plan, name: str) -> None:
                 where=plan.file_name("features"),
                 todo="Delete them or give them another feature first.",
             )
-        remove_entity(data["features"], "features", name)
-
-
-def patch_feature(entry: Data, patch: Patch) -> None:
-    """Put the patch into a feature's entry."""
-    if patch.get("context_files") is not None:
-        files = replace_list(entry.get("context_files"), patch["context_files"])
-        patch = {**patch, "context_files": files}
-    patch_entry("features", entry, patch)
-
-
-def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
-    """Create a discipline; its name must be free."""
-    entry: Data = {"name": _new_name(plan, "disciplines", name)}
-    patch_entry("disciplines", entry, patch or {})
-    _create(plan, "disciplines", entry)
-    return plan.discipline(entry["name"])
-
-
-def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
-    """Change what the patch gives and nothing else; None clears."""
-    with plan.edit("disciplines", f"discipline {name} updated") as data:
-        patch_entry("disciplines", plan.find(data, "disciplines", name), patch)
-    return plan.discipline(name)
+        model.remove_entity(data["features"], "features", name)
 
 
 def delete_discipline(plan: Plan, name: str) -> None:
     """Delete a discipline; `check` finds tasks that still name it."""
     with plan.edit("disciplines", f"discipline {name} deleted") as data:
         plan.find(data, "disciplines", name)
-        remove_entity(data, "disciplines", name)
+        model.remove_entity(data, "disciplines", name)
 
 
-def _new_name(plan: Plan, kind: Kind, name: str) -> str:
+def patch_named(kind: Kind, entry: Data, patch: Patch) -> None:
+    """Put the patch into the entry of a feature or a discipline; a new feature gets its time."""
+    if patch.get("context_files") is not None:
+        files = _replace_files(entry.get("context_files"), patch["context_files"])
+        patch = {**patch, "context_files": files}
+    patch_entry(kind, entry, patch)
+
+
+def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
     plain = clean_text("name", name, Limits.name + 1)
     if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
         raise BadInput(
@@ -107,15 +90,15 @@ def _new_name(plan: Plan, kind: Kind, name: str) -> str:
             where=plan.file_name(kind),
             todo=f"Use 1 to {Limits.name} characters without slashes, such as `user-login`.",
         )
+    entry: Data = {"name": plain}
+    patch_named(kind, entry, patch or {})
+    if kind == "features":
+        entry.setdefault("created", plan.now())
+    with plan.edit(kind, f"{model.SINGULAR[kind]} {plain} created") as data:
+        if model.find_entity(data, kind, plain) is not None:
+            raise BadInput(f"{plain!r} exists already", todo="Update it, or choose another name.")
+        model.put_entity(data, kind, entry)
     return plain
-
-
-def _create(plan: Plan, kind: Kind, entry: Data) -> None:
-    with plan.edit(kind, f"{SINGULAR[kind]} {entry['name']} created") as data:
-        if find_entity(data, kind, entry["name"]) is not None:
-            todo = "Update it, or choose another name."
-            raise BadInput(f"{entry['name']!r} exists already", todo=todo)
-        put_entity(data, kind, entry)
 
 
 # -- tasks
@@ -138,7 +121,7 @@ def add_task(plan: Plan, data: Data, task_id: TaskId, patch: Patch) -> Data:
     entry["created"] = plan.now()
     if entry["status"] == "done":
         entry["completed"] = entry["created"]
-    put_entity(data, "tasks", entry)
+    model.put_entity(data, "tasks", entry)
     return entry
 
 
@@ -187,7 +170,7 @@ def delete_task(plan: Plan, task_id: TaskId) -> None:
                 where=plan.file_name("tasks"),
                 todo="Take it out of their blocked_by first, or set it to skipped.",
             )
-        remove_entity(data, "tasks", task_id)
+        model.remove_entity(data, "tasks", task_id)
 
 
 def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
@@ -200,7 +183,9 @@ def ready(tasks: Sequence[Task], *, feature: str | None = None) -> list[Task]:
         and (feature is None or task.feature == feature)
         and all(str(blocker) in done for blocker in task.blocked_by)
     ]
-    return sorted(found, key=lambda t: (t.status != "in_progress", t.priority, id_order(t.id)))
+    return sorted(
+        found, key=lambda t: (t.status != "in_progress", t.priority, model.id_order(t.id))
+    )
 
 
 def cycles(tasks: Sequence[Task]) -> list[list[TaskId]]:
@@ -210,38 +195,26 @@ def cycles(tasks: Sequence[Task]) -> list[list[TaskId]]:
     return [[ids[key] for key in ring] for ring in _rings(blockers)]
 
 
-def _rings(blockers: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    """A search in depth without recursion: a chain of tasks may be long."""
-    in_trail: dict[str, bool] = {}
-    rings: dict[tuple[str, ...], None] = {}
-    for root in sorted(blockers, key=id_order):
-        trail: list[str] = []
-        stack: list[tuple[str, int]] = [(root, 0)]
-        while stack:
-            node, i = stack.pop()
-            if i == 0:
-                if node in in_trail:
-                    continue
-                in_trail[node] = True
-                trail.append(node)
-            nexts = [n for n in blockers[node] if n in blockers]
-            if i == len(nexts):
-                in_trail[node] = False
-                trail.pop()
-                continue
-            stack.append((node, i + 1))
-            if in_trail.get(nexts[i]):
-                ring = trail[trail.index(nexts[i]) :]
-                first = ring.index(min(ring, key=id_order))
-                rings[(*ring[first:], *ring[:first], ring[first])] = None
-            else:
-                stack.append((nexts[i], 0))
-    return list(rings)
+def _rings(blockers: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Rings of tasks, each from its smallest id; one is cut before the next is looked for."""
+    graph = {key: [n for n in nexts if n in blockers] for key, nexts in blockers.items()}
+    rings: list[list[str]] = []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            ring = error.args[1][:0:-1]
+            first = ring.index(min(ring, key=model.id_order))
+            ring = [*ring[first:], *ring[: first + 1]]
+            graph[ring[0]] = [n for n in graph[ring[0]] if n != ring[1]]
+            rings.append(ring)
+        else:
+            return rings
 
 
 def next_id(data: Data) -> int:
     """The next free number."""
-    keys = [str(entity.key) for entity in entities(data, "tasks") if entity.key]
+    keys = [str(entity.key) for entity in model.entities(data, "tasks") if entity.key]
     return max((int(k) for k in keys if k.isdecimal() and len(k) < 10), default=0) + 1
 
 
@@ -259,7 +232,7 @@ def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
             file = plan.document("tasks")
             raise BadPlan(
                 f"task {task_id} has no `{name}`",
-                where=file.where(path_of(file.data, "tasks", task_id)),
+                where=file.where(model.path_of(file.data, "tasks", task_id)),
                 todo=f"Give it its `{name}` back.",
             )
 
@@ -287,3 +260,270 @@ def _append_comment(entry: Data, comment: str, author: str | None, at: str) -> N
     if by := clean_text("author", author, Limits.title):
         new["author"] = by
     entry["comments"] = [*as_list(entry.get("comments")), new][-Limits.comments :]
+
+
+# -- Context files: files touched again and again join, files that are gone leave, noise stays out.
+
+
+# fmt: off
+_NOISE_FILES = frozenset("""
+package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb cargo.lock
+poetry.lock pdm.lock uv.lock pipfile.lock gemfile.lock composer.lock podfile.lock mix.lock go.sum
+flake.lock packages.lock.json gradle.lockfile pubspec.lock package.resolved
+package.json tsconfig.json jsconfig.json pyproject.toml setup.cfg setup.py cargo.toml go.mod gemfile
+composer.json requirements.txt pom.xml build.gradle build.gradle.kts settings.gradle makefile
+dockerfile docker-compose.yml docker-compose.yaml compose.yaml compose.yml tox.ini pytest.ini
+mypy.ini ruff.toml rustfmt.toml clippy.toml deno.json turbo.json nx.json lerna.json babel.config.js
+claude.md agents.md license license.md license-mit license-apache changelog.md codeowners .env
+procfile manifest.in
+""".split())
+_NOISE_FOLDERS = frozenset("""
+node_modules dist build out target coverage htmlcov __pycache__ venv env site-packages vendor
+.git .hg .svn .ralph .claude .codex .venv .tox .nox .cache .next .nuxt .output .svelte-kit .turbo
+.parcel-cache .pytest_cache .mypy_cache .ruff_cache .gradle .idea .vscode .github .husky .terraform
+.yarn .eggs bin obj tmp temp logs
+""".split())
+# fmt: on
+# Lock files, build output, what is no text, and configuration.
+_NOISE_NAMES = (
+    r"(?i)\.(?:lock|lockb|lockfile|pyc|pyo|class|o|so|dll|dylib|exe|wasm|map|min\.js|min\.css"
+    r"|tsbuildinfo|egg-info|log|tmp|bak|swp|orig|rej|snap)$"
+    r"|\.(?:png|jpe?g|gif|ico|webp|pdf|zip|gz|tgz|tar|woff2?|ttf|mp[34])$"
+    r"|^\..*rc(?:\.(?:js|cjs|mjs|json|ya?ml|toml))?$|^\.env(?:\..*)?$|^\.git\w+$"
+    r"|^\.(?:editorconfig|dockerignore|npmrc|nvmrc|prettierignore|eslintignore"
+    r"|python-version|tool-versions|pre-commit-config\.yaml)$"
+    r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
+)
+_OWN_FOLDERS = (".git", ".ralph")
+
+
+def is_noise(path: str) -> bool:
+    """Whether a path does not join the context files by itself (F33)."""
+    *folders, name = PurePosixPath(path.replace("\\", "/")).parts or ("",)
+    return (
+        any(part.lower() in _NOISE_FOLDERS or part.endswith(".egg-info") for part in folders)
+        or name.lower() in _NOISE_FILES
+        or re.search(_NOISE_NAMES, name) is not None
+    )
+
+
+def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> list[str]:
+    """Add files that were touched often and drop those that are gone; people's own files stay.
+
+    Return the files that joined.
+    """
+    touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
+    for position, iteration in enumerate(iterations, 1):
+        number = iteration.iteration_number or position
+        for path in {file.path for file in iteration.files_touched}:
+            count, last = touched.get(path, (0, 0))
+            touched[path] = (count + 1, max(last, number))
+    with plan.edit("features", f"context files of {feature} enriched") as data:
+        entry = plan.find(data, "features", feature)
+        _drop_vanished(entry, plan)
+        items = list(as_list(entry.get("context_files")))
+        before = [_path_of_item(item) for item in items]
+        for item in items:
+            if _is_auto(item) and _path_of_item(item) in touched:
+                item["touch_count"], item["last_touched"] = touched[str(_path_of_item(item))]
+        for path in sorted(touched, key=lambda path: (-touched[path][0], path)):
+            count, last = touched[path]
+            if count < Limits.context_after or path in before or is_noise(path):
+                continue
+            if is_there(plan.project, path, file=True) and len(path) <= Limits.path:
+                items.append(
+                    {"path": path, "source": "auto", "touch_count": count, "last_touched": last}
+                )
+        _evict(items)
+        model.set_field(entry, "context_files", items)
+    return [added for item in items if (added := _path_of_item(item)) and added not in before]
+
+
+def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
+    """The feature without files that are gone, and a note for each; the plan does not change."""
+    files = [file for file in feature.context_files if is_there(plan.project, file.path)]
+    paths = [path for path in feature.knowledge_paths if is_there(plan.project, path)]
+    notes = [stale_note(file.path) for file in feature.context_files if file not in files]
+    notes += [
+        stale_note(path, "knowledge_paths") for path in feature.knowledge_paths if path not in paths
+    ]
+    if notes:
+        feature = msgspec.structs.replace(
+            feature, context_files=tuple(files), knowledge_paths=tuple(paths)
+        )
+    return feature, notes
+
+
+def drop_vanished(plan: Plan, feature: str) -> list[str]:
+    """Take files that are gone out of context and knowledge files; a note for each (F4)."""
+    if not without_vanished(plan, plan.feature(feature))[1]:
+        return []
+    with plan.edit("features", f"vanished files of {feature} removed") as data:
+        return _drop_vanished(plan.find(data, "features", feature), plan)
+
+
+def _replace_files(old: Any, value: Any) -> list[Data]:
+    """A whole new list from a person; a file that stays keeps its other fields."""
+    before = {_path_of_item(item): item for item in old} if isinstance(old, list) else {}
+    items: list[Any] = []
+    for item in [value] if isinstance(value, str) else value:
+        plain = item if isinstance(item, Mapping) else {"path": item}
+        path = clean_path(plain.get("path"), Limits.path)
+        fields = before.get(path)
+        fields = fields if isinstance(fields, dict) else {"source": "human"}
+        source = plain.get("source", fields.get("source", "human"))
+        if source not in ("auto", "human"):
+            raise BadInput(f"a context file's source is not {source!r}", todo="Use auto or human.")
+        items.append({**fields, "path": path, "source": source})
+    _evict(items)
+    return items
+
+
+def _evict(items: list[Any]) -> None:
+    """Take out the least touched of Ralph's own until the list fits; a person's never."""
+    while len(items) > Limits.context_files:
+        own = [i for i, item in enumerate(items) if _is_auto(item)]
+        if not own:
+            raise BadInput(
+                f"`context_files` can have {Limits.context_files} files, and people added them all",
+                todo="Remove one first.",
+            )
+        counts = ("touch_count", "last_touched")
+        del items[min(own, key=lambda i: (*(_number(items[i], name) for name in counts), i))]
+
+
+def stale_note(path: str, where: str = "context_files") -> str:
+    """The note in a prompt for a file that is gone."""
+    return f"[STALE: {path} no longer exists — removed from {where}]"
+
+
+def _drop_vanished(entry: Data, plan: Plan) -> list[str]:
+    notes: list[str] = []
+    for name in ("context_files", "knowledge_paths"):
+        items = as_list(entry.get(name))
+        gone = [
+            item
+            for item in items
+            if (path := _path_of_item(item)) and not is_there(plan.project, path)
+        ]
+        if gone:
+            notes += [stale_note(str(_path_of_item(item)), name) for item in gone]
+            model.set_field(entry, name, [item for item in items if item not in gone])
+    return notes
+
+
+def project_file(root: Path, path: str) -> Path | None:
+    """A file that the plan names, for reading: a regular file inside the project, else None.
+
+    A link may lead anywhere, and files in git's and Ralph's own folders are not documents.
+    """
+    try:
+        top = root.resolve()
+        file = (top / path).resolve()
+        if not file.is_relative_to(top) or not file.is_file():
+            return None
+        return None if file.relative_to(top).parts[0].lower() in _OWN_FOLDERS else file
+    except (OSError, ValueError, RuntimeError):  # the last: links in a circle
+        return None
+
+
+def is_there(project: Path, path: str, *, file: bool = False) -> bool:
+    """Whether there is anything (or a file) at this path; no file can have a name that is too long
+    or has a NUL in it."""
+    try:
+        return (project / path).is_file() if file else (project / path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _path_of_item(item: Any) -> str | None:
+    path = item.get("path") if isinstance(item, dict) else item
+    return path if isinstance(path, str) else None
+
+
+def _is_auto(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("source") == "auto"
+
+
+def _number(item: Data, name: str) -> int:
+    value = item.get(name)
+    return value if isinstance(value, int) else 0
+
+
+# -- `plan check`: everything that is wrong with the plan, each with its place and what to do.
+
+
+def check(plan: Plan) -> list[model.Problem]:
+    """Every problem, by file and line; a file that does not parse is one problem."""
+    files: dict[Kind, PlanFile] = {}
+    problems: list[model.Problem] = []
+    for kind in model.KINDS:
+        try:
+            files[kind] = plan.document(kind)
+        except BadPlan as error:
+            problems.append(_unreadable(plan.file_name(kind), error))
+    view = read_view(files)
+    problems += view.problems
+    if len(files) == len(model.KINDS):
+        problems += _references(files["tasks"], view)
+    if "features" in files:
+        problems += _learnings_and_files(plan, files["features"], view)
+    return sorted(problems, key=lambda p: (p.file, p.line, p.column, p.what))
+
+
+def _unreadable(name: str, error: BadPlan) -> model.Problem:
+    *_, line, column = ("1", "1", *(error.where or "").rsplit(":", 2))
+    if not (line.isdecimal() and column.isdecimal()):
+        line = column = "1"
+    return model.Problem(name, int(line), int(column), error.what, error.todo or "Correct it.")
+
+
+def _references(file: PlanFile, view: model.PlanView) -> Iterator[model.Problem]:
+    features = {feature.name for feature in view.features}
+    disciplines = {discipline.name for discipline in view.disciplines}
+    status = {str(task.id): task.status for task in view.tasks}
+    for task in view.tasks:
+        path = model.path_of(file.data, "tasks", task.id)
+        if task.feature not in features:
+            what = f"task {task.id} belongs to the unknown feature {task.feature!r}"
+            todo = "Add the feature, or correct the name."
+            yield file.problem((*path, "feature"), what, todo)
+        if task.discipline is not None and task.discipline not in disciplines:
+            what = f"task {task.id} names the unknown discipline {task.discipline!r}"
+            todo = "Add the discipline, or correct the name."
+            yield file.problem((*path, "discipline"), what, todo, "warning")
+        for i, blocker in enumerate(task.blocked_by):
+            at = (*path, "blocked_by", i)
+            if str(blocker) not in status:
+                what = f"task {task.id} waits for the unknown task {blocker}"
+                yield file.problem(at, what, "Take it out of blocked_by, or add the task.")
+            elif status[str(blocker)] == "skipped" and task.status in ("pending", "in_progress"):
+                what = f"task {task.id} waits for task {blocker}, which is skipped"
+                yield file.problem(at, what, "Take it out of blocked_by, or do it.", "warning")
+    for ring in cycles(view.tasks):
+        path = (*model.path_of(file.data, "tasks", ring[0]), "blocked_by")
+        what = f"tasks wait for each other: {' -> '.join(map(str, ring))}"
+        yield file.problem(path, what, "Take one of them out of blocked_by.")
+
+
+def _learnings_and_files(
+    plan: Plan, file: PlanFile, view: model.PlanView
+) -> Iterator[model.Problem]:
+    from ralph.plan.learnings import conflicts  # who only changes a task compares no texts
+
+    for feature in view.features:
+        path = model.path_of(file.data, "features", feature.name)
+        for left, right in conflicts(feature.learnings):
+            yield file.problem(
+                (*path, "learnings", feature.learnings.index(right)),
+                f"two learnings of {feature.name} contradict each other: "
+                f"{left.text!r} and {right.text!r}",
+                "Remove the one that is wrong.",
+                "warning",
+            )
+        listed = [("context_files", i, f.path) for i, f in enumerate(feature.context_files)]
+        listed += [("knowledge_paths", i, f) for i, f in enumerate(feature.knowledge_paths)]
+        for name, i, missing in listed:
+            if not is_there(plan.project, missing):
+                todo = f"Ralph will take it out: {stale_note(missing, name)}"
+                yield file.problem((*path, name, i), f"{missing} does not exist", todo, "warning")

@@ -22,18 +22,9 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
+from ralph.plan import model
 from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes, text_of
-from ralph.plan.model import (
-    KINDS,
-    SINGULAR,
-    Data,
-    Kind,
-    as_list,
-    by_key,
-    deep_copy,
-    entities,
-    identical,
-)
+from ralph.plan.model import KINDS, SINGULAR, Data, Kind, as_list, by_key, deep_copy, identical
 from ralph.plan.store import ABSENT, Plan, digest, read_bytes
 from ralph.plan.yaml import MAX_BYTES, PlanFile
 
@@ -93,13 +84,13 @@ class Restoration(msgspec.Struct, frozen=True):
         return f"{self.file}: {self.what} {self.verb}: {self.why}"
 
 
-class GuardReport(msgspec.Struct, frozen=True):
+class GuardReport(msgspec.Struct):
     """What was put back and why, what else to know, and where the other versions are kept."""
 
-    restored: tuple[Restoration, ...] = ()
-    notes: tuple[str, ...] = ()
-    copies: tuple[str, ...] = ()
-    earlier: tuple[str, ...] = ()
+    restored: list[Restoration] = []
+    notes: list[str] = []
+    copies: list[str] = []
+    earlier: list[str] = []
 
     @property
     def clean(self) -> bool:
@@ -152,33 +143,29 @@ class Guard:
         `feature` is the run's own, "" for a planning run. `others` are those that other loops work
         on, with the time they began.
         """
-        restored: list[Restoration] = []
-        notes: list[str] = []
-        copies: list[str] = []
-        earlier: list[str] = []
+        report = GuardReport()
         with self._plan.locked():
             self._make_folder()
             for name in snapshot.files:
-                copies += self._clear(name)
+                self._clear(name, report)
             for kind in KINDS:
                 for _ in range(_TRIES):  # a person may save between our reading and our writing
                     repair = _FileRepair(self._plan, kind, snapshot, feature, others or {})
                     if self._plan.raw(kind) != repair.last:
                         continue
-                    copies += self._write(kind, repair)
-                    earlier += self._keep_lost(kind, repair)
-                    restored += repair.restored
-                    notes += repair.notes
+                    self._write(kind, repair, report)
+                    report.earlier += self._keep_lost(kind, repair)
+                    report.restored += repair.restored
+                    report.notes += repair.notes
                     break
-            restored += self._metadata(snapshot, copies)
-        return GuardReport(tuple(restored), tuple(notes), tuple(copies), tuple(earlier))
+            self._restore_metadata(snapshot, report)
+        return report
 
-    def _write(self, kind: Kind, repair: _FileRepair) -> list[str]:
+    def _write(self, kind: Kind, repair: _FileRepair, report: GuardReport) -> None:
         """Write what is kept, and note for other loops' guards what this run came to."""
-        copies: list[str] = []
         if repair.changed:
             if repair.last is not None:
-                copies.append(self._keep_copy(kind, repair.last))
+                report.copies.append(self._keep_copy(kind, repair.last))
             if repair.result is None:
                 disk.remove(self._plan.path(kind))
             else:
@@ -186,7 +173,6 @@ class Guard:
         if repair.direct and repair.result is not None:
             at = self._plan.now()
             self._plan.log.note(at, kind, repair.first, repair.result, _CHECKED)
-        return copies
 
     def _keep_lost(self, kind: Kind, repair: _FileRepair) -> list[str]:
         """Keep earlier versions of the file with words that neither the file nor a copy has now.
@@ -203,32 +189,32 @@ class Guard:
                 have |= words
         return copies if repair.direct or most else []
 
-    def _metadata(self, snapshot: Snapshot, copies: list[str]) -> list[Restoration]:
+    def _restore_metadata(self, snapshot: Snapshot, report: GuardReport) -> None:
         """Restore the project's identity whole: an agent has no business with it."""
         before, now = snapshot.files["metadata"].raw, self._raw("metadata")
-        identity = (_parsed(before) or {}).get("project_id")
-        if now == before or before is None or not identity:
-            return []
+        if now == before or before is None or not (_parsed(before) or {}).get("project_id"):
+            return
         seen = snapshot.seen["metadata"]
-        quiet = all(version.quiet for version in seen)
-        if seen and quiet and seen[-1].raw == now and now is not None and _parsed(now):
-            return []
+        by_person = seen and seen[-1].raw == now and all(version.quiet for version in seen)
+        if by_person and now is not None and _parsed(now):
+            return
         if now is not None:
-            copies.append(self._keep_copy("metadata", now))
+            report.copies.append(self._keep_copy("metadata", now))
         disk.replace(self._path("metadata"), before)
-        return [Restoration("metadata.yaml", "the file", "it was changed while the agent ran")]
+        why = "it was changed while the agent ran"
+        report.restored.append(Restoration("metadata.yaml", "the file", why))
 
-    def _clear(self, name: str) -> list[str]:
+    def _clear(self, name: str, report: GuardReport) -> None:
         """Move away what is not a readable file, such as a folder or a link in its place."""
         path = self._path(name)
         if _is_usable(path):
-            return []
+            return
         try:
             disk.stat(path)
         except UnsafeFile:  # a link or a pipe: there is nothing in it
             disk.remove(path)
-            return []
-        return [str(disk.rename(path, f"{path.name}.{self._stamp()}"))]
+        else:
+            report.copies.append(str(disk.rename(path, f"{path.name}.{self._stamp()}")))
 
     def _keep_copy(self, name: str, raw: bytes) -> str:
         folder = self._plan.cache / "rejected"
@@ -431,7 +417,7 @@ class _FileRepair:
 
 def _duplicates(data: Data | None, kind: Kind) -> set[str]:
     """The keys that more than one entry has."""
-    keys = [entity.key for entity in entities(data or {}, kind)]
+    keys = [entity.key for entity in model.entities(data or {}, kind)]
     return {key for key in keys if key is not None and keys.count(key) > 1}
 
 

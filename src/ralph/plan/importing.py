@@ -45,20 +45,11 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan.edit import add_task, next_id, patch_feature, patch_task
-from ralph.plan.fields import clean_text, patch_entry
-from ralph.plan.learnings import LearningDraft, append
-from ralph.plan.model import (
-    KINDS,
-    Data,
-    Kind,
-    Limits,
-    TaskId,
-    by_key,
-    entities,
-    find_entity,
-    put_entity,
-)
+from ralph.plan import model
+from ralph.plan.edit import add_task, next_id, patch_named, patch_task
+from ralph.plan.fields import clean_text
+from ralph.plan.learnings import append
+from ralph.plan.model import KINDS, Data, Kind, Limits, TaskId, entities, find_entity
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.learning import Learning, read_learning
@@ -278,35 +269,38 @@ class _Import:
             known_tasks=self._known_tasks,
         )
 
-    def _feature(self, patch: Data) -> str:
+    def _named(self, kind: Kind, patch: Data) -> tuple[str, Data | None]:
+        """The name in a patch, and the entry that has it already."""
         name = str(patch.pop("name", "") or "").strip()
-        if not name or "/" in name:
-            raise BadInput("a feature without a name", todo="Give it a `name`.")
+        if not name or (kind == "features" and "/" in name):
+            raise BadInput(f"a {model.SINGULAR[kind]} without a name", todo="Give it a `name`.")
+        return name, find_entity(self._data[kind], kind, name)
+
+    def _add(self, kind: Kind, name: str, patch: Data) -> None:
+        entry: Data = {"name": name}
+        patch_named(kind, entry, patch)
+        if kind == "features":
+            entry.setdefault("created", self._plan.now())
+        model.put_entity(self._data[kind], kind, entry)
+        self._added[kind].append(name)
+
+    def _feature(self, patch: Data) -> str:
+        name, entry = self._named("features", patch)
         learnings = patch.pop("learnings", None) or []
         for item in learnings if isinstance(learnings, list) else [learnings]:
             self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
         patch.pop("created", None)
-        entry = find_entity(self._data["features"], "features", name)
         if entry is None:
-            entry = {"name": name}
-            patch_feature(entry, patch)
-            entry.setdefault("created", self._plan.now())
-            put_entity(self._data["features"], "features", entry)
-            self._added["features"].append(name)
+            self._add("features", name, patch)
         elif empty := {k: v for k, v in patch.items() if not entry.get(k)}:
-            patch_feature(entry, empty)
+            patch_named("features", entry, empty)
             self._filled.append(name)
         return name
 
     def _discipline(self, patch: Data) -> None:
-        name = str(patch.pop("name", "") or "").strip()
-        if not name:
-            raise BadInput("a discipline without a name", todo="Give it a `name`.")
-        if find_entity(self._data["disciplines"], "disciplines", name) is None:
-            entry: Data = {"name": name}
-            patch_entry("disciplines", entry, patch)
-            put_entity(self._data["disciplines"], "disciplines", entry)
-            self._added["disciplines"].append(name)
+        name, entry = self._named("disciplines", patch)
+        if entry is None:
+            self._add("disciplines", name, patch)
 
     def _task(self, patch: Data, feature: str | None) -> TaskId:
         first = [self._task(task, feature) for task in patch.pop("first", None) or []]
@@ -349,7 +343,7 @@ class _Import:
         return next_id(self._data["tasks"])
 
     def _find_task(self, feature: str, title: object) -> TaskId | None:
-        for task in by_key(self._data["tasks"], "tasks").values():
+        for task in model.by_key(self._data["tasks"], "tasks").values():
             same_title = str(task.get("title")).casefold() == str(title).casefold()
             if same_title and task.get("feature") == feature:
                 task_id: TaskId = task["id"]
@@ -359,13 +353,9 @@ class _Import:
     def _learn(self) -> None:
         """Learnings come last too: one may be about a task, which may have another id here."""
         for feature, learning in self._learnings:
-            draft = LearningDraft(
-                text=learning.text,
-                reason=learning.reason,
-                iteration=learning.iteration,
-                task_id=self._ids.get(str(learning.task_id), learning.task_id),
-            )
+            task_id = self._ids.get(str(learning.task_id), learning.task_id)
             # In a known feature somebody may have removed it: only a person's own call takes
             # that back, not a document that still has it.
             source = learning.source if feature in self._added["features"] else "agent"
-            append(self._plan, self._data["features"], feature, draft, source)
+            draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
+            append(self._plan, self._data["features"], feature, draft)

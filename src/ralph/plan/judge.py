@@ -9,29 +9,15 @@ feature of its run. What it destroys or takes from others is restored (F1, F3, F
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan.fields import clean_path
+from ralph.plan import model
+from ralph.plan.fields import RULES, check_id, clean_path
 from ralph.plan.learnings import FULL, is_duplicate, was_removed
-from ralph.plan.model import (
-    KEY_OF,
-    PRIORITIES,
-    STATUS_ALIASES,
-    STATUSES,
-    Data,
-    Kind,
-    Limits,
-    as_list,
-    by_key,
-    deep_copy,
-    identical,
-    identity,
-    put_entity,
-    remove_entity,
-)
+from ralph.plan.model import Data, Kind, Limits, as_list, by_key, deep_copy, identical, identity
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning, to_plain
 from ralph.text.redact import redact
@@ -45,7 +31,6 @@ _TEXTS = {
     "tasks": ("title", "description", "discipline", "created", "updated", "completed"),
     "disciplines": (),
 }
-_TEXT_LISTS = ("dependencies", "knowledge_paths", "acceptance_criteria", "tags")
 # What a task asks for; who does it may fill a gap, and no more.
 _ASSIGNMENT = ("title", "description", "acceptance_criteria", "discipline", "priority")
 _RALPHS_OWN = ("name", "id", "feature", "created", "last_verified", "removed_learnings")
@@ -57,15 +42,6 @@ _LONGEST_WORD = 40
 _SHORT_WORD = 3
 _FEW = 3
 _LISTS = frozenset({"learnings", "removed_learnings", "comments", "context_files"})
-
-
-class MergeRule(Protocol):
-    """Says what of a change goes through; every answer is the value to keep."""
-
-    def added(self, key: str, entry: Data) -> Data | None: ...
-    def gone(self, key: str, entry: Data) -> bool: ...
-    def changed(self, key: str, field: str, was: Any, now: Any, kept: Any, entry: Data) -> Any: ...
-    def top(self, name: str, was: Any, now: Any, kept: Any) -> Any: ...
 
 
 class AllowAll:
@@ -98,7 +74,7 @@ class AllowAll:
         return now
 
 
-def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: MergeRule) -> Data:
+def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll) -> Data:
     """`kept` with what changed from `was` to `now`, as far as the decision lets it."""
     result: Data = deep_copy(kept)
     for name in dict.fromkeys([*was, *now]):
@@ -111,15 +87,20 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: MergeRul
         have = current.get(key)
         if new is None and old is not None:
             if have is not None and decide.gone(key, old):
-                remove_entity(result, kind, key)
+                model.remove_entity(result, kind, key)
         elif new is not None and old is None and have is None:
             entry = decide.added(key, deep_copy(new))
             if entry is not None:
-                put_entity(result, kind, entry)
+                model.put_entity(result, kind, entry)
         elif new is not None and have is not None:
-            entry = _fields(key, old or {KEY_OF[kind]: key}, new, have, decide)
+            old, entry = old or {model.KEY_OF[kind]: key}, deep_copy(have)
+            for field in dict.fromkeys([*old, *new]):
+                left, right = old.get(field), deep_copy(new.get(field))
+                if not identical(left, right):
+                    value = decide.changed(key, field, left, right, have.get(field), have)
+                    _set(entry, field, value)
             if not identical(entry, have):
-                put_entity(result, kind, entry)
+                model.put_entity(result, kind, entry)
     return result
 
 
@@ -136,17 +117,6 @@ def list_change(was: list[Any], now: list[Any], kept: list[Any]) -> list[Any]:
         elif key in places and not identical(before[key], item):
             result[places[key]] = deep_copy(item)
     return result
-
-
-def _fields(key: str, old: Data, new: Data, have: Data, decide: MergeRule) -> Data:
-    entry: Data = deep_copy(have)
-    for field in dict.fromkeys([*old, *new]):
-        if not identical(old.get(field), new.get(field)):
-            value = decide.changed(
-                key, field, old.get(field), deep_copy(new.get(field)), have.get(field), have
-            )
-            _set(entry, field, value)
-    return entry
 
 
 def _set(entry: Data, name: str, value: Any) -> None:
@@ -220,7 +190,7 @@ class Judge(AllowNoLoss):
             why = "it was added without a call through Ralph"
         elif (key, "") in self._protected:
             why = "it was deleted through Ralph"
-        elif not self._is_complete(entry):
+        elif self._kind == "tasks" and not all(text_of(entry.get(n)) for n in ("feature", "title")):
             why = "it is not complete"
         if why:
             self.notes[key, ""] = why
@@ -229,11 +199,7 @@ class Judge(AllowNoLoss):
         clean.pop("current_state", None)
         clean.pop("removed_learnings", None)
         for field in [name for name in clean if name not in _RALPHS_OWN]:
-            value = self._own(key, field, clean[field], None, clean)
-            if value is None:
-                del clean[field]
-            else:
-                clean[field] = value
+            _set(clean, field, self._own(key, field, clean[field], None, clean))
         owner = self._feature_of(entry)
         if self._kind == "tasks" and owner not in (self._feature, *self._others):
             self.strange[key] = owner
@@ -296,26 +262,18 @@ class Judge(AllowNoLoss):
 
     def _fits(self, key: str, field: str, value: Any) -> bool:
         """Whether the value is not empty and of the kind that the field takes."""
-        filled_list = isinstance(value, list) and bool(value)
-        if field in _TEXTS[self._kind]:
-            return isinstance(value, str) and bool(value.strip())
-        if field == "status":
-            plain = str(value).strip().lower()
-            return isinstance(value, str) and STATUS_ALIASES.get(plain, plain) in STATUSES
-        if field == "priority":
-            word = isinstance(value, str) and value.lower() in PRIORITIES
-            return word or (isinstance(value, int) and not isinstance(value, bool))
-        if field in ("knowledge_paths", "context_files"):
-            return filled_list and all(self._safe(item) for item in value)
-        if field == "blocked_by":
-            return (
-                isinstance(value, list)
-                and all(isinstance(x, int | str) and not isinstance(x, bool) for x in value)
-                and key not in map(str, value)
-            )
-        if field in _TEXT_LISTS:
-            return filled_list and all(isinstance(item, str | int) for item in value)
-        return value is not None
+        if value is None or (value in ("", [], {}) and field != "blocked_by"):
+            return False
+        try:
+            if field == "context_files":
+                paths = [item.get("path") if isinstance(item, dict) else item for item in value]
+                return bool([clean_path(path, Limits.path) for path in paths])
+            if field == "blocked_by":
+                return key not in [str(check_id(item)) for item in value]
+            rule = RULES[self._kind].get(field)
+            return rule is None or rule.check(field, value) is not None
+        except (BadInput, TypeError):
+            return False
 
     def _learnings(self, key: str, now: Any, kept: Any, entry: Data) -> Any:
         """Every learning of before, as it was, and the new ones as an agent's."""
@@ -339,7 +297,7 @@ class Judge(AllowNoLoss):
     def _new_learning(self, key: str, item: Any, before: list[Any], entry: Data) -> Any:
         """The learning as an agent's; None when it is not taken."""
         try:
-            learning = read_learning(item, max_chars=Limits.learning)
+            learning = read_learning(item)
         except BadInput as error:
             self.notes[key, "learnings"] = f"dropped what is not a learning ({error.what})"
             return None
@@ -385,19 +343,6 @@ class Judge(AllowNoLoss):
     def _feature_of(self, entry: Data) -> str:
         name = {"features": "name", "tasks": "feature"}.get(self._kind)
         return str(entry.get(name, "")) if name else ""
-
-    def _is_complete(self, entry: Data) -> bool:
-        return self._kind != "tasks" or all(
-            isinstance(entry.get(name), str) and entry[name].strip()
-            for name in ("feature", "title")
-        )
-
-    def _safe(self, item: Any) -> bool:
-        try:
-            clean_path(item.get("path") if isinstance(item, dict) else item, Limits.path)
-        except BadInput:
-            return False
-        return True
 
 
 def text_of(item: Any) -> str:

@@ -65,7 +65,6 @@ class Limits:
     dropped_after = 40
     removed_learnings = 200
     thin_description = 100
-    similar = 0.7
     name = 100
     title = 300
     comment = 2000
@@ -294,11 +293,7 @@ def identity(item: Any) -> str:
 
 def deep_copy(value: Any) -> Any:
     """Plain data that can be changed without changing the original."""
-    if isinstance(value, dict):
-        return {key: deep_copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [deep_copy(item) for item in value]
-    return value
+    return msgspec.to_builtins(value)
 
 
 def as_list(value: Any) -> list[Any]:

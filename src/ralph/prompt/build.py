@@ -1,4 +1,4 @@
-"""The prompt of a task: its sections, in order, within a budget of tokens."""
+"""The prompts of a task, a review and a planning run, and the text a session starts with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from shlex import quote
 
 import msgspec
 
-from ralph.plan.model import Comment, Discipline, Feature, Task
+from ralph.plan.model import Discipline, Feature, PlanView, Task
 from ralph.records.iteration import Iteration, cut
-from ralph.text.marks import mark, mark_plan
-from ralph.text.sanitize import plain_date, sanitize, sanitize_line
+from ralph.text.sanitize import mark, mark_plan, plain_date, sanitize, sanitize_line
 from ralph.text.tokens import estimate_tokens, first_tokens
+
+# -- The prompt of a task: its sections, in order, within a budget of tokens.
+
 
 # -- Everything a prompt is made from, gathered by whoever may read files and ask memories.
 
@@ -151,10 +153,9 @@ def fit(sections: Sequence[PromptSection], *, budget_tokens: int) -> Prompt:
 # The section of other projects' knowledge.
 CONTEXT = "context"
 _NOTHING = "(not written down yet)"
+_LINE_CHARS = 200
 _ATTEMPT_CHARS = 400
-_ERROR_CHARS = 200
 _NAME_CHARS = 40
-_TITLE_CHARS = 200
 _COMMENTS = 5
 _SAMPLE_CHARS = 50_000
 _THIN = (
@@ -173,9 +174,11 @@ def task_prompt(facts: PromptFacts, limits: PromptLimits) -> Prompt:
             PromptSection("report", _report(facts)),
             PromptSection("warnings", _warnings(facts.repeated)),
             PromptSection("memory", _memory(facts), worth=1),
-            PromptSection("attempts", _attempts(facts.attempts), worth=2),
+            PromptSection(
+                "attempts", _block("attempts", [_attempt(one) for one in facts.attempts]), worth=2
+            ),
             PromptSection(CONTEXT, facts.context, worth=3),
-            PromptSection("learnings", _learnings(facts.learnings), worth=4),
+            PromptSection("learnings", _block("learnings", facts.learnings), worth=4),
             PromptSection("files", _files(facts.feature, facts.vanished), worth=5),
             PromptSection("knowledge", _knowledge(facts.knowledge, limits), worth=6),
         ],
@@ -187,8 +190,8 @@ def review_prompt(facts: PromptFacts, review: ReviewFacts, limits: PromptLimits)
     """The prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
     flags = "\n".join(f"- {sanitize_line(flag)}" for flag in review.flags)
-    by_tools = {"name": name_of(facts.feature.name), "server": facts.server or ""}
-    by_commands = {"name": quote(name_of(facts.feature.name)), "ralph": facts.ralph}
+    by_tools = {"name": one_line(facts.feature.name), "server": facts.server or ""}
+    by_commands = {"name": quote(one_line(facts.feature.name)), "ralph": facts.ralph}
     text = render(
         "review_tools" if facts.server else "review",
         **(by_tools if facts.server else by_commands),
@@ -216,14 +219,14 @@ def _discipline(discipline: Discipline | None) -> str:
     rules += [f"- skill: {sanitize_line(skill)}" for skill in discipline.skills]
     return render(
         "discipline",
-        name=name_of(discipline.display_name or discipline.name),
+        name=one_line(discipline.display_name or discipline.name),
         rules=mark_plan("\n".join(filter(None, rules))),
     )
 
 
 def _feature(facts: PromptFacts) -> str:
     feature = facts.feature
-    command = f'{facts.ralph} feature update {quote(name_of(feature.name))} --description "..."'
+    command = f'{facts.ralph} feature update {quote(one_line(feature.name))} --description "..."'
     enrich = 'update_feature(description="...")' if facts.server else command
     prose = render(
         "feature_prose",
@@ -236,15 +239,15 @@ def _feature(facts: PromptFacts) -> str:
     )
     return render(
         "feature",
-        name=name_of(feature.display_name or feature.name),
+        name=one_line(feature.display_name or feature.name),
         note=_THIN.format(how=enrich) if feature.is_thin() else "",
         prose=mark(prose),
     )
 
 
-def name_of(text: str) -> str:
-    """A name as it may stand outside of marks: short, on one line, and no order."""
-    return cut(sanitize_line(text), _TITLE_CHARS)
+def one_line(text: str, max_chars: int = _LINE_CHARS) -> str:
+    """Recalled text or a name on one line, with every attempt to instruct broken (F20)."""
+    return cut(sanitize_line(text), max_chars)
 
 
 def _prose(text: str | None) -> str:
@@ -255,7 +258,7 @@ def _prose(text: str | None) -> str:
 
 def _report(facts: PromptFacts) -> str:
     """How to report: by the tool of the server, or by a command where there is none."""
-    task = {"ralph": facts.ralph, "id": quote(name_of(str(facts.task.id)))}
+    task = {"ralph": facts.ralph, "id": quote(one_line(str(facts.task.id)))}
     if facts.server:
         return render("report_tools", server=facts.server, **task)
     return render("report", **task)
@@ -266,31 +269,32 @@ def _task(task: Task) -> str:
     if task.acceptance_criteria:
         criteria = "\n".join(f"- {sanitize_line(one)}" for one in task.acceptance_criteria)
         asked += f"\n\nIt is done when:\n{criteria}"
-    comments = "\n".join(f"- {_comment(one)}" for one in task.comments[-_COMMENTS:])
+    comments = "\n".join(
+        f"- {one_line(one.author or 'somebody', _NAME_CHARS)}: {one_line(one.text, _ATTEMPT_CHARS)}"
+        for one in task.comments[-_COMMENTS:]
+    )
     return render(
         "task",
-        id=name_of(str(task.id)),
-        title=name_of(task.title),
+        id=one_line(str(task.id)),
+        title=one_line(task.title),
         status=task.status,
         asked=f"\n\n{mark_plan(asked)}" if asked else "",
         comments=f"\n\nComments so far:\n{mark(comments)}" if comments else "",
     )
 
 
-def _comment(one: Comment) -> str:
-    who = _harmless(one.author or "somebody", _NAME_CHARS)
-    return f"{who}: {_harmless(one.text, _ATTEMPT_CHARS)}"
+def _block(template: str, lines: Sequence[str]) -> str:
+    """Lines of recalled text in the template whose variable has its name; nothing for none."""
+    return render(template, **{template: mark("\n".join(lines))}) if lines else ""
 
 
 def _warnings(repeated: Sequence[RepeatedError]) -> str:
-    if not repeated:
-        return ""
     lines = [
         f"Warning: this error has occurred in {one.iterations} previous iterations: "
-        f"{_harmless(one.message, _ERROR_CHARS)}"
+        f"{one_line(one.message)}"
         for one in repeated
     ]
-    return render("warnings", warnings=mark("\n".join(lines)))
+    return _block("warnings", lines)
 
 
 def _memory(facts: PromptFacts) -> str:
@@ -302,48 +306,29 @@ def _memory(facts: PromptFacts) -> str:
     return render(
         "memory",
         ralph=facts.ralph,
-        feature=quote(name_of(facts.feature.name)),
-        task=quote(name_of(str(facts.task.id))),
+        feature=quote(one_line(facts.feature.name)),
+        task=quote(one_line(str(facts.task.id))),
     )
 
 
-def _attempts(attempts: Sequence[Iteration]) -> str:
-    if not attempts:
-        return ""
-    return render("attempts", attempts=mark("\n".join(_attempt(one) for one in attempts)))
-
-
 def _attempt(one: Iteration) -> str:
-    told = _harmless(one.summary, _ATTEMPT_CHARS)
+    told = one_line(one.summary, _ATTEMPT_CHARS)
     day = f", {date}" if (date := plain_date(one.timestamp)) else ""
     lines = [f"Iteration {one.iteration_number}{day}: {one.outcome}. {told}".rstrip()]
-    lines += [f"  error: {_harmless(error.message, _ERROR_CHARS)}" for error in one.errors[:3]]
+    lines += [f"  error: {one_line(error.message)}" for error in one.errors[:3]]
     return "\n".join(lines)
-
-
-def _harmless(text: str, max_chars: int) -> str:
-    """Recalled text on one line, with every attempt to instruct broken (F20)."""
-    return cut(sanitize_line(text), max_chars)
-
-
-def _learnings(learnings: Sequence[str]) -> str:
-    if not learnings:
-        return ""
-    return render("learnings", learnings=mark("\n".join(learnings)))
 
 
 def _files(feature: Feature, vanished: Sequence[str]) -> str:
     lines = [f"- {sanitize_line(one.path)}" for one in feature.context_files]
-    lines += map(sanitize_line, vanished)
-    return render("files", files=mark("\n".join(lines))) if lines else ""
+    return _block("files", [*lines, *map(sanitize_line, vanished)])
 
 
 def _knowledge(files: Sequence[KnowledgeFile], limits: PromptLimits) -> str:
     """Whole files while they are small; then their beginnings; then only their names (F12)."""
     if not files:
         return ""
-    sizes = [_tokens(file.text) for file in files]
-    sized = list(zip(files, sizes, strict=True))
+    sized = [(file, _tokens(file.text)) for file in files]
     text = "\n\n".join(_knowledge_file(file, tokens, limits) for file, tokens in sized)
     if estimate_tokens(text) > limits.knowledge_all:
         names = [f"- {sanitize_line(file.path)} ({tokens} tokens)" for file, tokens in sized]
@@ -367,3 +352,172 @@ def _tokens(text: str) -> int:
     if len(text) <= _SAMPLE_CHARS:
         return estimate_tokens(text)
     return estimate_tokens(text[:_SAMPLE_CHARS]) * len(text) // _SAMPLE_CHARS
+
+
+# -- The text a session starts with, and the prompt of a planning run.
+
+
+_PROSE_CHARS = 400
+_STATE_CHARS = 600
+_TOLD_CHARS = 300
+_ERRORS = 2
+# For what stands around the memory, and for what the client may add.
+_SPARE_CHARS = 500
+
+
+def brief_text(
+    *,
+    feature: Feature,
+    chosen: str,
+    current_state: str,
+    tasks: Sequence[Task],
+    outcomes: Sequence[Iteration],
+    learnings: Sequence[str],
+    repeated: Sequence[RepeatedError],
+    command: str,
+    budget_tokens: int,
+    max_chars: int,
+) -> str:
+    """The text for the model; `outcomes` newest first."""
+    told = one_line(feature.description or "", _PROSE_CHARS)
+    head = f"Feature {chosen}: {one_line(feature.display_name or feature.name)}"
+    lines = [f"{head}. {told}" if told else head]
+    if current_state:
+        lines.append(f"State: {one_line(current_state, _STATE_CHARS)}")
+    errors = [f"- in {one.iterations}: {one_line(one.message)}" for one in repeated]
+    parts = [
+        ("", lines),
+        ("Tasks under way:", [_brief_task(task) for task in tasks]),
+        ("Errors met in more than one iteration:", errors),
+        ("The last iterations, newest first:", [_brief_outcome(one) for one in outcomes]),
+        ("Learned from earlier iterations, to be verified:", learnings),
+    ]
+    return framed("brief", parts, command, budget_tokens, max_chars)
+
+
+BriefPart = tuple[str, Sequence[str]]
+
+
+def framed(
+    template: str, parts: Sequence[BriefPart], command: str, budget_tokens: int, max_chars: int
+) -> str:
+    """As many lines as fit, part by part, in a template; a part that is cut short makes room.
+
+    A part is a heading and the lines under it; without a line there is no heading either.
+    """
+    around = render(template, memory=mark(""), command=command)
+    budget_tokens -= estimate_tokens(around)
+    max_chars -= len(around) + _SPARE_CHARS
+    kept: list[str] = []
+    for heading, lines in parts:
+        block: list[str] = []
+        for line in lines:
+            text = line if block or not heading else f"{heading}\n{line}"
+            tokens, chars = estimate_tokens(text) + 1, len(text) + 2
+            if tokens > budget_tokens or chars > max_chars:
+                break
+            block.append(text)
+            budget_tokens -= tokens
+            max_chars -= chars
+        if block:
+            kept.append("\n".join(block))
+    return render(template, memory=mark("\n\n".join(kept)), command=command) if kept else ""
+
+
+def day(timestamp: str | None) -> str:
+    """The date of a moment: it stays true however late the text is read."""
+    return plain_date(timestamp) or "an unknown day"
+
+
+def outcome(one: Iteration) -> str:
+    """How it came out, where anybody could tell."""
+    return "" if one.outcome == "unknown" else f"{one.outcome}. "
+
+
+def _brief_task(task: Task) -> str:
+    title = one_line(task.title)
+    since = f", since {day(task.updated)}" if plain_date(task.updated) else ""
+    text = f"- task {one_line(str(task.id))} ({task.status}{since}): {title}"
+    if task.comments:
+        text += f". Last comment: {one_line(task.comments[-1].text)}"
+    return text
+
+
+def _brief_outcome(one: Iteration) -> str:
+    when = f"iteration {one.iteration_number}, {day(one.timestamp)}"
+    text = f"- {when}: {outcome(one)}{one_line(one.task_title)}"
+    if one.summary and one.summary != one.task_title:
+        text = f"{text.rstrip('. ')}. {one_line(one.summary, _TOLD_CHARS)}"
+    # Those that nobody solved matter most.
+    for error in sorted(one.errors, key=lambda one: one.resolution is not None)[:_ERRORS]:
+        solved = f"; solved by: {one_line(error.resolution)}" if error.resolution else ""
+        text += f" [error: {one_line(error.message)}{solved}]"
+    return text
+
+
+# -- The prompt of a planning run: how a plan is made, what it has, and the requirements.
+
+
+_TASKS_SHOWN = 200
+
+
+def braindump_prompt(
+    requirements: str,
+    view: PlanView,
+    limits: PromptLimits,
+    *,
+    server: str | None,
+    ralph: str = "ralph",
+) -> Prompt:
+    """The prompt that turns requirements into features and tasks, through tools or commands."""
+    if server:
+        how = render("braindump_tools", server=server)
+    else:
+        how = render("braindump_commands", ralph=ralph)
+    text = render(
+        "braindump",
+        how=how.strip(),
+        disciplines=_disciplines(view),
+        plan=_so_far(view),
+        requirements=mark_plan(sanitize(requirements)),
+    )
+    return fit(
+        [PromptSection("braindump", text)], budget_tokens=limits.prompt + limits.requirements
+    )
+
+
+def _disciplines(view: PlanView) -> str:
+    names = ", ".join(one_line(one.name) for one in view.disciplines)
+    if not names:
+        return "The plan has no disciplines: leave `discipline` out."
+    return (
+        f"A discipline says how work of one kind is done; give a task the one that fits: {names}."
+    )
+
+
+def _so_far(view: PlanView) -> str:
+    """Features and tasks by name; what they say in full the agent asks for."""
+    if not view.features and not view.tasks:
+        return "(empty)"
+    names = dict.fromkeys([*(f.name for f in view.features), *(t.feature for t in view.tasks)])
+    lines: list[str] = []
+    left = _TASKS_SHOWN
+    for name in names:
+        lines.append(f"- {one_line(name)}: {_first_line(view, name)}")
+        tasks = [task for task in view.tasks if task.feature == name]
+        lines += [
+            f"  - task {one_line(str(task.id))} ({task.status}): {one_line(task.title)}"
+            for task in tasks[:left]
+        ]
+        if len(tasks) > left:
+            lines.append(f"  - and {len(tasks) - left} more tasks")
+        left = max(0, left - len(tasks))
+    return mark("\n".join(lines))
+
+
+def _first_line(view: PlanView, name: str) -> str:
+    for feature in view.features:
+        if feature.name == name:
+            said = one_line(feature.display_name or feature.description or "")
+            return said[:120] or "(not described yet)"
+    return "(not described yet)"

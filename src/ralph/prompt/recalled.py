@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from ralph.prompt.brief import BriefPart, day, fitted, one_line, outcome
-from ralph.prompt.build import render
+from ralph.prompt.build import day, framed, one_line, outcome, render
 from ralph.recall import Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import ErrorSeen, Iteration
-from ralph.text.marks import mark
-from ralph.text.sanitize import plain_date, plain_id, sanitize_line
+from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line
 from ralph.text.tokens import estimate_tokens, first_tokens
 
 # The most that one answer to a model holds: of several records, and of one whole record.
@@ -38,8 +36,8 @@ def recalled_text(
 
     `ended` says of an attempt that failed, by its id, how the same was done later.
     """
-    parts = [BriefPart("", ("\n".join(_told(hit, ended.get(hit.id, ""))),)) for hit in hits]
-    return _framed("recalled", parts, command, budget_tokens, max_chars)
+    parts = [("", ["\n".join(_told(hit, ended.get(hit.id, "")))]) for hit in hits]
+    return framed("recalled", parts, command, budget_tokens, max_chars)
 
 
 def before_text(
@@ -67,29 +65,23 @@ def before_text(
         lines = [f"Seen {often} before, not solved yet, last on {day(last)}: {one_line(message)}"]
         lines += [f"What was done then: {one_line(one, _TOLD_CHARS)}" for one in tried]
         lines.append(f"Newest record of it: {place}")
-    return _framed("before", [BriefPart("", tuple(lines))], command, budget_tokens, max_chars)
-
-
-def _framed(
-    template: str, parts: Sequence[BriefPart], command: str, budget_tokens: int, max_chars: int
-) -> str:
-    around = render(template, memory=mark(""), command=command)
-    body = fitted(
-        parts,
-        budget_tokens=budget_tokens - estimate_tokens(around),
-        max_chars=max_chars - len(around) - _SPARE_CHARS,
-    )
-    return render(template, memory=mark(body), command=command) if body else ""
+    return framed("before", [("", lines)], command, budget_tokens, max_chars)
 
 
 def _told(hit: Hit, ended: str) -> list[str]:
     record = hit.record
-    if isinstance(record, Iteration):
-        return _iteration(record, hit, ended)
-    return _exchange(record, hit)
+    lines = _iteration(record, hit) if isinstance(record, Iteration) else _exchange(record, hit)
+    # Errors whose solution is known say most.
+    for error in sorted(record.errors, key=lambda one: one.resolution is None)[:_ERRORS]:
+        lines.append(f"  error: {one_line(error.message)}")
+        if error.resolution:
+            lines.append(f"  solved by: {one_line(error.resolution)}")
+    if ended:
+        lines.append(f"  done later in {one_line(ended, _TOLD_CHARS)}")
+    return [*lines, f"  id {plain_id(hit.id, _ID_CHARS)}"]
 
 
-def _iteration(one: Iteration, hit: Hit, ended: str) -> list[str]:
+def _iteration(one: Iteration, hit: Hit) -> list[str]:
     title = one_line(one.task_title, _TITLE_CHARS)
     lines = [
         f"- Feature {one_line(one.feature)}, {one_line(hit.when)} ({day(one.timestamp)}): "
@@ -97,10 +89,7 @@ def _iteration(one: Iteration, hit: Hit, ended: str) -> list[str]:
     ]
     if one.summary and one.summary != one.task_title:
         lines.append(f"  {one_line(one.summary, _TOLD_CHARS)}")
-    lines += _errors(one.errors)
-    if ended:
-        lines.append(f"  done later in {one_line(ended, _TOLD_CHARS)}")
-    return [*lines, f"  id {plain_id(hit.id, _ID_CHARS)}"]
+    return lines
 
 
 def _exchange(one: Exchange, hit: Hit) -> list[str]:
@@ -111,16 +100,6 @@ def _exchange(one: Exchange, hit: Hit) -> list[str]:
         lines.append(f"  This ended {one.status}.")
     if asked and answered:
         lines.append(f"  Answered: {answered}")
-    return [*lines, *_errors(one.errors), f"  id {plain_id(hit.id, _ID_CHARS)}"]
-
-
-def _errors(errors: Sequence[ErrorSeen]) -> list[str]:
-    lines: list[str] = []
-    # Those whose solution is known say most.
-    for error in sorted(errors, key=lambda one: one.resolution is None)[:_ERRORS]:
-        lines.append(f"  error: {one_line(error.message)}")
-        if error.resolution:
-            lines.append(f"  solved by: {one_line(error.resolution)}")
     return lines
 
 
@@ -133,31 +112,11 @@ _SUMMARY_CHARS = 800
 _EXCHANGES = "#### Relevant Exchanges:"
 
 
-class _FoundExchange(Protocol):
-    @property
-    def exchange(self) -> Exchange: ...
-    @property
-    def similarity(self) -> float: ...
-
-
-class _FoundConversation(Protocol):
-    @property
-    def conversation(self) -> Conversation: ...
-    @property
-    def similarity(self) -> float: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def exchange_count(self) -> int: ...
-    @property
-    def exchanges(self) -> Sequence[_FoundExchange]: ...
-
-
 class RecalledConversations(Protocol):
     """What memory found on a question: conversations, and perhaps a line about the topic."""
 
     @property
-    def conversations(self) -> Sequence[_FoundConversation]:
+    def conversations(self) -> Sequence[Any]:
         """The best first."""
         ...
 
@@ -211,29 +170,25 @@ def _fitted(found: RecalledConversations, fits: Callable[[str], bool]) -> str:
     return body
 
 
-def _conversation(one: _FoundConversation) -> str:
-    held = one.conversation
+def _conversation(one: Any) -> str:
+    held: Conversation = one.conversation
     title = _cut(held.title, _RELATED_TITLE_CHARS).replace('"', "'") or "(no title)"
     day = plain_date(held.created) or "unknown"
-    return "\n".join(
-        [
-            f'### Conversation: "{title}" '
-            f"(ID: {plain_id(held.id)}, Date: {day}, Similarity: {one.similarity:.2f})",
-            f"Summary: {_cut(one.summary, _SUMMARY_CHARS) or '(none yet)'}",
-            f"Exchanges: {one.exchange_count}",
-        ]
+    return (
+        f'### Conversation: "{title}" '
+        f"(ID: {plain_id(held.id)}, Date: {day}, Similarity: {one.similarity:.2f})\n"
+        f"Summary: {_cut(one.summary, _SUMMARY_CHARS) or '(none yet)'}\n"
+        f"Exchanges: {one.exchange_count}"
     )
 
 
-def _related_exchange(one: _FoundExchange) -> str:
-    said = one.exchange
-    return "\n".join(
-        [
-            f"**Exchange ID: {plain_id(said.id)}** "
-            f"(Conversation: {plain_id(said.conversation)}, Similarity: {one.similarity:.2f})",
-            f"- User: {_cut(said.user, SIDE_CHARS)}",
-            f"- Assistant: {_cut(said.assistant, SIDE_CHARS)}",
-        ]
+def _related_exchange(one: Any) -> str:
+    said: Exchange = one.exchange
+    return (
+        f"**Exchange ID: {plain_id(said.id)}** "
+        f"(Conversation: {plain_id(said.conversation)}, Similarity: {one.similarity:.2f})\n"
+        f"- User: {_cut(said.user, SIDE_CHARS)}\n"
+        f"- Assistant: {_cut(said.assistant, SIDE_CHARS)}"
     )
 
 
@@ -264,7 +219,7 @@ def hit_lines(
     """An exchange that a search found; `about` tells of its conversation."""
     one: Exchange = hit.record
     parts = [f"[{plain_id(hit.id)}] {harmless(hit.when)}"]
-    parts += [f"conversation {plain_id(one.conversation)}", _sureness(hit)]
+    parts += [f"conversation {plain_id(one.conversation)}", sureness(hit)]
     if one.status != "complete":
         parts.append(one.status)
     parts += about
@@ -275,7 +230,7 @@ def hit_lines(
         lines.append(f"  summary: {harmless(summary, side_chars)}")
     lines.append(f"  asked: {harmless(one.user, side_chars)}")
     lines.append(f"  answered: {harmless(one.assistant, side_chars)}")
-    lines += _error_lines(one.errors[:errors], side_chars)
+    lines += error_lines(one.errors[:errors], side_chars)
     if one.files_touched and files:
         names = ", ".join(harmless(file.path) for file in one.files_touched[:files])
         lines.append(f"  files: {names}")
@@ -287,7 +242,7 @@ def document_lines(hit: Hit, *, chars: int) -> list[str]:
     one: Document = hit.record
     place = f"document {harmless(one.path)}:{one.line}"
     heading = f'"{harmless(one.heading, 120)}"' if one.heading else ""
-    parts = [f"[{plain_id(hit.id)}] {place}", _sureness(hit), heading]
+    parts = [f"[{plain_id(hit.id)}] {place}", sureness(hit), heading]
     why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
     return [" | ".join(filter(None, parts)), *why, f"  says: {harmless(one.text, chars)}"]
 
@@ -326,8 +281,10 @@ def details_lines(
         lines += _exchange_lines(
             one, whole=whole or alone, side_tokens=side_tokens, summary=summaries.get(one.id, "")
         )
-        if whole:
-            lines += _steps(one)
+        for step in one.messages if whole else ():
+            who = f"tool {harmless(step.tool)}" if step.role == "tool" else step.role
+            failed = ", failed" if step.failed else ""
+            lines.append(f"  - {who}{failed}: {harmless(step.content, _STEP_CHARS)}")
     return lines
 
 
@@ -339,30 +296,20 @@ def _exchange_lines(one: Exchange, *, whole: bool, side_tokens: int, summary: st
         lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
     for name, side in (("asked", one.user), ("answered", one.assistant)):
         lines.append(f"  {name}: {beginning(harmless(side, chars), side_tokens)}")
-    lines += _error_lines(one.errors if whole else one.errors[:2], chars)
+    lines += error_lines(one.errors if whole else one.errors[:2], chars)
     if one.files_touched and whole:
         told = ", ".join(f"{harmless(file.path)} ({file.action})" for file in one.files_touched)
         lines.append(f"  files: {told}")
     return lines
 
 
-def _steps(one: Exchange) -> list[str]:
-    lines = []
-    for step in one.messages:
-        who = f"tool {harmless(step.tool)}" if step.role == "tool" else step.role
-        failed = ", failed" if step.failed else ""
-        lines.append(f"  - {who}{failed}: {harmless(step.content, _STEP_CHARS)}")
-    return lines
-
-
-def _error_lines(errors: Sequence[ErrorSeen], max_chars: int) -> list[str]:
+def error_lines(errors: Sequence[ErrorSeen], max_chars: int) -> list[str]:
+    """Errors with their kind and place, as far as they are known, and how they were solved."""
     lines = []
     for error in errors:
         kind = "" if error.error_type == "unknown" else f" ({error.error_type})"
-        place = harmless(error.file_path or "")
-        if place and error.line is not None:
-            place += f":{error.line}"
-        at = f" at {place}" if place else ""
+        line = "" if error.line is None else f":{error.line}"
+        at = f" at {harmless(error.file_path)}{line}" if error.file_path else ""
         lines.append(f"  error{kind}{at}: {harmless(error.message, max_chars)}")
         if error.resolution:
             lines.append(f"    solved by: {harmless(error.resolution, max_chars)}")
@@ -375,7 +322,8 @@ def beginning(text: str, tokens: int) -> str:
     return first if first == text else first.rstrip() + _CUT
 
 
-def _sureness(hit: Hit) -> str:
+def sureness(hit: Hit) -> str:
+    """How sure a match is, in words and as its score; empty where nothing was asked."""
     if hit.score is None:
         return ""
     words = {"relevant": "relevant", "possibly": "possibly relevant"}

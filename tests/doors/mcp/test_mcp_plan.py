@@ -13,7 +13,7 @@ from serving import Served, served
 
 from ralph.memory.ralph import open_ralph
 from ralph.plan import learnings
-from ralph.plan.check import check
+from ralph.plan.edit import check
 from ralph.plan.guard import Guard
 from ralph.plan.store import Plan
 from ralph.prompt.recalled import RECORD_TOKENS

@@ -16,7 +16,7 @@ from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
 from ralph.loop.environment import agent_environment, own_command
-from ralph.memory.conversation_history import CLAUDE_CODE, event_of, held_in
+from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import Solved, later_success, solved
 from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
@@ -120,7 +120,7 @@ def text_now(call: HookCall, ralph: Ralph) -> str:
     """What matters in the project now, or nothing where nothing was planned or done yet."""
     from ralph.loop.iteration import REPEATED_ERRORS, repeated_errors
     from ralph.memory.sessions import brief
-    from ralph.prompt.brief import brief_text
+    from ralph.prompt.build import brief_text
 
     settings = ralph.config.settings
     if not settings.hook_inject:

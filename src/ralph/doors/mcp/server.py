@@ -27,8 +27,7 @@ from ralph import __version__
 from ralph.doors.mcp.context import ServerContext, instructions
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
-from ralph.text.marks import mark
-from ralph.text.sanitize import sanitised_error, sanitize
+from ralph.text.sanitize import mark, sanitised_error, sanitize
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.tool import Tool
@@ -317,7 +316,7 @@ def resource_files(context: ServerContext) -> list[ResourceFile]:
     """The knowledge files that this call may reach and that are there."""
     if context.find_project() is None:
         return []
-    from ralph.plan.context_files import project_file
+    from ralph.plan.edit import project_file
 
     root = context.project.root.resolve()
     wanted = context.scope().feature

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -21,7 +21,6 @@ from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import (
-    ANSWER_TOKENS,
     RECORD_TOKENS,
     about,
     details_lines,
@@ -34,7 +33,6 @@ from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
-    from ralph.memory.feature import FeatureMemory
     from ralph.recall import Hit
 
 _CATCH_UP_S = 10.0
@@ -87,7 +85,6 @@ def search_feature_memory(
     return fenced(
         f'{plural(len(answer), "iteration")} {_scope_text(context)} for "{asked}", best first.',
         [iteration_entry(hit, with_feature=feature is None) for hit in answer],
-        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
     )
 
@@ -103,15 +100,16 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     Args:
         count: How many; 10 by default, 50 at most.
     """
+    from ralph.memory.feature import merged
+
     wanted = min(count or RECENT_COUNT, _MOST_RECENT)
-    hits = _merged(context, lambda memory: list(memory.recent(wanted)))[:wanted]
+    hits = merged(context.memories(), lambda memory: memory.recent(wanted))[:wanted]
     scope = _scope_text(context)
     if not hits:
         return f"Nothing is remembered {scope} yet: there were no iterations before this."
     return fenced(
         f"The last {plural(len(hits), 'iteration')} {scope}, newest first.",
         [iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
-        budget_tokens=ANSWER_TOKENS,
     )
 
 
@@ -122,7 +120,7 @@ def get_feature_files(context: ServerContext) -> str:
 
     Use it to find where the feature lives in the code before you search for it.
     """
-    from ralph.plan.context_files import is_there
+    from ralph.plan.edit import is_there
 
     wide = _is_wide(context)
     root = context.project.root
@@ -144,7 +142,6 @@ def get_feature_files(context: ServerContext) -> str:
     return fenced_lines(
         f"{plural(len(files), 'file')} {_scope_text(context)}, the most touched first.",
         lines,
-        budget_tokens=ANSWER_TOKENS,
         rest="They were touched least often; search the project itself for those.",
     )
 
@@ -160,8 +157,10 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     Args:
         task_id: Only the attempts at this task; leave it out for all of them.
     """
+    from ralph.memory.feature import merged
+
     wanted = "" if task_id is None else str(task_id).strip()
-    hits = _merged(context, lambda memory: list(memory.failed_attempts(wanted or None)))
+    hits = merged(context.memories(), lambda memory: memory.failed_attempts(wanted or None))
     task = f" at task {harmless(wanted, 40)}" if wanted else ""
     if not hits:
         return f"No failed attempt{task} is remembered {_scope_text(context)}."
@@ -172,7 +171,6 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
             iteration_entry(hit, with_feature=_is_wide(context), later=later)
             for hit in hits[:_MOST_FAILURES]
         ],
-        budget_tokens=ANSWER_TOKENS,
         in_all=len(hits),
     )
 
@@ -205,16 +203,6 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
         budget_tokens=RECORD_TOKENS,
         rest=f"`ralph show {short_id(hit)}` prints all of it.",
     )
-
-
-def _merged(context: ServerContext, ask: Callable[[FeatureMemory], list[Hit]]) -> list[Hit]:
-    memories = context.memories()
-    if len(memories) == 1:
-        return ask(memories[0])
-    from datetime import datetime
-
-    hits = [hit for memory in memories for hit in ask(memory)]
-    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)
 
 
 def _successes(context: ServerContext) -> dict[tuple[str, str], list[Hit]]:
@@ -292,8 +280,6 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
     """
-    from ralph.memory.conversations import standing
-
     memory, everywhere = context.conversations, context.options.everywhere
     answer = memory.search(
         query,
@@ -311,7 +297,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
             "Try other words; if that finds nothing either, go on without it.",
             answer.notes,
         )
-    listed = standing(memory, everywhere=everywhere)
+    listed = memory.states(everywhere=everywhere)
 
     def text(hit: Hit, detail: Detail) -> str:
         if hit.kind == "document":
@@ -335,7 +321,6 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     return fenced(
         f'{" and ".join(counts)} {where} for "{asked}", best first.',
         [AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
-        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
         whole="fetch_conversation_details(exchange_id)",
     )
@@ -372,7 +357,6 @@ def fetch_conversation_details(
         exchange=exchange_id,
         everywhere=context.options.everywhere,
     )
-    budget_tokens = RECORD_TOKENS
     alone = exchange_id is not None
     lines = details_lines(
         found.conversation,
@@ -380,7 +364,7 @@ def fetch_conversation_details(
         whole=include_full_transcript,
         alone=alone,
         # A question that fills the answer would leave no room for what was said to it.
-        side_tokens=budget_tokens * 2 // 5,
+        side_tokens=RECORD_TOKENS * 2 // 5,
         summaries=found.summaries,
         tags=found.tags,
     )
@@ -388,7 +372,7 @@ def fetch_conversation_details(
     return fenced_lines(
         "What was said.",
         lines,
-        budget_tokens=budget_tokens,
+        budget_tokens=RECORD_TOKENS,
         rest=printed if alone else "Ask for single exchanges by exchange_id.",
     )
 

@@ -16,8 +16,7 @@ from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
-from ralph.text.marks import mark
-from ralph.text.sanitize import sanitised_error, sanitize
+from ralph.text.sanitize import mark, sanitised_error, sanitize
 
 if TYPE_CHECKING:
     from ralph.plan.model import Feature, PlanView, Task
@@ -120,17 +119,10 @@ def update_task(
 ) -> str:
     """Report how the task stands: a new status, a comment, or both.
 
-    patch = _filled(given, but=("name",))
-    if given.context_files:  # a person's own stay for ever; these make room for better ones
-        patch["context_files"] = [{"path": one, "source": "auto"} for one in given.context_files]
-    made = create(desk.plan, given.name, patch)
-    thin = (
-        " Its description is too short to be found by (under 100 characters): say more with "
-        "update_feature."
-        if made.is_thin()
-        else ""
-    )
-    return f"Created the feature {harmless(made.name, 80)!r}.{cut_notes(made, patch)}{thin}"
+    Use it before you stop: `done` when every acceptance criterion holds and you have checked it,
+    `in_progress` with what is left, `blocked` with what is in the way. An iteration that changes
+    neither status nor comments counts as a failed attempt. A comment is also the way to tell the
+    next iteration something about this task.
 
     Args:
         status: How the task stands now: done, in_progress when some of it is left, blocked when it

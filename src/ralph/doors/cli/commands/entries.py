@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from ralph.config import home_folder
 from ralph.doors.cli import context
+from ralph.doors.cli.cards import minute
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
 from ralph.errors import BadInput, MemoryOff
-
-if TYPE_CHECKING:
-    from ralph.plan.model import Comment, ContextFile, Discipline, Feature, Kind, PlanView, Task
-    from ralph.plan.store import Plan
-    from ralph.records.learning import Learning
+from ralph.memory.project import trust_servers
+from ralph.plan import edit, learnings
+from ralph.plan.fields import clean_status
+from ralph.plan.model import Comment, Discipline, Feature, Kind, PlanView, Task
+from ralph.plan.store import Plan
+from ralph.records.learning import Learning
 
 _TITLE_CHARS = 70
 
@@ -65,8 +68,6 @@ def _group(spec: PlanCommands) -> Group:
     ]
 
     def called(verb: str, *args: Any, **more: Any) -> Any:
-        from ralph.plan import edit
-
         return getattr(edit, f"{verb}_{word}")(*args, **more)
 
     @group.command("add", help=f"Add a {word}.{examples[0]}")
@@ -129,15 +130,12 @@ def _feature_json(view: PlanView, feature: Feature) -> dict[str, Any]:
 
 
 def _feature_texts(feature: Feature) -> dict[str, list[str]]:
-    return {
-        "context_files": [_file_line(file) for file in feature.context_files],
-        "learnings": [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings],
-    }
-
-
-def _file_line(file: ContextFile) -> str:
-    touched = f", touched {file.touch_count} times" if file.touch_count else ""
-    return f"{file.path} [{file.source}{touched}]"
+    files = []
+    for file in feature.context_files:
+        touched = f", touched {file.touch_count} times" if file.touch_count else ""
+        files.append(f"{file.path} [{file.source}{touched}]")
+    lessons = [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings]
+    return {"context_files": files, "learnings": lessons}
 
 
 def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +149,6 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_index(name: str) -> str:
-
     with context.opened() as ralph:
         try:
             ralph.feature(name).drop_index()
@@ -232,8 +229,7 @@ def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _comment_line(comment: Comment) -> str:
-    at = f"{comment.at[:16].replace('T', ' ')} " if comment.at else ""
-    return f"{at}{comment.author or 'unknown'}: {comment.text}"
+    return f"{minute(comment.at)} {comment.author or 'unknown'}: {comment.text}".lstrip()
 
 
 task = _group(
@@ -294,12 +290,8 @@ def list_tasks(feature: str | None, status: str | None) -> Result:
     Examples:
       ralph task list --feature user-login --status blocked
     """
-    from ralph.plan.fields import clean_status
-
     wanted = None if status is None else clean_status(status)
-    tasks = [
-        each for each in _tasks_of(context.the_plan(), feature) if wanted in (None, each.status)
-    ]
+    tasks = [t for t in _tasks_of(context.the_plan(), feature) if wanted in (None, t.status)]
     none = "The plan has no tasks yet. Add one: ralph task add TITLE --feature NAME"
     return _task_table(tasks, "No task matches." if feature or wanted else none)
 
@@ -313,11 +305,9 @@ def ready(feature: str | None) -> Result:
     Examples:
       ralph task ready --feature user-login
     """
-    from ralph.plan.edit import ready as ready_tasks
-
     plan = context.the_plan()
     _tasks_of(plan, feature)
-    found = ready_tasks(plan.read("tasks").tasks, feature=feature)
+    found = edit.ready(plan.read("tasks").tasks, feature=feature)
     return _task_table(found, "No task is ready.")
 
 
@@ -353,9 +343,6 @@ def _clean_discipline(patch: dict[str, Any]) -> None:
 
 def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
     """Trust the servers that a person names on the line."""
-    from ralph.config import home_folder
-    from ralph.memory.project import trust_servers
-
     if "mcp_servers" in patch:
         trust_servers(context.the_project(), changed, home=home_folder())
 
@@ -417,8 +404,7 @@ def learning() -> None:
 
 def learning_json(learning: Learning) -> dict[str, Any]:
     """A learning as every command prints it."""
-    fields = {name: plain(getattr(learning, name)) for name in learning.__struct_fields__}
-    return {"id": learning.id, **fields, "provenance": learning.provenance}
+    return {"id": learning.id, **plain(learning), "provenance": learning.provenance}
 
 
 @learning.command("list")
@@ -430,23 +416,19 @@ def list_learnings(feature: str) -> Result:
     Examples:
       ralph learning list --feature user-login
     """
-    from ralph.plan.learnings import conflicts, is_stale
-
-    plan = context.the_plan()
-    found = plan.feature(feature).learnings
+    found = context.the_plan().feature(feature).learnings
     rivals: dict[str, list[str]] = {each.id: [] for each in found}
-    for left, right in conflicts(found):
+    for left, right in learnings.conflicts(found):
         rivals[left.id].append(right.id)
         rivals[right.id].append(left.id)
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
-    stale = {each.id: is_stale(each, last + 1) for each in found}
+    stale = {each.id: learnings.is_stale(each, last + 1) for each in found}
 
     def show(page: Page) -> None:
         for each in found:
             mark = "[STALE] " if stale[each.id] else ""
             page.line((each.id, "cyan"), "  ", (mark, "yellow"), each.text)
-            reason = f" {each.reason}" if each.reason else ""
-            page.line((f"{each.provenance}{reason}", "dim"), indent=_INDENT)
+            page.line((f"{each.provenance} {each.reason or ''}", "dim"), indent=_INDENT)
             if rivals[each.id]:
                 page.line((f"contradicts {', '.join(rivals[each.id])}", "yellow"), indent=_INDENT)
 
@@ -478,16 +460,23 @@ def add(
     Examples:
       ralph learning add "Run the tests with -n 2." --feature user-login
     """
-    from ralph.plan.learnings import add as add_learning
-
+    in_run = context.in_agents_run()
+    if in_run and source == "human":  # an agent's words are never taken for a person's
+        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
     plan = context.the_plan()
-    added = add_learning(
+    concerned = None if task is None else plan.task(task)
+    if concerned is not None and concerned.feature != feature:
+        raise BadInput(
+            f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}",
+            todo="Name the feature of the task, or leave --task out.",
+        )
+    added = learnings.add(
         plan,
         feature,
         text,
-        source="agent" if _learning_source(source) == "agent" else "human",
+        source="agent" if in_run or source == "agent" else "human",
         reason=reason,
-        task_id=None if task is None else _task_id(plan, task, feature),
+        task_id=concerned.id if concerned else None,
     )
 
     def show(page: Page) -> None:
@@ -517,10 +506,8 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
     Examples:
       ralph learning remove 3f9a1c20 --feature user-login --reason "no longer true"
     """
-    from ralph.plan.learnings import remove as remove_learning
-
     by = "agent" if context.in_agents_run() else "human"
-    removed = remove_learning(context.the_plan(), feature, ref, by=by, reason=reason)
+    removed = learnings.remove(context.the_plan(), feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
 
 
@@ -536,26 +523,5 @@ def review(ref: str, feature: str, text: str | None, reason: str | None) -> Resu
     Examples:
       ralph learning review 3f9a1c20 --feature user-login --text "Run the tests with -n 2."
     """
-    from ralph.plan.learnings import review as review_learning
-
-    reviewed = review_learning(context.the_plan(), feature, ref, text=text, reason=reason)
+    reviewed = learnings.review(context.the_plan(), feature, ref, text=text, reason=reason)
     return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")
-
-
-def _learning_source(source: str | None) -> str:
-    """Who says it: an agent's words are never taken for a person's."""
-    if not context.in_agents_run():
-        return source or "human"
-    if source == "human":
-        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
-    return "agent"
-
-
-def _task_id(plan: Plan, task: str, feature: str) -> int | str:
-    found = plan.task(task)
-    if found.feature != feature:
-        raise BadInput(
-            f"task {found.id} belongs to {found.feature!r}, not to {feature!r}",
-            todo="Name the feature of the task, or leave --task out.",
-        )
-    return found.id
