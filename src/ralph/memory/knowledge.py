@@ -20,7 +20,7 @@ from ralph.config import Settings
 from ralph.errors import BadInput, JournalError, MemoryOff, NotFound
 from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
-from ralph.index.sync import IndexSpec, Progress, Synced
+from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Draft
 from ralph.memory.checkpoints import (
     EXPIRED,
@@ -51,7 +51,6 @@ from ralph.memory.store import (
     Store,
     find_id,
     home_journals,
-    index_for,
     verify_records,
 )
 from ralph.recall import Answer, Hit, ScoredRecord
@@ -156,7 +155,7 @@ class Knowledge:
     ) -> None:
         journals = home_journals(KNOWLEDGE, settings, home)
         folder = home / "cache" / "knowledge"
-        index = index_for(settings, [folder], home=home, scope=lambda: COLLECTION)
+        index = open_index(settings, [folder], home=home, scope=lambda: COLLECTION)
         self.shelf = KnowledgeStore(journals, index, embedder, settings, progress=progress)
         self.state = KnowledgeState(journals)
         self.home = home

@@ -17,8 +17,8 @@ from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, pla
 from ralph.errors import BadInput, RalphError
 from ralph.loop import braindump as drafting
 from ralph.loop.braindump import Accepted, Planned, Proposal
-from ralph.loop.iteration import IterationHistory, gather, gather_review
-from ralph.loop.orchestrate import context_for
+from ralph.loop.iteration import gather, gather_review, history
+from ralph.loop.run import context_for
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import check as check_plan
@@ -236,10 +236,9 @@ def prompt(task_id: str, review: bool) -> Result:
     task = plan.task(task_id)
     with context.opened() as ralph:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
-        history = IterationHistory(ralph)
-        facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
+        facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            iterations = history.of(task.feature)
+            iterations = history(ralph, task.feature)
             to_review = gather_review(facts, iterations, everything=False)
             built = review_prompt(facts, to_review, limits)
         else:

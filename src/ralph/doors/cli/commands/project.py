@@ -18,7 +18,7 @@ from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, note
 from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
-from ralph.index.open import choose_embedder
+from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory.project import (
     Focus,

@@ -17,8 +17,7 @@ from ralph.doors.cli import context
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, note
 from ralph.errors import BadInput, IndexOff
-from ralph.index.open import Index
-from ralph.index.sync import IndexSpec, Synced, is_current
+from ralph.index.sync import Index, IndexSpec, Synced, is_current
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import Checked, verify_index, verify_streams
 from ralph.memory.transfer import (
