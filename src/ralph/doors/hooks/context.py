@@ -52,7 +52,7 @@ def settings_of(call: HookCall) -> Settings:
     file = Path(call.root) / ".ralph" / PROJECT_FILE
     with _warnings_noted(call):
         settings = load(home=Path(call.home), project_file=file).settings
-    call.watch.limit(settings.hook_timeout_s or limit_s(call.event))
+    call.watch.limit_s = settings.hook_timeout_s or limit_s(call.event)
     return settings
 
 

@@ -17,7 +17,6 @@ import msgspec
 from ralph import disk
 from ralph.capture.exchange import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
-from ralph.doors.hooks import files
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
@@ -205,8 +204,8 @@ def _captured(
     within its share of the time is left to a later hook.
     """
     own = name == call.session
-    lock = Path(files.folder(call.own_folder)) / _LOCK
-    with disk.locked(lock, timeout_s=lock_s):
+    disk.make_folder(call.own_folder)
+    with disk.locked(Path(call.own_folder) / _LOCK, timeout_s=lock_s):
         # Read only now: whoever had the lock before may have captured it.
         session = call.sessions.read(name)
         session.transcript = transcript
