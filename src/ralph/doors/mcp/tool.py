@@ -44,6 +44,7 @@ def tool(
     *,
     example: dict[str, Any],
     name: str = "",
+    fields: Mapping[str, Any] | None = None,
     reads: bool = False,
     recalls: bool = False,
     destroys: bool = False,
@@ -52,33 +53,31 @@ def tool(
     """Make a tool from a function that takes the server's context and the arguments of a call.
 
     The paragraphs of its docstring are the description; below `Args:` it has a line for each
-    argument. With `**patch: Unpack[SomeTypedDict]` it gets only the fields that a call has.
+    argument. `fields` are further arguments with their types, of which it gets those of a call. One
+    that may be null can be left out.
     """
     left_out = UNSET if destroys else None  # null empties a field only where something can go
 
     def make(function: Callable[..., str]) -> Tool:
         text, arguments = _described(function)
-        fields: list[Any] = []
         hints = get_type_hints(function, include_extras=True)
+        takes: list[Any] = []
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
-            hint = hints[parameter.name]
-            if parameter.kind is parameter.VAR_KEYWORD:
-                [patch] = get_args(hint)
-                arguments = _described(patch)[1] | arguments
-                for field, kind in get_type_hints(patch, include_extras=True).items():
-                    fields.append((field, kind | UnsetType, left_out))
-                    if destroys and type(None) in get_args(kind):
-                        arguments[field] += f" {_KEEPS}"
-            elif parameter.default is parameter.empty:
-                fields.append((parameter.name, hint))
-            else:
-                fields.append((parameter.name, hint, parameter.default))
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                default = [] if parameter.default is parameter.empty else [parameter.default]
+                takes.append((parameter.name, hints[parameter.name], *default))
+        for field, kind in (fields or {}).items():
+            nullable = type(None) in get_args(kind)
+            needed = not nullable and not destroys
+            takes.append((field, kind) if needed else (field, kind | UnsetType, left_out))
+            if destroys and nullable:
+                arguments[field] += f" {_KEEPS}"
         own_name = name or function.__name__
         return Tool(
             name=own_name,
             title=title,
             description=text,
-            takes=msgspec.defstruct(own_name, fields, kw_only=True, forbid_unknown_fields=True),
+            takes=msgspec.defstruct(own_name, takes, kw_only=True, forbid_unknown_fields=True),
             arguments=arguments,
             call=function,
             example=example,
