@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -118,11 +118,11 @@ def doctor() -> Result:
 
 
 def _findings(
-    checks: Mapping[str, Callable[[Any], Finding | None]], subject: Any
+    checks: Sequence[Callable[[Any], Finding | None]], subject: Any
 ) -> dict[str, Finding]:
-    """What each check that applies finds; one that fails itself is a problem, the others go on."""
+    """What each check that applies finds, by its name; one that fails itself is a problem."""
     found: dict[str, Finding] = {}
-    for name, check in checks.items():
+    for check in checks:
         try:
             finding = check(subject)
         except RalphError as error:
@@ -131,7 +131,7 @@ def _findings(
         except OSError as error:
             finding = _problem(os_error_text(error))
         if finding is not None:
-            found[name] = finding
+            found[check.__name__.lstrip("_")] = finding
     return found
 
 
@@ -245,7 +245,7 @@ def _postgres(place: Place) -> Finding | None:
     link.retry()  # a person asks: what was found out before does not count
     try:
         about, openly = link.run(_asked)
-        took_ms = _median_ms(lambda: link.run(_ping))
+        took_ms = _median_ms(lambda: link.run(lambda talk: talk.rows("SELECT 1")))
         return _judged(about, f"{link.shown}: ", took_ms, wait, openly=openly)
     except JournalDown as error:
         return _problem(f"{error.where}: {error.what}{wait}", error.todo)
@@ -261,10 +261,6 @@ def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
     connection = talk.connection
     openly = not connection.pgconn.ssl_in_use and not _is_local(connection.info.hostaddr)
     return talk.rows(_ABOUT)[0], openly
-
-
-def _ping(talk: DatabaseSession) -> None:
-    talk.rows("SELECT 1")
 
 
 def _is_local(host: str) -> bool:
@@ -327,7 +323,7 @@ def _exposed(settings: Settings, where: str) -> bool:
     return bool(settings.qdrant_api_key) and parts.scheme == "http" and not local
 
 
-def _median_ms(ask: Callable[[], None]) -> float:
+def _median_ms(ask: Callable[[], object]) -> float:
     took: list[float] = []
     for _ in range(_ROUNDS):
         start = time.perf_counter()
@@ -339,7 +335,7 @@ def _median_ms(ask: Callable[[], None]) -> float:
 # -- the project
 
 
-def _project_files(place: Place) -> Finding:
+def _project(place: Place) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
     project = place.project
     if project is None:
@@ -460,7 +456,7 @@ def _index(ralph: Ralph) -> Finding:
     return Finding("warning" if mends else "problem", detail, first.todo)
 
 
-def _collections(ralph: Ralph) -> Finding | None:
+def _parameters(ralph: Ralph) -> Finding | None:
     """Every collection of this project has the right parameters and dimensions."""
     if not ralph.config.settings.qdrant_url:
         return None
@@ -486,25 +482,8 @@ def _collections(ralph: Ralph) -> Finding | None:
     return _ok(f"{plural(len(collections), 'collection')} as expected")
 
 
-_CHECKS: dict[str, Callable[[Place], Finding | None]] = {
-    "python": _python,
-    "sqlite": _sqlite,
-    "home": _home,
-    "settings": _settings,
-    "pause": _pause,
-    "embedder": _embedder,
-    "hooks": _hooks,
-    "capture": _capture,
-    "postgres": _postgres,
-    "qdrant": _qdrant,
-    "project": _project_files,
-    "trust": _trust,
-    "git": _git,
-    "leftovers": _leftovers,
-}
-_MEMORY_CHECKS: dict[str, Callable[[Ralph], Finding | None]] = {
-    "journal": _journal,
-    "cache": _cache,
-    "index": _index,
-    "parameters": _collections,
-}
+_CHECKS: tuple[Callable[[Place], Finding | None], ...] = (
+    *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _postgres, _qdrant),
+    *(_project, _trust, _git, _leftovers),
+)
+_MEMORY_CHECKS = (_journal, _cache, _index, _parameters)
