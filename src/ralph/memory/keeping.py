@@ -289,21 +289,27 @@ def _some(ids: list[str]) -> str:
     return " ".join(ids[:_TOLD_IDS]) + more
 
 
-def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
-    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
+    """The records that were picked."""
     records = [
         record
         for name, ids in choice.ids.items()
         for record in _standing(ralph, name)
         if record.id in set(ids)
     ]
-    gone: list[str] = []
-    if choice.conversations or choice.titles:
+    if choice.conversations:
         said = ralph.conversations.stream.standing()
         records += [one for one in said if one.id in set(choice.conversations)]
     if choice.knowledge:
         known = _known(ralph, everywhere=True)
         records += [one for one in known if one.id in set(choice.knowledge)]
+    return records
+
+
+def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
+    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+    records = chosen_records(ralph, choice)
+    gone: list[str] = []
     words = Words(records, choice.match)
     for name, ids in choice.ids.items():
         gone += ralph.feature(name).forget(ids, reason=reason)
