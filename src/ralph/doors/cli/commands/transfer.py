@@ -7,7 +7,7 @@ import io
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,7 @@ from ralph.doors.cli.render import (
 from ralph.errors import BadRecord
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
-from ralph.memory.conversations import GENERAL, Conversations, prune_if_due
-from ralph.memory.project import Project
+from ralph.memory.conversations import prune_if_due
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.records import Record
@@ -162,8 +161,9 @@ def export_conversations(
     Examples:
       ralph conversations export talks.jsonl --since 2026-01-01
     """
-    with _opened_conversations() as (memory, project, _):
-        streams = memory.shelf.journals.names() if everywhere else [_stream(project)]
+    with context.opened(anywhere=True) as ralph:
+        memory = ralph.conversations
+        streams = memory.shelf.journals.names() if everywhere else [memory.stream.name]
         exported = conversation_json.export_conversations(
             memory.shelf, streams, conversations=ids, since=since
         )
@@ -199,10 +199,11 @@ def import_conversations(
     if folder is not None or everything or follow:
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = context.read_input(source)
-    with _opened_conversations() as (memory, project, _):
+    with context.opened(anywhere=True) as ralph:
+        memory, project = ralph.conversations, context.found_project()
         found = conversation_json.import_conversations(
             memory.shelf,
-            _stream(project),
+            memory.stream.name,
             data,
             name=context.shown_name(source),
             project=project.root.name if project else "",
@@ -214,12 +215,13 @@ def import_conversations(
 def _import_sessions(
     client: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
-    with _opened_conversations() as (memory, project, home):
+    with context.opened(anywhere=True) as ralph:
+        memory, project = ralph.conversations, context.found_project()
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         importer = Importer(
             client,
             memory.shelf,
-            home=home,
+            home=ralph.place.home,
             folder=Path(folder).expanduser() if folder else None,
             within=None if everything else project,
             progress=bar,
@@ -290,28 +292,6 @@ def _imported(found: ConversationImport) -> Result:
         code=1 if found.unread and not (found.files or found.unchanged) else 0,
         notes=_listed([*found.unread, *found.complaints], "place"),
     )
-
-
-@contextlib.contextmanager
-def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Path]]:
-    """The conversations of the project that was given or is around this folder, or of none."""
-    project, config, home = context.project_config(optional=not context.is_named())
-    memory = Conversations(
-        home=home,
-        settings=config.settings,
-        embedder=None,
-        project_id=project.id if project else None,
-        project=project.root.name if project else "",
-    )
-    try:
-        with context.warnings_noted():
-            yield memory, project, home
-    finally:
-        memory.close()
-
-
-def _stream(project: Project | None) -> str:
-    return project.id if project else GENERAL
 
 
 def _talks_text(conversations: int, exchanges: int) -> str:
