@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
@@ -62,11 +62,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 _MODES: tuple[Mode, ...] = ("feature", "conversations", "planning", "focus")
-_MODE_OF = {
-    "task": "feature",
-    "review": "feature",
-    "no_memory": "feature",
-    "everywhere": "conversations",
+_MODE_OF = dict.fromkeys(("task", "review", "no_memory"), "feature") | {
+    "everywhere": "conversations"
 }
 
 
@@ -91,15 +88,9 @@ def read_options(argv: list[str]) -> ServerOptions:
             check_name(given.feature)
         except BadInput as error:
             raise BadInput(f"--feature: {error.what}", todo=error.todo) from None
-    return ServerOptions(
-        mode=mode,
-        project=given.project,
-        feature=given.feature or "",
-        task_id=given.task or None,
-        review=given.review,
-        memory=not given.no_memory,
-        everywhere=given.everywhere,
-    )
+    scope: dict[str, Any] = {"feature": given.feature or "", "task_id": given.task or None}
+    flags = {"review": given.review, "memory": not given.no_memory, "everywhere": given.everywhere}
+    return ServerOptions(mode=mode, project=given.project, **scope, **flags)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from ralph.doors.mcp.answers import fenced_lines
 from ralph.doors.mcp.context import ServerContext
-from ralph.doors.mcp.tool import tool
+from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.text.marks import mark
@@ -51,7 +51,7 @@ _TASK: dict[str, Any] = {
 # -- progress
 
 
-@tool(
+@Tool(
     "Report progress on a task",
     example={"status": "done", "comment": "The form refuses empty passwords; tests pass."},
 )
@@ -92,7 +92,7 @@ def update_task(
     return f"{label} is {changed.status}.{noted}{cut}\n{mark(harmless(state, 600))}"
 
 
-@tool(
+@Tool(
     "Keep a learning",
     example={
         "text": "The session cookie must be set before the redirect.",
@@ -138,7 +138,7 @@ def append_learning(
     return f"{_ADDED[added.what]}.{also}\n{mark(chr(10).join(lines))}"
 
 
-@tool(
+@Tool(
     "Update the feature's prose",
     example={"architecture": "A form posts to src/login.py, which checks the hash."},
     fields=_PROSE | _LISTS,
@@ -220,7 +220,7 @@ PROGRESS_TOOLS = (update_task, append_learning, update_feature)
 # -- planning
 
 
-@tool("The plan as it is", example={"feature": "user-login"}, reads=True)
+@Tool("The plan as it is", example={"feature": "user-login"}, reads=True)
 def get_plan(context: ServerContext, feature: str | None = None) -> str:
     """Show the plan: every feature with its prose in short, its tasks with status, priority and
     order, and what is wrong in the files; or one feature with all of its text.
@@ -292,7 +292,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in sanitize(text).splitlines())
 
 
-@tool(
+@Tool(
     "Create a feature",
     example={
         "name": "user-login",
@@ -335,7 +335,7 @@ def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
     return f"Created the feature {harmless(new.name, 80)!r}.{_cut_notes(new, patch)}{ending}"
 
 
-@tool(
+@Tool(
     "Create a task",
     example={
         "feature": "user-login",
@@ -370,7 +370,7 @@ def create_task(context: ServerContext, feature: str, title: str, **fields: Any)
     return f"Created task {task_id} of {name!r}: {harmless(new.title)}.{cut}"
 
 
-@tool(
+@Tool(
     "Change a feature",
     name="update_feature",
     example={"name": "user-login", "boundaries": "No third-party identity providers."},
@@ -399,7 +399,7 @@ def update_planned_feature(context: ServerContext, name: str, **patch: Any) -> s
     return _patched(context, name, patch)
 
 
-@tool(
+@Tool(
     "Change a task",
     name="update_task",
     example={"task_id": 3, "priority": "high", "blocked_by": [1, 2]},
@@ -466,7 +466,7 @@ PLANNING_TOOLS = (
 # -- review
 
 
-@tool(
+@Tool(
     "Confirm a learning",
     example={"id": "1f0c2a9b", "reason": "src/login.py sets the cookie first."},
     destroys=True,  # better words replace the old ones
@@ -492,7 +492,7 @@ def review_learning(
     return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
 
 
-@tool(
+@Tool(
     "Remove a learning",
     example={"id": "1f0c2a9b", "reason": "The cookie is gone since iteration 12."},
     destroys=True,
@@ -513,7 +513,7 @@ def remove_learning(context: ServerContext, id: str, reason: str | None = None) 
     return f"Removed.\n{mark(harmless(gone.text, 500))}"
 
 
-@tool("Mark the prose as verified", example={}, repeatable=True)
+@Tool("Mark the prose as verified", example={}, repeatable=True)
 def verify_feature(context: ServerContext) -> str:
     """Note that the feature's description, architecture and boundaries match the code as it is now.
 
