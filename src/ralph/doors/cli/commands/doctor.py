@@ -9,7 +9,6 @@ import os
 import re
 import sqlite3
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
 from ralph.index.open import choose_embedder
 from ralph.memory.pausing import in_force
-from ralph.memory.project import Project, untrusted, wishes_of
+from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
 from ralph.memory.store import CONVERSATIONS, home_journals, index_for, on_server
@@ -44,7 +43,6 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 _OLDEST_PYTHON = (3, 11)
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _DRAFT_AGE_S = 60.0  # a younger draft may be in use
-_GIT_TIMEOUT_S = 10.0
 _ANY_JOURNAL = "any.jsonl"
 _OLDEST_POSTGRES = 13
 _ROUNDS = 5
@@ -369,11 +367,10 @@ def _git(place: Place) -> Finding | None:
     project = place.project
     if project is None or place.settings.journal_url:  # then no journal travels with git
         return None
-    program = find_program("git", root=project.root)
-    if program is None:
+    if find_program("git", root=project.root) is None:
         todo = "Install git, if the project is in a git repository."
         return _warning("git is not installed", todo)
-    ask = functools.partial(_ask_git, program, project.root)
+    ask = functools.partial(ask_git, project.root)
     path = str(project.journals / _ANY_JOURNAL)
     code, answer = ask("rev-parse", "--is-inside-work-tree")
     if code != 0 and "not a git repository" in answer:
@@ -388,22 +385,6 @@ def _git(place: Place) -> Finding | None:
         detail = "git ignores the journal, so clones do not get it"
         return _warning(detail, "Remove .ralph/db from .gitignore.")
     return _ok("journals merge by union")
-
-
-def _ask_git(program: str, root: Path, *words: str) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            # A program that a copied .git/config names is not started.
-            [program, "-C", str(root), "-c", "core.fsmonitor=false", *words],
-            capture_output=True,
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return -1, str(error)
-    output = done.stdout if done.returncode == 0 else done.stderr
-    return done.returncode, output.decode(errors="replace").strip()
 
 
 def _leftovers(place: Place) -> Finding | None:

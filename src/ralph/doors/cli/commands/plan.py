@@ -245,7 +245,7 @@ def prompt(task_id: str, review: bool) -> Result:
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
             built = task_prompt(facts, prompt_limits(settings))
-    return Result(built, lambda _: _print_prompt(built))
+    return Result(built, lambda page: _show_prompt(page, built))
 
 
 def _context(ralph: Ralph, facts: PromptFacts) -> str:
@@ -260,10 +260,9 @@ def _context(ralph: Ralph, facts: PromptFacts) -> str:
     return found.block if found else ""
 
 
-def _print_prompt(built: Prompt) -> None:
+def _show_prompt(page: Page, built: Prompt) -> None:
     """The text, and on stderr each section's tokens and what was left out."""
-    sys.stdout.write(built.text)
-    sys.stdout.flush()
+    page.text(built.text)
     rows = [
         (section.name, section.tokens, f"left out: {section.left_out}" if section.left_out else "")
         for section in built.sections
