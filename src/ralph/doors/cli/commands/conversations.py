@@ -301,12 +301,8 @@ def _added(added: Added) -> Result:
     notes += [f"not added: {refused}" for refused in added.refused[:_LISTED]]
     if more := added.refused[_LISTED:]:
         notes.append(f"and {len(more)} more were not added")
-    return Result(
-        added,
-        f"{plural(added.files, 'document')}; sections: {', '.join(parts)}.",
-        code=1 if added.refused and not added.files else 0,
-        notes=notes,
-    )
+    text = f"{plural(added.files, 'document')}; sections: {', '.join(parts)}."
+    return Result(added, text, code=1 if added.refused and not added.files else 0, notes=notes)
 
 
 # -- prune and retry

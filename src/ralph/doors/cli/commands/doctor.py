@@ -106,13 +106,9 @@ def doctor() -> Result:
             if check.todo and check.state != "ok":
                 page.line(check.todo, indent=20)
 
-    value = [{"name": name, **check._asdict()} for name, check in checks.items()]
-    return Result(
-        {"ok": not problems, "checks": value},
-        show,
-        code=1 if problems else 0,
-        notes=[f"problems found: {', '.join(problems)}"] if problems else [],
-    )
+    plain = [{"name": name, **check._asdict()} for name, check in checks.items()]
+    notes = [f"problems found: {', '.join(problems)}"] if problems else []
+    return Result({"ok": not problems, "checks": plain}, show, code=len(notes), notes=notes)
 
 
 def _findings(

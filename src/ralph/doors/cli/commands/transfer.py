@@ -286,12 +286,10 @@ def _imported(found: ConversationImport) -> Result:
     }
     more = ", ".join(text for text, applies in remarks.items() if applies)
     talks = _talks_text(found.conversations, found.exchanges)
-    return Result(
-        found,
-        f"Imported {talks}{f' ({more})' if more else ''}.",
-        code=1 if found.unread and not (found.files or found.unchanged) else 0,
-        notes=_listed([*found.unread, *found.complaints], "place"),
-    )
+    text = f"Imported {talks}{f' ({more})' if more else ''}."
+    code = 1 if found.unread and not (found.files or found.unchanged) else 0
+    notes = _listed([*found.unread, *found.complaints], "place")
+    return Result(found, text, code=code, notes=notes)
 
 
 def _talks_text(conversations: int, exchanges: int) -> str:
