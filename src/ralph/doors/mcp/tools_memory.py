@@ -18,7 +18,7 @@ from ralph.doors.mcp.answers import (
     short_id,
 )
 from ralph.doors.mcp.context import ServerContext
-from ralph.doors.mcp.tool import tool
+from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import (
     RECORD_TOKENS,
@@ -46,7 +46,7 @@ Score = Annotated[float, Meta(ge=0, le=1)]
 RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
 
 
-@tool("Search feature memory", example={"query": "login form validation", "limit": 5}, recalls=True)
+@Tool("Search feature memory", example={"query": "login form validation", "limit": 5}, recalls=True)
 def search_feature_memory(
     context: ServerContext, query: str, limit: Count | None = None, min_score: Score | None = None
 ) -> str:
@@ -89,7 +89,7 @@ def search_feature_memory(
     )
 
 
-@tool("Recent iterations", example={"count": 5}, recalls=True)
+@Tool("Recent iterations", example={"count": 5}, recalls=True)
 def get_recent_iterations(context: ServerContext, count: Count | None = None) -> str:
     """List the newest iterations of work on this feature: what was done, how it ended, which errors
     and decisions there were.
@@ -113,7 +113,7 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     )
 
 
-@tool("Files of the feature", example={}, recalls=True)
+@Tool("Files of the feature", example={}, recalls=True)
 def get_feature_files(context: ServerContext) -> str:
     """List the files that iterations on this feature touched, the most touched first, each with
     what was done to it and when last.
@@ -146,7 +146,7 @@ def get_feature_files(context: ServerContext) -> str:
     )
 
 
-@tool("Failed attempts", example={"task_id": 42}, recalls=True)
+@Tool("Failed attempts", example={"task_id": 42}, recalls=True)
 def get_failed_attempts(context: ServerContext, task_id: int | str | None = None) -> str:
     """List attempts that failed or ran out of time, newest first, with their errors and whether the
     same task succeeded later.
@@ -175,7 +175,7 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     )
 
 
-@tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
+@Tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
 def get_memory(context: ServerContext, id: RecordId) -> str:
     """Give one remembered iteration whole: its summary, all errors, decisions and files.
 
@@ -262,7 +262,7 @@ FEATURE_TOOLS = (
 # -- conversations
 
 
-@tool(
+@Tool(
     "Search past conversations",
     example={"query": "how did we fix the timeout?", "limit": 5},
     recalls=True,
@@ -326,7 +326,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     )
 
 
-@tool(
+@Tool(
     "Read a past conversation",
     example={"exchange_id": "3f2a9c1e", "include_full_transcript": True},
     recalls=True,
