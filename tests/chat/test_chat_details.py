@@ -15,7 +15,7 @@ from ralph.chat.model import ToolCall, tool_call
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import RECORD_TOKENS
 from ralph.records.conversation import Summary
-from ralph.text.marks import marked
+from ralph.text.sanitize import marked
 from ralph.text.tokens import estimate_tokens
 
 

@@ -24,7 +24,6 @@ from ralph.memory.pausing import in_force
 from ralph.memory.ralph import Ralph
 from ralph.prompt.answers import AnswerEntry, Detail, fenced, fenced_lines
 from ralph.prompt.recalled import (
-    ANSWER_TOKENS,
     RECORD_TOKENS,
     about,
     chat_system,
@@ -44,9 +43,8 @@ from ralph.records.conversation import (
     conversation_id,
     exchange_id,
 )
-from ralph.text.marks import strip_marked
 from ralph.text.redact import redact
-from ralph.text.sanitize import plain_id, sanitised_error
+from ralph.text.sanitize import plain_id, sanitised_error, strip_marked
 from ralph.text.summary import title_of
 from ralph.text.tokens import estimate_tokens, plural
 
@@ -203,7 +201,6 @@ def search_conversations(
     fence = fenced(
         f'{" and ".join(counts)} {where} for "{asked}", best first.',
         [AnswerEntry(hit.id, partial(text, hit)) for hit in answer],
-        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
         whole=f"{_FETCH}(exchange_id)",
     )

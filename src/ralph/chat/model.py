@@ -23,7 +23,7 @@ from ralph.text.redact import redact
 from ralph.wire import usable_url
 
 if TYPE_CHECKING:
-    from ralph.loop.agent import AgentEnd
+    from ralph.loop.process import AgentEnd
 
 TurnRole = Literal["system", "user", "assistant", "tool"]
 ModelRole = Literal["chat", "summary"]
@@ -339,8 +339,8 @@ class ClaudeModel:
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
         from ralph.clients import found_command
-        from ralph.loop.agent import AgentProcess
         from ralph.loop.environment import agent_environment
+        from ralph.loop.process import AgentProcess
 
         check_turns(messages)
         env = {

@@ -26,9 +26,8 @@ from ralph.records.conversation import (
     content_of,
     summary_id,
 )
-from ralph.text.marks import mark
 from ralph.text.redact import redact
-from ralph.text.sanitize import sanitize
+from ralph.text.sanitize import mark, sanitize
 from ralph.text.summary import conversation_gist, exchange_gist, sentences
 from ralph.text.tokens import shorten
 

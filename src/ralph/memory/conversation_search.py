@@ -72,8 +72,7 @@ class SearchFilter(msgspec.Struct, frozen=True):
         found = time_range(question, today or datetime.now(UTC).date())
         if found is None:
             return cls(tags=wanted)
-        first = found.first.isoformat() if found.first else ""
-        last = found.last.isoformat() if found.last else ""
+        first, last = (day.isoformat() if day else "" for day in found)
         return cls(first, last, wanted, named=True)
 
     def around(self, side: str, day: str) -> Self:

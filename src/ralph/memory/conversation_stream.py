@@ -15,7 +15,7 @@ from ralph.index import ASIDE, Passage
 from ralph.index.sync import IndexSpec
 from ralph.journal import Draft, Fold
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, short_hash
+from ralph.memory.store import Store, short_hash, verify_records
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Record, clean_text, utc
 from ralph.records.conversation import (
@@ -43,7 +43,7 @@ from ralph.records.iteration import (
     cut,
     strongest,
 )
-from ralph.text.marks import strip_marked
+from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
 _SAVED_TITLE_CHARS = 200
@@ -319,26 +319,19 @@ class ConversationStream:
 
     def reasons(self) -> dict[str, str]:
         """Why everything that was forgotten here went, by its id."""
-        return {stone.id: stone.reason or "" for stone in self.journal.read().tombstones}
+        return dict(self._fold.reasons())
 
     def met(self) -> set[str]:
         """The ids of everything that was ever saved here, forgotten or not."""
         return {record.id for record in self.records()} | self.forgotten()
 
-    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
-        """What recall found, as an answer: exchanges, summaries and sections of documents."""
-        return [one.hit(when(one.record.at), content_of(one.record)) for one in found]
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
+        """What recall found, as an answer: an exchange, a summary or a section of a document."""
+        return found.hit(when(found.record.at), content_of(found.record))
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
-        count, complaints = self.journal.verify()
-        for located in self._fold.records():
-            try:
-                content_of(located.record)
-            except BadRecord as error:
-                complaints.append(Complaint(located.file, located.line, error.what))
-                count -= 1
-        return count, sorted(complaints, key=lambda complaint: complaint.line)
+        return verify_records(self.journal, self._fold, content_of)
 
     def save(
         self, talks: Iterable[ConversationContent], *, begins: bool = True

@@ -13,7 +13,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, NotFound
 from ralph.index import Embedder
-from ralph.index.sync import Progress, Synced
+from ralph.index.sync import Progress, Synced, open_index
 from ralph.memory.conversation_search import (
     Related,
     SearchFilter,
@@ -35,7 +35,6 @@ from ralph.memory.store import (
     CONVERSATIONS,
     Store,
     home_journals,
-    index_for,
     is_due,
     note_done,
     short_hash,
@@ -93,7 +92,7 @@ class Conversations:
         progress: Progress | None = None,
     ) -> None:
         scope = f"{short_hash('conversations')}-"
-        index = index_for(
+        index = open_index(
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
         journals = home_journals(CONVERSATIONS, settings, home)

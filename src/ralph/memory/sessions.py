@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchange import SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_search import CLAUDE_CODE, run_name
@@ -40,7 +40,7 @@ from ralph.plan.model import Feature, PlanView, Task
 from ralph.records import Complaint, utc
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 from ralph.records.iteration import Iteration, Outcome, cut
-from ralph.text.marks import strip_marked
+from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
 # How long a file must be left alone before its last exchange counts as over: after the

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.prompt.recalled import beginning, harmless
-from ralph.text.marks import mark
-from ralph.text.sanitize import plain_date, plain_id
+from ralph.prompt.recalled import ANSWER_TOKENS, beginning, error_lines, harmless, sureness
+from ralph.text.sanitize import mark, plain_date, plain_id
 from ralph.text.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from ralph.recall import Hit
-    from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
+    from ralph.records.iteration import FileTouched, Iteration
 
 SHORT_ID = 8
 FRAME = (
@@ -65,7 +64,6 @@ def fenced(
     heading: str,
     entries: Sequence[AnswerEntry],
     *,
-    budget_tokens: int,
     notes: Sequence[str] = (),
     in_all: int | None = None,
     whole: str = "get_memory(id)",
@@ -76,15 +74,21 @@ def fenced(
     `in_all`: how many there are, where not all were handed over. `whole`: the call that gives one
     of them whole.
     """
-    room = max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
-    shown = _fitting(entries, room)
+    # One at least is told, because an empty answer says nothing.
+    texts = [[one.text(detail) for detail in DETAILS] for one in entries]
+    costs = [[estimate_tokens(text) + 1 for text in levels] for levels in texts]
+    levels = _levels(costs, _room(heading, ANSWER_TOKENS))
+    shown = [texts[i][level] for i, level in enumerate(levels)]
     lines = [f"{heading} {FRAME}", mark("\n\n".join(shown))]
     lines += [f"Note: {harmless(note)}" for note in notes]
     if any(text != one.text(WHOLE) for text, one in zip(shown, entries, strict=False)):
         lines.append(f'What is told in short or ends in "[...]": {whole} gives it whole.')
     missing = (len(entries) if in_all is None else in_all) - len(shown)
     if missing > 0:
-        names = ", ".join(_named([plain_id(one.id) for one in entries[len(shown) :]]))
+        next_ids = [plain_id(one.id) for one in entries[len(shown) :]]
+        spent = itertools.accumulate(estimate_tokens(one) + 1 for one in next_ids)
+        pairs = zip(next_ids, spent, strict=True)
+        names = ", ".join(one for one, total in pairs if total <= _NAMES_TOKENS)
         ids = f" (the next: {names})" if names else ""
         lines.append(
             f"{missing} more did not fit{ids}. Ask for something narrower, "
@@ -94,11 +98,15 @@ def fenced(
 
 
 def fenced_lines(
-    heading: str, lines: Sequence[str], *, budget_tokens: int, rest: str, frame: str = FRAME
+    heading: str,
+    lines: Sequence[str],
+    *,
+    rest: str,
+    budget_tokens: int = ANSWER_TOKENS,
+    frame: str = FRAME,
 ) -> str:
     """Lines under a heading, as many as fit; `rest` tells how to get the others."""
-    room = max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
-    shown = _filling(lines, room)
+    shown = _filling(lines, _room(heading, budget_tokens))
     text = f"{heading} {frame}\n{mark(chr(10).join(shown))}"
     if shown == list(lines):
         return text
@@ -107,11 +115,8 @@ def fenced_lines(
     return f"{text}\nNot all of it is here. {more} {rest}".replace("  ", " ")
 
 
-def _fitting(entries: Sequence[AnswerEntry], room: int) -> list[str]:
-    """The texts of the first ones that fit; one at least, because an empty answer says nothing."""
-    texts = [[one.text(detail) for detail in DETAILS] for one in entries]
-    costs = [[estimate_tokens(text) + 1 for text in levels] for levels in texts]
-    return [texts[i][level] for i, level in enumerate(_levels(costs, room))]
+def _room(heading: str, budget_tokens: int) -> int:
+    return max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
 
 
 def _levels(costs: Sequence[Sequence[int]], room: int) -> list[int]:
@@ -134,12 +139,6 @@ def _levels(costs: Sequence[Sequence[int]], room: int) -> list[int]:
 def _richest(cost: Sequence[int], room: int, level: int = 0) -> int:
     """The richest level from this one on that there is room for, else the poorest."""
     return next((n for n in range(level, len(cost)) if cost[n] <= room), len(cost) - 1)
-
-
-def _named(ids: Sequence[str]) -> list[str]:
-    """The first ids, as many as the line that names them has room for."""
-    spent = itertools.accumulate(estimate_tokens(one) + 1 for one in ids)
-    return [one for one, total in zip(ids, spent, strict=True) if total <= _NAMES_TOKENS]
 
 
 def _filling(lines: Sequence[str], room: int) -> list[str]:
@@ -185,10 +184,7 @@ def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[st
         lines.append(f"  why it matched: {harmless(hit.why, 160)}")
     if one.summary:
         lines.append(f"  {harmless(one.summary, detail.prose)}")
-    for error in one.errors[: detail.errors]:
-        lines.append(f"  {error_line(error, detail.prose)}")
-        if error.resolution:
-            lines.append(f"    solved by: {harmless(error.resolution, detail.prose)}")
+    lines += error_lines(one.errors[: detail.errors], detail.prose)
     lines += _more(len(one.errors), detail.errors, "error")
     chars = max(detail.prose, _NOTE_CHARS)
     for decision in one.decisions[: detail.decisions]:
@@ -215,23 +211,6 @@ def _headline(hit: Hit, detail: Detail, *, with_feature: bool) -> str:
         parts.append(title)
     parts.append(sureness(hit))
     return " | ".join(part for part in parts if part)
-
-
-def sureness(hit: Hit) -> str:
-    """How sure a match is, in words and as its score; empty where nothing was asked."""
-    if hit.score is None:
-        return ""
-    words = {"relevant": "relevant", "possibly": "possibly relevant"}
-    return f"{words.get(hit.relevance or '', 'doubtful')}, score {hit.score:.2f}"
-
-
-def error_line(error: ErrorSeen, max_chars: int) -> str:
-    """An error with its kind and place, as far as they are known."""
-    kind = "" if error.error_type == "unknown" else f" ({error.error_type})"
-    place = harmless(error.file_path or "")
-    if place and error.line is not None:
-        place += f":{error.line}"
-    return f"error{kind}{f' at {place}' if place else ''}: {harmless(error.message, max_chars)}"
 
 
 def _files(files: Sequence[FileTouched], most: int) -> str:

@@ -110,6 +110,6 @@ def test_the_demo_begins_also_in_a_folder_that_is_gone(tmp_path: Path) -> None:
 
 
 GONE = (
-    "from ralph.doors.cli.commands.demo import _scratch\n"
+    "from ralph.doors.cli.commands.run import _scratch\n"
     "with _scratch(keep=False) as folder: print('somewhere' if folder.is_dir() else '')\n"
 )

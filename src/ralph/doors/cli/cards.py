@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph.memory.feature import SavedIteration
-    from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import SavedEntry
+    from ralph.memory.knowledge import Knowledge, SavedEntry
     from ralph.recall import Answer, Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records import Record
@@ -186,9 +185,9 @@ def show_files(page: Page, files: Sequence[FileTouched]) -> None:
 # -- entries of knowledge
 
 
-def entry_line(identity: str, entry: Entry) -> list[Span]:
+def entry_text(entry: Entry) -> str:
     """An entry on one line."""
-    return [short_id(identity), f"  {entry.entry_type}  ", _entry_text(entry)]
+    return f"{entry.entry_type}  {_entry_text(entry)}"
 
 
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
@@ -223,7 +222,7 @@ def entry_result(memory: Knowledge, record: Record) -> Result:
     from ralph.records.knowledge import knowledge_from
 
     entry: Entry = knowledge_from(record)
-    slot = memory.ledger.history().slots.get(record.id)
+    slot = memory.state.history().slots.get(record.id)
     pattern = slot.pattern if slot else None
     at = when(record.at)
 

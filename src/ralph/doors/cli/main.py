@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph import __version__
 from ralph.current_run import current_run
 from ralph.doors.cli.render import clean_streams, one_line, render
 from ralph.errors import RalphError, os_error_text
@@ -35,11 +36,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("project:init", "Create `.ralph/` in this directory. Safe to run again."),
         "hooks": ("hooks:hooks", "Let Claude Code and Codex use the memory."),
-        "demo": ("demo:demo", "Run the loop with a scripted agent in a temporary project."),
+        "demo": ("run:demo", "Run the loop with a scripted agent in a temporary project."),
         "status": ("recall:status", "Show whether memory is working and what's in it."),
         "doctor": ("doctor:doctor", "Check everything memory needs and say how to fix it."),
-        "config": ("settings:config", "Show settings and where they come from, or change one."),
-        "trust": ("settings:trust", "Show what a project asks for, and allow it."),
+        "config": ("project:config", "Show settings and where they come from, or change one."),
+        "trust": ("project:trust", "Show what a project asks for, and allow it."),
     },
     "Look": {
         "search": ("recall:search", "Search the memory by meaning and by words."),
@@ -56,10 +57,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task": ("entries:task", "Add, show and change tasks of the plan."),
         "discipline": ("entries:discipline", "Add, show and change disciplines of the plan."),
         "learning": ("entries:learning", "List, add, remove and review learnings."),
-        "focus": (
-            "project:focus",
-            "Choose the feature and task your sessions are filed under.",
-        ),
+        "focus": ("project:focus", "Choose the feature and task your sessions are filed under."),
     },
     "Run": {
         "run": ("run:run", "Run an agent on the plan, and learn from each iteration."),
@@ -71,7 +69,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Care": {
         "pause": ("project:pause", "Stop recording, and stop adding memory to prompts."),
         "resume": ("project:resume", "Start recording again after `ralph pause`."),
-        "forget": ("forget:forget", "Delete records from journal and index for good."),
+        "forget": ("transfer:forget", "Delete records from journal and index for good."),
         "export": ("transfer:export", "Write all records to a file."),
         "import": ("transfer:import_", "Import the records of an export."),
         "journal": ("storage:journal", "Check the journal, or move it to a server and back."),
@@ -79,13 +77,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
-        "workers": (
-            "workers:workers",
-            "Run the background workers, or show their status.",
-        ),
-        "rag": ("workers:rag", "Show or change what is recalled before an answer."),
-        "summarizer": ("workers:summarizer", "Show or switch the workers that summarize."),
-        "embeddings": ("workers:embeddings", "Show, switch or rebuild the embeddings."),
+        "workers": ("chat:workers", "Run the background workers, or show their status."),
+        "rag": ("chat:rag", "Show or change what is recalled before an answer."),
+        "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),
+        "embeddings": ("chat:embeddings", "Show, switch or rebuild the embeddings."),
         "completion": ("project:completion", "Print a shell completion script."),
     },
 }
@@ -93,9 +88,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 _HIDDEN = {"hook": ("", "Answer one event of Claude Code.")}
 COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in rows.items()}
 # Commands that are gone; the error says where they went.
-GONE: dict[str, str] = {
-    "bench": "Run `scripts/bench NAME` from a clone of the repository.",
-}
+GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}
 _PROJECT, _JSON = f"{__name__}.project", f"{__name__}.json"
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -221,23 +214,9 @@ class Tree(Group):
         return words + click.Command.shell_complete(self, ctx, incomplete)
 
 
-def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
-        from ralph import __version__
-
-        click.echo(f"ralph {__version__}")
-        context.exit()
-
-
 @click.command(cls=Tree)
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version.",
+@click.version_option(
+    __version__, "-V", "--version", message="ralph %(version)s", help="Show the version."
 )
 def ralph() -> None:
     """Long-term memory for coding agents.

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 from ralph.errors import BadInput
-from ralph.text.marks import CLOSE, OPEN
-from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
+from ralph.text.sanitize import CLOSE, CONTROL, HIDDEN, OPEN, sanitize
 from ralph.text.tokens import shorten
 
 if TYPE_CHECKING:
@@ -280,6 +279,11 @@ class Page:
         for part in text.wrap(self._rich, width, overflow="fold") or [Text()]:
             part.rstrip()
             self._rich.print(Text(" " * indent) + part, soft_wrap=True)
+
+    def text(self, text: str) -> None:
+        """A text for programs, as it is."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
     def lines(self, text: str, *, indent: int = 2) -> None:
         """Every line of a text."""

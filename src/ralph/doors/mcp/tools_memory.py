@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from ralph.doors.mcp.context import ServerContext
-from ralph.doors.mcp.tool import tool
+from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
-from ralph.prompt.answers import (
-    WHOLE,
-    fenced,
-    fenced_lines,
-    iteration_entry,
-    short_id,
-)
-from ralph.prompt.recalled import (
-    ANSWER_TOKENS,
-    RECORD_TOKENS,
-    harmless,
-)
+from ralph.prompt.answers import WHOLE, fenced, fenced_lines, iteration_entry, short_id
+from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
@@ -41,7 +31,7 @@ Score = Annotated[float, Meta(ge=0, le=1)]
 RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
 
 
-@tool("Search feature memory", example={"query": "login form validation", "limit": 5}, recalls=True)
+@Tool("Search feature memory", example={"query": "login form validation", "limit": 5}, recalls=True)
 def search_feature_memory(
     context: ServerContext, query: str, limit: Count | None = None, min_score: Score | None = None
 ) -> str:
@@ -80,12 +70,11 @@ def search_feature_memory(
     return fenced(
         f'{plural(len(answer), "iteration")} {_scope_text(context)} for "{asked}", best first.',
         [iteration_entry(hit, with_feature=feature is None) for hit in answer],
-        budget_tokens=ANSWER_TOKENS,
         notes=answer.notes,
     )
 
 
-@tool("Recent iterations", example={"count": 5}, recalls=True)
+@Tool("Recent iterations", example={"count": 5}, recalls=True)
 def get_recent_iterations(context: ServerContext, count: Count | None = None) -> str:
     """List the newest iterations of work on this feature: what was done, how it ended, which errors
     and decisions there were.
@@ -106,11 +95,10 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     return fenced(
         f"The last {plural(len(hits), 'iteration')} {scope}, newest first.",
         [iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
-        budget_tokens=ANSWER_TOKENS,
     )
 
 
-@tool("Files of the feature", example={}, recalls=True)
+@Tool("Files of the feature", example={}, recalls=True)
 def get_feature_files(context: ServerContext) -> str:
     """List the files that iterations on this feature touched, the most touched first, each with
     what was done to it and when last.
@@ -139,12 +127,11 @@ def get_feature_files(context: ServerContext) -> str:
     return fenced_lines(
         f"{plural(len(files), 'file')} {_scope_text(context)}, the most touched first.",
         lines,
-        budget_tokens=ANSWER_TOKENS,
         rest="They were touched least often; search the project itself for those.",
     )
 
 
-@tool("Failed attempts", example={"task_id": 42}, recalls=True)
+@Tool("Failed attempts", example={"task_id": 42}, recalls=True)
 def get_failed_attempts(context: ServerContext, task_id: int | str | None = None) -> str:
     """List attempts that failed or ran out of time, newest first, with their errors and whether the
     same task succeeded later.
@@ -169,12 +156,11 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
             iteration_entry(hit, with_feature=_is_wide(context), later=later)
             for hit in hits[:_MOST_FAILURES]
         ],
-        budget_tokens=ANSWER_TOKENS,
         in_all=len(hits),
     )
 
 
-@tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
+@Tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
 def get_memory(context: ServerContext, id: RecordId) -> str:
     """Give one remembered iteration whole: its summary, all errors, decisions and files.
 
@@ -261,7 +247,7 @@ FEATURE_TOOLS = (
 # -- conversations
 
 
-@tool(
+@Tool(
     "Search past conversations",
     example={"query": "how did we fix the timeout?", "limit": 5},
     recalls=True,
@@ -291,7 +277,7 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     ).text
 
 
-@tool(
+@Tool(
     "Read a past conversation",
     example={"exchange_id": "3f2a9c1e", "include_full_transcript": True},
     recalls=True,

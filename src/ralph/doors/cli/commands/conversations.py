@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from ralph.chat import open_memory
+from ralph.chat.workers import Workers
 from ralph.doors.cli import context
-from ralph.doors.cli.cards import error_text, minute, short_id, styled
+from ralph.doors.cli.cards import minute, pruned_result, short_id, show_errors, show_files, styled
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
+from ralph.doors.cli.render import Page, Result, Table, excerpt
 from ralph.errors import NotFound
+from ralph.memory import documents, keeping
+from ralph.memory.conversations import prune as prune_conversations
+from ralph.memory.documents import Added
+from ralph.records.conversation import Conversation, Exchange
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.documents import Added
-    from ralph.memory.ralph import Ralph
-    from ralph.records.conversation import Conversation, Exchange
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
 _TITLE_CHARS = 80
 _LISTED = 20
+_EMPTY = "empty conversation"
 _conversation = click.argument("conversation", metavar="ID")
 
 
@@ -58,8 +60,8 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
     value = [
-        _conversation_json(item.conversation)
-        | {
+        {
+            **_conversation_json(item.conversation),
             "exchanges": item.exchanges,
             "last": item.last,
             "tags": list(item.tags),
@@ -68,16 +70,16 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
         for item in listed
     ]
     rows = [
-        [
+        (
             short_id(item.conversation.id),
             minute(item.last),
             str(item.exchanges),
             item.conversation.source,
             item.conversation.project,
             " ".join(
-                [excerpt(item.conversation.title, _TITLE_CHARS), *(f"#{t}" for t in item.tags)]
+                [excerpt(item.conversation.title, _TITLE_CHARS), *map("#{}".format, item.tags)]
             ),
-        ]
+        )
         for item in listed
     ]
     empty = (
@@ -97,8 +99,11 @@ def show(wanted: str, everywhere: bool) -> Result:
     """Show a conversation, an exchange, or a section of a document.
 
     The first four characters of an ID are enough if they are unique.
-    """
 
+    \b
+    Examples:
+      ralph conversations show 3f9a1c20
+    """
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         try:
@@ -110,7 +115,7 @@ def show(wanted: str, everywhere: bool) -> Result:
             except NotFound:
                 exchanges = [memory.get(wanted, everywhere=everywhere).record]
             conversation = memory.conversation(exchanges[0].conversation, everywhere=everywhere)
-        tags = _tags(ralph, conversation.id, everywhere=everywhere)
+        tags = list(memory.states(everywhere=everywhere)[conversation.id].tags)
         summaries = {
             identity: summary
             for identity in (conversation.id, *(exchange.id for exchange in exchanges))
@@ -138,10 +143,6 @@ def show(wanted: str, everywhere: bool) -> Result:
     return Result(value, show_conversation)
 
 
-def _tags(ralph: Ralph, identity: str, *, everywhere: bool = False) -> list[str]:
-    return list(ralph.conversations.states(everywhere=everywhere)[identity].tags)
-
-
 def _show_exchange(page: Page, exchange: Exchange, summary: str) -> None:
     head = f"{minute(exchange.completed)}  {short_id(exchange.id)[0]}"
     page.line((head, "dim"), "  ", styled(exchange.status))
@@ -151,10 +152,8 @@ def _show_exchange(page: Page, exchange: Exchange, summary: str) -> None:
         if text:
             page.line((name, "bold"))
             page.lines(text)
-    for error in exchange.errors:
-        page.line(("error ", "red"), error_text(error))
-    for file in exchange.files_touched:
-        page.line((f"{file.action} ", "magenta"), file.path)
+    show_errors(page, exchange.errors)
+    show_files(page, exchange.files_touched)
 
 
 def _section(section: Any) -> Result:
@@ -193,7 +192,7 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
         identity = memory.conversation(conversation).id
-        tags = _tags(ralph, identity)
+        tags = list(memory.states()[identity].tags)
     return _line({"id": identity, "tags": tags}, ", ".join(tags) or "no tags")
 
 
@@ -220,6 +219,10 @@ def rate(exchange: str, value: str) -> Result:
     """Rate an exchange as worth finding or not.
 
     Searches rank it slightly higher or lower; `none` removes the rating.
+
+    \b
+    Examples:
+      ralph conversations rate 3f9a1c20 up
     """
     with context.opened(anywhere=True) as ralph:
         identity = ralph.conversations.get(exchange).id
@@ -240,9 +243,11 @@ def private(exchanges: tuple[str, ...]) -> Result:
 
     The same as `ralph forget`: their iterations are deleted too, and no import brings them back.
     The client's own session files are left alone.
-    """
-    from ralph.memory import keeping
 
+    \b
+    Examples:
+      ralph conversations private 3f9a1c20 7be4d00f
+    """
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         ids = list(dict.fromkeys(memory.get(wanted).id for wanted in exchanges))
@@ -269,8 +274,6 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result
       ralph conversations add-document docs README.md
       ralph conversations add-document --list
     """
-    from ralph.memory import documents
-
     if (remove and listing) or (listing and paths) or (remove and not paths):
         raise click.UsageError("Give PATHs, --remove with PATHs, or --list alone.")
     with context.opened() as ralph:  # paths are relative to the project
@@ -298,12 +301,8 @@ def _added(added: Added) -> Result:
     notes += [f"not added: {refused}" for refused in added.refused[:_LISTED]]
     if more := added.refused[_LISTED:]:
         notes.append(f"and {len(more)} more were not added")
-    return Result(
-        added,
-        f"{plural(added.files, 'document')}; sections: {', '.join(parts)}.",
-        code=1 if added.refused and not added.files else 0,
-        notes=notes,
-    )
+    text = f"{plural(added.files, 'document')}; sections: {', '.join(parts)}."
+    return Result(added, text, code=1 if added.refused and not added.files else 0, notes=notes)
 
 
 # -- prune and retry
@@ -318,22 +317,15 @@ def prune(dry_run: bool) -> Result:
     Examples:
       ralph conversations prune --dry-run
     """
-    from ralph.memory.conversations import prune as prune_conversations
-
     with context.opened(anywhere=True) as ralph:
         found = prune_conversations(ralph.conversations, dry_run=dry_run)
-    exchanges = f"{plural(found.exchanges, 'exchange')} from before {found.before[:10]}"
-    empty = plural(found.conversations, "empty conversation")
-    verb = "Would forget" if dry_run else "Forgot"
-    return Result(plain(found) | {"dry_run": dry_run}, f"{verb} {exchanges}, and {empty}.")
+    exchanges, empty = plural(found.exchanges, "exchange"), plural(found.conversations, _EMPTY)
+    return pruned_result(found, exchanges, empty, dry_run=dry_run)
 
 
 @conversations.command()
 def retry() -> Result:
     """Let the workers try again what they gave up."""
-    from ralph.chat import open_memory
-    from ralph.chat.workers import Workers
-
     with context.opened(anywhere=True):
         start = context.start_folder()
     workers = Workers(lambda: open_memory(start, waits=True))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 
+from ralph.config import home_folder
 from ralph.doors.cli import context
+from ralph.doors.cli.cards import minute
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
 from ralph.errors import BadInput, MemoryOff
-
-if TYPE_CHECKING:
-    from ralph.plan.model import Comment, ContextFile, Discipline, Feature, Kind, PlanView, Task
-    from ralph.plan.store import Plan
-    from ralph.records.learning import Learning
+from ralph.memory.project import trust_servers
+from ralph.plan import edit, learnings
+from ralph.plan.fields import clean_status
+from ralph.plan.model import Comment, Discipline, Feature, Kind, PlanView, Task
+from ralph.plan.store import Plan
+from ralph.records.learning import Learning
 
 _TITLE_CHARS = 70
+_VERIFIED = "Its text was compared with the code just now."
+_STATUSES = "pending (default), in_progress, blocked, done, skipped."
 
 
 # -- the table
@@ -37,15 +42,13 @@ class PlanCommands(NamedTuple):
     """One kind of entry: its options, how it is shown, and what its commands do besides."""
 
     word: str
-    kind: Kind
     examples: tuple[str, str]  # arguments of `add` and of `update`
     fields: Sequence[context.Decorator]
-    label: Callable[[Any], str]
-    value: Callable[[Plan, Any], Any]  # the entry as JSON
+    label: Callable[[Any], str] = lambda entry: str(entry.name)
+    value: Callable[[Plan, Any], Any] = lambda plan, entry: plain(entry)  # as JSON
     required: Sequence[str] = ("name",)  # what `create_` takes beside the patch
     add_arguments: Sequence[context.Decorator] = (click.argument("name"),)
     update_options: Sequence[context.Decorator] = ()
-    metavar: str = "NAME"
     texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, in words for people
     clean: Callable[[dict[str, Any]], None] = lambda patch: None
     update: Callable[..., Any] | None = None
@@ -58,15 +61,15 @@ def _group(spec: PlanCommands) -> Group:
     """The group of a kind: add, show, update and delete."""
     word = spec.word
     group = Group(word, help=f"Add, show and change {word}s of the plan.")
-    key = click.argument("key", metavar=spec.metavar, shell_complete=context.completing(spec.kind))
+    kind = cast("Kind", f"{word}s")
+    metavar = "ID" if word == "task" else "NAME"
+    key = click.argument("key", metavar=metavar, shell_complete=context.completing(kind))
     examples = [
         f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
         for verb, arguments in zip(("add", "update"), spec.examples, strict=True)
     ]
 
     def called(verb: str, *args: Any, **more: Any) -> Any:
-        from ralph.plan import edit
-
         return getattr(edit, f"{verb}_{word}")(*args, **more)
 
     @group.command("add", help=f"Add a {word}.{examples[0]}")
@@ -79,7 +82,7 @@ def _group(spec: PlanCommands) -> Group:
         spec.clean(patch)
         new = called("create", plan, *required, patch)
         spec.after(new, patch)
-        return Result(spec.value(plan, new), f"Added {spec.label(new)}.")
+        return Result(spec.value(plan, new), f"Added {word} {spec.label(new)}.")
 
     @group.command("show", help=f"Show one {word}.")
     @key
@@ -104,7 +107,7 @@ def _group(spec: PlanCommands) -> Group:
         changed = called("update", plan, key, patch, **more)
         spec.after(changed, patch)
         names = ", ".join([*patch, *(name for name in more if name == "comment")])
-        return Result(spec.value(plan, changed), f"Changed {spec.label(changed)}: {names}.")
+        return Result(spec.value(plan, changed), f"Changed {word} {spec.label(changed)}: {names}.")
 
     @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
     @key
@@ -129,15 +132,12 @@ def _feature_json(view: PlanView, feature: Feature) -> dict[str, Any]:
 
 
 def _feature_texts(feature: Feature) -> dict[str, list[str]]:
-    return {
-        "context_files": [_file_line(file) for file in feature.context_files],
-        "learnings": [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings],
-    }
-
-
-def _file_line(file: ContextFile) -> str:
-    touched = f", touched {file.touch_count} times" if file.touch_count else ""
-    return f"{file.path} [{file.source}{touched}]"
+    files = []
+    for file in feature.context_files:
+        touched = f", touched {file.touch_count} times" if file.touch_count else ""
+        files.append(f"{file.path} [{file.source}{touched}]")
+    lessons = [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings]
+    return {"context_files": files, "learnings": lessons}
 
 
 def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +151,6 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_index(name: str) -> str:
-
     with context.opened() as ralph:
         try:
             ralph.feature(name).drop_index()
@@ -163,7 +162,6 @@ def _drop_index(name: str) -> str:
 feature = _group(
     PlanCommands(
         word="feature",
-        kind="features",
         examples=(
             'user-login --description "Sign in with a password."',
             "user-login --boundaries 'No changes to the database.' --clear acronym",
@@ -178,11 +176,8 @@ feature = _group(
             _list_option("--knowledge-path", "A file to quote.", "knowledge_paths", "PATH"),
             _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
         ),
-        label=lambda feature: f"feature {feature.name}",
         value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
-        update_options=(
-            context.flag("--verified", "Its text was compared with the code just now."),
-        ),
+        update_options=[context.flag("--verified", _VERIFIED)],
         texts=_feature_texts,
         update=_verify,
         delete=_drop_index,
@@ -196,14 +191,10 @@ feature = _group(
 def list_features() -> Result:
     """List the features and their progress."""
     view = context.the_plan().read()
-    return Result(
-        [_feature_json(view, feature) for feature in view.features],
-        Table(
-            ("feature", "done", "learnings", "in progress"),
-            [_feature_row(view, feature) for feature in view.features],
-            "The plan has no features yet. Add one: ralph feature add NAME",
-        ),
-    )
+    value = [_feature_json(view, feature) for feature in view.features]
+    rows = [_feature_row(view, feature) for feature in view.features]
+    empty = "The plan has no features yet. Add one: ralph feature add NAME"
+    return Result(value, Table(("feature", "done", "learnings", "in progress"), rows, empty))
 
 
 def _feature_row(view: PlanView, feature: Feature) -> tuple[str, ...]:
@@ -232,14 +223,12 @@ def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _comment_line(comment: Comment) -> str:
-    at = f"{comment.at[:16].replace('T', ' ')} " if comment.at else ""
-    return f"{at}{comment.author or 'unknown'}: {comment.text}"
+    return f"{minute(comment.at)} {comment.author or 'unknown'}: {comment.text}".lstrip()
 
 
 task = _group(
     PlanCommands(
         word="task",
-        kind="tasks",
         examples=(
             '"Refuse empty passwords" --feature user-login --criterion "a test shows it"',
             '42 --status done --comment "Merged."',
@@ -253,17 +242,12 @@ task = _group(
             ),
             context.option("--description", "What is to be done."),
             _list_option("--criterion", "When it is done.", "acceptance_criteria"),
-            context.option(
-                "--status",
-                "pending (default), in_progress, blocked, done, skipped.",
-                "STATUS",
-            ),
+            context.option("--status", _STATUSES, "STATUS"),
             context.option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
             _list_option("--blocked-by", "A task to do first.", "blocked_by", "ID", "tasks"),
             _list_option("--tag", "A word to sort it by.", "tags"),
         ),
-        label=lambda task: f"task {task.id} of {task.feature} ({task.status})",
-        value=lambda plan, task: plain(task),
+        label=lambda task: f"{task.id} of {task.feature} ({task.status})",
         required=("feature", "title"),
         add_arguments=(
             click.argument("title"),
@@ -275,7 +259,6 @@ task = _group(
             context.option("--comment", "Append a comment."),
             context.option("--author", "Who comments (in an agent's run: agent).", "NAME"),
         ),
-        metavar="ID",
         texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
         clean=_clean_task,
         update=_take_comment,
@@ -294,12 +277,8 @@ def list_tasks(feature: str | None, status: str | None) -> Result:
     Examples:
       ralph task list --feature user-login --status blocked
     """
-    from ralph.plan.fields import clean_status
-
     wanted = None if status is None else clean_status(status)
-    tasks = [
-        each for each in _tasks_of(context.the_plan(), feature) if wanted in (None, each.status)
-    ]
+    tasks = [t for t in _tasks_of(context.the_plan(), feature) if wanted in (None, t.status)]
     none = "The plan has no tasks yet. Add one: ralph task add TITLE --feature NAME"
     return _task_table(tasks, "No task matches." if feature or wanted else none)
 
@@ -313,11 +292,9 @@ def ready(feature: str | None) -> Result:
     Examples:
       ralph task ready --feature user-login
     """
-    from ralph.plan.edit import ready as ready_tasks
-
     plan = context.the_plan()
     _tasks_of(plan, feature)
-    found = ready_tasks(plan.read("tasks").tasks, feature=feature)
+    found = edit.ready(plan.read("tasks").tasks, feature=feature)
     return _task_table(found, "No task is ready.")
 
 
@@ -353,9 +330,6 @@ def _clean_discipline(patch: dict[str, Any]) -> None:
 
 def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
     """Trust the servers that a person names on the line."""
-    from ralph.config import home_folder
-    from ralph.memory.project import trust_servers
-
     if "mcp_servers" in patch:
         trust_servers(context.the_project(), changed, home=home_folder())
 
@@ -363,7 +337,6 @@ def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
 discipline = _group(
     PlanCommands(
         word="discipline",
-        kind="disciplines",
         examples=('backend --convention "Type every function."', "backend --clear skills"),
         fields=(
             context.option("--display-name", "The name people read."),
@@ -376,8 +349,6 @@ discipline = _group(
                 "JSON",
             ),
         ),
-        label=lambda discipline: f"discipline {discipline.name}",
-        value=lambda plan, discipline: plain(discipline),
         clean=_clean_discipline,
         after=_trust_servers,
     )
@@ -417,8 +388,7 @@ def learning() -> None:
 
 def learning_json(learning: Learning) -> dict[str, Any]:
     """A learning as every command prints it."""
-    fields = {name: plain(getattr(learning, name)) for name in learning.__struct_fields__}
-    return {"id": learning.id, **fields, "provenance": learning.provenance}
+    return {"id": learning.id, **plain(learning), "provenance": learning.provenance}
 
 
 @learning.command("list")
@@ -430,23 +400,19 @@ def list_learnings(feature: str) -> Result:
     Examples:
       ralph learning list --feature user-login
     """
-    from ralph.plan.learnings import conflicts, is_stale
-
-    plan = context.the_plan()
-    found = plan.feature(feature).learnings
+    found = context.the_plan().feature(feature).learnings
     rivals: dict[str, list[str]] = {each.id: [] for each in found}
-    for left, right in conflicts(found):
+    for left, right in learnings.conflicts(found):
         rivals[left.id].append(right.id)
         rivals[right.id].append(left.id)
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
-    stale = {each.id: is_stale(each, last + 1) for each in found}
+    stale = {each.id: learnings.is_stale(each, last + 1) for each in found}
 
     def show(page: Page) -> None:
         for each in found:
             mark = "[STALE] " if stale[each.id] else ""
             page.line((each.id, "cyan"), "  ", (mark, "yellow"), each.text)
-            reason = f" {each.reason}" if each.reason else ""
-            page.line((f"{each.provenance}{reason}", "dim"), indent=_INDENT)
+            page.line((f"{each.provenance} {each.reason or ''}", "dim"), indent=_INDENT)
             if rivals[each.id]:
                 page.line((f"contradicts {', '.join(rivals[each.id])}", "yellow"), indent=_INDENT)
 
@@ -478,16 +444,23 @@ def add(
     Examples:
       ralph learning add "Run the tests with -n 2." --feature user-login
     """
-    from ralph.plan.learnings import add as add_learning
-
+    in_run = context.in_agents_run()
+    if in_run and source == "human":  # an agent's words are never taken for a person's
+        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
     plan = context.the_plan()
-    added = add_learning(
+    concerned = None if task is None else plan.task(task)
+    if concerned is not None and concerned.feature != feature:
+        raise BadInput(
+            f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}",
+            todo="Name the feature of the task, or leave --task out.",
+        )
+    added = learnings.add(
         plan,
         feature,
         text,
-        source="agent" if _learning_source(source) == "agent" else "human",
+        source="agent" if in_run or source == "agent" else "human",
         reason=reason,
-        task_id=None if task is None else _task_id(plan, task, feature),
+        task_id=concerned.id if concerned else None,
     )
 
     def show(page: Page) -> None:
@@ -517,10 +490,8 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
     Examples:
       ralph learning remove 3f9a1c20 --feature user-login --reason "no longer true"
     """
-    from ralph.plan.learnings import remove as remove_learning
-
     by = "agent" if context.in_agents_run() else "human"
-    removed = remove_learning(context.the_plan(), feature, ref, by=by, reason=reason)
+    removed = learnings.remove(context.the_plan(), feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
 
 
@@ -536,26 +507,5 @@ def review(ref: str, feature: str, text: str | None, reason: str | None) -> Resu
     Examples:
       ralph learning review 3f9a1c20 --feature user-login --text "Run the tests with -n 2."
     """
-    from ralph.plan.learnings import review as review_learning
-
-    reviewed = review_learning(context.the_plan(), feature, ref, text=text, reason=reason)
+    reviewed = learnings.review(context.the_plan(), feature, ref, text=text, reason=reason)
     return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")
-
-
-def _learning_source(source: str | None) -> str:
-    """Who says it: an agent's words are never taken for a person's."""
-    if not context.in_agents_run():
-        return source or "human"
-    if source == "human":
-        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
-    return "agent"
-
-
-def _task_id(plan: Plan, task: str, feature: str) -> int | str:
-    found = plan.task(task)
-    if found.feature != feature:
-        raise BadInput(
-            f"task {found.id} belongs to {found.feature!r}, not to {feature!r}",
-            todo="Name the feature of the task, or leave --task out.",
-        )
-    return found.id

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
+from ralph import clients
 from ralph.capture.lines import BOM, UnreadableLine
 from ralph.capture.lines import objects as events_on
-from ralph.clients import detect
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, excerpt, note
@@ -93,7 +93,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
 
 def _expected() -> str:
     """What `record` takes, for error messages."""
-    return detect.expected("iterations as JSON objects, one per line")
+    return clients.expected("iterations as JSON objects, one per line")
 
 
 # -- records as JSON
@@ -101,22 +101,18 @@ def _expected() -> str:
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record, completed from the options and the focus."""
-    if client := detect.session_client(plain):
-        raise BadRecord(
-            f"this is a session file of {client.title}, not the output of a run",
-            where=where,
-            todo=f"Import it with: ralph conversations import {client.source}",
-        )
+    if client := clients.session_client(plain):
+        what = f"this is a session file of {client.title}, not the output of a run"
+        todo = f"Import it with: ralph conversations import {client.source}"
+        raise BadRecord(what, where=where, todo=todo)
     if not plain.keys() & {*FIELDS} - {"session_id"}:
         what = "this is neither an agent's output nor a record"
         raise BadRecord(what, where=where, todo=_expected())
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
-        raise BadRecord(
-            f"this record is of feature {own!r}, not {flags['feature']!r}",
-            where=where,
-            todo="Leave --feature out, or record it on its own; nothing was written.",
-        )
+        what = f"this record is of feature {own!r}, not {flags['feature']!r}"
+        todo = "Leave --feature out, or record it on its own; nothing was written."
+        raise BadRecord(what, where=where, todo=todo)
     if not own:
         todo = "Add --feature NAME, or write it into the record."
         flags = _focused(flags, "this record does not name its feature", where, todo)
@@ -186,7 +182,7 @@ def _events(line: bytes) -> list[dict[str, Any]]:
 
 
 def _dialect(event: dict[str, Any]) -> str | None:
-    return None if event.keys() & _OURS else detect.dialect_of(event)
+    return None if event.keys() & _OURS else clients.dialect_of(event)
 
 
 def _record_run(
@@ -197,7 +193,7 @@ def _record_run(
     flags = _focused(flags, "an agent's output does not name a feature", name, todo)
     with context.opened() as ralph:
         root = str(ralph.project.root)
-        captured, complaints = detect.read(lines, file=name, root=root, dialect=dialect)
+        captured, complaints = clients.read(lines, file=name, root=root, dialect=dialect)
         # A run without a name gets one from its content: the same output is the same record.
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"

@@ -1,4 +1,4 @@
-"""`ralph export` and `import`, of records and of conversations."""
+"""`ralph export`, `import` and `forget`: take records out, bring them in, delete them for good."""
 
 from __future__ import annotations
 
@@ -6,27 +6,55 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
+from ralph import disk
 from ralph.clients import BY_SOURCE
 from ralph.doors.cli import context
-from ralph.doors.cli.cards import staged_table
-from ralph.doors.cli.main import Command, wants_json
-from ralph.doors.cli.render import Page, Result, note, print_json_line, write_out
+from ralph.doors.cli.cards import entry_text, short_id, staged_table
+from ralph.doors.cli.commands.recall import check_sources
+from ralph.doors.cli.main import Command, keep_project, wants_json
+from ralph.doors.cli.render import (
+    Page,
+    Result,
+    confirm,
+    excerpt,
+    note,
+    print_json_line,
+    write_out,
+)
+from ralph.errors import BadRecord
+from ralph.memory import conversation_json, keeping
+from ralph.memory.conversation_stream import ConversationImport
+from ralph.memory.conversations import prune_if_due
+from ralph.memory.ralph import Ralph
+from ralph.memory.sessions import Importer
+from ralph.records import Record
+from ralph.records.knowledge import ENTRIES, knowledge_from
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.conversation_stream import ConversationImport
-    from ralph.memory.conversations import Conversations
-    from ralph.memory.project import Project
-    from ralph.memory.sessions import Importer
 
 _COMPLAINTS_SHOWN = 20
 _LOOK_EVERY_S = 2.0
+_EVERYTHING = "\0everything"
+_SHOWN = 10
+_TITLE_CHARS = 60
+# What a record is, and what it is about, from its fields.
+_TEXTS = {
+    "iteration": ("iteration {number} of {feature}", "{task_title}"),
+    "exchange": ("exchange", "{user}"),
+    "conversation": ("conversation", "{title}"),
+    "document": ("document", "{path}:{line} {heading}"),
+    "gate": ("rejected at the {gate_type} gate", "{human_feedback}"),
+    "outcome": ("outcome of a pattern", ""),
+}
+_GIT = "Git history keeps what was committed before."
+_OTHERS = "what is published of it is deleted for all other projects, too"
 
 
 # -- records
@@ -46,18 +74,14 @@ def export(file: str, feature: str | None) -> Result | None:
       ralph export backup.jsonl
       ralph export - --feature auth
     """
-    from ralph.memory.keeping import export_lines
-
     with context.opened() as ralph:
-        lines = list(export_lines(ralph, feature=feature))
+        lines = list(keeping.export_lines(ralph, feature=feature))
     text = f"Wrote {plural(len(lines), 'entry', 'entries')} to {file}."
     return _written(file, lines, Result({"file": file, "entries": len(lines)}, text))
 
 
 def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None:
     """Write to the file that a person names, or to stdout."""
-    from ralph import disk
-
     path, data = Path(file), b"".join(lines)
     if file == "-":
         write_out(lines)
@@ -84,14 +108,10 @@ def import_(file: str, own: bool) -> Result:
     Examples:
       ralph import backup.jsonl --own
     """
-    import msgspec
-
-    from ralph.memory.keeping import import_lines
-
     name = context.shown_name(file)
     lines = io.BytesIO(context.read_input(file))
     with context.opened() as ralph:
-        found = import_lines(ralph, lines, name=name, own=own)
+        found = keeping.import_lines(ralph, lines, name=name, own=own)
         staged = [each for each in ralph.knowledge.staged("*") if each.id in found.staged]
 
     def show(page: Page) -> None:
@@ -141,16 +161,15 @@ def export_conversations(
     Examples:
       ralph conversations export talks.jsonl --since 2026-01-01
     """
-    from ralph.memory import conversation_json
-
-    with _opened_conversations() as (memory, project, _):
-        streams = memory.shelf.journals.names() if everywhere else [_stream(project)]
+    with context.opened(anywhere=True) as ralph:
+        memory = ralph.conversations
+        streams = memory.shelf.journals.names() if everywhere else [memory.stream.name]
         exported = conversation_json.export_conversations(
             memory.shelf, streams, conversations=ids, since=since
         )
     data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
-    text = f"{plural(len(exported), 'conversation')}, {plural(exchanges, 'exchange')}"
+    text = _talks_text(len(exported), exchanges)
     value = {"file": file, "conversations": len(exported), "exchanges": exchanges}
     return _written(file, [data], Result(value, f"Wrote {text} to {file}."))
 
@@ -175,18 +194,16 @@ def import_conversations(
       ralph conversations import claude-code
       ralph conversations import codex --all --follow
     """
-    from ralph.memory import conversation_json
-    from ralph.memory.conversations import prune_if_due
-
     if source in BY_SOURCE:
         return _import_sessions(source, folder, everything, follow)
     if folder is not None or everything or follow:
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = context.read_input(source)
-    with _opened_conversations() as (memory, project, _):
+    with context.opened(anywhere=True) as ralph:
+        memory, project = ralph.conversations, context.found_project()
         found = conversation_json.import_conversations(
             memory.shelf,
-            _stream(project),
+            memory.stream.name,
             data,
             name=context.shown_name(source),
             project=project.root.name if project else "",
@@ -198,15 +215,13 @@ def import_conversations(
 def _import_sessions(
     client: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
-    from ralph.memory.conversations import prune_if_due
-    from ralph.memory.sessions import Importer
-
-    with _opened_conversations() as (memory, project, home):
+    with context.opened(anywhere=True) as ralph:
+        memory, project = ralph.conversations, context.found_project()
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         importer = Importer(
             client,
             memory.shelf,
-            home=home,
+            home=ralph.place.home,
             folder=Path(folder).expanduser() if folder else None,
             within=None if everything else project,
             progress=bar,
@@ -240,8 +255,7 @@ def _follow(importer: Importer, found: ConversationImport) -> None:
             if found.exchanges:
                 _print_now(result)
             else:
-                for text in result.notes:
-                    note(text)
+                _print_notes(result)
 
 
 def _print_now(result: Result) -> None:
@@ -251,54 +265,149 @@ def _print_now(result: Result) -> None:
     else:
         Page().show(result.view)
         sys.stdout.flush()
+    _print_notes(result)
+
+
+def _print_notes(result: Result) -> None:
     for text in result.notes:
         note(text)
 
 
 def _imported(found: ConversationImport) -> Result:
-    more = [f"{found.known} known"] if found.known else []
-    if found.unchanged:
-        more.append(f"{plural(found.unchanged, 'session')} unchanged")
-    if found.waiting:
-        more.append(f"{found.waiting} still in progress")
-    if found.elsewhere:
-        sessions = plural(found.elsewhere, "session")
-        more.append(f"{sessions} of other projects left out; --all includes them")
-    if found.files and not (found.exchanges or found.known or found.waiting):
-        more.append(f"{plural(found.files, 'file')} without exchanges")
-    if found.unread:
-        more.append(f"{plural(len(found.unread), 'file')} could not be read")
-    beside = f" ({', '.join(more)})" if more else ""
-    exchanges = plural(found.exchanges, "exchange")
-    return Result(
-        found,
-        f"Imported {plural(found.conversations, 'conversation')}, {exchanges}{beside}.",
-        code=1 if found.unread and not (found.files or found.unchanged) else 0,
-        notes=_listed([*found.unread, *found.complaints], "place"),
-    )
+    nothing = not (found.exchanges or found.known or found.waiting)
+    sessions = plural(found.elsewhere, "session")
+    remarks = {
+        f"{found.known} known": found.known,
+        f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
+        f"{found.waiting} still in progress": found.waiting,
+        f"{sessions} of other projects left out; --all includes them": found.elsewhere,
+        f"{plural(found.files, 'file')} without exchanges": found.files and nothing,
+        f"{plural(len(found.unread), 'file')} could not be read": found.unread,
+    }
+    more = ", ".join(text for text, applies in remarks.items() if applies)
+    talks = _talks_text(found.conversations, found.exchanges)
+    text = f"Imported {talks}{f' ({more})' if more else ''}."
+    code = 1 if found.unread and not (found.files or found.unchanged) else 0
+    notes = _listed([*found.unread, *found.complaints], "place")
+    return Result(found, text, code=code, notes=notes)
 
 
-@contextlib.contextmanager
-def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Path]]:
-    """The conversations of the project that was given or is around this folder, or of none."""
-    from ralph.memory.conversations import Conversations
-
-    project, config, home = context.project_config(optional=not context.is_named())
-    memory = Conversations(
-        home=home,
-        settings=config.settings,
-        embedder=None,
-        project_id=project.id if project else None,
-        project=project.root.name if project else "",
-    )
-    try:
-        with context.warnings_noted():
-            yield memory, project, home
-    finally:
-        memory.close()
+def _talks_text(conversations: int, exchanges: int) -> str:
+    return f"{plural(conversations, 'conversation')}, {plural(exchanges, 'exchange')}"
 
 
-def _stream(project: Project | None) -> str:
-    from ralph.memory.conversations import GENERAL
+# -- forget
 
-    return project.id if project else GENERAL
+
+@click.command(cls=Command)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@context.flag("--all", "Everything of this project.", "everything")
+@context.option(
+    "--project",
+    "Project directory (default: nearest parent with a .ralph/). Without DIR: as --all.",
+    "DIR",
+    multiple=True,
+    is_flag=False,
+    flag_value=_EVERYTHING,
+)
+@context.feature_option
+@context.flag("--conversations", "Only conversations and documents; no iterations.")
+@context.flag("--knowledge", "Only knowledge that this project captured.")
+@context.option("--before", "Records older than this.", "DATE")
+@context.option("--match", "Records that contain this text.")
+@context.option("--reason", "Why; it is saved with the id.", "R")
+@context.flag("--yes", "Do not ask.")
+def forget(
+    ids: tuple[str, ...],
+    everything: bool,
+    project: tuple[str, ...],
+    reason: str | None,
+    yes: bool,
+    **chosen: Any,
+) -> Result:
+    """Delete records from journal and index for good.
+
+    These are iterations, exchanges of this project's conversations, and knowledge that it captured.
+    An ID may also be another project's entry, or a pattern, which means all its entries. Records
+    must match all options that are given. Without an ID it asks before it deletes.
+
+    An exchange is deleted together with its iteration, the title made from it, its summaries,
+    lessons that are not published yet, and copies in notes and logs. What remains is listed. A
+    forgotten record does not come back by a rebuild, an import or a merge.
+
+    \b
+    Examples:
+      ralph forget 3f9a1c20
+      ralph forget --match "acme corp" --conversations
+      ralph forget --all
+    """
+    for folder in project:
+        if folder != _EVERYTHING:
+            keep_project(click.get_current_context(), folder)
+    everything = everything or _EVERYTHING in project
+    if not (ids or everything or chosen["feature"] or chosen["before"] or chosen["match"]):
+        raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
+    check_sources(chosen)
+    with context.opened(anywhere=chosen["conversations"]) as ralph:
+        choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
+        if choice.count:
+            if not wants_json():
+                _show_choice(Page(), ralph, choice)
+            published = ralph.knowledge.living().slots if choice.knowledge else {}
+            if not published.keys().isdisjoint(choice.knowledge):
+                note(_OTHERS)
+            if not ids and not yes:
+                records = plural(choice.count, "record")
+                if everything:
+                    records += f" (everything of {ralph.project.root} that matches)"
+                confirm(
+                    f"forget {records} for good",
+                    problem=f"{records} would be forgotten and there is nobody to ask",
+                    todo="Add --yes to do it.",
+                    refusal="Nothing was forgotten.",
+                )
+        done = keeping.forget(ralph, choice, reason=reason)
+
+    def show(page: Page) -> None:
+        if done.count:
+            beside = f" {_GIT}" if choice.ids else ""  # the rest is never committed
+            page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
+        else:
+            page.line("No record matches; nothing was forgotten.")
+        if done.copies:
+            page.line(f"Also removed: {', '.join(done.copies)}.")
+        for remaining in done.remains:
+            page.line(f"Still there: {remaining}")
+
+    homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
+    records_json = [{"id": i, "feature": name} for name, some in homes for i in some]
+    value = {
+        "forgotten": done.count,
+        "records": records_json,
+        "copies": done.copies,
+        "remains": done.remains,
+    }
+    notes = [_GIT] if wants_json() and done.count and choice.ids else []
+    return Result(value, show, notes=notes)
+
+
+def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
+    homes = [*choice.ids, *(["the conversations"] if choice.conversations else [])]
+    homes += ["knowledge"] if choice.knowledge else []
+    page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
+    records = {record.id: record for record in keeping.chosen_records(ralph, choice)}
+    for record in list(records.values())[:_SHOWN]:
+        page.line(short_id(record.id), "  ", _record_text(record), indent=2)
+    page.more(choice.count - _SHOWN)
+
+
+def _record_text(record: Record) -> str:
+    """What a record is about; of one that cannot be read, and of small ones, its kind."""
+    with contextlib.suppress(BadRecord, msgspec.DecodeError):
+        if record.kind in ENTRIES:
+            return entry_text(knowledge_from(record))
+        fields = defaultdict(str, msgspec.json.decode(record.body), number=record.number)
+        head, text = _TEXTS.get(record.kind, (record.kind, ""))
+        title = excerpt(text.format_map(fields), _TITLE_CHARS)
+        return f"{head.format_map(fields)}  {title or excerpt(fields['summary'], _TITLE_CHARS)}"
+    return record.kind
