@@ -31,14 +31,7 @@ from ralph.memory.conversation_stream import (
     prepared_exchange,
     when,
 )
-from ralph.memory.store import (
-    CONVERSATIONS,
-    Store,
-    home_journals,
-    is_due,
-    note_done,
-    short_hash,
-)
+from ralph.memory.store import CONVERSATIONS, Store, home_journals, is_due, note_done, short_hash
 from ralph.recall import Answer, Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
@@ -141,13 +134,7 @@ class Conversations:
         return identity
 
     def exchange(
-        self,
-        conversation: str,
-        *,
-        user: str,
-        assistant: str,
-        key: str | None = None,
-        **more: Any,
+        self, conversation: str, *, user: str, assistant: str, key: str | None = None, **more: Any
     ) -> SavedExchange:
         """Save one exchange of a conversation that was started; the same key twice is one."""
         begins = True
