@@ -24,8 +24,7 @@ from ralph.chat.model import (
     choose_summarizer,
     how_to_configure,
 )
-from ralph.chat.worker import ELSEWHERE, WorkerStatus
-from ralph.chat.workers import GivenUp, Workers
+from ralph.chat.workers import ELSEWHERE, GivenUp, Workers, WorkerStatus
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals
 from ralph.doors.cli.context import conversations_folder, flag, option, warnings_noted
