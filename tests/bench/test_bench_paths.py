@@ -12,7 +12,7 @@ FILES = {
     "record": (38, "clients/__init__.py"),
     "search": (25, "recall/search.py"),
     "iteration": (60, "loop/iteration.py"),
-    "hook": (40, "doors/hooks/context.py"),
+    "hook": (35, "doors/hooks/context.py"),
     "mcp": (30, "recall/search.py"),
     "checkpoint": (32, "memory/checkpoints.py"),
 }
