@@ -31,8 +31,16 @@ from ralph.memory.conversation_stream import (
     prepared_exchange,
     when,
 )
-from ralph.memory.store import CONVERSATIONS, Store, home_journals, is_due, note_done, short_hash
-from ralph.recall import Answer, Hit
+from ralph.memory.store import (
+    CONVERSATIONS,
+    Answer,
+    Store,
+    home_journals,
+    is_due,
+    note_done,
+    short_hash,
+)
+from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
 from ralph.records import Record, Tombstone, clean, clean_text, now, utc

@@ -48,12 +48,14 @@ from ralph.memory.knowledge_state import (
 )
 from ralph.memory.store import (
     KNOWLEDGE,
+    Answer,
     Store,
+    as_hit,
     find_id,
     home_journals,
     verify_records,
 )
-from ralph.recall import Answer, Hit, ScoredRecord
+from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import (
     Pattern,
     Patterns,
@@ -520,7 +522,7 @@ class Knowledge:
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer: an entry."""
-        return found.hit(when(found.record.at), knowledge_from(found.record))
+        return as_hit(found, when(found.record.at), knowledge_from(found.record))
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to what is published, or build it anew."""
