@@ -232,8 +232,6 @@ OTHER_FILES = {
     "index.qdrant_start": "Ralph's home",
     "index.sqlite": "Ralph's home",
     "index.sync": "Ralph's home",
-    "journal.database": "a connection, no file",
-    "journal.folder": "Ralph's home",
     "journal.session": "Ralph's home; the package",
     "journal.spool": "Ralph's home",
     "loop.agent": "the run's own folder in Ralph's home; Ralph's home",
@@ -250,7 +248,7 @@ OTHER_FILES = {
     "memory.sessions": "the clients' transcripts",
     "memory.store": "Ralph's home",
     "memory.transfer": "Ralph's home",
-    "plan.context_files": "files of the project that the plan names",
+    "plan.edit": "files of the project that the plan names",
     "programs": "programs on the PATH",
     "prompt.build": "the package",
 }

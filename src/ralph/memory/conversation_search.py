@@ -283,7 +283,12 @@ def held_in(record: Iteration | Exchange, session: str) -> bool:
     return (record.session_id or "").rpartition("#")[0] == session != ""
 
 
+def exchange_of_run(run: str | None) -> str | None:
+    """The id of the exchange that a run was; None for a run that was none."""
+    session, apart, key = (run or "").rpartition("#")
+    return exchange_id(conversation_id(CLAUDE_CODE, session), key) if apart else None
+
+
 def event_of(hit: Hit) -> str:
     """The id of what happened: the exchange's, also for the iteration that it was."""
-    session, apart, key = (getattr(hit.record, "session_id", None) or "").rpartition("#")
-    return exchange_id(conversation_id(CLAUDE_CODE, session), key) if apart else hit.id
+    return exchange_of_run(getattr(hit.record, "session_id", None)) or hit.id

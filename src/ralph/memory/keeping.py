@@ -12,14 +12,14 @@ import msgspec
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
-from ralph.memory.conversation_search import CLAUDE_CODE
+from ralph.memory.conversation_search import exchange_of_run
 from ralph.memory.conversation_stream import is_before
 from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.plan.store import Plan
 from ralph.records import Complaint, Record, Source, Tombstone, utc
-from ralph.records.conversation import CONVERSATION, conversation_id, exchange_id
+from ralph.records.conversation import CONVERSATION, conversation_id
 from ralph.records.iteration import Iteration, from_record
 from ralph.records.knowledge import (
     ENTRIES,
@@ -66,12 +66,9 @@ def _told_elsewhere(
 
 def _events(run: str | None) -> list[str]:
     """What a run is called among conversations: an exchange of a session, or a whole one."""
-    if not run:
-        return []
-    session, apart, key = run.rpartition("#")
-    if apart:
-        return [exchange_id(conversation_id(CLAUDE_CODE, session), key)]
-    return [conversation_id(client, run) for client in _CLIENTS]
+    if exchange := exchange_of_run(run):
+        return [exchange]
+    return [conversation_id(client, run) for client in _CLIENTS] if run else []
 
 
 def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
