@@ -54,11 +54,8 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
 def _made(call: HookCall) -> str:
     from ralph.doors.hooks.context import opened, settings_of, text_now
 
-    settings = settings_of(call)
-    state = _state(call)
-    if not settings.hook_inject:
-        text = ""
-    else:
+    settings, state, text = settings_of(call), _state(call), ""
+    if settings.hook_inject:
         with opened(call) as ralph:
             text = text_now(call, ralph)
     if not _on_a_server(call.home):
