@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 from ralph.errors import BadInput
 from ralph.text.marks import CLOSE, OPEN
 from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
-from ralph.text.tokens import shorten
+from ralph.text.tokens import plural, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -263,10 +263,11 @@ class Page:
         else:
             view(self)
 
-    def more(self, number: int, what: str = "", *, indent: int = 2) -> None:
+    def more(self, number: int, what: str = "") -> None:
         """A dim line that says how many more there are, if any."""
         if number > 0:
-            self.line((f"and {number} more{what}", "dim"), indent=indent)
+            words = plural(number, f"more {what}") if what else f"{number} more"
+            self.line((f"and {words}", "dim"), indent=2)
 
     def line(self, *spans: Span, indent: int = 0) -> None:
         """One line of styled pieces; a terminal wraps it within its indent."""

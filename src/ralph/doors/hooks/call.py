@@ -286,16 +286,14 @@ def _say(call: HookCall, text: str) -> None:
 
 def _words(argv: list[str]) -> tuple[str, list[str]]:
     """The project that was given, and the other words."""
-    project, words, at = "", list[str](), 0
-    while at < len(argv):
-        if argv[at] == "--project":
-            project = argv[at + 1] if at + 1 < len(argv) else ""
-            at += 1
-        elif argv[at].startswith("--project="):
-            project = argv[at].partition("=")[2]
+    project, words, rest = "", list[str](), iter(argv)
+    for word in rest:
+        if word == "--project":
+            project = next(rest, "")
+        elif word.startswith("--project="):
+            project = word.partition("=")[2]
         else:
-            words.append(argv[at])
-        at += 1
+            words.append(word)
     return project, words
 
 
@@ -349,15 +347,12 @@ def find_root(starts: list[Any], home: str) -> str:
     for start in starts:
         if not isinstance(start, str) or not start or "\0" in start:
             continue
-        folder = os.path.realpath(os.path.expanduser(start))
-        while True:
+        folder, below = os.path.realpath(os.path.expanduser(start)), ""
+        while folder != below:
             kept = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(kept, "db")) and os.path.realpath(kept) != own:
                 return folder if _is_safe(kept) else ""
-            above = os.path.dirname(folder)
-            if above == folder:
-                break
-            folder = above
+            folder, below = os.path.dirname(folder), folder
     return ""
 
 

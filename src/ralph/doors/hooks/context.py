@@ -38,11 +38,7 @@ _MIN_SCORE = 0.55
 _PROMPT_HITS = 3
 _PROMPT_TOKENS = 800
 _SESSION_TOKENS = 1500
-_SHARES = {
-    "journal_lock_timeout_s": 0.3,
-    "index_lock_timeout_s": 0.1,
-    "remember_budget_s": 0.3,
-}
+_SHARES = {"journal_lock_timeout_s": 0.3, "index_lock_timeout_s": 0.1, "remember_budget_s": 0.3}
 
 
 def settings_of(call: HookCall) -> Settings:

@@ -8,26 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from ralph.doors.mcp.answers import (
-    WHOLE,
-    AnswerEntry,
-    Detail,
-    fenced,
-    fenced_lines,
-    iteration_entry,
-    short_id,
-)
+from ralph.doors.mcp import answers
 from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
-from ralph.prompt.recalled import (
-    RECORD_TOKENS,
-    about,
-    details_lines,
-    document_lines,
-    harmless,
-    hit_lines,
-)
+from ralph.prompt import recalled
+from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
@@ -82,9 +68,9 @@ def search_feature_memory(
             "if that tells nothing either, go on without memory.",
             answer.notes,
         )
-    return fenced(
+    return answers.fenced(
         f'{plural(len(answer), "iteration")} {_scope_text(context)} for "{asked}", best first.',
-        [iteration_entry(hit, with_feature=feature is None) for hit in answer],
+        [answers.iteration_entry(hit, with_feature=feature is None) for hit in answer],
         notes=answer.notes,
     )
 
@@ -107,9 +93,9 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     scope = _scope_text(context)
     if not hits:
         return f"Nothing is remembered {scope} yet: there were no iterations before this."
-    return fenced(
+    return answers.fenced(
         f"The last {plural(len(hits), 'iteration')} {scope}, newest first.",
-        [iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
+        [answers.iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
     )
 
 
@@ -139,7 +125,7 @@ def get_feature_files(context: ServerContext) -> str:
             f"{plural(file.count, 'iteration')}, last in iteration {file.last_iteration}"
             f"{where}{gone}"
         )
-    return fenced_lines(
+    return answers.fenced_lines(
         f"{plural(len(files), 'file')} {_scope_text(context)}, the most touched first.",
         lines,
         rest="They were touched least often; search the project itself for those.",
@@ -165,10 +151,10 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     if not hits:
         return f"No failed attempt{task} is remembered {_scope_text(context)}."
     later = functools.partial(_later_success, _successes(context))
-    return fenced(
+    return answers.fenced(
         f"{plural(len(hits), 'failed attempt')}{task} {_scope_text(context)}, newest first.",
         [
-            iteration_entry(hit, with_feature=_is_wide(context), later=later)
+            answers.iteration_entry(hit, with_feature=_is_wide(context), later=later)
             for hit in hits[:_MOST_FAILURES]
         ],
         in_all=len(hits),
@@ -196,12 +182,12 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     if len(ids) > 1:
         raise BadInput(f"{id!r} is the beginning of {len(ids)} ids", todo="Give more of it.")
     hit = found[-1]
-    lines = iteration_entry(hit, with_feature=True).text(WHOLE).splitlines()
-    return fenced_lines(
+    lines = answers.iteration_entry(hit, with_feature=True).text(answers.WHOLE).splitlines()
+    return answers.fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
         [*lines, *_numbers(hit)],
         budget_tokens=RECORD_TOKENS,
-        rest=f"`ralph show {short_id(hit)}` prints all of it.",
+        rest=f"`ralph show {answers.short_id(hit)}` prints all of it.",
     )
 
 
@@ -219,8 +205,8 @@ def _later_success(successes: dict[tuple[str, str], list[Hit]], failed: Hit) -> 
     iteration = failed.record
     for hit in successes.get((iteration.feature, str(iteration.task_id)), []):
         if (hit.record.iteration_number or 0) > (iteration.iteration_number or 0):
-            number = hit.record.iteration_number
-            return f"later: the same task ended in success in iteration {number} [{short_id(hit)}]"
+            when = f"iteration {hit.record.iteration_number} [{answers.short_id(hit)}]"
+            return f"later: the same task ended in success in {when}"
     return ""
 
 
@@ -299,17 +285,19 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         )
     listed = memory.states(everywhere=everywhere)
 
-    def text(hit: Hit, detail: Detail) -> str:
+    def text(hit: Hit, detail: answers.Detail) -> str:
         if hit.kind == "document":
-            return "\n".join(document_lines(hit, chars=max(detail.prose, 160)))
+            return "\n".join(recalled.document_lines(hit, chars=max(detail.prose, 160)))
         conversation = listed.get(hit.record.conversation)
         summary = memory.summary(hit.id)
-        lines = hit_lines(
+        lines = recalled.hit_lines(
             hit,
             side_chars=max(detail.prose // 2, 80),
             errors=detail.errors,
             files=detail.files,
-            about=about(conversation.conversation.title, conversation.tags) if conversation else (),
+            about=recalled.about(conversation.conversation.title, conversation.tags)
+            if conversation
+            else (),
             summary=summary.text if summary else "",
         )
         return "\n".join(lines)
@@ -318,9 +306,9 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
     exchanges = len(answer) - sections
     counts = [plural(exchanges, "past exchange")] if exchanges else []
     counts += [plural(sections, "section") + " of documents"] if sections else []
-    return fenced(
+    return answers.fenced(
         f'{" and ".join(counts)} {where} for "{asked}", best first.',
-        [AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
+        [answers.AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
         notes=answer.notes,
         whole="fetch_conversation_details(exchange_id)",
     )
@@ -358,7 +346,7 @@ def fetch_conversation_details(
         everywhere=context.options.everywhere,
     )
     alone = exchange_id is not None
-    lines = details_lines(
+    lines = recalled.details_lines(
         found.conversation,
         found.exchanges,
         whole=include_full_transcript,
@@ -369,7 +357,7 @@ def fetch_conversation_details(
         tags=found.tags,
     )
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
-    return fenced_lines(
+    return answers.fenced_lines(
         "What was said.",
         lines,
         budget_tokens=RECORD_TOKENS,

@@ -13,17 +13,11 @@ from typing import Any
 import click
 import msgspec
 
+from ralph.chat import model as models
 from ralph.chat import open_memory, settings_at
 from ralph.chat.commands import COMMANDS, run_command
 from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
-from ralph.chat.model import (
-    ChatModel,
-    EchoModel,
-    ToolCall,
-    choose_model,
-    choose_summarizer,
-    how_to_configure,
-)
+from ralph.chat.model import ToolCall
 from ralph.chat.worker import ELSEWHERE, WorkerStatus
 from ralph.chat.worker_commands import WorkerCommands
 from ralph.chat.workers import GivenUp, Workers
@@ -74,9 +68,11 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
         raise click.UsageError("--echo needs no --model; leave one of the two out.")
     start = conversations_folder()
     given: dict[str, Any] = {} if model is None else {"chat_model": model}
-    chosen: ChatModel | None = EchoModel() if echo else choose_model(settings_at(start, **given))
+    chosen: models.ChatModel | None = (
+        models.EchoModel() if echo else models.choose_model(settings_at(start, **given))
+    )
     if chosen is None:
-        click.echo(how_to_configure(), err=True)
+        click.echo(models.how_to_configure(), err=True)
         return 1
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     read = _typed_lines() if by_hand else _piped_lines()
@@ -112,7 +108,7 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callabl
             workers = Workers(
                 open_waiting,
                 current=lambda: talk.session.id,
-                summarizer=choose_summarizer(talk.settings),
+                summarizer=models.choose_summarizer(talk.settings),
             )
             waiting.append(workers)
             talk.workers = WorkerCommands(workers, open_waiting)
@@ -171,10 +167,9 @@ def _run(
 
 def _greet(talk: Chat) -> None:
     page = Page()
-    conversations = len(talk.memory.conversations.list(everywhere=talk.everywhere))
-    recall = "recalls nothing"
-    if talk.remembers:
-        recall = f"{plural(conversations, 'conversation')} remembered"
+    number = len(talk.memory.conversations.list(everywhere=talk.everywhere))
+    known = f"{plural(number, 'conversation')} remembered"
+    recall = known if talk.remembers else "recalls nothing"
     page.line(("ralph chat", "bold"), (f"  {talk.model.name}  {recall}  /help, /quit", "dim"))
     if talk.session.begun:
         page.line((f"continuing: {talk.session.title or talk.session.id}", "dim"))

@@ -344,9 +344,7 @@ discipline = _group(
             _list_option("--skill", "What it takes.", "skills"),
             _list_option("--convention", "A rule to follow.", "conventions"),
             context.option(
-                "--mcp-servers",
-                'MCP servers: {"name": {"command": ..., "args": [...]}}',
-                "JSON",
+                "--mcp-servers", 'MCP servers: {"name": {"command": ..., "args": [...]}}', "JSON"
             ),
         ),
         clean=_clean_discipline,

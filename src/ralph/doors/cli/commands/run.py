@@ -203,8 +203,7 @@ class RunScreen:
         errors = facts["errors"]
         for message in errors[:_ERRORS_SHOWN]:
             self._page.line(("error: ", "red"), excerpt(message, _SUMMARY_CHARS), indent=2)
-        if more := len(errors[_ERRORS_SHOWN:]):
-            self._page.line((f"and {plural(more, 'more error')}", "dim"), indent=2)
+        self._page.more(len(errors) - _ERRORS_SHOWN, "error")
         failed = [_failed_server(name, facts["feature"]) for name in facts["mcp_failed"]]
         for what, names in (("denied", facts["denied"]), ("MCP failed", failed)):
             if names:
@@ -233,10 +232,8 @@ class RunScreen:
 
     def _stopped(self, facts: dict[str, Any]) -> None:
         counts = [f"{n} {name}" for name, n in sorted(facts["outcomes"].items())]
-        if facts["tokens_used"]:
-            counts.append(f"{facts['tokens_used']} tokens")
-        if facts["cost_usd"]:
-            counts.append(usd(facts["cost_usd"]))
+        counts += [f"{facts['tokens_used']} tokens"] if facts["tokens_used"] else []
+        counts += [usd(facts["cost_usd"])] if facts["cost_usd"] else []
         after = f" ({', '.join(counts)})" if counts else ""
         self._page.line(("Stopped: ", "bold"), facts["detail"] + after)
 
@@ -384,7 +381,9 @@ def _scratch(*, keep: bool) -> Iterator[Path]:
     """A directory for everything, with a home of its own; no other settings or project apply."""
     folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
     before = {name: value for name, value in os.environ.items() if name.startswith("RALPH_")}
-    here = _here()
+    here: Path | None = None
+    with contextlib.suppress(FileNotFoundError):  # the current directory may be deleted
+        here = Path.cwd()
     for name in before.keys() - {"RALPH_DEBUG"}:
         del os.environ[name]
     os.environ["RALPH_HOME"] = str(folder / "home")
@@ -396,10 +395,3 @@ def _scratch(*, keep: bool) -> Iterator[Path]:
         os.environ.update(before)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _here() -> Path | None:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:  # the current directory was deleted
-        return None

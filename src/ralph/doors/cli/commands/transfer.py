@@ -27,6 +27,7 @@ from ralph.doors.cli.render import (
     excerpt,
     note,
     print_json_line,
+    render,
     write_out,
 )
 from ralph.errors import BadRecord
@@ -255,22 +256,16 @@ def _follow(importer: Importer, found: ConversationImport) -> None:
             if found.exchanges:
                 _print_now(result)
             else:
-                _print_notes(result)
+                render(result._replace(view=""), as_json=False)
 
 
 def _print_now(result: Result) -> None:
     """Print one of several results: a line each."""
     if wants_json():
         print_json_line(result.value)
-    else:
-        Page().show(result.view)
-        sys.stdout.flush()
-    _print_notes(result)
-
-
-def _print_notes(result: Result) -> None:
-    for text in result.notes:
-        note(text)
+        result = result._replace(view="")
+    render(result, as_json=False)
+    sys.stdout.flush()
 
 
 def _imported(found: ConversationImport) -> Result:
