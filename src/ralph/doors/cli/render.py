@@ -77,6 +77,11 @@ def render(result: Any, *, as_json: bool) -> Any:
     return result.code
 
 
+def picked(value: Any, *names: str) -> dict[str, Any]:
+    """These attributes of a value."""
+    return {name: getattr(value, name) for name in names}
+
+
 def plain(value: Any) -> Any:
     """The value as JSON has it: structs with all their fields, or as their `to_json` says."""
     import msgspec

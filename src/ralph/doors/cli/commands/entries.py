@@ -468,13 +468,10 @@ def add(
         if added.evicted:
             page.line(f"It replaced: {added.evicted.text}")
 
-    value = {
-        "what": added.what,
-        "learning": learning_json(added.learning),
-        "conflicts": [learning_json(each) for each in added.conflicts],
-        "evicted": learning_json(added.evicted) if added.evicted else None,
-    }
-    return Result(value, show)
+    conflicts = [learning_json(each) for each in added.conflicts]
+    evicted = learning_json(added.evicted) if added.evicted else None
+    value = {"what": added.what, "learning": learning_json(added.learning)}
+    return Result({**value, "conflicts": conflicts, "evicted": evicted}, show)
 
 
 @learning.command()

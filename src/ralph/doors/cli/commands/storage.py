@@ -15,7 +15,7 @@ import msgspec
 from ralph.config import USER_FILE, clear, load, store
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Page, Result, note
+from ralph.doors.cli.render import Page, Result, note, picked
 from ralph.errors import BadInput, IndexOff
 from ralph.index.open import Index
 from ralph.index.sync import IndexSpec, Synced, is_current
@@ -70,7 +70,7 @@ def verify(feature: str | None) -> Result:
             page.line((f"{each.file}:{each.line} ", "yellow"), each.what)
         page.line(f"{plural(records, 'record')} can be read in {plural(journals, 'journal')}.")
 
-    plain = [{"file": each.file, "line": each.line, "what": each.what} for each in complaints]
+    plain = [picked(each, "file", "line", "what") for each in complaints]
     value = {"ok": not complaints, "records": records, "complaints": plain}
     problems = f"{plural(len(complaints), 'problem')}; bad lines were skipped or kept as they are"
     return Result(value, show, code=1, notes=[problems]) if complaints else Result(value, show)
@@ -169,16 +169,10 @@ def _address(given: str, question: str, server: str | None) -> str | None:
 
 def _moved_json(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
     memories = [
-        {
-            "memory": each.memory,
-            "from": each.source,
-            "to": each.target,
-            "left": each.left,
-            "streams": each.streams,
-        }
+        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
         for each in moved.memories
     ]
-    counts = {name: getattr(moved, name) for name in ("dry_run", "records", "fresh", "left")}
+    counts = picked(moved, "dry_run", "records", "fresh", "left")
     return {**counts, "switched": switched, "memories": memories}
 
 
@@ -294,13 +288,10 @@ def _contents(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict
             target = by_name.get(each.name)
             collections.append(
                 {
-                    "name": each.name,
+                    **picked(each, "name", "live"),
+                    **picked(size, "records", "passages", "waiting"),
                     "feature": each.stream,
-                    "live": each.live,
                     "orphan": target is None if sure or target else None,
-                    "records": size.records,
-                    "passages": size.passages,
-                    "waiting": size.waiting,
                     "manifest": msgspec.to_builtins(each.manifest),
                     "current": target is not None and is_current(index.store, target),
                 }

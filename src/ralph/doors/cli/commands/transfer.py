@@ -26,6 +26,7 @@ from ralph.doors.cli.render import (
     confirm,
     excerpt,
     note,
+    picked,
     print_json_line,
     render,
     write_out,
@@ -376,12 +377,7 @@ def forget(
 
     homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
     records_json = [{"id": i, "feature": name} for name, some in homes for i in some]
-    value = {
-        "forgotten": done.count,
-        "records": records_json,
-        "copies": done.copies,
-        "remains": done.remains,
-    }
+    value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.ids else []
     return Result(value, show, notes=notes)
 
