@@ -191,30 +191,28 @@ def _show_moved(
         page.line()
     what = f"{plural(moved.records, 'record')} of {plural(len(rows), 'journal')}"
     lines = [f"{what} are the same in both places, compared one by one."]
-    lines.append("The original is unchanged.")
     if moved.dry_run:
         lines = [f"{what} would be the same there, {moved.fresh} of them new."]
-        lines.append("Nothing was copied.")
+    lines.append("Nothing was copied." if moved.dry_run else "The original is unchanged.")
     if moved.left:
         others = plural(moved.left, "journal")
         lines.append(f"Left where it was: {others} of other projects; --all includes them.")
+    page.show(lines if moved.dry_run else lines + _next_steps(target, switched, in_use))
+
+
+def _next_steps(target: str | None, switched: bool, in_use: bool) -> list[str]:
     place = "in files" if target is None else "there"
-    if moved.dry_run:
-        pass
-    elif switched:
-        lines.append(f"From now on memory is stored {place}.")
-        if target is None:
-            lines.append("Features of other projects stay on the server until, in each of them:")
-            lines.append("  ralph journal move --from - --to files")
-    elif in_use:
-        lines.append(f"Memory is already stored {place}.")
-    elif target is not None:
-        lines.append("To store memory there from now on: move again with --switch")
-        lines.append("(or set RALPH_JOURNAL_URL)")
-    else:
-        lines.append("To store memory in files again: ralph config --user --unset journal_url")
-        lines.append("(or unset RALPH_JOURNAL_URL, or move again with --switch)")
-    page.show(lines)
+    if switched:
+        others = "Features of other projects stay on the server until, in each of them:"
+        more = [] if target else [others, "  ralph journal move --from - --to files"]
+        return [f"From now on memory is stored {place}.", *more]
+    if in_use:
+        return [f"Memory is already stored {place}."]
+    if target is not None:
+        todo = "To store memory there from now on: move again with --switch"
+        return [todo, "(or set RALPH_JOURNAL_URL)"]
+    todo = "To store memory in files again: ralph config --user --unset journal_url"
+    return [todo, "(or unset RALPH_JOURNAL_URL, or move again with --switch)"]
 
 
 @journal.command()
