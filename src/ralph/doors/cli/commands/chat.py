@@ -21,19 +21,12 @@ from ralph.chat.model import ToolCall
 from ralph.chat.worker import ELSEWHERE, WorkerStatus
 from ralph.chat.worker_commands import WorkerCommands
 from ralph.chat.workers import GivenUp, Workers
+from ralph.doors.cli import render
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals
 from ralph.doors.cli.context import conversations_folder, flag, option, warnings_noted
 from ralph.doors.cli.main import INTERRUPTED, Command, Group, wants_json
-from ralph.doors.cli.render import (
-    Page,
-    Result,
-    excerpt,
-    is_terminal,
-    note,
-    print_json_line,
-    typed_answer,
-)
+from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note
 from ralph.errors import RalphError
 from ralph.memory.conversation_search import Related
 from ralph.memory.conversations import prune_if_due
@@ -333,11 +326,11 @@ class JsonScreen(PlainScreen):
 
     def done(self, done: ExchangeResult) -> None:
         """Print the exchange."""
-        print_json_line(msgspec.to_builtins(done))
+        render.print_json_line(msgspec.to_builtins(done))
 
     def lines(self, lines: Sequence[str]) -> None:
         """Show the output of a command."""
-        print_json_line({"lines": list(lines)})
+        render.print_json_line({"lines": list(lines)})
 
     def confirm(self, question: str) -> str:
         """Ask on stderr and read the next line."""
@@ -397,7 +390,7 @@ def _follow(crew: Workers, printed: dict[str, WorkerStatus]) -> None:
             continue
         printed[status.name] = shown
         if wants_json():
-            print_json_line(msgspec.to_builtins(status))
+            render.print_json_line(msgspec.to_builtins(status))
         else:
             Page().line(_line(status))
             sys.stdout.flush()
@@ -502,7 +495,7 @@ def _answer(crew: Workers, lines: list[str]) -> Result:
 
 
 def _confirm(question: str) -> str:
-    typed = typed_answer(question)
+    typed = render.typed_answer(question)
     if not typed.endswith("\n") or not sys.stdin.isatty():
         sys.stderr.write("\n")
     return typed

@@ -20,14 +20,7 @@ from ralph.errors import BadRecord
 from ralph.memory.feature import SavedIteration
 from ralph.memory.project import read_focus
 from ralph.records import Source
-from ralph.records.iteration import (
-    FIELDS,
-    Decision,
-    ErrorSeen,
-    FileTouched,
-    Iteration,
-    read_iteration,
-)
+from ralph.records import iteration as schema
 from ralph.text.tokens import plural
 
 _SUMMARY_CHARS = 160
@@ -35,7 +28,11 @@ _LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
-_PARTS = {"errors": ErrorSeen, "decisions": Decision, "files_touched": FileTouched}
+_PARTS = {
+    "errors": schema.ErrorSeen,
+    "decisions": schema.Decision,
+    "files_touched": schema.FileTouched,
+}
 
 
 @click.command(cls=Command)
@@ -73,7 +70,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
         iterations = []
         for line, plain in plain_records:
             where = f"{name}:{line}"
-            iterations.append(read_iteration(_filled(plain, flags, where), where=where))
+            iterations.append(schema.read_iteration(_filled(plain, flags, where), where=where))
         sources = [Source(file=name, line=line) for line, _ in plain_records]
         with context.opened() as ralph:
             saved = ralph.remember_all(iterations, sources=sources)
@@ -105,7 +102,7 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
         what = f"this is a session file of {client.title}, not the output of a run"
         todo = f"Import it with: ralph conversations import {client.source}"
         raise BadRecord(what, where=where, todo=todo)
-    if not plain.keys() & {*FIELDS} - {"session_id"}:
+    if not plain.keys() & {*schema.FIELDS} - {"session_id"}:
         what = "this is neither an agent's output nor a record"
         raise BadRecord(what, where=where, todo=_expected())
     own = plain.get("feature")
@@ -125,7 +122,7 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
     """The names of fields that were ignored, each once."""
     names: dict[str, None] = {}
     for _, plain in given:
-        names |= dict.fromkeys(key for key in plain if key not in FIELDS)
+        names |= dict.fromkeys(key for key in plain if key not in schema.FIELDS)
         for key, kind in _PARTS.items():
             for part in plain.get(key) or ():
                 extra = [name for name in part if name not in kind.__struct_fields__]
@@ -167,7 +164,7 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
         for event in _events(line):
             if dialect := _dialect(event):
                 return lines, dialect
-            if event.keys() & set(FIELDS):
+            if event.keys() & set(schema.FIELDS):
                 return lines, None
         if len(lines) == _LINES_TO_JUDGE:
             break
@@ -223,7 +220,7 @@ def _record_run(
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
 
 
-def _run_text(iteration: Iteration) -> str:
+def _run_text(iteration: schema.Iteration) -> str:
     """What was read from a run, so that a misreading is seen at once."""
     facts = [f"iteration {iteration.iteration_number}", iteration.outcome]
     counts = {

@@ -21,19 +21,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph import disk
-from ralph.doors.cli import context, main
+from ralph.doors.cli import context, main, render
 from ralph.doors.cli.cards import styled
 from ralph.doors.cli.commands.project import tell_untrusted
 from ralph.doors.cli.main import Command, wants_json
-from ralph.doors.cli.render import (
-    Page,
-    console,
-    excerpt,
-    is_terminal,
-    one_line,
-    one_span,
-    print_json_line,
-)
+from ralph.doors.cli.render import Page, console, excerpt, is_terminal, one_line, one_span
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -114,7 +106,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 def json_listener(event: LoopEvent) -> None:
     """Print each event as one line of JSON."""
-    print_json_line({"event": event.event, "at": event.at, **event.facts})
+    render.print_json_line({"event": event.event, "at": event.at, **event.facts})
 
 
 @contextlib.contextmanager

@@ -19,15 +19,9 @@ from ralph.doors.cli.render import Page, Result, note, picked
 from ralph.errors import BadInput, IndexOff
 from ralph.index.open import Index
 from ralph.index.sync import IndexSpec, Synced, is_current
+from ralph.memory import transfer
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import Checked, verify_index, verify_streams
-from ralph.memory.transfer import (
-    MovedProject,
-    bring_home,
-    deliver_all,
-    move_project,
-    waiting_records,
-)
 from ralph.text.tokens import plural
 
 FILES, SERVER = "files", "server"
@@ -114,11 +108,11 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     how: dict[str, Any] = {"source": begin, "target": target, "everything": everything}
     with context.warnings_noted(), contextlib.closing(bar):
         progress = partial(_show_progress, bar)
-        moved = move_project(
+        moved = transfer.move_project(
             project, config.settings, home, progress=progress, dry_run=dry_run, **how
         )
     notes = []
-    if dry_run and (waiting := sum(waiting_records(home).values())):
+    if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
         notes.append(f"{plural(waiting, 'record')} waiting here would go to the server first")
     if switch:
         file = home / USER_FILE
@@ -167,7 +161,7 @@ def _address(given: str, question: str, server: str | None) -> str | None:
     return given
 
 
-def _moved_json(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
+def _moved_json(moved: transfer.MovedProject, *, switched: bool) -> dict[str, Any]:
     memories = [
         {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
         for each in moved.memories
@@ -177,7 +171,7 @@ def _moved_json(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
 
 
 def _show_moved(
-    moved: MovedProject, target: str | None, page: Page, *, switched: bool, in_use: bool
+    moved: transfer.MovedProject, target: str | None, page: Page, *, switched: bool, in_use: bool
 ) -> None:
     names = ("records", "fresh", "tombstones", "forgotten_there")
     rows = [
@@ -225,10 +219,10 @@ def deliver() -> Result:
     url = config.settings.journal_url
     with context.warnings_noted():
         if url:
-            delivered = deliver_all(url, config.settings, home)
+            delivered = transfer.deliver_all(url, config.settings, home)
         else:
-            delivered = bring_home(context.the_project(), config.settings, home)
-    left = waiting_records(home)
+            delivered = transfer.bring_home(context.the_project(), config.settings, home)
+    left = transfer.waiting_records(home)
     records = plural(sum(delivered.values()), "record")
     text = f"Delivered {records} to the {'server' if url else 'files'}."
     names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
