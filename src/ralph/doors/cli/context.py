@@ -22,7 +22,7 @@ from ralph.doors.cli.render import console, is_terminal, note
 from ralph.errors import BadInput, BadRecord, RalphError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     from ralph.config import Config
     from ralph.memory.feature import FeatureMemory
@@ -50,6 +50,11 @@ def flag(name: str, help: str, *parameter: str) -> Decorator:
 def option(name: str, help: str, metavar: str = "TEXT", *parameter: str, **more: Any) -> Decorator:
     """An option with a value."""
     return click.option(name, *parameter, metavar=metavar, help=help, **more)
+
+
+def choice(name: str, help: str, values: Iterable[str], *parameter: str, **more: Any) -> Decorator:
+    """An option with one of these values."""
+    return click.option(name, *parameter, type=click.Choice(list(values)), help=help, **more)
 
 
 everywhere_option = flag("--everywhere", "In all projects.")
@@ -394,7 +399,7 @@ class Bar:
         self._total = total
         self._text, self._in_bytes = text, in_bytes
         self._due = time.monotonic() + patience_s
-        self._shown: tuple[Progress, TaskID] | None = None
+        self._bar: Progress | None = None
         self._wanted = is_terminal(sys.stderr)
         self._before = self._last = 0
 
@@ -405,23 +410,21 @@ class Bar:
         if done < self._last:
             self._before += self._last
         self._last = done
-        if self._shown is None and time.monotonic() >= self._due:
-            self._shown = self._show()
-        if self._shown is not None:
-            bar, task = self._shown
-            bar.update(task, completed=self._before + done)
+        if self._bar is None and time.monotonic() >= self._due:
+            self._show()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self._before + done)
 
     def close(self) -> None:
         """Remove the bar; the answer comes next."""
-        if self._shown is not None:
-            self._shown[0].stop()
-            self._shown = None
-        self._wanted = False
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar, self._wanted = None, False
 
-    def _show(self) -> tuple[Progress, TaskID]:
+    def _show(self) -> None:
         from rich import progress
 
-        bar = progress.Progress(
+        self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.DownloadColumn() if self._in_bytes else progress.MofNCompleteColumn(),
@@ -429,6 +432,5 @@ class Bar:
             console=console(sys.stderr),
             transient=True,
         )
-        task = bar.add_task(self._text, total=self._total())
-        bar.start()
-        return bar, task
+        self._bar.add_task(self._text, total=self._total())
+        self._bar.start()

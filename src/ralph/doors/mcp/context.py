@@ -135,7 +135,7 @@ class ServerContext:
         self.start = start
         self.home = home_folder()
         self.closed = False
-        self._calls = 0
+        self.calls = 0
 
     # -- what there is
 
@@ -222,13 +222,9 @@ class ServerContext:
 
     # -- counting and ending
 
-    def count_call(self) -> None:
-        """One more question to memory."""
-        self._calls += 1
-
     def hint(self) -> str:
         """After many questions, a soft word to stop asking."""
-        return _HINT.format(calls=self._calls) if self._calls > MANY_CALLS else ""
+        return _HINT.format(calls=self.calls) if self.calls > MANY_CALLS else ""
 
     def close(self) -> None:
         """Let go of files."""

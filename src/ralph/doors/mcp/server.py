@@ -259,7 +259,7 @@ def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) ->
     from ralph.doors.mcp.tool import read_arguments
 
     if tool.recalls:
-        context.count_call()
+        context.calls += 1
     try:
         text = tool.call(context, **read_arguments(tool, arguments))
         return text + (context.hint() if tool.recalls else ""), False

@@ -17,7 +17,7 @@ from ralph.chat import model as models
 from ralph.chat import open_memory, settings_at
 from ralph.chat.commands import COMMANDS, run_command
 from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
-from ralph.chat.model import ToolCall
+from ralph.chat.model import ChatModel, ToolCall
 from ralph.chat.worker import ELSEWHERE, WorkerStatus
 from ralph.chat.worker_commands import WorkerCommands
 from ralph.chat.workers import GivenUp, Workers
@@ -30,7 +30,6 @@ from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note
 from ralph.errors import RalphError
 from ralph.memory.conversation_search import Related
 from ralph.memory.conversations import prune_if_due
-from ralph.memory.ralph import Ralph
 from ralph.text.tokens import plural
 
 _PROMPT = "> "
@@ -61,9 +60,8 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
         raise click.UsageError("--echo needs no --model; leave one of the two out.")
     start = conversations_folder()
     given: dict[str, Any] = {} if model is None else {"chat_model": model}
-    chosen: models.ChatModel | None = (
-        models.EchoModel() if echo else models.choose_model(settings_at(start, **given))
-    )
+    settings = settings_at(start, **given)
+    chosen: ChatModel | None = models.EchoModel() if echo else models.choose_model(settings)
     if chosen is None:
         click.echo(models.how_to_configure(), err=True)
         return 1
@@ -85,28 +83,23 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
 def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callable[[], None]]:
     """The workers behind the chat, and how to start them; without them the chat still works."""
 
-    def open_waiting() -> Ralph:
-        return open_memory(start, waits=True, **given)
-
+    open_waiting = partial(open_memory, start, waits=True, **given)
+    waiting: list[Workers] = []
+    try:
+        with open_waiting() as ralph:
+            prune_if_due(ralph.conversations)
+        summarizer = models.choose_summarizer(talk.settings)
+        workers = Workers(open_waiting, current=lambda: talk.session.id, summarizer=summarizer)
+        talk.workers = WorkerCommands(workers, open_waiting)
+        waiting.append(workers)
+    except (RalphError, OSError) as error:
+        talk.screen.note(f"nothing is summarized or indexed in the background: {error}")
     with contextlib.ExitStack() as stack:
-        waiting: list[Workers] = []
 
         def begin() -> None:
             if waiting:
                 stack.enter_context(waiting.pop())
 
-        try:
-            with open_waiting() as ralph:
-                prune_if_due(ralph.conversations)
-            workers = Workers(
-                open_waiting,
-                current=lambda: talk.session.id,
-                summarizer=models.choose_summarizer(talk.settings),
-            )
-            waiting.append(workers)
-            talk.workers = WorkerCommands(workers, open_waiting)
-        except (RalphError, OSError) as error:
-            talk.screen.note(f"nothing is summarized or indexed in the background: {error}")
         yield begin
 
 
@@ -504,11 +497,7 @@ def _confirm(question: str) -> str:
 @contextlib.contextmanager
 def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
     """The workers of the project around this folder, or of the conversations outside projects."""
-    start = conversations_folder()
-
-    def opened() -> Ralph:
-        return open_memory(start, waits=True)
-
+    opened = partial(open_memory, conversations_folder(), waits=True)
     with warnings_noted():
         crew = Workers(opened)
         yield crew, WorkerCommands(crew, opened, prefix="ralph ", in_chat=False)

@@ -366,6 +366,7 @@ def list_disciplines() -> Result:
 _learning_feature = context.plan_feature(required=True, help="The feature of the learning.")
 _ref = click.argument("ref", metavar="ID")
 _INDENT = 10
+_SOURCES = ("human", "agent")
 _ADDED = {
     "added": "Added",
     "known": "Already known",
@@ -425,11 +426,7 @@ def list_learnings(feature: str) -> Result:
 @_learning_feature
 @context.task_option("It concerns this task only.")
 @context.option("--reason", "Why it exists.")
-@click.option(
-    "--source",
-    type=click.Choice(["human", "agent"]),
-    help="Who says so (default: human; in an agent's run: agent).",
-)
+@context.choice("--source", "Who says so (default: human; in an agent's run: agent).", _SOURCES)
 def add(
     text: str, feature: str, task: str | None, reason: str | None, source: str | None
 ) -> Result:

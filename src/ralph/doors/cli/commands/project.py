@@ -37,10 +37,10 @@ _SEE_TRUST = "To see and allow it: ralph trust"
 
 @click.command(cls=Command)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False))
-@click.option(
+@context.choice(
     "--embedder",
-    type=click.Choice(_EMBEDDERS),
-    help="What computes vectors (default: static). It is tried at once; auto looks for Ollama.",
+    "What computes vectors (default: static). It is tried at once; auto looks for Ollama.",
+    _EMBEDDERS,
 )
 def init(folder: str | None, embedder: str | None) -> Result:
     """Create `.ralph/` in this directory. Safe to run again.

@@ -41,9 +41,7 @@ _PARTS = {
 @context.option("--task", "The task of records that name none.", "ID", "task_id")
 @context.option("--title", "The task's title for records that have none.", "T", "task_title")
 @context.option("--discipline", "The discipline of records that name none.", "D")
-@click.option(
-    "--outcome", type=click.Choice(_OUTCOMES), help="The outcome of records that have none."
-)
+@context.choice("--outcome", "The outcome of records that have none.", _OUTCOMES)
 def record(file: str, task_id: str | None, **given: str | None) -> Result:
     """Save iterations to memory.
 
