@@ -125,13 +125,12 @@ def located(answer: Answer, root: Path) -> Answer:
     from ralph.memory.documents import line_of
     from ralph.recall import Answer
 
-    def now(hit: Hit) -> Hit:
-        if hit.kind != "document":
-            return hit
-        moved = msgspec.structs.replace(hit.record, line=line_of(hit.record, root))
-        return msgspec.structs.replace(hit, record=moved)
-
-    return Answer([now(hit) for hit in answer], answer.notes)
+    hits = list(answer)
+    for place, hit in enumerate(hits):
+        if hit.kind == "document":
+            moved = msgspec.structs.replace(hit.record, line=line_of(hit.record, root))
+            hits[place] = msgspec.structs.replace(hit, record=moved)
+    return Answer(hits, answer.notes)
 
 
 def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:

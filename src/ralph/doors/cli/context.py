@@ -57,16 +57,17 @@ def choice(name: str, help: str, values: Iterable[str], *parameter: str, **more:
     return click.option(name, *parameter, type=click.Choice(list(values)), help=help, **more)
 
 
+def min_score_option(help: str) -> Decorator:
+    """`--min-score`, from 0 to 1."""
+    return option("--min-score", help, "X", type=click.FloatRange(0, 1))
+
+
 everywhere_option = flag("--everywhere", "In all projects.")
 limit_option = option("--limit", "Show at most N results (up to 20).", "N", type=click.IntRange(1))
 dry_run_option = flag("--dry-run", "Show what would be removed.")
-timeout_option = option(
-    "--timeout",
-    "Stop the agent after S seconds (default: the setting iteration_timeout_s).",
-    "S",
-    "timeout_s",
-    type=click.FloatRange(0, min_open=True),
-)
+POSITIVE = click.FloatRange(0, min_open=True)
+_TIMEOUT = "Stop the agent after S seconds (default: the setting iteration_timeout_s)."
+timeout_option = option("--timeout", _TIMEOUT, "S", "timeout_s", type=POSITIVE)
 agent_option = option(
     "--agent", "claude, codex, or a command of your own (default: the setting agent).", "AGENT"
 )
@@ -364,24 +365,18 @@ def _records(ralph: Ralph) -> int:
     from ralph.memory.store import on_server
 
     journals = on_server(ralph.place.journals)
-    if journals is None:
-        return _lines(ralph.project.journals)
     total = 0
+    if journals is None:  # lines, counted without parsing
+        for name in disk.names(ralph.project.journals):
+            with disk.opened(ralph.project.journals / name) as file:
+                while part := file.read(1 << 20):
+                    total += part.count(b"\n")
+        return total
     with contextlib.suppress(RalphError):  # a bar without its end is better than none
         for name in journals.names():
             journal = journals.server.journal(name)
             journal.read(limit=1)
             total += journal.last_number
-    return total
-
-
-def _lines(journals: Path) -> int:
-    """About how many records there are: the lines of the journals, counted without parsing."""
-    total = 0
-    for name in disk.names(journals):
-        with disk.opened(journals / name) as opened_file:
-            while part := opened_file.read(1 << 20):
-                total += part.count(b"\n")
     return total
 
 

@@ -75,10 +75,8 @@ def read_options(argv: list[str]) -> ServerOptions:
     modes = [mode for mode in _MODES if getattr(given, mode) not in (None, False)]
     if len(modes) != 1:
         found = " and ".join(f"--{mode}" for mode in modes) or "none"
-        raise BadInput(
-            f"exactly one mode is needed, and there is {found}",
-            todo="Give one of --feature NAME, --conversations, --planning, --focus.",
-        )
+        todo = "Give one of --feature NAME, --conversations, --planning, --focus."
+        raise BadInput(f"exactly one mode is needed, and there is {found}", todo=todo)
     [mode] = modes
     for word, own_mode in _MODE_OF.items():
         if getattr(given, word) and mode != own_mode:

@@ -337,10 +337,8 @@ def resource_text(context: ServerContext, uri: str) -> tuple[ResourceFile, str]:
         if uri.startswith(_SCHEME) and (file.feature, file.path) == wanted:
             text = _text(file, _MOST_BYTES)
             return file, f"{_FRAME}\n{mark(sanitize(text))}\n"
-    raise NotFound(
-        f"there is no resource {uri!r} here",
-        todo="resources/list names those there are: the knowledge files of the feature.",
-    )
+    todo = "resources/list names those there are: the knowledge files of the feature."
+    raise NotFound(f"there is no resource {uri!r} here", todo=todo)
 
 
 def _text(file: ResourceFile, max_bytes: int) -> str:

@@ -175,10 +175,8 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     found = [hit for memory in context.memories() for hit in memory.find(wanted)]
     ids = {hit.id for hit in found}
     if len(wanted) < _SHORTEST_ID or not ids:
-        raise NotFound(
-            f"there is no record {id!r} {_scope_text(context)}",
-            todo="Take an id from search_feature_memory or get_recent_iterations.",
-        )
+        todo = "Take an id from search_feature_memory or get_recent_iterations."
+        raise NotFound(f"there is no record {id!r} {_scope_text(context)}", todo=todo)
     if len(ids) > 1:
         raise BadInput(f"{id!r} is the beginning of {len(ids)} ids", todo="Give more of it.")
     hit = found[-1]

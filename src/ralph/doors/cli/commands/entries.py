@@ -323,10 +323,8 @@ def _clean_discipline(patch: dict[str, Any]) -> None:
         try:
             patch["mcp_servers"] = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise BadInput(
-                f"--mcp-servers is not JSON: {error}",
-                todo='Give an object such as {"files": {"command": "files-server"}}.',
-            ) from None
+            todo = 'Give an object such as {"files": {"command": "files-server"}}.'
+            raise BadInput(f"--mcp-servers is not JSON: {error}", todo=todo) from None
 
 
 def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
@@ -444,10 +442,9 @@ def add(
     plan = context.the_plan()
     concerned = None if task is None else plan.task(task)
     if concerned is not None and concerned.feature != feature:
-        raise BadInput(
-            f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}",
-            todo="Name the feature of the task, or leave --task out.",
-        )
+        what = f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}"
+        todo = "Name the feature of the task, or leave --task out."
+        raise BadInput(what, todo=todo)
     added = learnings.add(
         plan,
         feature,

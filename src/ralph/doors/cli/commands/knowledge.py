@@ -217,11 +217,8 @@ def staged(all_projects: bool) -> Result:
 @context.option("--error-message", "With --failure: the error message.", "M")
 @cards.filters
 @context.limit_option
-@context.option(
-    "--min-score",
-    "Hide patterns that score below this (default: as set for tasks and failures).",
-    "X",
-    type=click.FloatRange(0, 1),
+@context.min_score_option(
+    "Hide patterns that score below this (default: as set for tasks and failures)."
 )
 def query(
     text: tuple[str, ...],

@@ -23,6 +23,8 @@ from ralph.records import Source
 from ralph.records import iteration as schema
 from ralph.text.tokens import plural
 
+# What `record` takes, for error messages.
+_EXPECTED = detect.expected("iterations as JSON objects, one per line")
 _SUMMARY_CHARS = 160
 _LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
@@ -63,7 +65,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
             saved = _record_run(chain(lines, stream), dialect, name, flags)
         else:
             data = b"".join([*lines, stream.read()])
-            plain_records = context.json_objects(data, name=name, todo=_expected())
+            plain_records = context.json_objects(data, name=name, todo=_EXPECTED)
     if plain_records:
         iterations = []
         for line, plain in plain_records:
@@ -86,11 +88,6 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
     return Result(value, show, notes=notes)
 
 
-def _expected() -> str:
-    """What `record` takes, for error messages."""
-    return detect.expected("iterations as JSON objects, one per line")
-
-
 # -- records as JSON
 
 
@@ -102,7 +99,7 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
         raise BadRecord(what, where=where, todo=todo)
     if not plain.keys() & {*schema.FIELDS} - {"session_id"}:
         what = "this is neither an agent's output nor a record"
-        raise BadRecord(what, where=where, todo=_expected())
+        raise BadRecord(what, where=where, todo=_EXPECTED)
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
         what = f"this record is of feature {own!r}, not {flags['feature']!r}"
@@ -153,11 +150,9 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
         if len(lines) == 1 and line.startswith(context.UTF16):
             text = line.decode("utf-16", "ignore").encode("utf-8", "replace")
             if any(map(_dialect, _events(text))):  # it may be too long to convert in memory
-                raise BadRecord(
-                    "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8",
-                    where=name,
-                    todo="Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl",
-                )
+                what = "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8"
+                todo = "Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl"
+                raise BadRecord(what, where=name, todo=todo)
             break
         for event in _events(line):
             if dialect := _dialect(event):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ralph.loop.environment import Listener, LoopEvent
 
+_BUDGET = "Stop when the iterations have cost this much."
 _TITLE_CHARS = 60
 _SUMMARY_CHARS = 160
 _LEARNING_CHARS = 300
@@ -48,12 +49,7 @@ _OWN_SERVERS = ("feature-memory", "plan")
 @context.option("--max-iterations", "Stop after N iterations.", "N", type=click.IntRange(1))
 @context.agent_option
 @context.timeout_option
-@context.option(
-    "--budget-usd",
-    "Stop when the iterations have cost this much.",
-    "X",
-    type=click.FloatRange(0, min_open=True),
-)
+@context.option("--budget-usd", _BUDGET, "X", type=context.POSITIVE)
 def run(task_id: str | None, **given: Any) -> int:
     """Run an agent on the plan, and learn from each iteration.
 
@@ -141,8 +137,7 @@ class RunScreen:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
             self.rest()
-        show: Callable[[dict[str, Any]], None] = getattr(self, f"_{event.event}")
-        show(event.facts)
+        getattr(self, f"_{event.event}")(event.facts)
         sys.stdout.flush()
 
     def rest(self) -> None:

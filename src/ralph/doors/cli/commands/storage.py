@@ -12,20 +12,21 @@ from typing import Any
 import click
 import msgspec
 
-from ralph.config import USER_FILE, clear, load, store
+from ralph.config import USER_FILE, clear, load
+from ralph.config import store as set_key
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, note, picked
 from ralph.errors import BadInput, IndexOff
-from ralph.index.open import Index
 from ralph.index.sync import IndexSpec, Synced, is_current
 from ralph.memory import transfer
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import Checked, verify_index, verify_streams
+from ralph.memory.store import Store
 from ralph.text.tokens import plural
 
-FILES, SERVER = "files", "server"
 _PLACES = "URL|server|files|-"
+_TO = "postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks."
 
 
 # -- journal
@@ -71,12 +72,7 @@ def verify(feature: str | None) -> Result:
 
 
 @journal.command()
-@context.option(
-    "--to",
-    "postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks.",
-    _PLACES,
-    required=True,
-)
+@context.option("--to", _TO, _PLACES, required=True)
 @context.option(
     "--from", "Where they are now (default: as the setting journal_url says).", _PLACES, "source"
 )
@@ -119,7 +115,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         if target is None:
             clear(file, "journal_url")
         else:
-            store(file, "journal_url", target)
+            set_key(file, "journal_url", target)
         loaded = load(home=home, project_file=project.settings_file)
         if (loaded.settings.journal_url or None) != target:
             origin = next(each.origin for each in loaded.origins if each.key == "journal_url")
@@ -146,18 +142,17 @@ def _address(given: str, question: str, server: str | None) -> str | None:
         given = str(click.prompt(question, hide_input=True, err=True)).strip()
     elif given == "-":
         given = sys.stdin.readline().strip()
-    if given == FILES:
+    if given == "files":
         return None
-    if given == SERVER:
+    if given == "server":
         if server is None:
             todo = "Give its address instead, or - to be asked for it."
             raise BadInput("no server is set: journal_url has no value", todo=todo)
         return server
     if not given.startswith(("postgresql://", "postgres://")):
-        raise BadInput(
-            "that is neither `files`, `server` nor the address of a PostgreSQL database",
-            todo="Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE.",
-        )
+        what = "that is neither `files`, `server` nor the address of a PostgreSQL database"
+        todo = "Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE."
+        raise BadInput(what, todo=todo)
     return given
 
 
@@ -250,14 +245,11 @@ def status() -> Result:
     """
     with context.opened() as ralph:
         targets = [memory.target() for memory in ralph.features()]
-        # Nobody knows what journals a server has that is down.
-        sure = ralph.place.journals.trouble() is None
-        found = _contents(ralph.place.index, targets, sure=sure)
+        found = _contents(ralph.place, targets)
         shelf = ralph.knowledge.shelf
         knowledge = None
         if shelf.names():
-            sure = shelf.journals.trouble() is None
-            knowledge = _contents(shelf.index, [ralph.knowledge.stream.target()], sure=sure)
+            knowledge = _contents(shelf, [ralph.knowledge.stream.target()])
 
     def show(page: Page) -> None:
         _show_contents(page, found)
@@ -269,7 +261,10 @@ def status() -> Result:
     return Result(found | ({"knowledge": knowledge} if knowledge else {}), show)
 
 
-def _contents(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _contents(store: Store, targets: Sequence[IndexSpec]) -> dict[str, Any]:
+    index = store.index
+    # Nobody knows what journals a server has that is down.
+    sure = store.journals.trouble() is None
     by_name = {target.name: target for target in targets}
 
     def read() -> dict[str, Any]:
