@@ -9,10 +9,10 @@ import pytest
 from capturing import ROOT, SECRET, SESSION
 from places import FIXTURES
 
-from ralph.capture.exchange import SessionExchange, SessionStart
+from ralph.capture.lines import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
 from ralph.records.conversation import Message
-from ralph.text.marks import mark
+from ralph.text.sanitize import mark
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
 SUBAGENT = FIXTURES / "transcripts" / "subagent_lint_fix.jsonl"

@@ -10,12 +10,12 @@ import pytest
 from chatting import QUESTION, SOLUTION, held_before
 from serving import served
 
+from ralph.chat.loop import TOOLS, ToolResult, run_tool
 from ralph.chat.model import ToolCall, tool_call
-from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import RECORD_TOKENS
 from ralph.records.conversation import Summary
-from ralph.text.marks import marked
+from ralph.text.sanitize import marked
 from ralph.text.tokens import estimate_tokens
 
 

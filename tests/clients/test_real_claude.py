@@ -198,7 +198,7 @@ def test_out_of_time_the_command_under_way_ends_and_what_was_done_is_recorded(
     world: World, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = root / "began"
-    monkeypatch.setattr("ralph.loop.agent.time", Late(began))
+    monkeypatch.setattr("ralph.loop.process.time", Late(began))
     note = {"file_path": str(root / "notes.md"), "content": "Half of it.\n"}
     slow = Run(
         steps=(
@@ -226,7 +226,7 @@ def test_an_answer_that_never_ends_is_a_time_out_too(
     with ScriptedModel(stalls) as model:
         world.talk_to(model.url)
         world.move_in(monkeypatch)
-        monkeypatch.setattr("ralph.loop.agent.time", LateWhenAsked(model, times=2))
+        monkeypatch.setattr("ralph.loop.process.time", LateWhenAsked(model, times=2))
         loop = Loop(root, embedder="none", grace_s=30)
         loop("claude", max_iterations=1, timeout_s=1800)
     assert [one.outcome for one in loop.told("export")] == ["timeout"]

@@ -228,7 +228,7 @@ def block_index(loop: Loop, home: Path) -> None:
 
 
 class Late:
-    """A clock for `ralph.loop.agent` on which an hour has passed once the file is there."""
+    """A clock for `ralph.loop.process` on which an hour has passed once the file is there."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -34,8 +34,8 @@ from looping import (
 )
 from remembering import state_of
 
+from ralph.loop.agent import RunFolder
 from ralph.loop.run import Claims
-from ralph.loop.work import RunFolder
 
 if sys.platform == "win32":
     pytest.skip("signals are another thing there", allow_module_level=True)
@@ -194,7 +194,7 @@ def test_an_iteration_that_was_recorded_before_the_kill_is_not_recorded_again(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when its record cannot be made the same again: this one had run out of time."""
-    monkeypatch.setattr("ralph.loop.agent.time", Late(loop.root / "a.py"))
+    monkeypatch.setattr("ralph.loop.process.time", Late(loop.root / "a.py"))
     agent = scripted(tmp_path, {"steps": [{"write": "a.py", "content": "x\n"}, {"sleep": 600}]})
     saved = tmp_path / "saved"
 

@@ -14,7 +14,7 @@ from ralph.memory.conversation_stream import when
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
 from ralph.records.iteration import ErrorSeen, FileTouched
-from ralph.text.marks import mark
+from ralph.text.sanitize import mark
 
 
 def opened(folder: Path, home: Path) -> Ralph:

@@ -24,7 +24,7 @@ from ralph.recall.patterns import (
     when_to_try,
 )
 from ralph.records.knowledge import Entry, FailureSolution, GateApproval, GateRejection
-from ralph.text.marks import marked, strip_marked
+from ralph.text.sanitize import marked, strip_marked
 
 TASK = "Make the database migration run in CI: no such table users"
 FAILURE = FailureSolution(

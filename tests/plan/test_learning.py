@@ -9,7 +9,7 @@ import pytest
 
 from ralph.errors import BadInput, LearningsFull, NotFound
 from ralph.plan import edit, learnings
-from ralph.plan.learnings import LearningDraft, prompt_lines
+from ralph.plan.learnings import prompt_lines
 from ralph.plan.store import Plan
 from ralph.records.learning import Learning, read_learning, to_plain
 from ralph.text.sameness import gist
@@ -27,7 +27,7 @@ def kept(plan: Plan) -> tuple[Learning, ...]:
 
 
 def seen(plan: Plan, text: str, iteration: int, **more: object) -> learnings.AddedLearning:
-    draft = LearningDraft(text=text, iteration=iteration, reason="error overcome", **more)  # type: ignore[arg-type]
+    draft = Learning(source="auto", text=text, iteration=iteration, reason="error overcome", **more)  # type: ignore[arg-type]
     learned = learnings.learn(plan, "auth", [draft], current_iteration=iteration)
     return learned.added[0]
 
@@ -131,7 +131,7 @@ def test_f35_when_nothing_may_go_the_new_one_is_refused(plan: Plan) -> None:
     learned = learnings.learn(
         plan,
         "auth",
-        [LearningDraft(text="Something else entirely", iteration=60)],
+        [Learning(source="auto", text="Something else entirely", iteration=60)],
         current_iteration=60,
     )
     assert (learned.added, learned.refused) == ((), 1)
@@ -153,8 +153,7 @@ def test_f4_an_old_unreviewed_auto_learning_is_marked_and_then_dropped(plan: Pla
     assert prompt_lines(kept(plan), current_iteration=22)[0].startswith("- [STALE] Auth")
     learnings.learn(plan, "auth", [], current_iteration=41)
     assert len(kept(plan)) == 1
-    learned = learnings.learn(plan, "auth", [], current_iteration=42)
-    assert [x.text for x in learned.dropped] == [SAME]
+    learnings.learn(plan, "auth", [], current_iteration=42)
     assert kept(plan) == ()
 
 

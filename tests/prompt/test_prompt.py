@@ -25,7 +25,7 @@ from ralph.prompt.build import (
 )
 from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.records.learning import Learning
-from ralph.text.marks import CLOSE, OPEN, strip_marked
+from ralph.text.sanitize import CLOSE, OPEN, strip_marked
 from ralph.text.tokens import estimate_tokens
 
 LEARNINGS = [

@@ -8,7 +8,7 @@ from snapshotting import same_as_snapshot
 from ralph.memory.conversation_search import Related, RelatedConversation, RelatedExchange
 from ralph.prompt.recalled import SIDE_CHARS, chat_system, related_text
 from ralph.records.conversation import Conversation, Exchange
-from ralph.text.marks import marked, strip_marked
+from ralph.text.sanitize import marked, strip_marked
 from ralph.text.tokens import estimate_tokens
 
 TIMEOUTS = Conversation(

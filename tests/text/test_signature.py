@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from timing import assert_linear
 
-from ralph.text.marks import CLOSE, OPEN, mark, marked, strip_marked
+from ralph.text.sanitize import CLOSE, OPEN, mark, marked, strip_marked
 from ralph.text.signature import LONGEST, signature
 
 # fmt: off

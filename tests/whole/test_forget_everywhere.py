@@ -12,7 +12,7 @@ from commanding import Line
 from hooking import Session, exchanges, hook, iterations
 from remembering import files_holding, open_toy
 
-from ralph.loop.orchestrate import Orchestrator
+from ralph.loop.run import Orchestrator
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.plan.edit import create_feature
@@ -267,7 +267,7 @@ def attempts(project: Path, *, publish: bool) -> list[str]:
     with open_toy(project) as opened:
         kept = opened.feature("login").remember_all([failed, done])
         told = [one for _, one in opened.feature("login").iterations()]
-        orchestrator = Orchestrator(opened, Plan(project), lambda text, good: None)
+        orchestrator = Orchestrator(opened, Plan(project), lambda event: None)
         orchestrator.give(kept[1].record, told)
         assert len(opened.knowledge.staged()) == 1
         if publish:
@@ -303,7 +303,8 @@ def test_a_lesson_that_is_published_is_named_with_the_command_that_takes_it_out(
 def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it(
     ralph: Line, project: Path
 ) -> None:
-    from ralph.plan.learnings import LearningDraft, learn
+    from ralph.plan.learnings import learn
+    from ralph.records.learning import Learning
 
     [one, *_] = attempts(project, publish=False)
     with open_toy(project) as opened:
@@ -312,7 +313,7 @@ def test_a_learning_from_the_iteration_is_named_with_the_command_that_removes_it
     learn(
         Plan(project),
         "login",
-        [LearningDraft(text=f"Never call {WORD}.", iteration=number)],
+        [Learning(source="auto", text=f"Never call {WORD}.", iteration=number)],
         current_iteration=number,
     )
 

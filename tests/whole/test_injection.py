@@ -53,8 +53,7 @@ from ralph.records.conversation import Conversation, Document, Exchange, Message
 from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration
 from ralph.records.knowledge import FailureSolution
 from ralph.records.learning import Learning
-from ralph.text.marks import mark, mark_plan, strip_marked
-from ralph.text.sanitize import sanitize, sanitize_line
+from ralph.text.sanitize import mark, mark_plan, sanitize, sanitize_line, strip_marked
 
 Made = Callable[[str], str]
 LIMITS = PromptLimits(prompt=100_000)

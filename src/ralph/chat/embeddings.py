@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.chat.worker import FailedItem, Worker
+from ralph.chat.workers import EMBEDDING, FailedItem, Worker
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index import ASIDE
 from ralph.memory.conversations import Conversations
 from ralph.records import Record
-from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
+from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, content_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-# The name of the worker, and the key of its failure when the embedder itself fails.
-EMBEDDING = "embedding"
 _BATCH = 100
+# Stands between a question and its answer in a text to embed.
+_ASIDE = "\x1e"
 _BUSY = "another process is building the index"
 _SEARCHABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
 # USD per million tokens at OpenAI; the other embedders run on the user's own machines.
@@ -129,7 +128,7 @@ def waiting_ids(memory: Conversations) -> list[str]:
 def embedding_kind(record: Record) -> str | None:
     """What an embedding of this record counts as; None when it has none."""
     if record.kind == SUMMARY:
-        return "conversations" if said_from(record).of == "conversation" else "summaries"
+        return "conversations" if content_of(record).of == "conversation" else "summaries"
     return {EXCHANGE: "exchanges", DOCUMENT: "documents"}.get(record.kind)
 
 
@@ -295,7 +294,7 @@ class EmbeddingPipeline(Worker):
         """Note which records have a text that the embedder fails on."""
         cut = memory.stream.target().cut
         for record in memory.stream.history.records.values() if refused else ():
-            texts = {text for passage in cut(record) for text in passage.embed.split(ASIDE)}
+            texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
                 attempts = self._retries.max_retries + 1
                 self._retries.failed(

@@ -5,21 +5,23 @@ A new client is one row here and one module beside it.
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import msgspec
 
+from ralph.capture import AgentRun, Capture, Dialect, Live
 from ralph.errors import BadInput
 from ralph.programs import find_program
+from ralph.records import Complaint
 
 if TYPE_CHECKING:
-    from ralph.capture import Capture
-    from ralph.capture.exchange import SessionHead, SessionReader, SessionStart
+    from ralph.capture.lines import SessionHead, SessionReader, SessionStart
     from ralph.clients.setup import ClientSetup
 
 # Where an agent that is not in the table finds its MCP servers.
@@ -175,13 +177,126 @@ def found_command(
     """
     program = find_program(command[0], root=root, path=env.get("PATH"))
     if program is None:
+        what = "is not there"
+        todo = "Install it, or name another with --agent. One inside the project needs its path."
         if Path(command[0]).name != command[0] and Path(command[0]).is_file():
-            raise BadInput(
-                f"the agent's command {command[0]!r} is not executable",
-                todo=f"Run: chmod +x {command[0]}",
-            )
-        raise BadInput(
-            f"the agent's command {command[0]!r} is not there",
-            todo="Install it, or name another with --agent. One inside the project needs its path.",
-        )
+            what, todo = "is not executable", f"Run: chmod +x {command[0]}"
+        raise BadInput(f"the agent's command {command[0]!r} {what}", todo=todo)
     return [program, *command[1:]]
+
+
+# -- Which dialect a stream is, told by its first readable lines; and reading one of unknown kind.
+
+
+# Noise in front of a stream (a shell's greeting, a warning) is rarely longer.
+_PATIENCE_LINES = 200
+_PATIENCE_BYTES = 4_000_000
+
+
+def expected(*more: str) -> str:
+    """What to give instead of what is no agent's output, or none of `more` either."""
+    outputs = [output for client in CLIENTS for output in client.program.OUTPUTS]
+    *first, last = [*outputs, *more]
+    return f"Give it {', '.join(first)}, or {last}."
+
+
+def dialect_of(event: Mapping[str, Any]) -> Dialect | None:
+    """The dialect a single event belongs to, if it is an agent's."""
+    found = (client.program.dialect_of(event) for client in CLIENTS)
+    return next(filter(None, found), None)
+
+
+def session_client(event: Mapping[str, Any]) -> Client | None:
+    """The client in whose session files an event stands, if it is no output of a run."""
+    return next((one for one in CLIENTS if event.get("type") in one.program.SESSION_TYPES), None)
+
+
+def open_capture(
+    dialect: Dialect | None, *, file: str = "-", root: str | None = None, injected: str = ""
+) -> Capture:
+    """A fresh capture of this dialect, or of one that it finds out."""
+    if dialect is None:
+        return Detecting(file=file, root=root, injected=injected)
+    program = next(one.program for one in CLIENTS if dialect in one.program.DIALECTS)
+    return program.open_capture(dialect, file=file, root=root, injected=injected)
+
+
+class Detecting:
+    """A capture that finds out the dialect by itself; until then it holds the lines back."""
+
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
+        self._file = file
+        self._open = functools.partial(open_capture, file=file, root=root, injected=injected)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._clue = ""
+        self._capture: Capture | None = None
+        self.dialect: Dialect | None = None
+        self.live = Live()
+        self.complaints: list[Complaint] = []
+
+    def feed(self, line: bytes) -> None:
+        """Take one line; BadInput once it is clear that this is no agent's output."""
+        if self._capture is not None:
+            self._capture.feed(line)
+            return
+        self._held.append(line)
+        self._held_bytes += len(line)
+        for event in _events(line):
+            if dialect := dialect_of(event):
+                self.dialect, self._capture = dialect, self._open(dialect)
+                self.live, self.complaints = self._capture.live, self._capture.complaints
+                for one in self._held:
+                    self._capture.feed(one)
+                self._held.clear()
+                return
+            self._clue = self._clue or _clue(event)
+        if len(self._held) >= _PATIENCE_LINES or self._held_bytes >= _PATIENCE_BYTES:
+            raise self._unknown()
+
+    def finish(self) -> AgentRun:
+        """What the run left behind; BadInput when no agent's line was among the lines."""
+        if self._capture is None:
+            raise self._unknown()
+        return self._capture.finish()
+
+    def _unknown(self) -> BadInput:
+        if not any(line.strip() for line in self._held):
+            what = "is empty: the agent printed nothing"
+        elif self._held[0].startswith((b"\xff\xfe", b"\xfe\xff")):
+            what = "is UTF-16, not UTF-8; convert it first"
+        else:
+            what = self._clue or "is not the output of an agent that Ralph knows"
+        return BadInput(what, where=self._file, todo=expected())
+
+
+def read(
+    lines: Iterable[bytes],
+    *,
+    file: str = "-",
+    root: str | None = None,
+    dialect: Dialect | None = None,
+    injected: str = "",
+) -> tuple[AgentRun, list[Complaint]]:
+    """A whole run: what it left behind, and what was stepped over on the way."""
+    capture = open_capture(dialect, file=file, root=root, injected=injected)
+    for line in lines:
+        capture.feed(line)
+    return capture.finish(), capture.complaints
+
+
+def _events(line: bytes) -> list[dict[str, Any]]:
+    from ralph.capture.lines import BOM, UnreadableLine, objects
+
+    try:
+        return objects(line.removeprefix(BOM))
+    except UnreadableLine:
+        return []
+
+
+def _clue(event: Mapping[str, Any]) -> str:
+    if "hook_event_name" in event:
+        return "holds inputs of hooks, not the output of a run; the transcript they name has it"
+    if "iteration_number" in event or "files_touched" in event:
+        return "holds records, not the output of an agent"
+    return ""

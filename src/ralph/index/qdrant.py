@@ -40,13 +40,13 @@ from ralph.index.qdrant_view import (
     id_of,
     named_vectors,
     point_id,
-    token_place,
+    word_weights,
 )
 from ralph.text.tokens import tokens
-from ralph.wire import Deadline, Wire, usable_url
+from ralph.wire import Deadline, Wire, batches, usable_url
 
 if TYPE_CHECKING:
-    from ralph.index.open import CollectionNames
+    from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
 QDRANT_PORT = 6333
@@ -66,7 +66,7 @@ class NameTaken(Exception):
     """A collection of this name is there already."""
 
 
-class _Answer(msgspec.Struct):
+class _QdrantAnswer(msgspec.Struct):
     result: msgspec.Raw
 
 
@@ -82,9 +82,8 @@ class _Change(msgspec.Struct):
 class QdrantConnection:
     """One server by its URL, shared by all indexes of a process.
 
-    It is asked with a short patience, and left alone for a while when it fails. The key goes to
-    the server and nowhere else. `start` starts a server on this machine and waits until it is
-    ready; False where something listens there already.
+    It is asked with a short patience, and left alone for a while when it fails. `start` starts it
+    and waits until it is ready; False where something listens there already.
     """
 
     def __init__(
@@ -125,16 +124,9 @@ class QdrantConnection:
         self.ask("GET", "/collections/ralph/exists", returns=dict[str, bool])
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        returns: type[_T],
-        slow: bool = False,
+        self, method: str, path: str, body: object = None, *, returns: type[_T], slow: bool = False
     ) -> _T:
-        """The result that the server answers with. A failure is told again for a while without
-        asking."""
+        """What the server answers. A failure is told again for a while without asking."""
         if self._rest is not None and self._clock() < self._rest[0]:
             error = self._rest[1]
             raise IndexOff(error.what, where=error.where, todo=error.todo)
@@ -143,7 +135,7 @@ class QdrantConnection:
         def work() -> _T:
             if not self.version:
                 self.version = self._greet(timeout_s)
-            answer = self._send(timeout_s, method, path, body, returns=_Answer)
+            answer = self._send(timeout_s, method, path, body, returns=_QdrantAnswer)
             return self._decoded(answer.result, returns)
 
         try:
@@ -214,9 +206,6 @@ _INDEXES = {
     "integer": ["number", "sweep"],
 }
 _FACET = "facet_"
-# How the embedded index finds its candidates; they are weighed again in the same way as there.
-_FIELD_WEIGHTS = (2.0, 1.0, 0.5)
-_SATURATION, _LENGTH = 1.2, 0.75
 # How long passages are, until a first batch is large enough to tell.
 _USUAL_TOKENS = 100.0
 _TELLING_PASSAGES = 50
@@ -281,23 +270,9 @@ def _passage(passage: Passage, average: float) -> tuple[dict[str, Any], dict[str
     for name, values in passage.facets.items():
         # What no server takes is replaced: this is for people; questions ask by the tokens.
         payload[_FACET + name] = [one.encode(errors="replace").decode() for one in values]
-    weights = _weights(fields, _length_of(fields, passage) / average)
+    weights = word_weights(fields, _length_of(fields, passage) / average)
     words = {"indices": [*weights], "values": [*weights.values()]}
     return payload, {WORDS: words} if weights else {}
-
-
-def _weights(fields: Sequence[Sequence[str]], relative_length: float) -> dict[int, float]:
-    """What BM25 gives each token of a passage, before its rarity is known, by its place."""
-    times: dict[str, float] = {}
-    for field, weight in zip(fields, _FIELD_WEIGHTS, strict=True):
-        for token in field:
-            times[token] = times.get(token, 0.0) + weight
-    norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * relative_length)
-    found: dict[int, float] = {}
-    for token, f in times.items():
-        place = token_place(token)
-        found[place] = found.get(place, 0.0) + f * (_SATURATION + 1.0) / (f + norm)
-    return found
 
 
 # -- the store
@@ -310,14 +285,27 @@ _BYTES_AT_ONCE = 8 * 1024 * 1024
 _log = logging.getLogger("ralph")
 
 
-def _dense(dims: int) -> dict[str, Any]:
-    return {
+def _parameters(dims: int) -> dict[str, Any]:
+    """What a collection is made with, and must still have."""
+    dense = {
         "size": dims,
         "distance": "Cosine",
         "on_disk": True,
         "hnsw_config": _HNSW,
         "multivector_config": {"comparator": "max_sim"},
     }
+    return {
+        "vectors": dict.fromkeys((MEANING, ASIDE_MEANING), dense) if dims else {},
+        "sparse_vectors": {WORDS: {"index": {"on_disk": True}}},
+    }
+
+
+def _differences(wanted: Any, found: Any, name: str) -> Iterator[str]:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in wanted.items():
+            yield from _differences(value, found.get(key), key)
+    elif wanted != found and (wanted or found):
+        yield f"its {name} is {found} instead of {wanted}"
 
 
 class QdrantStore:
@@ -434,12 +422,7 @@ class QdrantStore:
         answering = view.aliases().get(alias)
         others = [one for one in view.physical() if self._names.owns(one, name)]
         physical, dims = self._names.new_physical(name), collection.manifest.dims
-        made = {
-            "vectors": dict.fromkeys((MEANING, ASIDE_MEANING), _dense(dims)) if dims else {},
-            "sparse_vectors": {WORDS: {"index": {"on_disk": True}}},
-            "hnsw_config": _HNSW,
-            "on_disk_payload": True,
-        }
+        made = {**_parameters(dims), "hnsw_config": _HNSW, "on_disk_payload": True}
         self.server.ask("PUT", f"/collections/{physical}", made, returns=bool, slow=True)
         for kind, fields in _INDEXES.items():
             self._index_payload(physical, kind, fields)
@@ -495,21 +478,7 @@ class QdrantStore:
         """What is not as it should be; somebody may have changed or restored the collection."""
         path, dims = f"/collections/{collection.physical}", collection.manifest.dims
         info = self.server.ask("GET", path, returns=dict[str, Any])
-        params: dict[str, Any] = info["config"]["params"]
-        found: list[str] = []
-        for name in (MEANING, ASIDE_MEANING) if dims else ():
-            given = (params.get("vectors") or {}).get(name)
-            if given is None:
-                found.append(f"it has no vectors named {name}")
-                continue
-            hnsw, wanted = given.get("hnsw_config") or {}, _dense(dims)
-            facts = [(key, given.get(key), wanted[key]) for key in ("size", "distance", "on_disk")]
-            facts += [(key, hnsw.get(key), _HNSW[key]) for key in ("m", "ef_construct")]
-            found += [
-                f"its {key} is {is_} instead of {must}" for key, is_, must in facts if is_ != must
-            ]
-        if WORDS not in (params.get("sparse_vectors") or {}):
-            found.append(f"it has no sparse vectors named {WORDS}")
+        found = list(_differences(_parameters(dims), info["config"]["params"], "configuration"))
         schema = info.get("payload_schema")
         # Qdrant's local mode has no payload indexes at all.
         if schema and (missing := set(itertools.chain(*_INDEXES.values())) - schema.keys()):
@@ -598,16 +567,9 @@ class QdrantStore:
 
     def _upsert(self, name: str, points: Iterable[Point], path: str = "points") -> None:
         """Write these points, as many at once as a request may hold."""
-        some: list[msgspec.Raw] = []
-        size = 0
-        for data in map(msgspec.json.encode, points):
-            if some and (len(some) == _POINTS_AT_ONCE or size + len(data) > _BYTES_AT_ONCE):
-                self._change(name, "PUT", path, {"points": some})
-                some, size = [], 0
-            some.append(msgspec.Raw(data))
-            size += len(data)
-        if some:
-            self._change(name, "PUT", path, {"points": some})
+        encoded = map(msgspec.json.encode, points)
+        for some in batches(encoded, len, most=_POINTS_AT_ONCE, largest=_BYTES_AT_ONCE):
+            self._change(name, "PUT", path, {"points": list(map(msgspec.Raw, some))})
 
     def _delete(self, name: str, **chosen: Filter | Sequence[str]) -> None:
         self._change(name, "POST", "points/delete", chosen)

@@ -1,52 +1,321 @@
-"""Starting a Qdrant server on this machine when nothing answers where one should.
+"""Opening an index on a Qdrant server, and starting one here when nothing answers.
 
-Only for an address of this machine, and only with a binary that is configured or on the PATH. Its
-storage and its log lie in Ralph's home. It ends with the process that started it; whoever else
-used it starts it again when it is missed.
+It is started only for an address of this machine, and only with a binary that is configured or on
+the PATH. Its storage and its log lie in Ralph's home. It ends with the process that started it;
+whoever else used it starts it again when it is missed.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import hashlib
 import http.client
 import os
+import platform
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from ralph import disk
+from ralph.errors import IndexOff
+from ralph.programs import find_program, python
+from ralph.wire import usable_url
 
 if TYPE_CHECKING:
-    from ralph.errors import IndexOff
+    from ralph.index.qdrant import QdrantConnection, QdrantStore
+
+_FOLDER = "qdrant"
+_ID_NAME = "machine"
+# Of the time a memory may take: what a write may.
+_TIMEOUT_SHARE = 2.5
+_LOG = "qdrant.log"
+_DEFAULT_PORT = 6333
+_BUSY = 75
+# How long a server may take until it is ready, and one that ends until its storage is free.
+_READY_S = 20.0
+_GRACE_S = 10.0
+_POLL_S = 0.05
+_LOOK_S = 1.0
+_LARGEST_LOG_BYTES = 10 * 1024 * 1024
+_LOOPBACK = ("localhost", "127.", "::1")
+_OWN_GROUP = 0
+if sys.platform == "win32":
+    _OWN_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+
+
+class LocalServer(msgspec.Struct, eq=False):
+    """A server that may have to be started."""
+
+    host: str
+    port: int
+    binary: Path
+    folder: Path
+    key: str | None = None
+    ready_s: float = _READY_S
+    keeper: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> bool:
+        """Start it and wait until it is ready; False where something listens there. IndexOff."""
+        if self._listening():
+            return False
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # One at a time: the others find it running.
+            with disk.locked(self.folder / "start.lock", timeout_s=self.ready_s):
+                if not self._listening():
+                    self._start()
+        except disk.Busy:
+            raise self._off("another process is starting it", "Try again.") from None
+        except OSError as error:
+            raise self._off(f"cannot be started ({error.strerror or error})") from None
+        return True
+
+    def stop(self) -> None:
+        """End it if it was started here, and return when it has ended."""
+        keeper, self.keeper = self.keeper, None
+        if keeper is None:
+            return
+        atexit.unregister(self.stop)
+        assert keeper.stdin is not None
+        with contextlib.suppress(OSError):
+            keeper.stdin.close()
+        try:
+            keeper.wait(_GRACE_S + _LOOK_S)
+        except subprocess.TimeoutExpired:
+            keeper.kill()
+            keeper.wait()
+
+    @property
+    def started(self) -> bool:
+        """Whether it was started here and still runs."""
+        return self.keeper is not None and self.keeper.poll() is None
+
+    # -- inside
+
+    def _start(self) -> None:
+        self.stop()  # one that has ended by itself
+        deadline = time.monotonic() + self.ready_s
+        keeper = self.keeper = self._spawned()
+        atexit.register(self.stop)
+        while not self._ready():
+            code = keeper.poll()
+            if code is None and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+                continue
+            self.stop()
+            if code == _BUSY:
+                raise self._off("still runs for somebody else, who keeps its storage")
+            if code is not None:
+                raise self._off(f"ended at once ({code})")
+            raise self._off(f"was not ready within {self.ready_s:.0f} s")
+
+    def _spawned(self) -> subprocess.Popen[bytes]:
+        """The server's keeper: the environment is ours without Ralph's settings."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith("RALPH_")}
+        env |= {
+            "QDRANT__SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
+            "QDRANT__SERVICE__HTTP_PORT": str(self.port),
+            "QDRANT__SERVICE__GRPC_PORT": str(self.port + 1),
+            "QDRANT__STORAGE__STORAGE_PATH": str(self.folder / "storage"),
+            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self.folder / "snapshots"),
+            "QDRANT__TELEMETRY_DISABLED": "true",
+        }
+        if self.key:
+            env["QDRANT__SERVICE__API_KEY"] = self.key
+        file = self.folder / _LOG
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_size > _LARGEST_LOG_BYTES:
+                file.replace(file.with_suffix(".log.1"))
+        words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
+        with file.open("ab") as log:
+            return subprocess.Popen(
+                [*python(), "-m", __name__, *words],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=env,
+                # Ctrl-C is for us; what it means for the server we say by ending.
+                start_new_session=True,
+                creationflags=_OWN_GROUP,
+            )
+
+    def _listening(self) -> bool:
+        try:
+            socket.create_connection((self.host, self.port), timeout=_LOOK_S).close()
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            pass  # slow or forbidden: starting another would not help
+        return True
+
+    def _ready(self) -> bool:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_LOOK_S)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status < 500
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _off(self, what: str, todo: str | None = None) -> IndexOff:
+        return IndexOff(
+            f"Qdrant ({self.binary}) {what}",
+            where=f"http://{self.host}:{self.port}",
+            todo=todo or f"Look into {self.folder / _LOG}",
+        )
+
+
+def local_server(
+    url: str, *, key: str | None, binary: str | None, home: Path
+) -> LocalServer | None:
+    """Who can start the server at this URL; None where it is elsewhere, or there is no binary."""
+    parts = usable_url(url)
+    host = (parts.hostname or "") if parts else ""
+    if parts is None or parts.scheme != "http" or not host.startswith(_LOOPBACK):
+        return None
+    found = binary or find_program("qdrant")
+    if not found:
+        return None
+    port, program = parts.port or _DEFAULT_PORT, Path(found).expanduser()
+    return LocalServer(host, port, program, home / _FOLDER, key=key)
+
+
+# -- A store on a server: what its collections are called, and whose they are.
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
+_PHYSICAL = re.compile(r"(.+)-g[0-9a-f]+")
+
+
+class CollectionNames(msgspec.Struct, frozen=True):
+    """What one memory's collections in one place are called on a server (F18).
+
+    `scope` tells what its collections' names begin with; a project's id may be made later.
+    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
+    """
+
+    scope: Callable[[], str]
+    place: str = ""
+
+    def alias(self, name: str) -> str:
+        """Under which the collection answers."""
+        plain = name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
+        return self._before + plain
+
+    def building(self, name: str) -> str:
+        """Under which the collection is found that is to replace the one that answers."""
+        return f"{self.alias(name)}-next"
+
+    def new_physical(self, name: str) -> str:
+        """A name that no collection has."""
+        return f"{self.alias(name)}-g{uuid.uuid4().hex[:8]}"
+
+    def owns(self, physical: str, name: str | None = None) -> bool:
+        """Whether this is one of ours; of that name, where one is given."""
+        found = _PHYSICAL.fullmatch(physical)
+        if found is None:
+            return False
+        if name is not None:
+            return found[1] == self.alias(name)
+        return found[1].startswith(self._before + self.scope())
+
+    @property
+    def _before(self) -> str:
+        return f"ralph-{self.place}-" if self.place else "ralph-"
+
+
+def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]) -> QdrantStore:
+    """The collections of one memory on the server that the settings name.
+
+    Those of journals that lie in files belong to the folder on this machine alone: clones share
+    an id, and machines may share a path, but not their journals. Those of a journal that is itself
+    on a server belong to all who use that database.
+    """
+    from ralph.index.qdrant import QdrantStore
+
+    url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.remember_budget_s
+    key, binary = settings.qdrant_api_key or None, settings.qdrant_binary or None
+    place = _database(url) if url else f"{_own_id(home / _ID_NAME)} {folder}"
+    short = hashlib.sha256(place.encode(errors="surrogatepass")).hexdigest()[:8]
+    server = _server(settings.qdrant_url, key, timeout_s, binary, home)
+    return QdrantStore(server, CollectionNames(scope, short))
+
+
+@functools.cache
+def _server(
+    url: str, key: str | None, timeout_s: float, binary: str | None, home: Path
+) -> QdrantConnection:
+    """One for all indexes of a process: what fails for one need not be tried by the others."""
+    from ralph.index.qdrant import QdrantConnection
+
+    local = local_server(url, key=key, binary=binary, home=home)
+    start = local.start if local else None
+    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
+
+
+def _database(url: str) -> str:
+    """One database, whoever asks it and with which password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""  # the journal reports what is wrong with it
+    names = {"host", "hostaddr", "port", "dbname", "service"}
+    more = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in names)
+    host = parts.netloc.rpartition("@")[2].lower().removesuffix(":5432")
+    return f"{host}/{parts.path.strip('/')} {more}"
+
+
+def _own_id(file: Path) -> str:
+    """What tells this home from that of another machine at the same path; made once."""
+    try:
+        disk.create(file, uuid.uuid4().hex.encode())
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.node()  # better than nothing where nothing can be kept
+
 
 # -- The process between Ralph and a Qdrant server it started: the server ends when Ralph is gone.
 #
-# This file is also run as a script, `qdrant_start.py LOCK LOCK_TIMEOUT_S COMMAND...`, with the
-# standard library alone: so nothing of Ralph is imported before it is used. Its
-# standard input is a pipe that Ralph holds open; when it ends, for whatever reason, the server is
-# asked to end, and then made to. The lock is held as long as the server lives, so that a second
+# Its standard input is a pipe that Ralph holds open; when it ends, for whatever reason, the server
+# is asked to end, and then made to. The lock is held as long as the server lives, so that a second
 # one never opens the same storage.
 
 
-GRACE_S = 10.0
-BUSY = 75
-_POLL_S = 0.05
-
-
 def main(arguments: list[str]) -> int:
-    """Until the server ends, or Ralph does."""
+    """`LOCK LOCK_TIMEOUT_S COMMAND...`, until the server ends, or Ralph does."""
     lock, timeout_s, *command = arguments
-    fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-    if not _locked(fd, time.monotonic() + float(timeout_s)):
-        return BUSY
+    try:
+        with disk.locked(Path(lock), timeout_s=float(timeout_s)) as fd:
+            return _keep(command, fd)
+    except disk.Busy:
+        return _BUSY
+
+
+def _keep(command: list[str], fd: int) -> int:
     gone = threading.Event()
-    threading.Thread(target=_listen, args=(gone,), daemon=True).start()
+
+    def listen() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        gone.set()
+
+    threading.Thread(target=listen, daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: gone.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ralph decides, and tells us by ending
     try:
@@ -60,244 +329,28 @@ def main(arguments: list[str]) -> int:
         with contextlib.suppress(OSError):
             server.terminate()
         try:
-            server.wait(GRACE_S)
+            server.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             server.kill()
     return server.wait()
 
 
-def _listen(gone: threading.Event) -> None:
-    with contextlib.suppress(OSError):
-        while os.read(0, 4096):
-            pass
-    gone.set()
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _locked(fd: int, deadline: float) -> bool:
-        while True:
-            with contextlib.suppress(OSError):
-                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-                return True
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_S)
-
-    def _started(command: list[str], fd: int) -> subprocess.Popen[bytes]:
+def _started(command: list[str], fd: int) -> subprocess.Popen[bytes]:
+    if sys.platform == "win32":
         return subprocess.Popen(command, stdin=subprocess.DEVNULL)
-
-else:
-    import fcntl
-
-    def _locked(fd: int, deadline: float) -> bool:
-        while True:
-            with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_S)
-
-    def _started(command: list[str], fd: int) -> subprocess.Popen[bytes]:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        # The lock is inherited: whoever ends this process alone does not free it.
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=_end_with_parent
-        )
-
-    def _end_with_parent() -> None:
-        if sys.platform == "linux":
-            import ctypes
-
-            with contextlib.suppress(OSError, AttributeError):
-                ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # The lock is inherited: whoever ends this process alone does not free it.
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=_end_with_parent
+    )
 
 
-FOLDER = "qdrant"
-LOG = "qdrant.log"
-_DEFAULT_PORT = 6333
-# How long a server may take until it is ready, and one that ends until its storage is free.
-_READY_S = 20.0
-_READY_POLL_S = 0.05
-_LOOK_S = 1.0
-_LARGEST_LOG_BYTES = 10 * 1024 * 1024
-_LOOPBACK = ("localhost", "127.", "::1")
-_OWN_GROUP = 0
-if sys.platform == "win32":
-    _OWN_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        import ctypes
 
-
-class LocalServer:
-    """A server that may have to be started."""
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        binary: Path,
-        folder: Path,
-        *,
-        key: str | None = None,
-        ready_s: float = _READY_S,
-    ) -> None:
-        self._host = host
-        self._port = port
-        self._binary = binary
-        self._folder = folder
-        self._key = key
-        self._ready_s = ready_s
-        self._keeper: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> bool:
-        """Start it and wait until it is ready; False where something listens there. IndexOff."""
-        from ralph import disk
-
-        if self._listening():
-            return False
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            # One at a time: the others find it running.
-            with disk.locked(self._folder / "start.lock", timeout_s=self._ready_s):
-                if not self._listening():
-                    self._start()
-        except disk.Busy:
-            raise self._off("another process is starting it", "Try again.") from None
-        except OSError as error:
-            raise self._off(f"cannot be started ({error.strerror or error})") from None
-        return True
-
-    def stop(self) -> None:
-        """End it if it was started here, and return when it has ended."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is None:
-            return
-        atexit.unregister(self.stop)
-        assert keeper.stdin is not None
-        with contextlib.suppress(OSError):
-            keeper.stdin.close()
-        try:
-            keeper.wait(GRACE_S + _LOOK_S)
-        except subprocess.TimeoutExpired:
-            keeper.kill()
-            keeper.wait()
-
-    @property
-    def started(self) -> bool:
-        """Whether it was started here and still runs."""
-        return self._keeper is not None and self._keeper.poll() is None
-
-    # -- inside
-
-    def _start(self) -> None:
-        self.stop()  # one that has ended by itself
-        deadline = time.monotonic() + self._ready_s
-        keeper = self._keeper = self._spawned()
-        atexit.register(self.stop)
-        while not self._ready():
-            if keeper.poll() is not None:
-                self._keeper = None
-                atexit.unregister(self.stop)
-                raise self._off(_ending(keeper.returncode), self._look)
-            if time.monotonic() >= deadline:
-                self.stop()
-                raise self._off(f"was not ready within {self._ready_s:.0f} s", self._look)
-            time.sleep(_READY_POLL_S)
-
-    def _spawned(self) -> subprocess.Popen[bytes]:
-        lock = self._folder / "server.lock"
-        command = [sys.executable, "-I", "-S", __file__, str(lock), str(self._ready_s)]
-        with self._log() as log:
-            return subprocess.Popen(
-                [*command, str(self._binary)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self._folder,
-                env=self._environment(),
-                # Ctrl-C is for us; what it means for the server we say by ending.
-                start_new_session=True,
-                creationflags=_OWN_GROUP,
-            )
-
-    @contextlib.contextmanager
-    def _log(self) -> Iterator[IO[bytes]]:
-        file = self._folder / LOG
-        with contextlib.suppress(FileNotFoundError):
-            if file.stat().st_size > _LARGEST_LOG_BYTES:
-                file.replace(file.with_suffix(".log.1"))
-        with file.open("ab") as log:
-            yield log
-
-    def _environment(self) -> dict[str, str]:
-        """Ours without Ralph's settings, and what Qdrant reads from it."""
-        plain = {key: value for key, value in os.environ.items() if not key.startswith("RALPH_")}
-        told = {
-            "QDRANT__SERVICE__HOST": "127.0.0.1" if self._host == "localhost" else self._host,
-            "QDRANT__SERVICE__HTTP_PORT": str(self._port),
-            "QDRANT__SERVICE__GRPC_PORT": str(self._port + 1),
-            "QDRANT__STORAGE__STORAGE_PATH": str(self._folder / "storage"),
-            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self._folder / "snapshots"),
-            "QDRANT__TELEMETRY_DISABLED": "true",
-        }
-        if self._key:
-            told["QDRANT__SERVICE__API_KEY"] = self._key
-        return plain | told
-
-    def _listening(self) -> bool:
-        try:
-            socket.create_connection((self._host, self._port), timeout=_LOOK_S).close()
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            pass  # slow or forbidden: starting another would not help
-        return True
-
-    def _ready(self) -> bool:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_LOOK_S)
-        try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status < 500
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
-
-    @property
-    def _look(self) -> str:
-        return f"Look into {self._folder / LOG}"
-
-    def _off(self, what: str, todo: str | None = None) -> IndexOff:
-        from ralph.errors import IndexOff
-
-        where = f"http://{self._host}:{self._port}"
-        return IndexOff(f"Qdrant ({self._binary}) {what}", where=where, todo=todo or self._look)
-
-
-def _ending(code: int) -> str:
-    if code == BUSY:
-        return "still runs for somebody else, who does not let go of its storage"
-    return f"ended at once ({code})"
-
-
-def local_server(
-    url: str, *, key: str | None, binary: str | None, home: Path
-) -> LocalServer | None:
-    """Who can start the server at this URL; None where it is elsewhere, or there is no binary."""
-    from ralph.programs import find_program
-
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or _DEFAULT_PORT
-    except ValueError:
-        return None
-    if parts.scheme != "http" or not host.startswith(_LOOPBACK):
-        return None
-    found = binary or find_program("qdrant")
-    if not found:
-        return None
-    return LocalServer(host, port, Path(found).expanduser(), home / FOLDER, key=key)
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

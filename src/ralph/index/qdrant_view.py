@@ -37,8 +37,8 @@ from ralph.records import Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.open import CollectionNames
     from ralph.index.qdrant import QdrantConnection
+    from ralph.index.qdrant_start import CollectionNames
 
 # The vectors of a point: its pieces, its asides, and its words.
 MEANING, ASIDE_MEANING, WORDS = "meaning", "aside", "words"
@@ -53,6 +53,9 @@ _HNSW_EF = 128
 _QUERIES_AT_ONCE = 32
 # How many words are counted side by side.
 _THREADS = 8
+# How the embedded index finds its candidates; they are weighed again in the same way as there.
+_FIELD_WEIGHTS = (2.0, 1.0, 0.5)
+_SATURATION, _LENGTH = 1.2, 0.75
 # Of a token so frequent that it would count negative; as FTS5 does.
 _LEAST_RARITY = 1e-6
 _FIELDS = ["title", "text", "places"]
@@ -123,18 +126,9 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     def collection(self, *, live: bool) -> Collection:
         """The collection as everybody else knows it."""
         digest = hashlib.sha256(self.physical.encode()).digest()
-        return Collection(
-            id=int.from_bytes(digest[:7]),
-            name=self.name,
-            stream=self.stream,
-            live=live,
-            manifest=self.manifest,
-            position=self.position,
-            sweep=self.sweep,
-            sweeping=self.sweeping,
-            physical=self.physical,
-            state=self.state,
-        )
+        shared = {*self.__struct_fields__} & {*Collection.__struct_fields__}
+        facts: dict[str, Any] = {name: getattr(self, name) for name in shared}
+        return Collection(id=int.from_bytes(digest[:7]), live=live, **facts)
 
 
 class CollectionFacts(msgspec.Struct):
@@ -167,7 +161,7 @@ def _row_of(point: str) -> int:
     return uuid.UUID(point).int
 
 
-def token_place(token: str) -> int:
+def _token_place(token: str) -> int:
     """Where a token stands in a sparse vector; two may share a place, and are told apart later."""
     return int.from_bytes(hashlib.blake2b(token.encode(), digest_size=4).digest())
 
@@ -264,6 +258,20 @@ def _vectors_blob(vectors: Any) -> bytes:
     )
 
 
+def word_weights(fields: Sequence[Sequence[str]], relative_length: float) -> dict[int, float]:
+    """What BM25 gives each token of a passage, before its rarity is known, by its place."""
+    times: dict[str, float] = {}
+    for field, weight in zip(fields, _FIELD_WEIGHTS, strict=True):
+        for token in field:
+            times[token] = times.get(token, 0.0) + weight
+    norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * relative_length)
+    found: dict[int, float] = {}
+    for token, f in times.items():
+        place = _token_place(token)
+        found[place] = found.get(place, 0.0) + f * (_SATURATION + 1.0) / (f + norm)
+    return found
+
+
 def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
     """How much each token counts that stands in so many of `count` passages: the IDF of FTS5."""
     found: dict[str, float] = {}
@@ -356,7 +364,7 @@ class QdrantView:
         if not query or not count:
             return WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)
-        places = {token_place(token): value for token, value in rarity.items()}
+        places = {_token_place(token): value for token, value in rarity.items()}
         search = {
             "query": {"nearest": {"indices": [*places], "values": [*places.values()]}},
             "using": WORDS,

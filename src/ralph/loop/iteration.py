@@ -5,40 +5,38 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ralph.capture import AgentRun
 from ralph.clients import takes_servers
-from ralph.config import Settings
-from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.loop.agent import GRACE_S, AgentCommand, AgentDriver, AgentEnd, AgentOutput
-from ralph.loop.environment import Listener, LoopEvent, Name, agent_environment, own_command
-from ralph.loop.orchestrate import Orchestrator
-from ralph.loop.servers import loop_servers, own_server
-from ralph.loop.work import PendingIteration, RunFolder, plan_hash
+from ralph.errors import BadInput, NotFound
+from ralph.loop import environment
+from ralph.loop.agent import (
+    GRACE_S,
+    AgentDriver,
+    AgentOutput,
+    PendingIteration,
+    RunFolder,
+    plan_hash,
+)
+from ralph.loop.process import AgentEnd
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
-from ralph.plan.model import Feature, PlanView, Task
+from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
-from ralph.prompt.build import (
-    CONTEXT,
-    KnowledgeFile,
-    Prompt,
-    PromptFacts,
-    PromptLimits,
-    RepeatedError,
-    ReviewFacts,
-    review_prompt,
-    task_prompt,
-)
-from ralph.records import Record, now
-from ralph.records.iteration import KIND, Iteration, Outcome, from_record
+from ralph.prompt import build
+from ralph.records import now
+from ralph.records.iteration import Iteration, Outcome
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
+
+if TYPE_CHECKING:
+    from ralph.loop.run import Orchestrator
 
 REPEATED_ERRORS = 5
 _ATTEMPTS = 3
@@ -55,11 +53,6 @@ _LOOK_BACK = 300
 _signature = functools.lru_cache(maxsize=10_000)(signature)
 
 
-def prompt_limits(settings: Settings) -> PromptLimits:
-    """The budgets of a prompt, from the settings."""
-    return PromptLimits(prompt=settings.prompt_tokens)
-
-
 def gather(
     ralph: Ralph,
     plan: Plan,
@@ -67,56 +60,49 @@ def gather(
     *,
     memory_on: bool,
     agent: str | None = None,
-    history: IterationHistory | None = None,
-) -> PromptFacts:
+) -> build.PromptFacts:
     """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
 
     The prompt names MCP tools to the agents that take them, by default the one in the settings.
     """
     view = plan.load()
     # A task may name a feature that nobody described yet.
-    feature = feature_view(view, task.feature) or Feature(name=task.feature)
+    named = (feature for feature in view.features if feature.name == task.feature)
+    feature = next(named, Feature(name=task.feature))
     feature, vanished = without_vanished(plan, feature)
-    told = (history or IterationHistory(ralph)).of(task.feature)
-    settings = ralph.config.settings
-    agent = agent or settings.agent
-    return PromptFacts(
+    told = history(ralph, task.feature)
+    number = last_number(told) + 1
+    attempts = [one for one in told if str(one.task_id) == str(task.id)]
+    settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
+    return build.PromptFacts(
         feature=feature,
         task=task,
         current_state=view.current_state(task.feature),
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
-        learnings=tuple(
-            prompt_lines(
-                feature.learnings,
-                current_iteration=last_number(told) + 1,
-                task_id=task.id,
-            )
-        ),
-        attempts=tuple(_attempts(told, task, _ATTEMPTS)),
+        learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
+        attempts=tuple(attempts[-_ATTEMPTS:]),
         repeated=tuple(repeated_errors(told, REPEATED_ERRORS)),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
-        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
-        ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
+        server=environment.own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        ralph=environment.own_command(
+            environment.agent_environment(also=settings.agent_env), agent=agent
+        ),
     )
 
 
 def gather_review(
-    facts: PromptFacts, told: Sequence[Iteration], settings: Settings, *, everything: bool
-) -> ReviewFacts:
+    facts: build.PromptFacts, told: Sequence[Iteration], *, everything: bool
+) -> build.ReviewFacts:
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
-    return ReviewFacts(
-        learnings=tuple(
-            f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted
-        ),
-        all_learnings=everything,
-        flags=tuple(stale_prose(facts.feature, last_number(told), settings)),
-    )
+    lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
+    flags = stale_prose(facts.feature, last_number(told))
+    return build.ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
 
 
-def stale_prose(feature: Feature, iteration: int, settings: Settings) -> list[str]:
+def stale_prose(feature: Feature, iteration: int) -> list[str]:
     """Why the feature's prose may no longer be true."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
@@ -129,46 +115,19 @@ def stale_prose(feature: Feature, iteration: int, settings: Settings) -> list[st
     return flags
 
 
-class IterationHistory:
-    """The iterations of one feature after another, each record read once."""
-
-    def __init__(self, ralph: Ralph) -> None:
-        self._ralph = ralph
-        self._feature: str | None = None
-        self._known: list[Record] = []
-        self._told: list[Iteration] = []
-
-    def of(self, feature: str) -> Sequence[Iteration]:
-        """The feature's iterations as of now, oldest first."""
-        records = self._ralph.feature(feature).records()
-        if feature != self._feature or records[: len(self._known)] != self._known:
-            self._feature, self._known, self._told = feature, [], []
-        if len(records) > len(self._known):
-            new = [told for one in records[len(self._known) :] if (told := _readable(one))]
-            self._known = records
-            self._told = sorted([*self._told, *new], key=_order)
-        return self._told
-
-    def touching(self, feature: str, paths: Collection[str]) -> list[Iteration]:
-        """The iterations that touched one of these files, with no other files in them."""
-        wanted = set(paths)
-        return [
-            msgspec.structs.replace(one, files_touched=files)
-            for one in (self.of(feature) if wanted else ())
-            if (files := tuple(file for file in one.files_touched if file.path in wanted))
-        ]
+def history(ralph: Ralph, feature: str) -> list[Iteration]:
+    """The feature's iterations as of now, oldest first."""
+    found = [one for _, one in ralph.feature(feature).iterations()]
+    return sorted(found, key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
 
 
-def _order(iteration: Iteration) -> tuple[int, str]:
-    return iteration.iteration_number or 0, iteration.timestamp or ""
-
-
-def _readable(record: Record) -> Iteration | None:
-    """The iteration in a record; what cannot be read is left to `journal verify`."""
-    try:
-        return from_record(record) if record.kind == KIND else None
-    except BadRecord:
-        return None
+def touching(iterations: Sequence[Iteration], paths: Collection[str]) -> list[Iteration]:
+    """The iterations that touched one of these files, with no other files in them."""
+    return [
+        msgspec.structs.replace(one, files_touched=files)
+        for one in iterations
+        if (files := tuple(file for file in one.files_touched if file.path in paths))
+    ]
 
 
 def last_number(told: Sequence[Iteration]) -> int:
@@ -176,7 +135,7 @@ def last_number(told: Sequence[Iteration]) -> int:
     return max((one.iteration_number or 0 for one in told), default=0)
 
 
-def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError]:
+def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.RepeatedError]:
     """Errors met in two or more iterations, whatever their numbers and paths were."""
     seen: dict[str, set[int]] = {}
     newest: dict[str, str] = {}
@@ -187,28 +146,19 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError
             newest[name] = error.message
     often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
     often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
-    return [RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
+    return [build.RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
 
-def _attempts(told: Sequence[Iteration], task: Task, count: int) -> list[Iteration]:
-    return [one for one in told if str(one.task_id) == str(task.id)][-count:]
-
-
-def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
-    found: list[KnowledgeFile] = []
+def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
+    found: list[build.KnowledgeFile] = []
     for path in feature.knowledge_paths:
         file = project_file(project, path)
         if file is not None:
             with file.open("rb") as opened:
                 text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
             # The plan names it, not a person: what it holds goes to the agent's provider.
-            found.append(KnowledgeFile(path, redact(text)))
+            found.append(build.KnowledgeFile(path, redact(text)))
     return found
-
-
-def feature_view(view: PlanView, name: str) -> Feature | None:
-    """The feature of this name, if the plan has it."""
-    return next((feature for feature in view.features if feature.name == name), None)
 
 
 # -- What an iteration came to, by comparing its task before and after.
@@ -260,64 +210,47 @@ class IterationRunner:
         self,
         ralph: Ralph,
         plan: Plan,
+        driver: AgentDriver,
+        knowledge: Orchestrator,
         *,
-        agent: str,
-        timeout_s: float,
         memory_on: bool,
-        listener: Listener,
-        stopping: Callable[[], bool],
+        listener: environment.Listener,
     ) -> None:
         self.ralph = ralph
         self.plan = plan
         self.settings = ralph.config.settings
         self.runs = RunFolder(ralph.project.cache / "runs")
-        self._driver = AgentDriver(
-            agent,
-            self.settings,
-            root=plan.project,
-            timeout_s=timeout_s,
-            listener=listener,
-            stopping=stopping,
-        )
+        self._driver = driver
         self._memory_on = memory_on
-        self._limits = prompt_limits(self.settings)
-        self._listener = listener
+        self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
+        self._tell = functools.partial(environment.tell, listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
-        self.history = IterationHistory(ralph)
-        self.knowledge = Orchestrator(ralph, plan, self._say)
-
-    def tell(self, event: Name, **facts: object) -> None:
-        """Say what happened to whoever listens."""
-        self._listener(LoopEvent(event, now(), facts))
+        self._knowledge = knowledge
 
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
         facts = self._gather(task)
-        context = self.knowledge.context(facts)
-        if context is None:
-            return self._run(task, task_prompt(facts, self._limits), review=False)
-        facts = msgspec.structs.replace(facts, context=context.block)
-        prompt = task_prompt(facts, self._limits)
-        carried = context.patterns if prompt.has(CONTEXT) else ()
+        context = self._knowledge.context(facts)
+        if context is not None:
+            facts = msgspec.structs.replace(facts, context=context.block)
+        prompt = build.task_prompt(facts, self._limits)
+        carried = context.patterns if context and prompt.has(build.CONTEXT) else ()
         return self._run(task, prompt, review=False, patterns=carried)
 
     def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
         facts = self._gather(task)
-        told = self.history.of(task.feature)
-        review = gather_review(facts, told, self.settings, everything=everything)
-        prompt = review_prompt(facts, review, self._limits)
-        return self._run(task, prompt, review=True)
+        review = gather_review(facts, history(self.ralph, task.feature), everything=everything)
+        return self._run(task, build.review_prompt(facts, review, self._limits), review=True)
 
-    def _gather(self, task: Task) -> PromptFacts:
+    def _gather(self, task: Task) -> build.PromptFacts:
         facts = gather(
             self.ralph,
             self.plan,
             task,
             memory_on=self._memory_on,
             agent=self._driver.agent,
-            history=self.history,
         )
         if facts.vanished:
             drop_vanished(self.plan, task.feature)
@@ -339,11 +272,8 @@ class IterationRunner:
             self.runs.finish(work)
         return finished
 
-    def _say(self, line: str, well: bool) -> None:
-        self.tell("memory", line=line, available=well)
-
     def _run(
-        self, task: Task, prompt: Prompt, *, review: bool, patterns: tuple[str, ...] = ()
+        self, task: Task, prompt: build.Prompt, *, review: bool, patterns: tuple[str, ...] = ()
     ) -> IterationResult:
         snapshot = self._guard.snapshot()
         work = PendingIteration(
@@ -361,7 +291,7 @@ class IterationRunner:
             patterns=patterns,
         )
         folder = self.runs.begin(work, snapshot)
-        self.tell(
+        self._tell(
             "started",
             feature=work.feature,
             task_id=work.task_id,
@@ -370,11 +300,16 @@ class IterationRunner:
             prompt_tokens=prompt.tokens,
         )
         try:
-            start = self._prepare(task, folder, review=review)
             output, ended = self._driver.run(
-                start,
                 folder,
                 prompt.text,
+                self._servers(task, review=review),
+                model=self.settings.model_review if review else self.settings.model_work,
+                given={
+                    "RALPH_PROJECT": str(self.plan.project),
+                    "RALPH_FEATURE": task.feature,
+                    "RALPH_TASK": "" if review else str(task.id),
+                },
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
             )
         except BadInput:
@@ -388,27 +323,14 @@ class IterationRunner:
         self.runs.finish(work)
         return told
 
-    def check_agent(self) -> None:
-        """Refuse to begin with an agent that is not there."""
-        self._driver.check()
-
-    def _prepare(self, task: Task, folder: Path, *, review: bool) -> AgentCommand:
-        servers = loop_servers(
+    def _servers(self, task: Task, *, review: bool) -> environment.Servers:
+        servers = environment.loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in servers.notes if note not in self._noted]:
             self._noted.update(new)
-            self.tell("repaired", lines=new)
-        return self._driver.prepare(
-            folder,
-            servers,
-            model=self.settings.model_review if review else self.settings.model_work,
-            given={
-                "RALPH_PROJECT": str(self.plan.project),
-                "RALPH_FEATURE": task.feature,
-                "RALPH_TASK": "" if review else str(task.id),
-            },
-        )
+            self._tell("repaired", lines=new)
+        return servers
 
     def _finish(
         self,
@@ -425,7 +347,7 @@ class IterationRunner:
         # A loop that was killed may have got as far as the journal.
         known = self._recorded(work) if snapshot is None else None
         iteration = known or self._remember(work, captured, ended, outcome)
-        self.tell(
+        self._tell(
             "ended",
             feature=work.feature,
             task_id=work.task_id,
@@ -444,8 +366,8 @@ class IterationRunner:
         self._learn(work, iteration)
         if not work.review:
             if not ended.interrupted:  # who was stopped has not failed
-                self.knowledge.report(work.patterns, iteration)
-            self.knowledge.give(iteration, self.history.of(work.feature))
+                self._knowledge.report(work.patterns, iteration)
+            self._knowledge.give(iteration, history(self.ralph, work.feature))
         return IterationResult(iteration, captured, plan_changed, ended.interrupted)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
@@ -454,7 +376,7 @@ class IterationRunner:
         others.pop(work.feature, None)
         report = self._guard.check(snapshot, feature=work.feature, others=others)
         if not report.clean:
-            self.tell("repaired", lines=report.lines())
+            self._tell("repaired", lines=report.lines())
 
     def _outcome(self, work: PendingIteration, captured: AgentRun, ended: AgentEnd) -> Outcome:
         limited = captured.terminal_reason == "rate_limited"
@@ -489,28 +411,30 @@ class IterationRunner:
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
-        told = self.history.of(work.feature)
-        return next((one for one in reversed(told) if _is_of(one, work)), None)
+        # One loop at a time works on a feature, so the moment it began tells a run from others.
+        for one in reversed(history(self.ralph, work.feature)):
+            if one.timestamp == work.started_at and str(one.task_id) == str(work.task_id):
+                return one
+        return None
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
-        told = self.history.of(work.feature)
+        told = history(self.ralph, work.feature)
         earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
         try:
             drafts = extract(iteration, earlier)
             number = iteration.iteration_number or 0
             learned = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.
-            paths = [file.path for file in iteration.files_touched]
-            touching = self.history.touching(work.feature, paths)
-            joined = enrich(self.plan, work.feature, touching)
+            paths = {file.path for file in iteration.files_touched}
+            joined = enrich(self.plan, work.feature, touching(told, paths))
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:
-            self.tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
+            self._tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
         if learned.added or learned.refused or joined:
-            self.tell(
+            self._tell(
                 "learned",
                 learnings=[one.learning.text for one in learned.added],
                 refused=learned.refused,
@@ -523,9 +447,3 @@ def _task_now(plan: Plan, task_id: int | str | None) -> Task | None:
         return None if task_id is None else plan.task(task_id)
     except NotFound:
         return None
-
-
-def _is_of(iteration: Iteration, work: PendingIteration) -> bool:
-    """One loop at a time works on a feature, so the moment it began tells a run from others."""
-    same_task = str(iteration.task_id) == str(work.task_id)
-    return iteration.timestamp == work.started_at and same_task

@@ -37,7 +37,7 @@ from ralph.records.conversation import (
     exchange_id,
 )
 from ralph.records.iteration import ErrorSeen, FileTouched
-from ralph.text.marks import strip_marked
+from ralph.text.sanitize import strip_marked
 
 VERSION = 1
 SOURCE = "import"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,7 @@ from ralph.journal.line import Unreadable, read_line, write_record, write_tombst
 from ralph.memory.conversation_search import CLAUDE_CODE
 from ralph.memory.conversation_stream import is_before
 from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
-from ralph.memory.knowledge_journal import stream_of
+from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.plan.store import Plan
 from ralph.records import Complaint, Record, Source, Tombstone, utc
@@ -43,30 +43,25 @@ _TOLD_IDS = 10
 # -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
 
 
-def _iterations_of(ralph: Ralph, said: Collection[str]) -> dict[str, list[str]]:
-    """By feature the iterations that these exchanges and conversations were."""
+def _told_elsewhere(
+    ralph: Ralph, ids: Mapping[str, Collection[str]], said: Collection[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """What else is the same event: iterations, by feature, and what was said."""
     wanted = set(said)
-    found: dict[str, list[str]] = {}
-    for memory in ralph.features() if wanted else ():
+    iterations: dict[str, list[str]] = {}
+    told: set[str] = set()
+    for memory in ralph.features() if ids or wanted else ():
+        chosen = set(ids.get(memory.name, ()))
         for record in memory.records():
-            if not wanted.isdisjoint(_events(record.source.run)):
-                found.setdefault(memory.name, []).append(record.id)
-    return found
-
-
-def _said_in(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[str]:
-    """The exchanges and conversations that these iterations were."""
-    events = {
-        event
-        for name, some in ids.items()
-        for record in ralph.feature(name).records()
-        if record.id in some
-        for event in _events(record.source.run)
-    }
-    if not events:
-        return []
-    history = ralph.conversations.stream.history
-    return sorted(events & (history.records.keys() | history.conversations.keys()))
+            events = _events(record.source.run)
+            if record.id in chosen:
+                told.update(events)
+            elif not wanted.isdisjoint(events):
+                iterations.setdefault(memory.name, []).append(record.id)
+    if told:
+        history = ralph.conversations.stream.history
+        told &= (history.records.keys() | history.conversations.keys()) - wanted
+    return iterations, sorted(told)
 
 
 def _events(run: str | None) -> list[str]:
@@ -92,9 +87,8 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
-def _lessons_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> tuple[list[str], list[str]]:
+def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> tuple[list[str], list[str]]:
     """What this project gave others that tells of these iterations: staged, and published."""
-    iterations = list(_iterations(ralph, ids))
     memory, root = ralph.knowledge, ralph.project.root
     if not iterations or stream_of(ralph.project.id) not in memory.shelf.journals.names():
         return [], []
@@ -110,10 +104,10 @@ def _lessons_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> tuple[lis
     return [one for one in found if one in staged], [one for one in found if one not in staged]
 
 
-def _learnings_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[str]:
+def _learnings_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
     """The commands that remove what the plan learned by itself from these iterations."""
     numbers: dict[str, set[int | None]] = {}
-    for one in _iterations(ralph, ids):
+    for one in iterations:
         numbers.setdefault(one.feature, set()).add(one.iteration_number)
     if not numbers:
         return []
@@ -127,14 +121,6 @@ def _learnings_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[st
         for learning in feature.learnings
         if learning.source == "auto" and learning.iteration in numbers.get(feature.name, ())
     ]
-
-
-def _iterations(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> Iterator[Iteration]:
-    for name, some in ids.items():
-        wanted = set(some)
-        for located, iteration in ralph.feature(name).iterations():
-            if located.record.id in wanted:
-                yield iteration
 
 
 # -- Choose and forget.
@@ -228,7 +214,7 @@ def choose(
     if not (feature or conversations) and (not wanted or set(wanted) - found_ids):
         # By the id of a published entry that of its pattern.
         memory = ralph.knowledge
-        slots = memory.ledger.history().slots if wanted and memory.shelf.names() else {}
+        slots = memory.state.history().slots if wanted and memory.shelf.names() else {}
         known = fitting(
             _known(ralph, everywhere=bool(wanted)),
             lambda one: [one.id, slots[one.id].pattern] if one.id in slots else [one.id],
@@ -258,25 +244,26 @@ def _bound(ralph: Ralph, said: list[str]) -> list[str]:
 def _with_tellings(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
     """The choice with what else tells of it: forgotten as well, or named with the command."""
     ids, said, remains = dict(choice.ids), list(choice.conversations), list[str]()
-    told_in = {
-        name: [one for one in some if one not in ids.get(name, ())]
-        for name, some in _iterations_of(ralph, said).items()
-    }
-    told_by = [one for one in _said_in(ralph, ids) if one not in said]
+    told_in, told_by = _told_elsewhere(ralph, ids, said)
+    others = [*(one for some in told_in.values() for one in some), *told_by]
     if everywhere:
         for name, some in told_in.items():
             ids[name] = [*ids.get(name, ()), *some]
         said = _bound(ralph, [*said, *told_by])
-    elif not choice.match:
-        others = [*(one for some in told_in.values() for one in some), *told_by]
-        if others:
-            remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
-    ids = {name: some for name, some in ids.items() if some}
-    staged, published = _lessons_from(ralph, ids)
+    elif others and not choice.match:
+        remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
+    wanted = {one for some in ids.values() for one in some}
+    iterations = [
+        iteration
+        for name in ids
+        for located, iteration in ralph.feature(name).iterations()
+        if located.record.id in wanted
+    ]
+    staged, published = _lessons_from(ralph, iterations)
     known = [*choice.knowledge, *(one for one in staged if one not in choice.knowledge)]
     if published := [one for one in published if one not in known]:
         remains.append(f"published for other projects: ralph forget {_some(published)}")
-    remains += [f"in the plan: {command}" for command in _learnings_from(ralph, ids)]
+    remains += [f"in the plan: {command}" for command in _learnings_from(ralph, iterations)]
     remains += [f"the session's own file, as {name} keeps it" for name in _clients_of(ralph, said)]
     return msgspec.structs.replace(
         choice, ids=ids, conversations=said, knowledge=known, remains=remains
@@ -291,26 +278,21 @@ def _some(ids: list[str]) -> str:
 
 def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
     """The records that were picked."""
-    records = [
-        record
-        for name, ids in choice.ids.items()
-        for record in _standing(ralph, name)
-        if record.id in set(ids)
-    ]
+    wanted = {*choice.conversations, *choice.knowledge}
+    wanted.update(record_id for ids in choice.ids.values() for record_id in ids)
+    records = [record for name in choice.ids for record in _standing(ralph, name)]
     if choice.conversations:
-        said = ralph.conversations.stream.standing()
-        records += [one for one in said if one.id in set(choice.conversations)]
+        records += ralph.conversations.stream.standing()
     if choice.knowledge:
-        known = _known(ralph, everywhere=True)
-        records += [one for one in known if one.id in set(choice.knowledge)]
-    return records
+        records += _known(ralph, everywhere=True)
+    return [record for record in records if record.id in wanted]
 
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
     records = chosen_records(ralph, choice)
-    gone: list[str] = []
     words = Words(records, choice.match)
+    gone: list[str] = []
     for name, ids in choice.ids.items():
         gone += ralph.feature(name).forget(ids, reason=reason)
     if choice.conversations or choice.titles:
@@ -348,9 +330,9 @@ def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
     kinds = (*ENTRIES, GATE, OUTCOME)
     return [
         located.record
-        for account in (memory.ledger.accounts() if memory.shelf.names() else ())
+        for account in (memory.state.accounts() if memory.shelf.names() else ())
         if everywhere or account.name == own
-        for located in account.standing()
+        for located in account.fold.records()
         if located.record.kind in kinds
     ]
 
@@ -482,8 +464,8 @@ def _adopted(
     shelf = ralph.knowledge.shelf
     journal = shelf.journals.journal(home.name)
     if stones and journal.forget((), stones=stones):
-        shelf.erase_soon(ralph.knowledge.stream.target())
-    buried = journal.forgotten()
+        shelf.erase_soon(ralph.knowledge.target())
+    buried = {stone.id for stone in journal.read().tombstones}
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append(wanted))
     return fresh, len(wanted) - fresh, len(records) - len(wanted)

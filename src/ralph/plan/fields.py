@@ -15,32 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ralph.errors import BadInput
-from ralph.plan.model import (
-    DEFAULT_PRIORITY,
-    KEY_OF,
-    KINDS,
-    PRIORITIES,
-    SINGULAR,
-    STATUS_ALIASES,
-    STATUSES,
-    VERSION,
-    Comment,
-    ContextFile,
-    Data,
-    DataPath,
-    Discipline,
-    Feature,
-    Kind,
-    Limits,
-    PlanView,
-    Problem,
-    Severity,
-    Status,
-    Task,
-    TaskId,
-    entities,
-    set_field,
-)
+from ralph.plan import model
+from ralph.plan.model import PRIORITIES, SINGULAR, STATUSES, Comment, Data, Kind, Limits, Problem
 from ralph.records.iteration import cut
 from ralph.records.learning import Learning, read_learning
 from ralph.text.redact import redact
@@ -86,10 +62,10 @@ def clean_path(path: Any, max_chars: int) -> str:
     raise BadInput(why, todo="Write it relative to the project, without `..`.")
 
 
-def clean_status(value: Any) -> Status:
+def clean_status(value: Any) -> model.Status:
     """The status that the word means."""
     plain = str(value).strip().lower()
-    plain = STATUS_ALIASES.get(plain, plain)
+    plain = model.STATUS_ALIASES.get(plain, plain)
     if plain not in STATUSES:
         todo = f"Use one of {', '.join(STATUSES)}."
         raise BadInput(f"the status {value!r} does not exist", todo=todo)
@@ -123,7 +99,7 @@ class EntryReader:
     """One entry of a file, read field by field; what is wrong becomes a Problem with its place."""
 
     def __init__(
-        self, file: PlanFile, path: DataPath, value: Data, problems: list[Problem]
+        self, file: PlanFile, path: model.DataPath, value: Data, problems: list[Problem]
     ) -> None:
         self.file = file
         self.path = path
@@ -131,7 +107,7 @@ class EntryReader:
         self.problems = problems
 
     def complain(
-        self, what: str, todo: str, *steps: str | int, severity: Severity = "error"
+        self, what: str, todo: str, *steps: str | int, severity: model.Severity = "error"
     ) -> None:
         """Note what is wrong at a field of this entry."""
         self.problems.append(self.file.problem((*self.path, *steps), what, todo, severity))
@@ -229,7 +205,7 @@ def _clean_iteration(value: Any) -> int | str | None:
     return value if isinstance(value, int) else clean_text("last_verified", value, Limits.title)
 
 
-def check_id(item: Any) -> TaskId:
+def check_id(item: Any) -> model.TaskId:
     """The id of a task, as it is."""
     if isinstance(item, bool) or not isinstance(item, int | str):
         raise BadInput("this is not the id of a task", todo="Write the id.")
@@ -248,23 +224,20 @@ def _comments(entry: EntryReader, name: str) -> tuple[Comment, ...]:
 
 
 def _learnings(entry: EntryReader, name: str) -> tuple[Learning, ...]:
-    return entry.items(
-        name, Limits.learnings, lambda item: read_learning(item, max_chars=Limits.learning)
-    )
+    return entry.items(name, Limits.learnings, lambda item: read_learning(item))
 
 
-def _context_files(entry: EntryReader, name: str) -> tuple[ContextFile, ...]:
+def _context_files(entry: EntryReader, name: str) -> tuple[model.ContextFile, ...]:
     found = entry.items(name, Limits.context_files, _context_file)
-    return tuple({file.path: file for file in reversed(found)}.values())[::-1][
-        : Limits.context_files
-    ]
+    first = {file.path: file for file in reversed(found)}
+    return tuple(file for file in found if first[file.path] is file)[: Limits.context_files]
 
 
-def _context_file(item: Any) -> ContextFile:
+def _context_file(item: Any) -> model.ContextFile:
     plain = item if isinstance(item, dict) else {"path": item}
     path = clean_path(plain.get("path"), Limits.path)
     try:
-        return msgspec.convert({**plain, "path": path}, ContextFile)
+        return msgspec.convert({**plain, "path": path}, model.ContextFile)
     except msgspec.ValidationError as error:
         todo = "Write a path, or a mapping with path, source (auto or human), touch_count and "
         todo += "last_touched."
@@ -301,7 +274,7 @@ RULES: dict[Kind, dict[str, FieldRule]] = {
         "description": _text(Limits.text),
         "acceptance_criteria": _texts(Limits.comment, Limits.items),
         "status": _value(clean_status, "pending"),
-        "priority": _value(clean_priority, DEFAULT_PRIORITY),
+        "priority": _value(clean_priority, model.DEFAULT_PRIORITY),
         "blocked_by": FieldRule(lambda entry, name: entry.items(name, Limits.items, check_id)),
         "tags": _texts(Limits.name, Limits.items),
         "comments": FieldRule(_comments),
@@ -352,20 +325,20 @@ def patch_entry(kind: Kind, entry: Data, patch: Patch) -> None:
         new = None if value is None else rules[name].check(name, value)
         if kind == "tasks" and name in ("feature", "title") and not new:
             raise BadInput(f"a task needs its `{name}`", todo=f"Give a `{name}`.")
-        set_field(entry, name, new)
+        model.set_field(entry, name, new)
 
 
-def read_view(files: Mapping[Kind, PlanFile]) -> PlanView:
+def read_view(files: Mapping[Kind, PlanFile]) -> model.PlanView:
     """Everything that the files say, and every problem of a single entry."""
     problems: list[Problem] = []
-    found: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
+    found: dict[Kind, list[Any]] = {kind: [] for kind in model.KINDS}
     for kind, file in files.items():
         seen: set[str] = set()
         _check_shape(file, kind, problems)
-        for entity in entities(file.data, kind):
+        for entity in model.entities(file.data, kind):
             value = entity.value if isinstance(entity.value, dict) else {}
             reader = EntryReader(file, entity.path, value, problems)
-            key = KEY_OF[kind]
+            key = model.KEY_OF[kind]
             if entity.key is None or not isinstance(entity.value, dict):
                 reader.complain(f"a {SINGULAR[kind]} without `{key}`", f"Add `{key}` or delete it.")
             elif entity.key in seen:
@@ -375,17 +348,14 @@ def read_view(files: Mapping[Kind, PlanFile]) -> PlanView:
                 seen.add(entity.key)
                 if (entry := _read_entry(kind, reader)) is not None:
                     found[kind].append(entry)
-    return PlanView(**{kind: tuple(found[kind]) for kind in KINDS}, problems=tuple(problems))
+    entries = {kind: tuple(found[kind]) for kind in model.KINDS}
+    return model.PlanView(**entries, problems=tuple(problems))
 
 
 def _read_entry(kind: Kind, reader: EntryReader) -> Any:
     if kind == "features" and "current_state" in reader.value:
-        reader.complain(
-            "`current_state` is computed from the tasks and never read from the file",
-            "Delete it.",
-            "current_state",
-            severity="warning",
-        )
+        what = "`current_state` is computed from the tasks and never read from the file"
+        reader.complain(what, "Delete it.", "current_state", severity="warning")
     fields = {name: rule.read(reader, name) for name, rule in RULES[kind].items()}
     if kind == "tasks":
         for name in ("feature", "title"):
@@ -393,15 +363,16 @@ def _read_entry(kind: Kind, reader: EntryReader) -> Any:
                 what = f"task {reader.value.get('id')} has no `{name}`"
                 reader.complain(what, f"Give it a `{name}`.")
                 return None
-        return Task(id=reader.value["id"], **fields)
+        return model.Task(id=reader.value["id"], **fields)
     name = reader.text(reader.value.get("name"), Limits.name, "name") or str(reader.path[-1])
-    return Feature(name=name, **fields) if kind == "features" else Discipline(name=name, **fields)
+    struct = model.Feature if kind == "features" else model.Discipline
+    return struct(name=name, **fields)
 
 
 def _check_shape(file: PlanFile, kind: Kind, problems: list[Problem]) -> None:
     reader = EntryReader(file, (), file.data, problems)
-    version = file.data.get("version", VERSION)
-    if not isinstance(version, int) or version > VERSION:
+    version = file.data.get("version", model.VERSION)
+    if not isinstance(version, int) or version > model.VERSION:
         what = f"version {version!r} is newer than this Ralph knows"
         reader.complain(what, "Update Ralph, or write `version: 1`.", "version")
     container = file.data.get(kind)

@@ -22,7 +22,8 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
-from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes, text_of
+from ralph.plan import model
+from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes
 from ralph.plan.model import (
     KINDS,
     SINGULAR,
@@ -31,8 +32,8 @@ from ralph.plan.model import (
     as_list,
     by_key,
     deep_copy,
-    entities,
     identical,
+    text_of,
 )
 from ralph.plan.store import ABSENT, Plan, digest, read_bytes
 from ralph.plan.yaml import MAX_BYTES, PlanFile
@@ -426,7 +427,7 @@ class _FileRepair:
 
 def _duplicates(data: Data | None, kind: Kind) -> set[str]:
     """The keys that more than one entry has."""
-    keys = [entity.key for entity in entities(data or {}, kind)]
+    keys = [entity.key for entity in model.entities(data or {}, kind)]
     return {key for key in keys if key is not None and keys.count(key) > 1}
 
 

@@ -45,20 +45,11 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
+from ralph.plan import model
 from ralph.plan.edit import add_task, next_id, patch_named, patch_task
 from ralph.plan.fields import clean_text
-from ralph.plan.learnings import LearningDraft, append
-from ralph.plan.model import (
-    KINDS,
-    Data,
-    Kind,
-    Limits,
-    TaskId,
-    by_key,
-    entities,
-    find_entity,
-    put_entity,
-)
+from ralph.plan.learnings import append
+from ralph.plan.model import KINDS, Data, Kind, Limits, TaskId, entities, find_entity
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.learning import Learning, read_learning
@@ -69,13 +60,9 @@ _EMPTY_BOX = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+\[[ xX~/-]?\]\s*")
 _OPTION = re.compile(r"\s*\((discipline|priority|tags)\s*:\s*([^()]*)\)", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PROSE = {
-    "description": "description",
-    "overview": "description",
-    "architecture": "architecture",
-    "design": "architecture",
-    "boundaries": "boundaries",
-    "out of scope": "boundaries",
-    "scope": "boundaries",
+    **dict.fromkeys(("description", "overview"), "description"),
+    **dict.fromkeys(("architecture", "design"), "architecture"),
+    **dict.fromkeys(("boundaries", "out of scope", "scope"), "boundaries"),
 }
 _STATUS = {" ": "pending", "x": "done", "X": "done", "~": "in_progress", "/": "in_progress",
            "-": "skipped"}  # fmt: skip
@@ -118,19 +105,13 @@ def _from_markdown(text: str, name: str, feature: str | None) -> Data:
         plain = re.sub(r"[`*_\[\]]", "", title).strip().lower()
         entry["name"] = re.sub(r"[^\w.]+", "-", plain).strip("-.")[:100] or feature
         if not entry["name"]:
-            raise BadInput(
-                "tasks have no heading above them",
-                where=name,
-                todo="Put a heading with the feature's name above them, or name the feature.",
-            )
+            todo = "Put a heading with the feature's name above them, or name the feature."
+            raise BadInput("tasks have no heading above them", where=name, todo=todo)
         if title and title != entry["name"]:
             entry["display_name"] = title
     if not features:
-        raise BadInput(
-            "no task was found",
-            where=name,
-            todo="Write `# Feature` and under it lines such as `- [ ] Build the form`.",
-        )
+        todo = "Write `# Feature` and under it lines such as `- [ ] Build the form`."
+        raise BadInput("no task was found", where=name, todo=todo)
     return {"features": features}
 
 
@@ -224,19 +205,14 @@ def _task(text: str, box: str) -> Data:
 def _from_yaml(text: str, name: str) -> Data:
     file = PlanFile(text.removeprefix("\ufeff"), name=name)
     if not any(kind in file.data for kind in KINDS):
-        raise BadInput(
-            "there are no features, tasks or disciplines",
-            where=f"{name}:1:1",
-            todo="Write `features:` with a list of features and their tasks.",
-        )
+        what = "there are no features, tasks or disciplines"
+        todo = "Write `features:` with a list of features and their tasks."
+        raise BadInput(what, where=f"{name}:1:1", todo=todo)
     for kind in KINDS:
         for i, item in enumerate(file.data.get(kind) or []):
             if not isinstance(item, dict) and isinstance(file.data[kind], list):
-                raise BadInput(
-                    f"an entry of `{kind}` is not a mapping",
-                    where=file.where((kind, i)),
-                    todo="Write `- name: ...`.",
-                )
+                what = f"an entry of `{kind}` is not a mapping"
+                raise BadInput(what, where=file.where((kind, i)), todo="Write `- name: ...`.")
     return file.data
 
 
@@ -278,45 +254,46 @@ class _Import:
             known_tasks=self._known_tasks,
         )
 
-    def _feature(self, patch: Data) -> str:
+    def _named(self, kind: Kind, patch: Data) -> tuple[str, Data | None]:
+        """The name in a patch, and the entry that has it already."""
         name = str(patch.pop("name", "") or "").strip()
-        if not name or "/" in name:
-            raise BadInput("a feature without a name", todo="Give it a `name`.")
+        if not name or (kind == "features" and "/" in name):
+            raise BadInput(f"a {model.SINGULAR[kind]} without a name", todo="Give it a `name`.")
+        return name, find_entity(self._data[kind], kind, name)
+
+    def _add(self, kind: Kind, name: str, patch: Data) -> None:
+        entry: Data = {"name": name}
+        patch_named(kind, entry, patch)
+        if kind == "features":
+            entry.setdefault("created", self._plan.now())
+        model.put_entity(self._data[kind], kind, entry)
+        self._added[kind].append(name)
+
+    def _feature(self, patch: Data) -> str:
+        name, entry = self._named("features", patch)
         learnings = patch.pop("learnings", None) or []
         for item in learnings if isinstance(learnings, list) else [learnings]:
             self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
         patch.pop("created", None)
-        entry = find_entity(self._data["features"], "features", name)
         if entry is None:
-            entry = {"name": name}
-            patch_named("features", entry, patch)
-            entry.setdefault("created", self._plan.now())
-            put_entity(self._data["features"], "features", entry)
-            self._added["features"].append(name)
+            self._add("features", name, patch)
         elif empty := {k: v for k, v in patch.items() if not entry.get(k)}:
             patch_named("features", entry, empty)
             self._filled.append(name)
         return name
 
     def _discipline(self, patch: Data) -> None:
-        name = str(patch.pop("name", "") or "").strip()
-        if not name:
-            raise BadInput("a discipline without a name", todo="Give it a `name`.")
-        if find_entity(self._data["disciplines"], "disciplines", name) is None:
-            entry: Data = {"name": name}
-            patch_named("disciplines", entry, patch)
-            put_entity(self._data["disciplines"], "disciplines", entry)
-            self._added["disciplines"].append(name)
+        name, entry = self._named("disciplines", patch)
+        if entry is None:
+            self._add("disciplines", name, patch)
 
     def _task(self, patch: Data, feature: str | None) -> TaskId:
         first = [self._task(task, feature) for task in patch.pop("first", None) or []]
         feature = str(patch.pop("feature", feature) or feature or "")
         title = clean_text("title", patch.pop("title", None), Limits.title)
         if not title or not feature:
-            raise BadInput(
-                "a task without a title" if feature else f"the task {title!r} names no feature",
-                todo="Give it a `title` and a `feature`.",
-            )
+            what = "a task without a title" if feature else f"the task {title!r} names no feature"
+            raise BadInput(what, todo="Give it a `title` and a `feature`.")
         if find_entity(self._data["features"], "features", feature) is None:
             self._feature({"name": feature})
         wanted = patch.pop("id", None)
@@ -349,7 +326,7 @@ class _Import:
         return next_id(self._data["tasks"])
 
     def _find_task(self, feature: str, title: object) -> TaskId | None:
-        for task in by_key(self._data["tasks"], "tasks").values():
+        for task in model.by_key(self._data["tasks"], "tasks").values():
             same_title = str(task.get("title")).casefold() == str(title).casefold()
             if same_title and task.get("feature") == feature:
                 task_id: TaskId = task["id"]
@@ -359,13 +336,9 @@ class _Import:
     def _learn(self) -> None:
         """Learnings come last too: one may be about a task, which may have another id here."""
         for feature, learning in self._learnings:
-            draft = LearningDraft(
-                text=learning.text,
-                reason=learning.reason,
-                iteration=learning.iteration,
-                task_id=self._ids.get(str(learning.task_id), learning.task_id),
-            )
+            task_id = self._ids.get(str(learning.task_id), learning.task_id)
             # In a known feature somebody may have removed it: only a person's own call takes
             # that back, not a document that still has it.
             source = learning.source if feature in self._added["features"] else "agent"
-            append(self._plan, self._data["features"], feature, draft, source)
+            draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
+            append(self._plan, self._data["features"], feature, draft)

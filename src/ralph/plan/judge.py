@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from ralph.errors import BadInput
+from ralph.plan import model
 from ralph.plan.fields import RULES, check_id, clean_path
 from ralph.plan.learnings import FULL, is_duplicate, was_removed
 from ralph.plan.model import (
-    KEY_OF,
     Data,
     Kind,
     Limits,
@@ -26,8 +26,7 @@ from ralph.plan.model import (
     deep_copy,
     identical,
     identity,
-    put_entity,
-    remove_entity,
+    text_of,
 )
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning, to_plain
@@ -98,20 +97,20 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll
         have = current.get(key)
         if new is None and old is not None:
             if have is not None and decide.gone(key, old):
-                remove_entity(result, kind, key)
+                model.remove_entity(result, kind, key)
         elif new is not None and old is None and have is None:
             entry = decide.added(key, deep_copy(new))
             if entry is not None:
-                put_entity(result, kind, entry)
+                model.put_entity(result, kind, entry)
         elif new is not None and have is not None:
-            old, entry = old or {KEY_OF[kind]: key}, deep_copy(have)
+            old, entry = old or {model.KEY_OF[kind]: key}, deep_copy(have)
             for field in dict.fromkeys([*old, *new]):
                 left, right = old.get(field), deep_copy(new.get(field))
                 if not identical(left, right):
                     value = decide.changed(key, field, left, right, have.get(field), have)
                     _set(entry, field, value)
             if not identical(entry, have):
-                put_entity(result, kind, entry)
+                model.put_entity(result, kind, entry)
     return result
 
 
@@ -308,7 +307,7 @@ class Judge(AllowNoLoss):
     def _new_learning(self, key: str, item: Any, before: list[Any], entry: Data) -> Any:
         """The learning as an agent's; None when it is not taken."""
         try:
-            learning = read_learning(item, max_chars=Limits.learning)
+            learning = read_learning(item)
         except BadInput as error:
             self.notes[key, "learnings"] = f"dropped what is not a learning ({error.what})"
             return None
@@ -354,12 +353,6 @@ class Judge(AllowNoLoss):
     def _feature_of(self, entry: Data) -> str:
         name = {"features": "name", "tasks": "feature"}.get(self._kind)
         return str(entry.get(name, "")) if name else ""
-
-
-def text_of(item: Any) -> str:
-    """The words of a learning or a comment, whatever form it has; empty when it has none."""
-    text = item.get("text") if isinstance(item, dict) else item
-    return text.strip() if isinstance(text, str) else ""
 
 
 def _emptied(now: Any) -> str:

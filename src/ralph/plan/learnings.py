@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,15 +62,6 @@ _BULLET = re.compile(r"^\s*(?:[-*•#>]+|\d+[.)])\s*")
 _NO_LESSON = frozenset({"permission"})
 
 
-class LearningDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A learning before it joins: what was seen, in which iteration, and why it counts."""
-
-    text: str
-    reason: str | None = None
-    iteration: int | None = None
-    task_id: int | str | None = None
-
-
 class AddedLearning(msgspec.Struct, frozen=True):
     """What became of a learning.
 
@@ -88,7 +80,6 @@ class LearningOutcome(msgspec.Struct, frozen=True):
 
     added: tuple[AddedLearning, ...] = ()
     refused: int = 0
-    dropped: tuple[Learning, ...] = ()
 
 
 def add(
@@ -102,25 +93,25 @@ def add(
     task_id: TaskId | None = None,
 ) -> AddedLearning:
     """Append one learning; a near-duplicate is not added, a contradiction is, and is named."""
-    draft = LearningDraft(text=text, reason=reason, iteration=iteration, task_id=task_id)
+    new = Learning(text=text, source=source, reason=reason, iteration=iteration, task_id=task_id)
     with plan.edit("features", f"learning added to {feature}") as data:
-        return append(plan, data, feature, draft, source)
+        return append(plan, data, feature, new)
 
 
 def learn(
-    plan: Plan, feature: str, drafts: Sequence[LearningDraft], *, current_iteration: int
+    plan: Plan, feature: str, drafts: Sequence[Learning], *, current_iteration: int
 ) -> LearningOutcome:
     """Take the extractor's drafts: new ones join, known ones count again, old ones are dropped."""
     added: list[AddedLearning] = []
     refused = 0
     with plan.edit("features", f"{feature} learned from iteration {current_iteration}") as data:
-        dropped = _drop_old(plan, data, feature, current_iteration)
+        _drop_old(plan, data, feature, current_iteration)
         for draft in drafts:
             try:
-                added.append(append(plan, data, feature, draft, "auto"))
+                added.append(append(plan, data, feature, draft))
             except LearningsFull:
                 refused += 1
-    return LearningOutcome(tuple(added), refused, tuple(dropped))
+    return LearningOutcome(tuple(added), refused)
 
 
 def remove(
@@ -186,41 +177,36 @@ def _open(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[L
     path = (*path_of(file.data, "features", feature), "learnings")
     items = [value] if isinstance(value, str) else value or []
     if not isinstance(items, list):
-        raise BadInput(
-            f"`learnings` of {feature!r} is not a list",
-            where=file.where(path),
-            todo="Write each learning after a dash.",
-        )
+        what = f"`learnings` of {feature!r} is not a list"
+        raise BadInput(what, where=file.where(path), todo="Write each learning after a dash.")
     learnings: list[Learning] = []
     for i, item in enumerate(items):
         try:
-            learnings.append(read_learning(item, max_chars=Limits.learning))
+            learnings.append(read_learning(item))
         except BadInput as error:
             where = file.where((*path, i))
             raise BadInput(error.what, where=where, todo=error.todo) from None
     return entry, list(items), learnings
 
 
-def append(
-    plan: Plan, data: Data, feature: str, draft: LearningDraft, source: LearningSource
-) -> AddedLearning:
+def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearning:
     """As `add`, in the features' data of an edit that is under way."""
     entry, items, learnings = _open(plan, data, feature)
     new = Learning(
         text=_clean_text(draft.text),
-        source=source,
+        source=draft.source,
         iteration=draft.iteration,
         created=plan.now(),
         reason=_clean(draft.reason) if draft.reason else None,
         task_id=draft.task_id,
-        reviewed=source == "reviewed",
+        reviewed=draft.source == "reviewed",
     )
     if was_removed(entry, new):
         return AddedLearning("removed_before", new)
     about = gist(new.text)
     rivals: list[Learning] = []
     for i, old in enumerate(learnings):
-        verdict = compare(gist(old.text), about, threshold=Limits.similar)
+        verdict = compare(gist(old.text), about)
         if verdict == "conflict":
             rivals.append(old)
         if verdict != "duplicate":
@@ -269,10 +255,7 @@ def was_removed(entry: Data, new: Learning) -> bool:
         for item in removed
         if isinstance(item, dict)
         and isinstance(item.get("words"), str)
-        and any(
-            compare(from_signature(item["words"]), about, threshold=Limits.similar) == "duplicate"
-            for about in gists
-        )
+        and any(compare(from_signature(item["words"]), about) == "duplicate" for about in gists)
     ]
     if same and new.source == "human":
         entry["removed_learnings"] = [item for item in removed if item not in same]
@@ -284,7 +267,7 @@ def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
     """Evict the oldest that is auto, unreviewed and seen once, or refuse (F2, F35)."""
     if len(items) < Limits.learnings:
         return None
-    own = [i for i, x in enumerate(learnings) if is_auto(x) and x.hit_count <= 1]
+    own = [i for i, x in enumerate(learnings) if _is_weak(x)]
     if not own:
         raise LearningsFull(FULL, todo="Review or remove some first.")
     oldest = min(own, key=lambda i: (learnings[i].iteration or 0, learnings[i].created or "", i))
@@ -292,19 +275,17 @@ def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
     return learnings.pop(oldest)
 
 
-def _drop_old(plan: Plan, data: Data, feature: str, current_iteration: int) -> list[Learning]:
+def _drop_old(plan: Plan, data: Data, feature: str, current_iteration: int) -> None:
+    """Drop what the extractor saw once, long ago; seen more than once it is kept as stale (F35)."""
     entry, items, learnings = _open(plan, data, feature)
-    old = [
-        i
-        for i, x in enumerate(learnings)
-        if is_auto(x)
-        and x.hit_count <= 1  # seen more than once: marked stale, but kept (F35)
-        and (iterations := age(x, current_iteration)) is not None
-        and iterations > Limits.dropped_after
-    ]
-    if old:
-        set_field(entry, "learnings", [item for i, item in enumerate(items) if i not in old])
-    return [learnings[i] for i in old]
+    ages = [(age(x, current_iteration) or 0) if _is_weak(x) else 0 for x in learnings]
+    kept = [item for item, old in zip(items, ages, strict=True) if old <= Limits.dropped_after]
+    if len(kept) < len(items):
+        set_field(entry, "learnings", kept)
+
+
+def _is_weak(learning: Learning) -> bool:
+    return is_auto(learning) and learning.hit_count <= 1
 
 
 def _merge_item(item: Any, learning: Learning) -> Data:
@@ -338,40 +319,22 @@ def is_stale(learning: Learning, current_iteration: int) -> bool:
 
 def conflicts(learnings: Sequence[Learning]) -> list[tuple[Learning, Learning]]:
     """Every pair that contradicts each other."""
-    gists = [gist(learning.text) for learning in learnings]
-    return [
-        (learnings[i], learnings[j])
-        for i in range(len(learnings))
-        for j in range(i + 1, len(learnings))
-        if compare(gists[i], gists[j]) == "conflict"
-    ]
+    pairs = combinations([(learning, gist(learning.text)) for learning in learnings], 2)
+    return [(a, b) for (a, left), (b, right) in pairs if compare(left, right) == "conflict"]
 
 
-def top(
-    learnings: Iterable[Learning],
-    *,
-    task_id: TaskId | None = None,
-) -> list[Learning]:
+def top(learnings: Iterable[Learning], *, task_id: TaskId | None = None) -> list[Learning]:
     """The ones a prompt shows for a task: reviewed first, then most seen, then most trusted.
 
     A learning of another task is not shown; one of the whole feature always is (F25).
     """
-    fitting = [
-        learning
-        for learning in learnings
-        if learning.task_id is None or str(learning.task_id) == str(task_id)
-    ]
-    fitting.sort(
-        key=lambda x: (x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0), reverse=True
-    )
-    return fitting[: Limits.learnings_in_prompt]
+    fitting = [x for x in learnings if x.task_id is None or str(x.task_id) == str(task_id)]
+    rank = {x: (x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0) for x in fitting}
+    return sorted(fitting, key=rank.__getitem__, reverse=True)[: Limits.learnings_in_prompt]
 
 
 def prompt_lines(
-    learnings: Sequence[Learning],
-    *,
-    current_iteration: int,
-    task_id: TaskId | None = None,
+    learnings: Sequence[Learning], *, current_iteration: int, task_id: TaskId | None = None
 ) -> list[str]:
     """One line for each of the top ones: the text, where it came from, and what contradicts it."""
     rivals: dict[str, list[str]] = {}
@@ -411,7 +374,7 @@ def age(learning: Learning, current_iteration: int) -> int | None:
 # -- what an iteration teaches
 
 
-def extract(newest: Iteration, earlier: Sequence[Iteration] = ()) -> list[LearningDraft]:
+def extract(newest: Iteration, earlier: Sequence[Iteration] = ()) -> list[Learning]:
     """The learnings in the newest iteration, seen against the earlier ones of its feature."""
     if newest.outcome not in ("success", "partial"):
         return []
@@ -422,40 +385,34 @@ def extract(newest: Iteration, earlier: Sequence[Iteration] = ()) -> list[Learni
     return drafts[:_MOST_DRAFTS]
 
 
-def _overcome(newest: Iteration, past: Sequence[Iteration]) -> list[LearningDraft]:
+def _overcome(newest: Iteration, past: Sequence[Iteration]) -> list[Learning]:
     """Errors that were there and are gone, with the sentence that says how."""
     from ralph.text.signature import signature  # who only shows learnings needs no patterns
 
     errors: dict[str, tuple[ErrorSeen, list[int]]] = {}  # each with its iterations
-    own: dict[str, tuple[ErrorSeen, list[int]]] = {}
-
-    def collect(into: dict[str, tuple[ErrorSeen, list[int]]], iteration: Iteration) -> None:
-        number = iteration.iteration_number
+    success = newest.outcome == "success"
+    for iteration in [*past, newest] if success else past:
+        if str(iteration.task_id) != str(newest.task_id):
+            continue
+        if iteration.outcome == "success" and iteration is not newest:
+            errors.clear()  # what came before was overcome then
+        # Inside a success every error of its own was overcome as well.
         for error in iteration.errors:
             if error.error_type in _NO_LESSON or len(error.message.strip()) < _SHORTEST // 2:
                 continue
-            _, seen = into.setdefault(signature(error.message), (error, []))
-            if number is not None and number not in seen:
-                seen.append(number)
-
-    for iteration in past:
-        if str(iteration.task_id) == str(newest.task_id):
-            if iteration.outcome == "success":
-                errors.clear()  # what came before was overcome then
-            collect(errors, iteration)
-    present = {signature(error.message) for error in newest.errors}
+            key, number = signature(error.message), iteration.iteration_number
+            _, seen = errors.get(key, (error, list[int]()))
+            new = [] if number is None or number in seen else [number]
+            errors[key] = (error, [*seen, *new])
+    present = set[str]() if success else {signature(error.message) for error in newest.errors}
     overcome = {key: value for key, value in errors.items() if key not in present}
-    if newest.outcome == "success":
-        # Inside a success every error of its own was overcome as well.
-        collect(own, newest)
-        overcome |= {k: (e, [*errors.get(k, (e, []))[1], *n]) for k, (e, n) in own.items()}
-    drafts: list[LearningDraft] = []
+    drafts: list[Learning] = []
     sentences = _sentences(newest)
     for error, seen in overcome.values():
         how = _how(error, sentences, alone=len(overcome) == 1)
         if how is not None:
             sentences.remove(how)
-            drafts.append(_draft(newest, error, seen, how))
+            drafts.append(_draft_of(newest, error, seen, how))
     return drafts
 
 
@@ -477,39 +434,31 @@ def _how(error: ErrorSeen, sentences: Sequence[str], *, alone: bool) -> str | No
     return best[1] if best else None
 
 
-def _draft(newest: Iteration, error: ErrorSeen, seen: Sequence[int], how: str) -> LearningDraft:
+def _draft_of(newest: Iteration, error: ErrorSeen, seen: Sequence[int], how: str) -> Learning:
     message = cut(" ".join(error.message.split()), _ERROR_CHARS)
     place = f" ({error.file_path})" if error.file_path and error.file_path not in message else ""
-    before = [n for n in seen if n != newest.iteration_number]
-    if before:
-        where = "iteration " if len(before) == 1 else "iterations "
-        reason = f"error in {where}{', '.join(map(str, before))}, overcome in iteration "
-        reason += f"{newest.iteration_number} ({newest.outcome})"
-    else:
-        reason = f"error met and overcome in iteration {newest.iteration_number}"
-    return LearningDraft(
-        text=f"{message}{place}: {cut(how, _FIX_CHARS)}",
-        reason=reason,
-        iteration=newest.iteration_number,
-        task_id=None,
-    )
+    number = newest.iteration_number
+    reason = f"error met and overcome in iteration {number}"
+    if before := [str(n) for n in seen if n != number]:
+        where = "iteration" if len(before) == 1 else "iterations"
+        reason = f"error in {where} {', '.join(before)}, overcome in iteration "
+        reason += f"{number} ({newest.outcome})"
+    text = f"{message}{place}: {cut(how, _FIX_CHARS)}"
+    return Learning(text=text, source="auto", reason=reason, iteration=number)
 
 
-def _decided(newest: Iteration, taken: Sequence[LearningDraft]) -> list[LearningDraft]:
+def _decided(newest: Iteration, taken: Sequence[Learning]) -> list[Learning]:
     """Decisions with a reason, unless an overcome error says it already."""
-    drafts: list[LearningDraft] = []
+    drafts: list[Learning] = []
     for decision in newest.decisions:
         text = _decision_text(decision)
         if text is None or any(decision.description in draft.text for draft in [*taken, *drafts]):
             continue
+        title = f" ({cut(newest.task_title, 80)})" if newest.task_title else ""
+        reason = f"decided in iteration {newest.iteration_number}, which succeeded{title}"
+        number, task_id = newest.iteration_number, newest.task_id
         drafts.append(
-            LearningDraft(
-                text=text,
-                reason=f"decided in iteration {newest.iteration_number}, which succeeded"
-                + (f" ({cut(newest.task_title, 80)})" if newest.task_title else ""),
-                iteration=newest.iteration_number,
-                task_id=newest.task_id,
-            )
+            Learning(text=text, source="auto", reason=reason, iteration=number, task_id=task_id)
         )
     return drafts[:_MOST_DECISIONS]
 

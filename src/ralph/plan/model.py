@@ -30,15 +30,9 @@ Status = Literal["pending", "in_progress", "blocked", "done", "skipped"]
 STATUSES: tuple[str, ...] = get_args(Status)
 # What agents write when they mean one of these.
 STATUS_ALIASES = {
-    "todo": "pending",
-    "open": "pending",
-    "in-progress": "in_progress",
-    "in progress": "in_progress",
-    "doing": "in_progress",
-    "wip": "in_progress",
-    "complete": "done",
-    "completed": "done",
-    "finished": "done",
+    **dict.fromkeys(("todo", "open"), "pending"),
+    **dict.fromkeys(("in-progress", "in progress", "doing", "wip"), "in_progress"),
+    **dict.fromkeys(("complete", "completed", "finished"), "done"),
 }
 PRIORITIES = {"critical": 1, "high": 2, "medium": 3, "normal": 3, "low": 4}
 DEFAULT_PRIORITY = 3
@@ -65,7 +59,6 @@ class Limits:
     dropped_after = 40
     removed_learnings = 200
     thin_description = 100
-    similar = 0.7
     name = 100
     title = 300
     comment = 2000
@@ -188,8 +181,8 @@ def id_order(task_id: TaskId) -> tuple[int, int, str]:
 
 Kind = Literal["features", "tasks", "disciplines"]
 KINDS: tuple[Kind, ...] = ("features", "tasks", "disciplines")
-KEY_OF: dict[str, str] = {"features": "name", "tasks": "id", "disciplines": "name"}
-SINGULAR: dict[str, str] = {"features": "feature", "tasks": "task", "disciplines": "discipline"}
+KEY_OF = {"features": "name", "tasks": "id", "disciplines": "name"}
+SINGULAR = {kind: kind.removesuffix("s") for kind in KINDS}
 
 
 class Entity(NamedTuple):
@@ -294,11 +287,7 @@ def identity(item: Any) -> str:
 
 def deep_copy(value: Any) -> Any:
     """Plain data that can be changed without changing the original."""
-    if isinstance(value, dict):
-        return {key: deep_copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [deep_copy(item) for item in value]
-    return value
+    return msgspec.to_builtins(value)
 
 
 def as_list(value: Any) -> list[Any]:
@@ -314,3 +303,9 @@ def set_field(entry: Data, name: str, value: Any) -> None:
         entry.pop(name, None)
     else:
         entry[name] = value
+
+
+def text_of(item: Any) -> str:
+    """The words of a learning or a comment, whatever form it has; empty when it has none."""
+    text = item.get("text") if isinstance(item, dict) else item
+    return text.strip() if isinstance(text, str) else ""

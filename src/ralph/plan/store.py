@@ -7,31 +7,19 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, NotFound, PlanBusy
+from ralph.plan import model
 from ralph.plan.fields import read_view
-from ralph.plan.model import (
-    KEY_OF,
-    KINDS,
-    SINGULAR,
-    Data,
-    Discipline,
-    Feature,
-    Kind,
-    PlanView,
-    Task,
-    deep_copy,
-    entities,
-    find_entity,
-    identical,
-)
+from ralph.plan.model import KINDS, Data, Kind, PlanView
 from ralph.plan.yaml import PlanFile
 from ralph.records import now
 
+Entry = TypeVar("Entry")
 LOCK_TIMEOUT_S = 30.0
 ABSENT = "absent"
 _MAX_WRITES = 1000
@@ -172,24 +160,21 @@ class Plan:
                 raise BadPlan(problem.what, where=where, todo=problem.todo)
         return view
 
-    def feature(self, name: str) -> Feature:
+    def feature(self, name: str) -> model.Feature:
         """One feature by its name."""
-        feature: Feature = self._entry("features", name)
-        return feature
+        return self._entry("features", name, model.Feature)
 
-    def discipline(self, name: str) -> Discipline:
+    def discipline(self, name: str) -> model.Discipline:
         """One discipline by its name."""
-        discipline: Discipline = self._entry("disciplines", name)
-        return discipline
+        return self._entry("disciplines", name, model.Discipline)
 
-    def task(self, task_id: int | str) -> Task:
+    def task(self, task_id: int | str) -> model.Task:
         """One task by its id."""
-        task: Task = self._entry("tasks", task_id)
-        return task
+        return self._entry("tasks", task_id, model.Task)
 
-    def _entry(self, kind: Kind, key: object) -> Any:
+    def _entry(self, kind: Kind, key: object, struct: type[Entry]) -> Entry:
         for entry in getattr(self.read(kind), kind):
-            if str(getattr(entry, KEY_OF[kind])) == str(key):
+            if isinstance(entry, struct) and str(getattr(entry, model.KEY_OF[kind])) == str(key):
                 return entry
         raise self.missing(kind, key)
 
@@ -222,10 +207,10 @@ class Plan:
         """The data of several files at once; nothing is written when the block raises."""
         with self.locked():
             before = {kind: self.document(kind) for kind in kinds}
-            data: dict[Kind, Data] = {kind: deep_copy(before[kind].data) for kind in kinds}
+            data: dict[Kind, Data] = {kind: model.deep_copy(before[kind].data) for kind in kinds}
             yield data
             for kind in kinds:
-                if not identical(before[kind].data, data[kind]):
+                if not model.identical(before[kind].data, data[kind]):
                     new = before[kind].with_data(data[kind])
                     raw = new.text.encode()
                     self.put(kind, raw, what)
@@ -240,17 +225,19 @@ class Plan:
 
     def find(self, data: Data, kind: Kind, key: object) -> Data:
         """The entry in this data, or an error that names what there is."""
-        entry = find_entity(data, kind, key)
+        entry = model.find_entity(data, kind, key)
         if entry is None:
             raise self.missing(kind, key, data)
         return entry
 
     def missing(self, kind: Kind, key: object, data: Data | None = None) -> NotFound:
         """The error for an entry that is not there."""
-        present = entities(self.document(kind).data if data is None else data, kind)
+        present = model.entities(self.document(kind).data if data is None else data, kind)
         names = [entity.key for entity in present if entity.key is not None]
         todo = f"There are: {', '.join(names[:20])}." if names else f"There are no {kind} yet."
-        return NotFound(f"no {SINGULAR[kind]} {str(key)!r}", where=self.file_name(kind), todo=todo)
+        return NotFound(
+            f"no {model.SINGULAR[kind]} {str(key)!r}", where=self.file_name(kind), todo=todo
+        )
 
 
 def read_bytes(path: Path) -> bytes | None:

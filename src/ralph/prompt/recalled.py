@@ -9,8 +9,7 @@ from ralph.prompt.build import day, framed, one_line, outcome, render
 from ralph.recall import Hit
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import ErrorSeen, Iteration
-from ralph.text.marks import mark
-from ralph.text.sanitize import plain_date, plain_id, sanitize_line
+from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line
 from ralph.text.tokens import estimate_tokens, first_tokens
 
 # The most that one answer to a model holds: of several records, and of one whole record.
@@ -22,7 +21,6 @@ _TOLD_CHARS = 400
 _ASKED_CHARS = 250
 _ERRORS = 2
 _ID_CHARS = 12
-_SPARE_CHARS = 500
 
 
 def recalled_text(

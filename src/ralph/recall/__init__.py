@@ -53,11 +53,3 @@ class Hit(msgspec.Struct, frozen=True):
     why: str | None
     record: Any
     parts: Parts | None = None
-
-
-class Answer(list[Hit]):
-    """Hits, best first, and what the reader should know about how they were found."""
-
-    def __init__(self, hits: list[Hit] | None = None, notes: tuple[str, ...] = ()) -> None:
-        super().__init__(hits or [])
-        self.notes = notes

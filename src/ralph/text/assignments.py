@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ralph.text.randomness import decoded, likeness, random_looking
-from ralph.text.secrets import compiled, lower
+from ralph.text.secrets import compiled, decoded, likeness, lower, random_looking
 
 # -- Tests on a single value: does it stand for a secret, is it made of words, is it random?
 

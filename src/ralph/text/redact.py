@@ -14,10 +14,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from ralph.text import assignments, randomness, secrets
+from ralph.text import assignments, secrets
 from ralph.text.assignments import Span, filler, member, named
-from ralph.text.randomness import key_blocks
-from ralph.text.secrets import compiled
+from ralph.text.secrets import compiled, key_blocks
 
 # -- Secrets by position: `curl -u user:...`, `echo ... | docker login`, `.pgpass`, seed phrases.
 
@@ -44,6 +43,7 @@ _GLUED: Final = ("mysql", "mariadb", "7z", "rar")
 _FLAG: Final = r" -([pPNwaAXktuU])([ =]?)(['\"]?)"
 
 _USER: Final = r"[\w.@\\-]{1,60}"
+_NUMBERED: Final = r"(?P<v>(?=\S*\d)\S{5,})"
 _VALUE: Final = r"['\"]?(?P<v>[^\s'\"]+)"
 _SECOND: Final = r"\([ \t]*['\"][^'\"\n]{1,80}['\"],[ \t]*['\"](?P<v>[^'\"\n]{3,80})['\"]"
 _ORACLE: Final = r"(?<=[\s:'\"])[\w$#]{1,30}/(?P<v>[^\s@/'\"]+)@"
@@ -51,82 +51,69 @@ _PIPED: Final = (
     r"(?P<v>[^\s'\"|]+)['\"]?[ \t]*\|[ \t]*(?:sudo[ \t]+)?(?:-s[ \t]|chpasswd|kinit|cryptsetup"
     r"|[^\n|]{0,200}?(?:--(?:password-|pass-)?stdin|--with-token))"
 )
-# A secret by its place among words, sought in lower case: what must be there at all, then for each
-# pattern its kind and what must be there too.
-_PLACES: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
-    "pass": (
-        ("password", "storepass", rf"-(?:src|dest|)storepass[ =]{_VALUE}"),
-        ("password", "keypass", rf"-(?:src|dest|)keypass[ =]{_VALUE}"),
-        ("password", " -password", rf" -password[ =](?!-){_VALUE}"),
-        ("password", "pass:", r"-pass(?:in|out)?[ =]['\"]?pass:(?P<v>[^\s'\"]+)"),
-        ("password", " /pass:", rf" /pass:{_VALUE}"),
-        ("password", "htpasswd -", rf"htpasswd -\w*b\w* +(?:[^\s-]\S* +)?{_USER} +{_VALUE}"),
-        ("password", "rabbitmqctl", rf"change_password +{_USER} +{_VALUE}"),
-        ("password", "ldappasswd", rf"ldappasswd[^\n]{{0,200}}? -s +{_VALUE}"),
-        ("password", "requirepass", rf"(?<![\w-])requirepass[ \t]+{_VALUE}[ \t]*(?:\n|\Z)"),
-        ("password", "password_maps", rf"static:{_USER}:(?P<v>\S+)"),
-        ("password", "-user-pass ", rf"auth-user-pass +{_USER} +{_VALUE}"),
-        (
-            "password",
-            " password '",
-            r"(?:role|user|login|with)\b[^\n;]{0,60} password '(?P<v>[^'\n]+)'",
-        ),
-        ("password", "password('", r"(?<![\w.])password\('(?P<v>[^'\n]+)'\)"),
-        ("password", "password_hash(", rf"password_hash\({_VALUE}"),
-        ("password", "make_password(", rf"make_password\({_VALUE}"),
-    ),
-    "login": (
-        ("password", "password", r"login\s{1,9}\S{1,99}\s{1,9}password\s{1,9}(?P<v>\S+)"),
-        ("password", ".login(", rf"\.login{_SECOND}"),
-        ("token", "vault login ", rf"vault login +(?:-\S+ +)*(?:token=)?(?!-){_VALUE}"),
-    ),
-    "auth": (
-        ("password", "masterauth", rf"(?<![\w-])masterauth[ \t]+{_VALUE}[ \t]*(?:\n|\Z)"),
-        ("password", "redis-cli", rf"redis-cli[^\n]{{0,80}}? auth +{_VALUE}"),
-        ("password", "auth=(", rf"auth={_SECOND}"),
-        ("password", "auth = (", rf"auth = {_SECOND}"),
-        ("password", "basicauth(", rf"basicauth{_SECOND}"),
-        ("token", "auth token ", rf"auth token +(?=\S*\d)(?!-){_VALUE}"),
-        ("token", "digest ", r"digest [^\n]{0,300}?\bresponse=\"?(?P<v>[0-9a-z-]{12,})"),
-    ),
-    "cred": (
-        ("password", "-creds", rf"--(?:\w+-)?creds[ =]['\"]?{_USER}:(?P<v>[^\s'\"]+)"),
-        ("password", "credential", rf"credentials?{_SECOND}"),
-        (
-            "password",
-            "s",
-            rf"cred(?:ential)?s(?: are| is)?[ \t]?:?[ \t]+{_USER} ?[:/] ?(?P<v>(?=\S*\d)\S{{5,}})",
-        ),
-    ),
-    "curl": (
-        (
-            "cookie",
-            "=",
-            r"curl[^\n]{0,300}?\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})",
-        ),
-    ),
-    "user": (
-        ("password", "-user", rf"--(?:proxy-)?user[ =]?['\"]?{_USER}:(?P<v>[^\s'\"]+)"),
-        ("password", "rabbitmqctl", rf"add_user +{_USER} +{_VALUE}"),
-        ("password", "net user ", rf"net user +{_USER} +(?![/*]){_VALUE}"),
-        ("password", "net use ", rf"net use +(?:\w: +)?\\\\\S+ +(?![/*]){_VALUE} +/user:"),
-    ),
-    "echo ": (
-        ("password", "|", rf"echo +(?:-\w +)?['\"]?(?:{_USER}:(?=[^\n]*chpasswd))?{_PIPED}"),
-    ),
-    "printf ": (("password", "|", rf"printf +(?:['\"]?%s(?:\\n)?['\"]? +)?['\"]?{_PIPED}"),),
-    "<<<": (("password", "<", rf"(?:stdin|-token|kinit|chpasswd)[^\n<]{{0,80}}<<<[ \t]*{_VALUE}"),),
-    "sqlplus": (("password", "/", rf"sqlplus[^\n]{{0,40}}?{_ORACLE}"),),
-    "pdp ": (("password", "/", rf"(?:ex|im)pdp [^\n]{{0,40}}?{_ORACLE}"),),
-    "bindpw": (("password", " ", rf"(?<![\w-])bindpw[ \t]+{_VALUE}[ \t]*(?:\n|\Z)"),),
-    "oracle:": (("password", "/", rf"oracle:(?:thin|oci):{_ORACLE}"),),
-    "freerdp": (("password", "/p:", rf" /p:{_VALUE}"),),
-    "mc alias set": (("password", " ", rf"mc alias set +\S+ +\S+ +\S+ +{_VALUE}"),),
-    "identified": (("password", "by", r"identified (?:with \S{1,40} )?by ['\"](?P<v>[^'\"\n]+)"),),
-    "bcrypt": (("password", "hash", rf"bcrypt\.hash\w*\(b?{_VALUE}"),),
-    '"kty"': (("private-key", '"d"', r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"'),),
-    "y code": (("token", "recovery", rf"recovery codes?(?: is)?:?[ \t]+(?=\S*\d){_VALUE}"),),
-    "p code": (("token", "backup", rf"backup codes?(?: is)?:?[ \t]+(?=\S*\d){_VALUE}"),),
+# A secret by its place among words, sought in lower case: for each kind what must be there at all,
+# and then for each pattern what must be there too.
+_PLACES: Final[dict[str, dict[str, dict[str, str]]]] = {
+    "password": {
+        "pass": {
+            "pass": rf"-(?:src|dest|)(?:store|key)pass[ =]{_VALUE}",
+            " -password": rf" -password[ =](?!-){_VALUE}",
+            "pass:": r"-pass(?:in|out)?[ =]['\"]?pass:(?P<v>[^\s'\"]+)",
+            " /pass:": rf" /pass:{_VALUE}",
+            "htpasswd -": rf"htpasswd -\w*b\w* +(?:[^\s-]\S* +)?{_USER} +{_VALUE}",
+            "rabbitmqctl": rf"change_password +{_USER} +{_VALUE}",
+            "ldappasswd": rf"ldappasswd[^\n]{{0,200}}? -s +{_VALUE}",
+            "requirepass": rf"(?<![\w-])requirepass[ \t]+{_VALUE}[ \t]*(?:\n|\Z)",
+            "password_maps": rf"static:{_USER}:(?P<v>\S+)",
+            "-user-pass ": rf"auth-user-pass +{_USER} +{_VALUE}",
+            " password '": r"(?:role|user|login|with)\b[^\n;]{0,60} password '(?P<v>[^'\n]+)'",
+            "password('": r"(?<![\w.])password\('(?P<v>[^'\n]+)'\)",
+            "_": rf"(?:password_hash|make_password)\({_VALUE}",
+        },
+        "login": {
+            "password": r"login\s{1,9}\S{1,99}\s{1,9}password\s{1,9}(?P<v>\S+)",
+            ".login(": rf"\.login{_SECOND}",
+        },
+        "auth": {
+            "masterauth": rf"(?<![\w-])masterauth[ \t]+{_VALUE}[ \t]*(?:\n|\Z)",
+            "redis-cli": rf"redis-cli[^\n]{{0,80}}? auth +{_VALUE}",
+            "(": rf"(?:auth ?= ?|basicauth){_SECOND}",
+        },
+        "cred": {
+            "-creds": rf"--(?:\w+-)?creds[ =]['\"]?{_USER}:(?P<v>[^\s'\"]+)",
+            "credential": rf"credentials?{_SECOND}",
+            "s": rf"cred(?:ential)?s(?: are| is)?[ \t]?:?[ \t]+{_USER} ?[:/] ?{_NUMBERED}",
+        },
+        "user": {
+            "-user": rf"--(?:proxy-)?user[ =]?['\"]?{_USER}:(?P<v>[^\s'\"]+)",
+            "rabbitmqctl": rf"add_user +{_USER} +{_VALUE}",
+            "net user ": rf"net user +{_USER} +(?![/*]){_VALUE}",
+            "net use ": rf"net use +(?:\w: +)?\\\\\S+ +(?![/*]){_VALUE} +/user:",
+        },
+        "echo ": {"|": rf"echo +(?:-\w +)?['\"]?(?:{_USER}:(?=[^\n]*chpasswd))?{_PIPED}"},
+        "printf ": {"|": rf"printf +(?:['\"]?%s(?:\\n)?['\"]? +)?['\"]?{_PIPED}"},
+        "<<<": {"<": rf"(?:stdin|-token|kinit|chpasswd)[^\n<]{{0,80}}<<<[ \t]*{_VALUE}"},
+        "sqlplus": {"/": rf"sqlplus[^\n]{{0,40}}?{_ORACLE}"},
+        "pdp ": {"/": rf"(?:ex|im)pdp [^\n]{{0,40}}?{_ORACLE}"},
+        "bindpw": {" ": rf"(?<![\w-])bindpw[ \t]+{_VALUE}[ \t]*(?:\n|\Z)"},
+        "oracle:": {"/": rf"oracle:(?:thin|oci):{_ORACLE}"},
+        "freerdp": {"/p:": rf" /p:{_VALUE}"},
+        "mc alias set": {" ": rf"mc alias set +\S+ +\S+ +\S+ +{_VALUE}"},
+        "identified": {"by": r"identified (?:with \S{1,40} )?by ['\"](?P<v>[^'\"\n]+)"},
+        "bcrypt": {"hash": rf"bcrypt\.hash\w*\(b?{_VALUE}"},
+    },
+    "token": {
+        "login": {"vault login ": rf"vault login +(?:-\S+ +)*(?:token=)?(?!-){_VALUE}"},
+        "auth": {
+            "auth token ": rf"auth token +(?=\S*\d)(?!-){_VALUE}",
+            "digest ": r"digest [^\n]{0,300}?\bresponse=\"?(?P<v>[0-9a-z-]{12,})",
+        },
+        " code": {" ": rf"(?:recovery|backup) codes?(?: is)?:?[ \t]+(?=\S*\d){_VALUE}"},
+    },
+    "cookie": {
+        "curl": {"=": r"curl[^\n]{0,300}?\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})"}
+    },
+    "private-key": {'"kty"': {'"d"': r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"'}},
 }
 # host:port:database:user:password; the output of a compiler or of grep has numbers there.
 _PGPASS: Final = (
@@ -147,9 +134,9 @@ def commands(text: str, lowered: str) -> Iterator[Span]:
     """Passwords and tokens given by position."""
     if " -" in text:
         yield from _flags(text, lowered)
-    for hint, places in _PLACES.items():
-        if hint in lowered:
-            for kind, other, pattern in places:
+    for kind, hints in _PLACES.items():
+        for hint, places in hints.items():
+            for other, pattern in places.items() if hint in lowered else ():
                 if other in lowered:
                     yield from _found(lowered, pattern, kind)
     if ":*:" in text or ":543" in text:
@@ -220,16 +207,13 @@ def _member(key: object, item: object) -> object:
 
 
 def _clean(text: str, rounds: int) -> str:
-    spans = _spans(text) if rounds else []
-    if not spans:
+    if not (spans := _spans(text) if rounds else []):
         return text
-    out: list[str] = []
-    at = 0
+    out, at = "", 0
     for start, end, kind in spans:
-        out += (_clean(text[at:start], rounds - 1), f"[redacted:{kind}]")
+        out += _clean(text[at:start], rounds - 1) + f"[redacted:{kind}]"
         at = end
-    out.append(_clean(text[at:], rounds - 1))
-    return "".join(out)
+    return out + _clean(text[at:], rounds - 1)
 
 
 def _spans(text: str) -> list[Span]:
@@ -240,13 +224,12 @@ def _spans(text: str) -> list[Span]:
     found: list[Span] = []
     # Nearly every shape is one long word, and ordinary text has few of those.
     words = " ".join(["", *[word for word in text.split() if len(word) >= 20]])
-    doubtful = bool(words) and randomness.is_doubtful(words)
+    doubtful = bool(words) and secrets.is_doubtful(words)
     known = [*_known(words), *(_encoded(words) if doubtful else ())] if words else []
     if known:
         place = _places(text, words)
         found += [(place(start), place(start) + end - start, kind) for start, end, kind in known]
-    for start, end in key_blocks(text, words if doubtful else ""):
-        found.append((start, end, "private-key"))
+    found += [(*span, "private-key") for span in key_blocks(text, words if doubtful else "")]
     if "://" in text and "@" in text:
         found += _urls(text)
     found += _headers(text, lowered)
@@ -375,7 +358,7 @@ def _headers(text: str, lowered: str) -> Iterator[Span]:
             if value := credential.match(text, match.end()):
                 if match[1] == "bearer" and _sent(value[0], 16):
                     yield *value.span(), "bearer-token"
-                elif match[1] == "basic" and ":" in (randomness.decoded(value[0]) or ""):
+                elif match[1] == "basic" and ":" in (secrets.decoded(value[0]) or ""):
                     yield *value.span(), "basic-auth"
     if "cookie" in lowered:
         line = compiled(r"cookie\\{0,3}[\"']?[ \t]{0,4}[:=,]?[ \t]{1,4}[\"']?([^\n\"'\\]{1,4096})")
@@ -401,11 +384,11 @@ def _cookies(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _alone(text: str, words: str) -> Iterator[Span]:
     """Strings that nothing announces and that look too random to be anything else."""
-    found = list(randomness.tokens(words))
+    found = list(secrets.tokens(words))
     place = _places(text, words) if found else int
     for first, last in found:
         start, end = place(first), place(first) + last - first
-        data = randomness.wrapped(text, start, end) or randomness.decoded(text[start:end])
+        data = secrets.wrapped(text, start, end) or secrets.decoded(text[start:end])
         if not data and not _is_public(text, start):
             yield start, end, "high-entropy"
 
@@ -426,7 +409,7 @@ def _is_public(text: str, start: int) -> bool:
 def _encoded(words: str) -> Iterator[Span]:
     """Base64 of a text that has a secret in it."""
     for run in compiled(r"[A-Za-z0-9+]{16}[A-Za-z0-9+/_-]{8,}={0,2}").finditer(words):
-        for _, _, kind in _spans(randomness.decoded(run[0]) or ""):
+        for _, _, kind in _spans(secrets.decoded(run[0]) or ""):
             if kind != "high-entropy":  # which base64 in base64 is too
                 yield *run.span(), kind
                 break

@@ -190,14 +190,10 @@ class Gist(NamedTuple):
     letters: dict[str, int]
     denials: int
     numbers: frozenset[str]
-    amounts: frozenset[str]
+    figures: frozenset[str]
     names: frozenset[str]
     codes: frozenset[str]
     quoted: frozenset[str]
-
-    @property
-    def figures(self) -> frozenset[str]:
-        return self.numbers | self.amounts
 
     def signature(self) -> str:
         """The words in order, denied ones as `not:word`; texts that agree have the same one."""
@@ -253,7 +249,6 @@ def gist(text: str) -> Gist:
                     asking -= 1
                     asked_for.add(key)
         joined = word == "and"
-    numbers, amounts = _numbers(text)
     found = tokens(text)
     spelled = _SPELLED.findall(_HUMP.sub(" ", text).lower())
     return Gist(
@@ -269,8 +264,8 @@ def gist(text: str) -> Gist:
         triples=frozenset(zip(order, order[1:], order[2:], strict=False)),
         letters=_letters(found),
         denials=denials,
-        numbers=numbers,
-        amounts=amounts,
+        numbers=_figures(text, units=False),
+        figures=_figures(text),
         names=frozenset(name.lower() for name in _NAME.findall(text) if not _PLAIN.match(name)),
         codes=frozenset(_CODE.findall(text)),
         quoted=frozenset(quoted.lower() for _, quoted in _QUOTED.findall(text)),
@@ -290,7 +285,8 @@ def from_signature(signature: str) -> Gist:
         denied_first=denied,
         parts=everything,
         letters=_letters(everything),
-        numbers=_numbers(" ".join(everything))[0],
+        numbers=(numbers := _figures(" ".join(everything), units=False)),
+        figures=numbers,
     )
 
 
@@ -305,37 +301,39 @@ def _keys(word: str) -> list[str]:
     return [stem(word) if word.isascii() and word.isalpha() else word]
 
 
-def _numbers(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The numbers in a text, and those with a unit: 2 minutes are 120, `1,000` is 1000."""
-    plain: set[str] = set()
-    amounts: set[str] = set()
+def _figures(text: str, *, units: bool = True) -> frozenset[str]:
+    """The numbers in a text; one with a unit counts in it: 2 minutes are 120, `1,000` is 1000."""
+    found: set[str] = set()
     text = _COUNTED.sub(lambda match: str(_COUNTS.index(match[0].lower())), text)
     for digits, unit in _NUMBER.findall(text):
         number = digits.replace(",", "") if _THOUSANDS.fullmatch(digits) else digits
         number = _ZEROS.sub("", number.replace(",", "."))
         size = _UNITS.get(unit.lower().removesuffix("s") or unit.lower())
-        if size and number.count(".") < 2:
-            amounts.add(f"{float(number) * size:g}")
-        else:
-            plain.add(number)
-    return frozenset(plain), frozenset(amounts)
+        if not size or number.count(".") > 1:
+            found.add(number)
+        elif units:
+            found.add(f"{float(number) * size:g}")
+    return frozenset(found)
+
+
+def _share(a: Set[str], b: Set[str]) -> float:
+    return len(a & b) / len(a | b) if a or b else 1.0
 
 
 def jaccard(one: Gist, other: Gist) -> float:
     """The share of the words of both that both have."""
-    union = one.words | other.words
-    return len(one.words & other.words) / len(union) if union else 1.0
+    return _share(one.words, other.words)
 
 
-def contradict(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool:
+def contradict(a: Gist, b: Gist) -> bool:
     """Whether one affirms what the other denies, or turns it round."""
     if a == b:  # "X after X" is no exchange of two things
         return False
     only_a, only_b = a.words - b.words, b.words - a.words
     opposed = opposites(only_a, only_b)
-    if opposed and len(a.words & b.words) > threshold * len((a.words | b.words) - opposed):
+    if opposed and len(a.words & b.words) > THRESHOLD * len((a.words | b.words) - opposed):
         return True
-    near = jaccard(a, b) > threshold
+    near = jaccard(a, b) > THRESHOLD
     if near and swapped(a, b):
         return True
     if not flipped(a, b) or a.denied & b.denied - light():
@@ -358,7 +356,7 @@ def flipped(a: Gist, b: Gist) -> frozenset[str]:
 def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
     """The words of one text alone that point the other way than those of the other alone."""
     found: set[str] = set()
-    for left, right in _opposites():
+    for left, right in _groups(_OPPOSITES, " ", "/"):
         for here, there in ((only_a, only_b), (only_b, only_a)):
             if here & left and there & right and not (here & right or there & left):
                 found |= (here & left) | (there & right)
@@ -367,7 +365,7 @@ def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
 
 def rivals(a: Gist, b: Gist) -> bool:
     """Whether each speaks of something the other has a rival for."""
-    for field in _rivals():
+    for field in _groups(_RIVALS, "/", None):
         here = {n for n, names in enumerate(field) if names & a.parts}
         there = {n for n, names in enumerate(field) if names & b.parts}
         if here - there and there - here:
@@ -396,14 +394,10 @@ def light() -> frozenset[str]:
 
 
 @cache
-def _opposites() -> tuple[tuple[frozenset[str], ...], ...]:
-    return tuple(tuple(map(_stems, pair.split("/"))) for pair in _OPPOSITES.split())
-
-
-@cache
-def _rivals() -> tuple[tuple[frozenset[str], ...], ...]:
-    fields = _RIVALS.replace("\n", "/").strip("/").split("/")
-    return tuple(tuple(map(_stems, field.split())) for field in fields)
+def _groups(table: str, between: str, within: str | None) -> list[list[frozenset[str]]]:
+    """The rows of a table of words: each a list of sets of stems."""
+    rows = table.strip().replace("\n", between).split(between)
+    return [[_stems(words) for words in row.split(within)] for row in rows]
 
 
 def numbers_differ(a: Gist, b: Gist) -> bool:
@@ -448,8 +442,7 @@ def features(a: Gist, b: Gist) -> dict[str, float]:
 
 def shared(a: Gist, b: Gist) -> float:
     """The share of stems, parts of identifiers included, that both have."""
-    union = a.parts | b.parts
-    return len(a.parts & b.parts) / len(union) if union else 1.0
+    return _share(a.parts, b.parts)
 
 
 def couples(a: Gist, b: Gist) -> float:
@@ -465,20 +458,20 @@ def _cosine(a: dict[str, int], b: dict[str, int]) -> float:
     return product / math.sqrt(lengths) if lengths else 1.0
 
 
-def compare(one: str | Gist, other: str | Gist, *, threshold: float = THRESHOLD) -> Verdict:
+def compare(one: str | Gist, other: str | Gist) -> Verdict:
     """Whether a learning repeats another one, contradicts it, or says something else."""
     a = gist(one) if isinstance(one, str) else one
     b = gist(other) if isinstance(other, str) else other
-    if contradict(a, b, threshold=threshold):
+    if contradict(a, b):
         return "conflict"
-    decided = decide_learnings(a, b, threshold=threshold)
+    decided = decide_learnings(a, b)
     if decided is None:
         found = {f"learning.{name}": value for name, value in features(a, b).items()}
         decided = score(found) >= 0
     return "duplicate" if decided else "unique"
 
 
-def decide_learnings(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool | None:
+def decide_learnings(a: Gist, b: Gist) -> bool | None:
     """Whether two learnings are the same, where that is plain without weighing."""
     if apart(a, b):
         return False
@@ -486,7 +479,7 @@ def decide_learnings(a: Gist, b: Gist, *, threshold: float = THRESHOLD) -> bool 
     new = (_offered(a) - b.words) | (_offered(b) - a.words)
     if new - light() - opposites(new, a.denied | b.denied) and not _offered(a) & _offered(b):
         return False
-    return True if repeats(a, b, threshold) else None
+    return True if repeats(a, b) else None
 
 
 def score(found: dict[str, float]) -> float:
@@ -520,11 +513,11 @@ def apart(a: Gist, b: Gist) -> bool:
     )
 
 
-def repeats(a: Gist, b: Gist, threshold: float = THRESHOLD) -> bool:
+def repeats(a: Gist, b: Gist) -> bool:
     """Whether one has nearly all words of the other, and adds nothing but a few more."""
     if a.parts == b.parts:
         return True
-    return jaccard(a, b) > threshold and (a.words <= b.words or b.words <= a.words)
+    return jaccard(a, b) > THRESHOLD and (a.words <= b.words or b.words <= a.words)
 
 
 def exchanged(a: Gist, b: Gist) -> bool:

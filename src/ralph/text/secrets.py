@@ -1,10 +1,15 @@
-"""What secrets look like: the shapes of known credentials, and what is random but public."""
+"""What secrets look like: known shapes, random strings, private keys; and what is public."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from binascii import a2b_base64
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Final
+
+# -- What secrets look like: the shapes of known credentials, and what is random but public.
 
 
 @cache
@@ -35,11 +40,8 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ("aws-key", "AKIA", r"[A-Z0-9]{16,}"),
     ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"\w{20,}"),
     ("github-token", "github_pat_", r"\w{22,}"),
-    (
-        "gitlab-token",
-        "glpat- gldt- glrt- glptt- glcbt- glsoat- glimt- glft- glwt-",
-        r"[\w.=-]{18,}\w",
-    ),
+    ("gitlab-token", "glpat- gldt- glrt- glptt- glcbt- glsoat-", r"[\w.=-]{18,}\w"),
+    ("gitlab-token", "glimt- glft- glwt-", r"[\w.=-]{18,}\w"),
     ("gitlab-token", "GR1348941 glagent- glffct- gloas- _gitlab_session=", r"[\w-]{20,}"),
     ("slack-token", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs-", r"[\w%-]{12,}"),
     ("slack-token", "xoxe.xoxp- xoxe.xoxb- xapp-", r"[\w-]{16,}"),
@@ -109,11 +111,8 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ("salesforce-token", "3MVG9 5Aep861", r"[\w.+/=-]{60,}"),
     ("intra42-secret", "s-s4t2ud- s-s4t2af-", r"[0-9a-f]{60,}"),
     ("artifactory-token", "cmVmdGtu", r"[A-Za-z0-9]{48,}"),
-    (
-        "authress-key",
-        "sc_ ext_ scauth_ authress_",
-        r"[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[\w./+=-]{30,}",
-    ),
+    ("authress-key", "sc_ ext_", r"[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[\w./+=-]{30,}"),
+    ("authress-key", "scauth_ authress_", r"[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[\w./+=-]{30,}"),
     ("bitbucket-token", "BBDC-", r"[\w+/@-]{36,}"),
     ("braintree-token", "access_token$", r"(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
     ("cloudflare-token", "cfk_ cfut_ cfat_", r"[A-Za-z0-9_-]{36,}"),
@@ -255,3 +254,321 @@ PUBLISHED: Final = (
 )
 # The characters that ids, digests and tokens are made of.
 RUN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/.~-"
+
+
+# -- Strings that nothing announces and that look random: which are tokens, which only ids or
+# hashes.
+#
+# Words are told from random letters by their neighbours: `th` is common in words, `qx` is not.
+
+
+# For each letter (row) and each that follows it (column) how much likelier the two are in words
+# than by chance: 6 is as likely, each step doubles. Counted by scripts/letter-pairs.
+_PAIRS: Final = (
+    "378745747269883729896655627454632265274364166461215282648438617754943768633150"
+    "744695438326447426656333418589776452487957699946685363447721811633741655612140"
+    "524383466115465306645320227234821270344372054651203176877771314879862788261517"
+    "302141003011004101204000105233734361141433136331402084569433923834851366642171"
+    "863593227135637703656120318488869473654675348966324156774663526779670977767532"
+    "834484357037337618676230602111110110020210223170100084769563815676850787654261"
+    "647595478256557744897342618465953891365586288774537467656551602778570777201201"
+    "723182216002324203321111116234631561142552155221320043535523500332360336221431"
+    "3343532140044546035523312240116201400111410112101011"
+)
+# Below this likeness nothing is a word; nine in ten random strings of 8 characters and 98 in 100 of
+# 16 are.
+_RANDOM: Final = -0.5
+_LONGEST: Final = 512
+_LOOKED_AT: Final = 256
+_HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
+_UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
+_DOUBTFUL: Final = r"[^A-Za-z0-9](?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
+# What runs into the string after it: escaped newlines, colours, percent escapes.
+_ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
+_BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_PREFIX: Final = r"(?:(?:[a-z][a-z0-9]{0,11}|[A-Z][A-Z0-9]{0,11})[_.-]){1,4}"
+_POD: Final = r"[a-z0-9]{8,10}-[a-z0-9]{5}\Z"
+_MAILGUN: Final = r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\Z"
+_RUN: Final = r"[A-Za-z0-9][A-Za-z0-9_+/.~-]{14,}[A-Za-z0-9]={0,2}"
+
+# Parts of a prefix that say "this opens something", and those that say "this names something".
+_OPENS: Final = frozenset(
+    "access admin api apikey auth bearer bot cred key live oauth pass password pat priv private"
+    " pw refresh sdk sec secret sk test tok token".split()
+)
+_NAMES: Final = frozenset(
+    "acct agent app artifact asset asst batch blob branch build bundle call card cas ch chat"
+    " chatcmpl chunk ci cid cli client cluster cmp cmpl commit comp container conv cs css ctc cus"
+    " customer data db dep deploy deployment device dir doc dpl email entity env event evt exp fc"
+    " file flow font ft ftjob git group guid hash ic id ig image img in index ins instance invoice"
+    " item job js layer lib link log main mcp md5 media message module msg node obj object ord"
+    " order org page path payment pi pkg plan pm pod post pr prc price prj proc product proj"
+    " project prrc py queue rec record ref release repo req request res resource resp response rev"
+    " role row rs rule run sa sample sched seg sess session seti sha1 sha256 sha512 sid snap span"
+    " src srv srvtoolu static step store stream style sub subnet svc tab table tag task team temp"
+    " template thread ticket tmp tool toolu trace tree txn type uid upload url user usr uuid val"
+    " var vendor version video vol vpc vs wf widget work worker workflow workspace wrk wrkspc"
+    " ws".split()
+)
+
+
+def likeness(text: str) -> float:
+    """How much text resembles words rather than random characters, in bits a character."""
+    some = text[:_LOOKED_AT]
+    return sum(map(_pair, some, some[1:])) / max(len(some), 1)
+
+
+@cache
+def _pair(one: str, two: str) -> int:
+    if one.isalpha() and two.isalpha() and one.isascii() and two.isascii():
+        if one.islower() and two.isupper():
+            return -1
+        return int(_PAIRS[(ord(one) | 32) * 26 + (ord(two) | 32) - 2619]) - 6
+    return -2 if one.isalnum() and two.isalnum() and one.isalpha() != two.isalpha() else 0
+
+
+def random_looking(value: str, least: int) -> bool:
+    """Whether a value of at least this length, its prefix apart, can only be random characters."""
+    prefix = compiled(r"(?:[a-z]{2,12}[-_]){0,3}").match(value)
+    body = value[prefix.end() if prefix else 0 :].rstrip("=")
+    return least <= len(body) <= _LONGEST and not compiled(_HEX).match(body) and _restless(body)
+
+
+def is_doubtful(words: str) -> bool:
+    """Whether anything among these words could be random at all."""
+    return bool(compiled(_DOUBTFUL).search(words))
+
+
+def tokens(words: str) -> Iterator[tuple[int, int]]:
+    """Where strings are too random and too long for an id, among words with a blank before each."""
+    if "\\" in words or "\x1b" in words or "%" in words:
+        words = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), words)
+    done = 0
+    for doubt in compiled(_DOUBTFUL).finditer(words):
+        if doubt.end() < done:
+            continue
+        start = max(done, words.rfind(" ", 0, doubt.end()) + 1)
+        done = words.find(" ", doubt.end())
+        done = done if done >= 0 else len(words)
+        for run in compiled(_RUN).finditer(words, start, done):
+            for first, last in _stretches(run[0]):
+                yield run.start() + first, run.start() + last
+
+
+def _restless(body: str) -> bool:
+    """Whether characters follow each other as by chance, which those of an alphabet do not."""
+    kinds = {"a" if c.islower() else "A" if c.isupper() else "0" for c in body if c.isalnum()}
+    steps = sum(abs(ord(a) - ord(b)) == 1 for a, b in pairwise(body))
+    return (
+        len(kinds) > 1
+        and body.isascii()
+        and len(set(body)) >= min(10, len(body) * 2 // 3)
+        and steps * 4 < len(body)
+        and likeness(body) < _RANDOM
+    )
+
+
+@lru_cache(1024)
+def _stretches(run: str) -> tuple[tuple[int, int], ...]:
+    """The tokens in a run of characters: what stands between its words, if that is random."""
+    parts = list(compiled(r"[A-Za-z0-9]+").finditer(run))
+    if all(_is_word(part[0]) for part in parts if len(part[0]) >= 8):
+        return ()
+    words = [n for n, part in enumerate(parts) if _is_word(part[0])]
+    found = []
+    for first, last in zip([-1, *words], [*words, len(parts)], strict=True):
+        some = parts[first + 1 : last]
+        # A path, a host and a version end in numbers and small words that are no part of the token.
+        while len(some) > 1 and _is_edge(some[0][0], run[some[0].end()], words):
+            del some[0]
+        while len(some) > 1 and _is_edge(some[-1][0], run[some[-1].start() - 1], words):
+            del some[-1]
+        if any(len(part[0]) >= 8 for part in some) and (start := _token(run, some)) is not None:
+            rest = compiled(r"[A-Za-z0-9_-]{0,256}={0,2}").match(run, some[-1].end())
+            found.append((start, rest.end() if rest else some[-1].end()))
+    return tuple(found)
+
+
+def _is_edge(part: str, joint: str, words: list[int]) -> bool:
+    return len(part) < 8 and ((joint in "/." and bool(words)) or (joint in "._" and part.isdigit()))
+
+
+def _is_word(part: str) -> bool:
+    if len(part) < 4 or part.isdigit() or (len(part) < 8 and not part.isalpha()):
+        return False
+    if len(part) >= 16 and compiled(_HEX).match(part):
+        return part.isalpha()
+    return likeness(part) > (0 if len(part) < 8 else -0.25 if len(part) < 16 else _RANDOM)
+
+
+def _token(run: str, parts: list[re.Match[str]]) -> int | None:
+    """Where the token begins, if these parts are one and no id, hash or address."""
+    long = [part for part in parts if len(part[0]) >= 8]
+    hashes = all(compiled(_HEX).match(part[0]) for part in long)
+    start, end = (
+        (long[0].start(), long[-1].end()) if hashes else (parts[0].start(), parts[-1].end())
+    )
+    edge = run.rfind("/", max(0, start - _LOOKED_AT), start) + 1 or max(0, start - _LOOKED_AT)
+    if prefix := compiled(_PREFIX).match(run, edge, start if hashes else end):
+        start = max(start, prefix.end())
+    before, body = run[edge:start], run[start:end]
+    words = (
+        set(compiled(r"[_.-]").split(before.lower())) if any(map(str.isalpha, before)) else set()
+    )
+    opens = words & _OPENS or any(word.endswith(("key", "token", "secret")) for word in words)
+    names = words & _NAMES
+    if compiled(_UUID).search(run, edge, end):
+        return start if opens else None
+    if hashes:
+        if compiled(_MAILGUN).match(body):
+            return start
+        short = before.islower() and len(before) <= (12 if before.endswith("_") else 6)
+        hidden = len(body) >= 16 if opens else len(body) >= 30 and short and not names
+        return start if hidden else None
+    least = 14 if opens else 40 if names else 32 if not words else 16 if before[-1] == "_" else 20
+    most = _LONGEST if words or body.isalnum() else 128  # longer ones are data
+    if not least <= len(body) <= most or compiled(_POD).match(body) or not _restless(body):
+        return None
+    return start
+
+
+def decoded(value: str) -> str | None:
+    """The plain text that a base64 string stands for, if it stands for any."""
+    plain = value.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        a2b_base64(plain[:24]).decode("ascii")  # most are not, and this is soon told
+        text = a2b_base64(plain + "=" * (-len(plain) % 4)).decode()
+    except ValueError:
+        return None
+    return text if " ".join(text.split()).isprintable() else None
+
+
+def wrapped(text: str, start: int, end: int) -> bool:
+    """Whether this is one line of longer base64 data, such as a certificate."""
+    left, right = text[max(0, start - 120) : start], text[end : end + 120]
+    start -= len(left) - len(left.rstrip(_BASE64))
+    end += len(right) - len(right.lstrip(_BASE64))
+    gap = r"={0,2}(?:\\[nr]|[^A-Za-z0-9+/]){1,60}(?:\bb[\"'])?"
+    after = end - start >= 60 and compiled(gap + "[A-Za-z0-9+/]{16}").match(text, end)
+    before = compiled("[A-Za-z0-9+/]{60}" + gap + r"\Z").search(text[max(0, start - 125) : start])
+    return bool(after or before)
+
+
+# -- Private keys: blocks of lines between frames, whole or cut off, however each line is prefixed.
+#
+# A log, `grep -n` or a diff puts something before each line; JSON escapes the newlines; some tools
+# print a key without its frame, or encode the block once more.
+
+
+_TYPE: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?: ?-{1,5})?"
+_BEGIN: Final = rf"-{{4,5}} ?BEGIN {_TYPE}|Private-Lines: ?\d+"
+_END: Final = rf"-{{4,5}} ?END {_TYPE}"
+# How base64 of a frame and of keys begins (PKCS #1, #8 and #12, SEC 1, OpenSSH); a part of each.
+_HEADS: Final = (
+    r"(?<![A-Za-z0-9+/])(?:LS0tLS1CRUdJTiB(?!D)|b3BlbnNzaC1rZXktdjE|MC4CAQAwBQYDK2V"
+    r"|MII[A-Za-z0-9+/]{3}(?:IBADANBgkqhkiG9w0B|IBAAK[BC]|IBAzCC)|MH[A-Za-z0-9]CAQEEI"
+    r"|MI[GH][A-Za-z0-9]AgE(?:BB[DE]|AMB[AM]GByqGSM49))"
+)
+_HINTS: Final = (
+    "LS0tLS1CRUdJTiB b3BlbnNzaC1rZXktdjE CAQAwBQYDK2V IBADANBgkqhkiG9w0B IBAAK IBAzCC CAQEEI AgEBB"
+    " AgEAMB"
+).split()
+# What ends a line, also inside a string, a URL or a page.
+_BREAK: Final = r"\r?\n|\\[rn]|%0[AD]|&#(?:10|x[aA]);|<br ?/?>"
+_LONGEST_LINE: Final = 1000
+_FULL: Final = r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]|%2[BF]){40,}(?:=|%3D){0,2}"
+_ALONE: Final = (
+    r"[^A-Za-z0-9]*(?:\d{1,6}[\u2192\t:|.)-] *)?([A-Za-z0-9+/]{5,39}={0,2})[^A-Za-z0-9]*\Z"
+)
+# All on the line of the frame.
+_RUNS: Final = r"(?:[ \t\"'+,]{0,8}[A-Za-z0-9+/=]{16,})*"
+# Lines without a part of the key that may stand between two with one: fields, what a log adds.
+_FIELDS, _ADDED = 8, 2
+
+
+def key_blocks(text: str, words: str) -> Iterator[tuple[int, int]]:
+    """Where private keys are; `words` are its long words, none where none is doubtful."""
+    if "PRIVATE KEY" in text or "Private-Lines" in text:
+        closed = 0
+        for begin in compiled(_BEGIN).finditer(text):
+            if begin.start() >= closed and (end := _end(text, begin.end(), _FIELDS)):
+                closed = end
+                yield begin.start(), end
+        closed = 0
+        for final in compiled(_END).finditer(text):
+            start = _start(text, final.start(), closed)
+            closed = final.end()
+            if start is not None:
+                yield start, closed
+    if words and any(hint in words for hint in _HINTS):
+        for head in compiled(_HEADS).finditer(text):
+            frame = decoded(text[head.start() : head.start() + 64]) if head[0][0] == "L" else None
+            if head[0][0] != "L" or "PRIVATE" in (frame or ""):
+                yield head.start(), _end(text, head.start(), 0) or head.end()
+
+
+def _end(text: str, at: int, most: int) -> int | None:
+    """Where a key ends that begins here: after its last line, or after the frame that closes it."""
+    runs = compiled(_RUNS).match(text, at)
+    end = runs.end() if runs else at
+    size, others = end - at, 0
+    for start, stop in _lines_after(text, end):
+        if text.find("BEGIN", start, stop) >= 0:
+            break
+        final = compiled(_END).search(text, start, stop)
+        part = _part(text, start, final.start() if final else stop)
+        if part:
+            size, end, others, most = size + part[1] - part[0], part[1], 0, _ADDED
+        if final:
+            return final.end() if size >= 20 else None
+        if part:
+            continue
+        if compiled(r"[A-Za-z0-9]").search(text, start, stop):
+            others += 1
+            if others > most:
+                break
+    return end if size >= 20 else None
+
+
+def _start(text: str, at: int, closed: int) -> int | None:
+    """Where a key begins that ends here and whose frame is missing."""
+    start, size, others = at, 0, -1  # the frame's own line may have something before it
+    for first, stop in _lines_before(text, at):
+        if first < closed or compiled(_BEGIN).search(text, first, stop):
+            break
+        if part := _part(text, first, stop):
+            start, size, others = part[0], size + part[1] - part[0], 0
+        elif compiled(r"[A-Za-z0-9]").search(text, first, stop):
+            others += 1
+            if others > _ADDED:
+                break
+    return start if size >= 40 else None
+
+
+def _part(text: str, start: int, stop: int) -> tuple[int, int] | None:
+    """Where in a line a part of a key is: one of the usual width, or a shorter one alone."""
+    line = text[start:stop]
+    hashes = r"[0-9a-f]+\Z|[A-Z]+\Z"
+    full = [one for one in compiled(_FULL).finditer(line) if not compiled(hashes).match(one[0])]
+    if full:
+        return start + full[0].start(), start + full[-1].end()
+    alone = compiled(_ALONE).match(line)
+    if alone and (likeness(alone[1]) < -0.25 or alone[1].endswith("=")):
+        return start + alone.start(1), start + alone.end(1)
+    return None
+
+
+def _lines_after(text: str, at: int) -> Iterator[tuple[int, int]]:
+    while at < len(text):
+        line = compiled(_BREAK).search(text, at, at + _LONGEST_LINE)
+        end = line.start() if line else min(len(text), at + _LONGEST_LINE)
+        yield at, end
+        at = line.end() if line else end
+
+
+def _lines_before(text: str, at: int) -> Iterator[tuple[int, int]]:
+    while at:
+        first = max(0, at - _LONGEST_LINE)
+        lines = list(compiled(_BREAK).finditer(text, first, at))
+        yield lines[-1].end() if lines else first, at
+        at = lines[-1].start() if lines else first

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 from ralph.errors import BadInput
-from ralph.text.marks import CLOSE, OPEN
-from ralph.text.sanitize import CONTROL, HIDDEN, sanitize
+from ralph.text.sanitize import CLOSE, CONTROL, HIDDEN, OPEN, sanitize
 from ralph.text.tokens import plural, shorten
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchange import SessionExchange, SessionStart
+from ralph.capture.lines import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of

@@ -27,8 +27,7 @@ from ralph import __version__
 from ralph.doors.mcp.context import ServerContext, instructions
 from ralph.errors import BadInput, NotFound, RalphError, os_error_text
 from ralph.prompt.recalled import harmless
-from ralph.text.marks import mark
-from ralph.text.sanitize import sanitised_error, sanitize
+from ralph.text.sanitize import mark, sanitised_error, sanitize
 
 if TYPE_CHECKING:
     from ralph.doors.mcp.tool import Tool

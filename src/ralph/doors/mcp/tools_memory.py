@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from ralph.doors.mcp import answers
 from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
-from ralph.prompt import recalled
+from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
@@ -264,52 +263,16 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
     """
-    memory, everywhere = context.conversations, context.options.everywhere
-    answer = memory.search(
+    from ralph.chat import loop
+
+    return loop.search_conversations(
+        context.conversations,
         query,
-        limit=limit,
-        min_score=context.settings.min_score,
-        everywhere=everywhere,
-        budget_s=_CATCH_UP_S,
+        limit,
+        everywhere=context.options.everywhere,
         documents=True,
-    )
-    asked = harmless(query, 120)
-    where = "in any project" if everywhere else "in this project"
-    if not answer:
-        return _nothing_found(
-            f'No past conversation {where} matches "{asked}" well enough.',
-            "Try other words; if that finds nothing either, go on without it.",
-            answer.notes,
-        )
-    listed = memory.states(everywhere=everywhere)
-
-    def text(hit: Hit, detail: answers.Detail) -> str:
-        if hit.kind == "document":
-            return "\n".join(recalled.document_lines(hit, chars=max(detail.prose, 160)))
-        conversation = listed.get(hit.record.conversation)
-        summary = memory.summary(hit.id)
-        lines = recalled.hit_lines(
-            hit,
-            side_chars=max(detail.prose // 2, 80),
-            errors=detail.errors,
-            files=detail.files,
-            about=recalled.about(conversation.conversation.title, conversation.tags)
-            if conversation
-            else (),
-            summary=summary.text if summary else "",
-        )
-        return "\n".join(lines)
-
-    sections = sum(hit.kind == "document" for hit in answer)
-    exchanges = len(answer) - sections
-    counts = [plural(exchanges, "past exchange")] if exchanges else []
-    counts += [plural(sections, "section") + " of documents"] if sections else []
-    return answers.fenced(
-        f'{" and ".join(counts)} {where} for "{asked}", best first.',
-        [answers.AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
-        notes=answer.notes,
-        whole="fetch_conversation_details(exchange_id)",
-    )
+        budget_s=_CATCH_UP_S,
+    ).text
 
 
 @Tool(
@@ -335,32 +298,15 @@ def fetch_conversation_details(
         include_full_transcript: Everything that was said, and what tools did in between; else in
             short.
     """
-    from ralph.memory.conversations import details
+    from ralph.chat import loop
 
-    found = details(
+    return loop.conversation_details(
         context.conversations,
-        conversation=conversation_id,
-        exchange=exchange_id,
+        conversation_id,
+        exchange_id,
+        include_full_transcript,
         everywhere=context.options.everywhere,
-    )
-    alone = exchange_id is not None
-    lines = recalled.details_lines(
-        found.conversation,
-        found.exchanges,
-        whole=include_full_transcript,
-        alone=alone,
-        # A question that fills the answer would leave no room for what was said to it.
-        side_tokens=RECORD_TOKENS * 2 // 5,
-        summaries=found.summaries,
-        tags=found.tags,
-    )
-    printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
-    return answers.fenced_lines(
-        "What was said.",
-        lines,
-        budget_tokens=RECORD_TOKENS,
-        rest=printed if alone else "Ask for single exchanges by exchange_id.",
-    )
+    ).text
 
 
 CONVERSATION_TOOLS = (search_conversations, fetch_conversation_details)

@@ -15,12 +15,10 @@ import msgspec
 
 from ralph.chat import model as models
 from ralph.chat import open_memory, settings_at
-from ralph.chat.commands import COMMANDS, run_command
+from ralph.chat.commands import COMMANDS, WorkerCommands, run_command
 from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
 from ralph.chat.model import ChatModel, ToolCall
-from ralph.chat.worker import ELSEWHERE, WorkerStatus
-from ralph.chat.worker_commands import WorkerCommands
-from ralph.chat.workers import GivenUp, Workers
+from ralph.chat.workers import ELSEWHERE, GivenUp, Workers, WorkerStatus
 from ralph.doors.cli import render
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals

@@ -25,12 +25,12 @@ from ralph.doors.cli.context import found_project, start_folder, warnings_noted
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
-from ralph.index.open import choose_embedder
+from ralph.index.sync import choose_embedder, open_index
 from ralph.memory.pausing import in_force
 from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
-from ralph.memory.store import CONVERSATIONS, home_journals, index_for, on_server
+from ralph.memory.store import CONVERSATIONS, home_journals, on_server
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
 from ralph.text.tokens import plural
@@ -296,7 +296,7 @@ def _qdrant(place: Place) -> Finding | None:
     if not place.settings.qdrant_url:
         return None
     folders = [place.home / "cache" / "doctor"]
-    store = index_for(place.settings, folders, home=place.home, scope=lambda: "doctor").store
+    store = open_index(place.settings, folders, home=place.home, scope=lambda: "doctor").store
     assert isinstance(store, QdrantStore)
     server = store.server
     server.check()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ralph.clients import BY_AGENT
-from ralph.clients.claude_code_settings import plugin_folder
+from ralph.clients.claude_code_settings import PLUGIN_FOLDER
 from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Group, keep_project
@@ -59,12 +59,12 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     """
     _need_one_scope(user, project)
     setup = BY_AGENT[agent].program.setup()
-    if no_mcp and not setup.HAS_HOOKS:
+    if no_mcp and not setup.has_hooks:
         title = BY_AGENT[agent].title
         raise click.UsageError(f"{title} gets the MCP server and nothing else: leave out --no-mcp.")
     root = None if user else context.the_project().root
-    call = best_call(root, variables=setup.FILLS_VARIABLES)
-    edits = setup.install_edits(root, call, mcp=not no_mcp)
+    call = best_call(root, variables=setup.fills_variables)
+    edits = setup.edits(root, call, mcp=not no_mcp)
     done = apply(edits)
     page = Page()
     for edit in edits:
@@ -91,7 +91,7 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
     _need_one_scope(user, project)
     root = None if user else _root_to_clean()
     setup = BY_AGENT[agent].program.setup()
-    done = apply(setup.uninstall_edits(root))
+    done = apply(setup.edits(root, None))
     page = Page()
     for edit in done:
         page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
@@ -129,7 +129,7 @@ def plugin_path() -> None:
 
     For: claude plugin marketplace add "$(ralph hooks plugin-path)"
     """
-    click.echo(str(plugin_folder()))
+    click.echo(str(PLUGIN_FOLDER))
 
 
 def _need_one_scope(user: bool, project: bool) -> None:

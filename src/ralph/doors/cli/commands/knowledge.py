@@ -15,9 +15,8 @@ from ralph.doors.cli.render import Cards, Page, Result, Table, excerpt, note
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.memory import gates
 from ralph.memory.checkpoints import CheckpointResult
-from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE, Knowledge
-from ralph.memory.knowledge_journal import SavedEntry
-from ralph.memory.ledger import prepared_entry
+from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE, Knowledge, SavedEntry
+from ralph.memory.knowledge_state import prepared_entry
 from ralph.memory.lessons import technology_of
 from ralph.memory.ralph import Ralph
 from ralph.plan.model import Task
@@ -139,7 +138,7 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
     entries: list[Entry] = []
     for line, fields in given:
         try:
-            entries.append(prepared_entry(memory.entry(fields), memory.shelf.settings))
+            entries.append(prepared_entry(memory.entry(fields)))
         except BadRecord as error:
             todo = f"{error.todo or ''} Nothing was captured.".lstrip()
             raise BadRecord(error.what, where=f"{name}:{line}", todo=todo) from None
@@ -169,7 +168,7 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
         others = [each.record.project for each in wanted]
         projects = list(dict.fromkeys(others if all_projects else [own, *others]))
         done = [memory.checkpoint(project, kind, imported=imported) for project in projects]
-        gives = not any(memory.keeps_to_itself(project) for project in projects)
+        gives = all(memory.gives(project) for project in projects)
         waiting = 0 if imported else sum(each.imported is not None for each in staged)
     notes = list(dict.fromkeys(text for each in done for text in each.notes))
     if waiting:

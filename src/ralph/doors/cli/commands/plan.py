@@ -17,13 +17,13 @@ from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, pla
 from ralph.errors import BadInput, RalphError
 from ralph.loop import braindump as drafting
 from ralph.loop.braindump import Accepted, Planned, Proposal
-from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt_limits
-from ralph.loop.orchestrate import context_for
+from ralph.loop.iteration import gather, gather_review, history
+from ralph.loop.run import context_for
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import check as check_plan
 from ralph.plan.importing import import_plan
-from ralph.prompt.build import Prompt, PromptFacts, review_prompt, task_prompt
+from ralph.prompt.build import Prompt, PromptFacts, PromptLimits, review_prompt, task_prompt
 from ralph.text.tokens import plural
 
 _DECLINED = 1
@@ -223,16 +223,15 @@ def prompt(task_id: str, review: bool) -> Result:
     plan = context.the_plan()
     task = plan.task(task_id)
     with context.opened() as ralph:
-        settings = ralph.config.settings
-        history = IterationHistory(ralph)
-        facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
+        limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
+        facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            iterations = history.of(task.feature)
-            to_review = gather_review(facts, iterations, settings, everything=False)
-            built = review_prompt(facts, to_review, prompt_limits(settings))
+            iterations = history(ralph, task.feature)
+            to_review = gather_review(facts, iterations, everything=False)
+            built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
-            built = task_prompt(facts, prompt_limits(settings))
+            built = task_prompt(facts, limits)
     return Result(built, lambda page: _show_prompt(page, built))
 
 

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
+from ralph import clients
 from ralph.capture.lines import BOM, UnreadableLine
 from ralph.capture.lines import objects as events_on
-from ralph.clients import detect
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, excerpt, note
@@ -24,7 +24,7 @@ from ralph.records import iteration as schema
 from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
-_EXPECTED = detect.expected("iterations as JSON objects, one per line")
+_EXPECTED = clients.expected("iterations as JSON objects, one per line")
 _SUMMARY_CHARS = 160
 _LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
@@ -93,7 +93,7 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
 
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record, completed from the options and the focus."""
-    if client := detect.session_client(plain):
+    if client := clients.session_client(plain):
         what = f"this is a session file of {client.title}, not the output of a run"
         todo = f"Import it with: ralph conversations import {client.source}"
         raise BadRecord(what, where=where, todo=todo)
@@ -172,7 +172,7 @@ def _events(line: bytes) -> list[dict[str, Any]]:
 
 
 def _dialect(event: dict[str, Any]) -> str | None:
-    return None if event.keys() & _OURS else detect.dialect_of(event)
+    return None if event.keys() & _OURS else clients.dialect_of(event)
 
 
 def _record_run(
@@ -183,7 +183,7 @@ def _record_run(
     flags = _focused(flags, "an agent's output does not name a feature", name, todo)
     with context.opened() as ralph:
         root = str(ralph.project.root)
-        captured, complaints = detect.read(lines, file=name, root=root, dialect=dialect)
+        captured, complaints = clients.read(lines, file=name, root=root, dialect=dialect)
         # A run without a name gets one from its content: the same output is the same record.
         digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
         run = captured.session_id or f"run-{digest[:32]}"

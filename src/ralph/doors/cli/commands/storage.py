@@ -249,7 +249,7 @@ def status() -> Result:
         shelf = ralph.knowledge.shelf
         knowledge = None
         if shelf.names():
-            knowledge = _contents(shelf, [ralph.knowledge.stream.target()])
+            knowledge = _contents(shelf, [ralph.knowledge.target()])
 
     def show(page: Page) -> None:
         _show_contents(page, found)
@@ -342,7 +342,7 @@ def rebuild(feature: str | None) -> Result:
         if feature is None and ralph.knowledge.shelf.names():
             start = time.monotonic()
             _check_built("knowledge", ralph.knowledge.sync(afresh=True), complete=True)
-            knowledge = _took(len(ralph.knowledge.stream.records()), start)
+            knowledge = _took(len(ralph.knowledge.records()), start)
     total = plural(sum(each["records"] for each in built), "record")
     seconds = sum(each["seconds"] for each in built)
     lines = [f"Rebuilt {total} of {plural(len(built), 'feature')} in {seconds:.1f} s."]
@@ -372,7 +372,7 @@ def verify_contents() -> Result:
         checked = verify_index(ralph)
         memory = ralph.knowledge
         if memory.shelf.names():
-            more = verify_streams(memory.shelf.index, [memory.stream])
+            more = verify_streams(memory.shelf.index, [memory])
             faults = [*checked.faults, *more.faults]
             checked = Checked(checked.ok and more.ok, checked.records + more.records, faults)
 
@@ -407,7 +407,7 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
         return []
     gone: list[str] = []
     if not memory.shelf.names():
-        target, index = memory.stream.target(), memory.shelf.index
+        target, index = memory.target(), memory.shelf.index
         gone = [each.name for each in index.collections() if each.name == target.name][:1]
         for name in gone:
             index.drop(name)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.prompt.recalled import ANSWER_TOKENS, beginning, error_lines, harmless, sureness
-from ralph.text.marks import mark
-from ralph.text.sanitize import plain_date, plain_id
+from ralph.text.sanitize import mark, plain_date, plain_id
 from ralph.text.tokens import estimate_tokens
 
 if TYPE_CHECKING:
