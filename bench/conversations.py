@@ -19,8 +19,7 @@ from bench.measure import BenchProject, compared, in_chunks, python, temporary_p
 from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_found
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy, warm_searches
-from ralph.memory.conversation_stream import ConversationStream
-from ralph.memory.conversations import ConversationContent, keep_many
+from ralph.memory.conversation_stream import ConversationContent, ConversationStream
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
 
@@ -94,7 +93,7 @@ def _kept(size: int, each: int) -> Iterator[BenchProject]:
 
 def _keep(ralph: Ralph, talks: Sequence[ConversationContent]) -> None:
     shelf = ralph.conversations.shelf
-    keep_many(ConversationStream(ralph.project.id, shelf), talks, shelf.settings)
+    ConversationStream(ralph.project.id, shelf).save(talks)
 
 
 def _talks(start: int, stop: int, each: int) -> Iterator[ConversationContent]:

@@ -28,7 +28,7 @@ from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_f
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy, warm_searches
 from ralph import disk
-from ralph.memory.knowledge import Knowledge
+from ralph.memory.knowledge import TASK_MIN_SCORE, Knowledge
 from ralph.memory.knowledge_journal import COLLECTION
 from ralph.memory.ralph import open_ralph
 from ralph.recall.search import Question
@@ -240,7 +240,7 @@ def _asked(
     by_memory: list[dict[str, float]] = []
     by_index: list[dict[str, float]] = []
     above = 0
-    floor = memory.shelf.settings.knowledge_task_min_score
+    floor = TASK_MIN_SCORE
     asked = [(text, wanted) for text, wanted in pairs if text]
     for number, (text, wanted) in enumerate(asked, 1):
         patterns = memory.query_for_task(text, max_results=DEPTH, min_score=0.0)

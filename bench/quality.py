@@ -34,8 +34,8 @@ from bench.report import (
     teller,
 )
 from ralph.errors import BadInput
-from ralph.index import Embedder
-from ralph.index.port import Collection, IndexView, live_of
+from ralph.index import Collection, Embedder, IndexView
+from ralph.index.sync import live_of
 from ralph.memory.ralph import open_ralph
 from ralph.recall.score import FLOOR
 from ralph.recall.search import Question, search

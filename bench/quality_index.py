@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from bench.datasets import Corpus, Document
-from ralph import index, text
+from ralph import disk, index, text
 from ralph.errors import EmbedderOff, JournalError
 from ralph.index import Cut, Embedder, Passage
 from ralph.index.sqlite import SqliteStore
@@ -76,8 +76,8 @@ class CorpusIndex(msgspec.Struct, frozen=True):
             embedder=self.embedder,
         )
         if not is_current(self.store, target):
-            lock = self.cache / "index.lock"
-            synced = sync(self.store, target, lock=lock, lock_timeout_s=_LOCK_TIMEOUT_S)
+            with disk.locked(self.cache / "index.lock", timeout_s=_LOCK_TIMEOUT_S):
+                synced = sync(self.store, target)
             if synced.embedder_off:
                 raise EmbedderOff(synced.embedder_off)
         return name

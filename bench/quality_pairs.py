@@ -12,8 +12,8 @@ from bench.datasets import Ask, Corpus, Dataset, Task
 from bench.quality import Asked, Rank, by_mix
 from bench.quality_index import WHOLE, CorpusIndex, Cutting, corpus_index, records_of
 from bench.report import Tell
-from ralph.index import Embedder, Passage
-from ralph.index.port import Collection, IndexView, live_of
+from ralph.index import Collection, Embedder, IndexView, Passage
+from ralph.index.sync import live_of
 from ralph.recall.score import Evidence, score, weigh
 from ralph.text.tokens import query_tokens, tokens
 

@@ -44,7 +44,7 @@ from bench.report import (
 )
 from ralph import disk
 from ralph.errors import BadInput, RalphError
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.recall.search import telling
 from ralph.text.tokens import query_tokens, tokens
 

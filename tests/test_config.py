@@ -56,14 +56,14 @@ def test_each_place_wins_over_the_ones_before(
 
 
 def test_places_mix_value_by_value(home: Path, user_file: Path, project_file: Path) -> None:
-    user_file.write_text('{"min_score": 0.5, "recent_count": 3}')
-    project_file.write_text('{"recent_count": 4}')
+    user_file.write_text('{"min_score": 0.5, "stagnation_limit": 3}')
+    project_file.write_text('{"stagnation_limit": 4}')
     config = load(home=home, project_file=project_file, environ={"RALPH_EMBEDDER": "none"})
     assert config.settings.min_score == 0.5
-    assert config.settings.recent_count == 4
+    assert config.settings.stagnation_limit == 4
     assert config.settings.embedder == "none"
     assert origin(config, "min_score") == str(user_file)
-    assert origin(config, "recent_count") == str(project_file)
+    assert origin(config, "stagnation_limit") == str(project_file)
     assert origin(config, "embedder") == "RALPH_EMBEDDER"
 
 
@@ -103,7 +103,6 @@ def test_other_names_in_the_environment_are_none_of_our_business(home: Path) -> 
     [
         ("search_limit", 0, "from 1 to 20"),
         ("search_limit", 21, "from 1 to 20"),
-        ("search_max_limit", 21, "from 1 to 20"),
         ("search_limit", "many", "search_limit"),
         ("search_limit", True, "search_limit"),
         ("search_limit", 1.5, "search_limit"),
@@ -114,7 +113,7 @@ def test_other_names_in_the_environment_are_none_of_our_business(home: Path) -> 
         ("min_score", float("nan"), "from 0 to 1"),
         ("embedder", "magic", "embedder"),
         ("embedder", 5, "embedder"),
-        ("summary_max_chars", -1, "from 0 to 100000"),
+        ("prompt_tokens", -1, "from 0 to 200000"),
         ("journal_lock_timeout_s", 1e9, "from 0 to 600"),
         ("journal_lock_timeout_s", float("nan"), "journal_lock_timeout_s"),
     ],
@@ -250,16 +249,15 @@ def test_a_memory_is_opened_with_all_of_them(
     project: Path, home: Path, user_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user_file.write_text('{"search_limit": 3}')
-    (project / ".ralph" / "rag_config.json").write_text('{"recent_count": 2}')
+    (project / ".ralph" / "rag_config.json").write_text('{"stagnation_limit": 2}')
     monkeypatch.setenv("RALPH_EMBEDDER", "none")
     with open_ralph(project, min_score=0.0) as memory:
         settings = memory.config.settings
-        assert (settings.search_limit, settings.recent_count) == (3, 2)
+        assert (settings.search_limit, settings.stagnation_limit) == (3, 2)
         assert (settings.embedder, settings.min_score) == ("none", 0.0)
         auth = memory.feature("auth")
         auth.remember_all([{"summary": f"login form {n}"} for n in range(9)])
         assert len(auth.search("login form")) == 3
-        assert len(auth.recent()) == 2
 
 
 def test_the_journal_is_waited_for_as_long_as_the_setting_says(project: Path) -> None:
@@ -286,7 +284,8 @@ def test_the_page_of_settings_tells_them_as_they_are() -> None:
         default = default.lower() if isinstance(value, bool) else default
         numbers = f"{rule.low} to {rule.high}" if rule.high else ""
         free = ", ".join(str(one).lower() for one in rule.free)
-        return f"| `{key}` | {default} | {numbers} | {rule.level}{'; free: ' * bool(free)}{free} |"
+        level = f"{rule.level}{'; free: ' * bool(free)}{free}"
+        return f"| `{key}` | {default} | {rule.what} | {numbers} | {level} |"
 
     made = "\n".join(map(row, KEYS))
     page = DOCS / "settings.md"

@@ -21,10 +21,8 @@ from ralph.trust import Wish, revoke, trusted, trusted_folders
 EVERYTHING = {
     "agent": "sh -c 'touch PWNED'",
     "agent_env": ["*"],
-    "agent_grace_s": 600,
     "embedder": "openai",
-    "hook_stop_s": 199,
-    "hook_session_start_s": 100,
+    "hook_timeout_s": 199,
     "iteration_timeout_s": 90_000,
     "model_review": "the-dearest",
     "openai_model": "of-the-clone",
@@ -97,7 +95,7 @@ def test_the_next_weaker_place_counts_where_a_clone_may_not_decide(
         ("embedder", "none"),
         ("embedder", "minilm"),
         ("technology", "zig"),
-        ("hook_min_score", 0.9),
+        ("min_score", 0.9),
     ],
 )
 def test_a_project_may_always_turn_things_off_and_choose_what_is_harmless(
@@ -110,7 +108,7 @@ def test_a_project_may_always_turn_things_off_and_choose_what_is_harmless(
 
 
 def test_what_is_so_anyway_is_no_wish(project: Path, home: Path) -> None:
-    clone_says(project, agent="claude", hook_stop_s=10, hook_capture=True, agent_env=[])
+    clone_says(project, agent="claude", hook_timeout_s=None, hook_capture=True, agent_env=[])
     assert wishes_of(Project(project), home=home) == []
 
 
@@ -153,8 +151,8 @@ def test_a_bad_variable_of_the_environment_is_one_clear_line(project: Path) -> N
 
 
 def test_a_long_limit_for_a_hook_keeps_capture_on(ralph: Line, project: Path, home: Path) -> None:
-    assert "from 0.05 to 600" in ralph("config", "hook_stop_s", "9999").complaint
-    ralph.well("config", "hook_stop_s", "300")
+    assert "from 0.05 to 600" in ralph("config", "hook_timeout_s", "9999").complaint
+    ralph.well("config", "hook_timeout_s", "300")
     transcript = project.parent / "s.jsonl"
     said: dict[str, Any] = {"type": "user", "sessionId": "s", "uuid": "1", "promptId": "p1"}
     said |= {"timestamp": "2026-01-01T00:00:00Z", "message": {"role": "user", "content": "hello"}}
@@ -202,7 +200,7 @@ def test_trust_shows_every_wish_whole_and_asks(
 def test_a_typed_yes_is_remembered_and_nothing_else_is(
     project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ralph.doors.cli import run
+    from ralph.doors.cli.main import run
 
     monkeypatch.chdir(project)
     clone_says(project, agent="my-agent")
@@ -219,17 +217,17 @@ def test_a_typed_yes_is_remembered_and_nothing_else_is(
 def test_a_wish_that_changes_is_asked_again_and_the_others_stay(
     ralph: Line, project: Path, home: Path
 ) -> None:
-    clone_says(project, agent="one", hook_stop_s=20)
+    clone_says(project, agent="one", hook_timeout_s=20)
     clone_serves(project, near={"command": "npx"})
     ralph.well("trust", "--yes")
     assert settings_in(project, home).agent == "one"
     assert untrusted(Project(project), home=home) == []
 
-    clone_says(project, agent="one && two", hook_stop_s=20)
+    clone_says(project, agent="one && two", hook_timeout_s=20)
     clone_serves(project, near={"command": "npx", "args": ["more"]})
 
     found = settings_in(project, home)
-    assert (found.agent, found.hook_stop_s) == ("claude", 20)
+    assert (found.agent, found.hook_timeout_s) == ("claude", 20)
     assert [one.name for one in untrusted(Project(project), home=home)] == ["agent", "web/near"]
 
 
@@ -271,12 +269,12 @@ def test_what_a_person_sets_by_command_is_trusted_and_what_lay_there_is_not(
     clone_says(project, agent="of the clone")
     clone_serves(project, theirs={"command": "evil"})
 
-    ralph.well("config", "hook_stop_s", "20")
+    ralph.well("config", "hook_timeout_s", "20")
     ralph.well("discipline", "add", "mine", "--mcp-servers", '{"near": {"command": "npx"}}')
     ralph.well("discipline", "update", "web", "--system-prompt", "Be kind.")
 
     found = settings_in(project, home)
-    assert (found.hook_stop_s, found.agent) == (20, "claude")
+    assert (found.hook_timeout_s, found.agent) == (20, "claude")
     waiting = untrusted(Project(project), home=home)
     assert [one.name for one in waiting] == ["agent", "web/theirs"]
     ralph.well("config", "agent", "of mine")

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-
-# Doors besides the command line. They are opened from here because no door may import another,
-# and because a hook must not pay for loading the command line.
-_DOORS = {"mcp", "hook"}
 
 
 def main() -> None:
@@ -21,7 +16,7 @@ def main() -> None:
         sys.stdout.write(f"ralph {__version__}\n")
         return
     word, rest = _word(argv)
-    sys.exit(_door(word)(rest if word in _DOORS else argv))
+    sys.exit(_open(word, rest, argv))
 
 
 def _leave_current_folder() -> None:
@@ -36,7 +31,7 @@ def _leave_current_folder() -> None:
         return
     library = os.path.dirname(os.__file__)  # noqa: PTH120
     end = sys.path.index(library) if library in sys.path else 0
-    sys.path[:end] = [one for one in sys.path[:end] if one != here]
+    sys.path[:end] = [folder for folder in sys.path[:end] if folder != here]
 
 
 def _word(argv: list[str]) -> tuple[str, list[str]]:
@@ -52,18 +47,20 @@ def _word(argv: list[str]) -> tuple[str, list[str]]:
     return "", argv
 
 
-def _door(word: str) -> Callable[[list[str]], int]:
+def _open(word: str, rest: list[str], argv: list[str]) -> int:
+    """Open the door of this word. Doors besides the command line are opened from here, because no
+    door may import another and a hook must not pay for loading the command line."""
     if word == "mcp":
-        from ralph.doors.mcp import run as serve
+        from ralph.doors.mcp.main import run as serve
 
-        return serve
+        return serve(rest)
     if word == "hook":
-        from ralph.doors.hooks import run as hook
+        from ralph.doors.hooks.call import serve as answer
 
-        return hook
-    from ralph.doors.cli import run
+        return answer(rest)
+    from ralph.doors.cli.main import run
 
-    return run
+    return run(argv)
 
 
 if __name__ == "__main__":

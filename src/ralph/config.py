@@ -36,39 +36,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     embedder: Literal["static", "minilm", "ollama", "openai", "none"] = "static"
     search_limit: int = 10
-    search_max_limit: int = 20
     min_score: float = 0.40
-    recent_count: int = 10
-    summary_max_chars: int = 2000
-    embedding_max_chars: int = 4000
-    error_max_chars: int = 1000
-    decision_max_chars: int = 500
-    errors_max: int = 50
-    decisions_max: int = 50
-    files_max: int = 500
     journal_lock_timeout_s: float = 30.0
     index_lock_timeout_s: float = 2.0
     remember_budget_s: float = 2.0
     agent: str = "claude"
     agent_env: tuple[str, ...] = ()
-    agent_grace_s: float = 10.0
     model_work: str | None = None
     model_review: str | None = None
     iteration_timeout_s: float = 1800.0
     review_every: int = 5
-    verify_all_every: int = 5
     stagnation_limit: int = 3
     rate_limit_wait_s: float = 300.0
-    prose_stale_iterations: int = 10
-    prose_stale_files: int = 5
     prompt_tokens: int = 12000
-    knowledge_file_tokens: int = 2000
-    knowledge_excerpt_tokens: int = 500
-    knowledge_all_tokens: int = 4000
-    attempts_in_prompt: int = 3
-    warnings_in_prompt: int = 5
-    exchange_max_chars: int = 20000
-    conversation_min_score: float = 0.20
     rag_enabled: bool = True
     rag_conversation_limit: int = 3
     rag_exchange_limit_per_conversation: int = 2
@@ -80,42 +60,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     conversations_keep_days: int = 0
     knowledge_give: bool = True
     knowledge_receive: bool = True
-    knowledge_task_limit: int = 5
-    knowledge_task_min_score: float = 0.70
-    knowledge_failure_limit: int = 3
-    knowledge_failure_min_score: float = 0.75
-    knowledge_patterns_in_context: int = 3
-    knowledge_conflicts_max: int = 3
-    knowledge_text_max_chars: int = 4000
-    knowledge_batch: int = 500
     knowledge_keep_days: int = 365
     technology: str | None = None
     journal_url: str | None = None
-    journal_connect_timeout_s: float = 2.0
     qdrant_url: str | None = None
     qdrant_api_key: str | None = None
-    qdrant_timeout_s: float = 5.0
     qdrant_binary: str | None = None
     hook_capture: bool = True
     hook_inject: bool = True
-    hook_min_score: float = 0.55
-    hook_prompt_hits: int = 3
-    hook_prompt_tokens: int = 800
-    hook_session_tokens: int = 1500
-    hook_session_start_s: float = 2.0
-    hook_user_prompt_submit_s: float = 2.0
-    hook_post_tool_use_failure_s: float = 2.0
-    hook_stop_s: float = 10.0
-    hook_session_end_s: float = 1.2
-    hook_pre_compact_s: float = 5.0
-    mcp_answer_tokens: int = 2000
-    mcp_record_tokens: int = 8000
-    mcp_resource_bytes: int = 100_000
-    mcp_calls_hint: int = 10
-    mcp_catch_up_s: float = 10.0
-    embed_timeout_s: float = 60.0
-    embed_query_timeout_s: float = 2.0
-    embed_batch: int = 64
+    hook_timeout_s: float | None = None
     ollama_url: str = "http://127.0.0.1:11434"
     ollama_model: str = "nomic-embed-text"
     openai_base_url: str = "https://api.openai.com/v1"
@@ -138,17 +91,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 # Settings of earlier versions, and what replaces them. Reading one gives one warning.
-_NO_SETTING = "it is no longer a setting"
+_CONSTANTS = """
+agent_grace_s attempts_in_prompt chat_price_in_usd chat_price_out_usd conversation_min_score
+decision_max_chars decisions_max embed_batch embed_timeout_s embedding_batch_size
+embedding_max_chars embedding_max_retries embedding_pipeline_poll_interval_s error_max_chars
+errors_max exchange_max_chars files_max hook_min_score hook_prompt_hits hook_prompt_tokens
+hook_session_tokens knowledge_all_tokens knowledge_batch knowledge_conflicts_max
+knowledge_excerpt_tokens knowledge_failure_limit knowledge_failure_min_score
+knowledge_file_tokens knowledge_patterns_in_context knowledge_task_limit
+knowledge_task_min_score knowledge_text_max_chars mcp_answer_tokens mcp_calls_hint
+mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stale_iterations
+recent_count search_max_limit summarizer_idle_timeout_s summary_max_chars summary_price_in_usd
+summary_price_out_usd verify_all_every warnings_in_prompt
+"""
 RETIRED: dict[str, str] = {
-    "summarizer_idle_timeout_s": _NO_SETTING,
-    "embedding_pipeline_poll_interval_s": _NO_SETTING,
-    "embedding_batch_size": _NO_SETTING,
-    "embedding_max_retries": _NO_SETTING,
-    "chat_price_in_usd": _NO_SETTING,
-    "chat_price_out_usd": _NO_SETTING,
-    "summary_price_in_usd": _NO_SETTING,
-    "summary_price_out_usd": _NO_SETTING,
+    **dict.fromkeys(_CONSTANTS.split(), "it is no longer a setting"),
     "summary_timeout_s": "use chat_timeout_s",
+    "hook_session_start_s": "use hook_timeout_s",
+    "hook_user_prompt_submit_s": "use hook_timeout_s",
+    "hook_post_tool_use_failure_s": "use hook_timeout_s",
+    "hook_stop_s": "use hook_timeout_s",
+    "hook_session_end_s": "use hook_timeout_s",
+    "hook_pre_compact_s": "use hook_timeout_s",
+    "journal_connect_timeout_s": "use remember_budget_s",
+    "qdrant_timeout_s": "use remember_budget_s",
+    "embed_query_timeout_s": "use remember_budget_s",
 }
 _warned: set[tuple[str, str]] = set()
 
@@ -162,7 +129,7 @@ Level = Literal["harmless", "trusted", "personal"]
 
 
 class Rule(NamedTuple):
-    """Who may decide on a setting, and from where to where its number goes.
+    """What a setting is for, who may decide on it, and from where to where its number goes.
 
     harmless: a project's file may set it. trusted: a project's file may set it after the person
     has run `ralph trust` there, because it starts programs, spends money or time, sends data
@@ -170,127 +137,102 @@ class Rule(NamedTuple):
     """
 
     level: Level
+    what: str
     low: float = 0
     high: float = 0
     # What a project may choose without trust: what keeps data here, or turns something off.
     free: tuple[object, ...] = ()
 
 
-def _harmless(low: float = 0, high: float = 0) -> Rule:
-    return Rule("harmless", low, high)
+def _switch(what: str) -> Rule:
+    return Rule("trusted", what, free=(False,))
 
-
-def _trusted(low: float = 0, high: float = 0, *, free: tuple[object, ...] = ()) -> Rule:
-    return Rule("trusted", low, high, free)
-
-
-def _personal(low: float = 0, high: float = 0) -> Rule:
-    return Rule("personal", low, high)
-
-
-_SCORE = _harmless(0, 1)
-_SWITCH = _trusted(free=(False,))
-_HOOK_S = _trusted(0.05, 600)
 
 RULES: dict[str, Rule] = {
-    "embedder": _trusted(free=("static", "minilm", "none")),
-    "search_limit": _harmless(1, 20),
-    "search_max_limit": _harmless(1, 20),
-    "min_score": _SCORE,
-    "recent_count": _harmless(0, 1000),
-    "summary_max_chars": _harmless(0, 100_000),
-    "embedding_max_chars": _harmless(0, 100_000),
-    "error_max_chars": _harmless(0, 100_000),
-    "decision_max_chars": _harmless(0, 100_000),
-    "errors_max": _harmless(0, 10_000),
-    "decisions_max": _harmless(0, 10_000),
-    "files_max": _harmless(0, 100_000),
-    "journal_lock_timeout_s": _harmless(0, 600),
-    "index_lock_timeout_s": _harmless(0, 60),
-    "remember_budget_s": _harmless(0, 600),
-    "agent": _trusted(),
-    "agent_env": _trusted(),
-    "agent_grace_s": _trusted(0, 600),
-    "model_work": _trusted(),
-    "model_review": _trusted(),
-    "iteration_timeout_s": _trusted(0, 7 * 86_400),
-    "review_every": _harmless(0, 1000),
-    "verify_all_every": _harmless(0, 1000),
-    "stagnation_limit": _harmless(0, 1000),
-    "rate_limit_wait_s": _harmless(0, 86_400),
-    "prose_stale_iterations": _harmless(0, 10_000),
-    "prose_stale_files": _harmless(0, 10_000),
-    "prompt_tokens": _harmless(0, 200_000),
-    "knowledge_file_tokens": _harmless(0, 100_000),
-    "knowledge_excerpt_tokens": _harmless(0, 100_000),
-    "knowledge_all_tokens": _harmless(0, 100_000),
-    "attempts_in_prompt": _harmless(0, 100),
-    "warnings_in_prompt": _harmless(0, 100),
-    "exchange_max_chars": _harmless(0, 1_000_000),
-    "conversation_min_score": _SCORE,
-    "rag_enabled": _SWITCH,
-    "rag_conversation_limit": _harmless(1, 20),
-    "rag_exchange_limit_per_conversation": _harmless(1, 20),
-    "rag_min_similarity": _SCORE,
-    "rag_recency_half_life_days": _harmless(0, 36_500),
-    "summarizer_conversation_enabled": _SWITCH,
-    "summarizer_exchange_enabled": _SWITCH,
-    "embedding_pipeline_enabled": _SWITCH,
+    "embedder": Rule(
+        "trusted",
+        "what turns text into vectors; `none` searches by words alone",
+        free=("static", "minilm", "none"),
+    ),
+    "search_limit": Rule("harmless", "how many results a search shows", 1, 20),
+    "min_score": Rule("harmless", "hide results that score below this", 0, 1),
+    "journal_lock_timeout_s": Rule(
+        "harmless", "how long a write waits for another process that writes", 0, 600
+    ),
+    "index_lock_timeout_s": Rule(
+        "harmless", "how long a search waits for another process that indexes", 0, 60
+    ),
+    "remember_budget_s": Rule(
+        "harmless",
+        "how long memory may hold up its caller: indexing, a connection, a query's vector",
+        0,
+        600,
+    ),
+    "agent": Rule("trusted", "the agent that `ralph run` starts: a name or a command"),
+    "agent_env": Rule("trusted", "more environment variables that the agent gets"),
+    "model_work": Rule("trusted", "the agent's model for work"),
+    "model_review": Rule("trusted", "the agent's model for reviews"),
+    "iteration_timeout_s": Rule("trusted", "stop an iteration after this time", 0, 7 * 86_400),
+    "review_every": Rule(
+        "harmless", "every so many iterations one is a review; 0 for none", 0, 1000
+    ),
+    "stagnation_limit": Rule(
+        "harmless", "stop after so many iterations without a change to the plan", 0, 1000
+    ),
+    "rate_limit_wait_s": Rule(
+        "harmless", "how long to wait when the provider refuses and names no time", 0, 86_400
+    ),
+    "prompt_tokens": Rule("harmless", "the size of the loop's prompt", 0, 200_000),
+    "rag_enabled": _switch("recall past conversations before every answer of `ralph chat`"),
+    "rag_conversation_limit": Rule("harmless", "from how many conversations", 1, 20),
+    "rag_exchange_limit_per_conversation": Rule("harmless", "how many exchanges of each", 1, 20),
+    "rag_min_similarity": Rule("harmless", "hide exchanges that score below this", 0, 1),
+    "rag_recency_half_life_days": Rule(
+        "harmless", "how fast old exchanges fade; 0 for never", 0, 36_500
+    ),
+    "summarizer_conversation_enabled": _switch("summarize conversations in the background"),
+    "summarizer_exchange_enabled": _switch("summarize exchanges in the background"),
+    "embedding_pipeline_enabled": _switch("embed conversations in the background"),
     # A clone must not decide what of a person's memory goes.
-    "conversations_keep_days": _personal(0, 36_500),
-    "knowledge_give": _SWITCH,
-    "knowledge_receive": _SWITCH,
-    "knowledge_task_limit": _harmless(1, 20),
-    "knowledge_task_min_score": _SCORE,
-    "knowledge_failure_limit": _harmless(1, 20),
-    "knowledge_failure_min_score": _SCORE,
-    "knowledge_patterns_in_context": _harmless(1, 20),
-    "knowledge_conflicts_max": _harmless(1, 20),
-    "knowledge_text_max_chars": _harmless(100, 100_000),
-    "knowledge_batch": _harmless(1, 2000),
-    "knowledge_keep_days": _personal(1, 36_500),
-    "technology": _harmless(),
-    "journal_url": _personal(),
-    "journal_connect_timeout_s": _harmless(0.1, 60),
-    "qdrant_url": _personal(),
-    "qdrant_api_key": _personal(),
-    "qdrant_timeout_s": _harmless(0.1, 600),
-    "qdrant_binary": _personal(),
-    "hook_capture": _SWITCH,
-    "hook_inject": _SWITCH,
-    "hook_min_score": _SCORE,
-    "hook_prompt_hits": _harmless(0, 20),
-    "hook_prompt_tokens": _harmless(0, 100_000),
-    "hook_session_tokens": _harmless(0, 100_000),
-    "hook_session_start_s": _HOOK_S,
-    "hook_user_prompt_submit_s": _HOOK_S,
-    "hook_post_tool_use_failure_s": _HOOK_S,
-    "hook_stop_s": _HOOK_S,
-    "hook_session_end_s": _HOOK_S,
-    "hook_pre_compact_s": _HOOK_S,
-    "mcp_answer_tokens": _harmless(0, 100_000),
-    "mcp_record_tokens": _harmless(0, 100_000),
-    "mcp_resource_bytes": _harmless(0, 10_000_000),
-    "mcp_calls_hint": _harmless(0, 10_000),
-    "mcp_catch_up_s": _harmless(0, 600),
-    "embed_timeout_s": _harmless(0.1, 3600),
-    "embed_query_timeout_s": _harmless(0.1, 60),
-    "embed_batch": _harmless(1, 2048),
-    "ollama_url": _personal(),
-    "ollama_model": _trusted(),
-    "openai_base_url": _personal(),
-    "openai_model": _trusted(),
-    "openai_dimensions": _trusted(1, 65_536),
-    "openai_api_key": _personal(),
-    "chat_model": _personal(),
-    "chat_base_url": _personal(),
-    "chat_api_key": _personal(),
-    "chat_timeout_s": _trusted(0.1, 3600),
-    "chat_max_tokens": _trusted(1, 1_000_000),
-    "summary_model": _personal(),
-    "summary_base_url": _personal(),
-    "summary_api_key": _personal(),
-    "summary_spend_cap_usd": _personal(0, 100_000),
+    "conversations_keep_days": Rule(
+        "personal", "delete conversations after so many days; 0 for never", 0, 36_500
+    ),
+    "knowledge_give": _switch("publish this project's lessons to your other projects"),
+    "knowledge_receive": _switch("use the lessons of your other projects"),
+    "knowledge_keep_days": Rule("personal", "stop using lessons that are older", 1, 36_500),
+    "technology": Rule("harmless", "the project's technology, to match lessons"),
+    "journal_url": Rule("personal", "a PostgreSQL server that holds the journals"),
+    "qdrant_url": Rule("personal", "a Qdrant server that holds the index"),
+    "qdrant_api_key": Rule("personal", "its key"),
+    "qdrant_binary": Rule("personal", "a Qdrant program that Ralph starts and stops"),
+    "hook_capture": _switch("hooks save sessions"),
+    "hook_inject": _switch("hooks tell the model what memory has"),
+    "hook_timeout_s": Rule(
+        "trusted", "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
+    ),
+    "ollama_url": Rule("personal", "where Ollama listens"),
+    "ollama_model": Rule("trusted", "its embedding model"),
+    "openai_base_url": Rule("personal", "an OpenAI-compatible server for embeddings"),
+    "openai_model": Rule("trusted", "its embedding model"),
+    "openai_dimensions": Rule(
+        "trusted", "the length of its vectors, where the model lets you choose", 1, 65_536
+    ),
+    "openai_api_key": Rule("personal", "its key"),
+    "chat_model": Rule(
+        "personal", "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME` or `claude`"
+    ),
+    "chat_base_url": Rule("personal", "its server, if it is not the provider's"),
+    "chat_api_key": Rule("personal", "its key"),
+    "chat_timeout_s": Rule("trusted", "how long an answer may take", 0.1, 3600),
+    "chat_max_tokens": Rule("trusted", "how long an answer may be", 1, 1_000_000),
+    "summary_model": Rule(
+        "personal", "the model that writes summaries; without one they are extracts"
+    ),
+    "summary_base_url": Rule("personal", "its server"),
+    "summary_api_key": Rule("personal", "its key"),
+    "summary_spend_cap_usd": Rule(
+        "personal", "stop summarizing with a paid model at this sum a day", 0, 100_000
+    ),
 }
 
 

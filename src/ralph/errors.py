@@ -135,3 +135,9 @@ class ModelOff(MemoryOff):
         super().__init__(what, where=where, todo=todo)
         self.fault = fault
         self.partial = partial
+
+
+def os_error_text(error: OSError) -> str:
+    """An error of the system in a line: the file, and what is wrong with it."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"

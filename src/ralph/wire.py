@@ -68,8 +68,11 @@ class Reply(msgspec.Struct, frozen=True):
             plain = msgspec.json.decode(self.body, type=dict[str, object])
         except (msgspec.MsgspecError, RecursionError):
             return ""
-        error = next((plain[key] for key in ("error", "message", "detail") if plain.get(key)), "")
-        text = str(error.get("message", "")) if isinstance(error, dict) else str(error)
+        keys = ("error", "message", "detail", "status")
+        error = next((plain[key] for key in keys if plain.get(key)), "")
+        if isinstance(error, dict):  # as OpenAI, or as Qdrant
+            error = error.get("message") or error.get("error") or ""
+        text = str(error)
         for secret in secrets:
             text = text.replace(secret, "[key]")
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())

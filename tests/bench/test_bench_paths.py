@@ -9,7 +9,7 @@ from bench.paths import PATHS
 
 # The most files each path may cross, and a file it must cross. The numbers only go down.
 FILES = {
-    "record": (49, "clients/detect.py"),
+    "record": (49, "clients/__init__.py"),
     "search": (35, "recall/search.py"),
     "iteration": (80, "loop/iteration.py"),
     "hook": (47, "doors/hooks/context.py"),

@@ -31,7 +31,7 @@ from bench.quality_pairs import labelled
 from bench.ranking import Mean
 from ralph.errors import EmbedderOff
 from ralph.index import Passage
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.records import Record
 
 OWN_PAIRS = DATA / "own_pairs.jsonl"

@@ -26,8 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.capture import AgentRun, Capture, Dialect
+from ralph.clients import Detecting, open_capture, read
 from ralph.clients.claude_code import StreamJson
-from ralph.clients.detect import Detecting, open_capture, read
 from ralph.errors import BadInput
 from ralph.records import Complaint
 from ralph.text.sanitize import mark

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from places import FIXTURES
 
 from ralph.capture.lines import SessionExchange, SessionStart
-from ralph.clients.claude_code_sessions import Exchanges, SessionLine
+from ralph.clients.claude_code_sessions import SESSION_KEYS, Exchanges
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
 
@@ -107,6 +107,9 @@ def after(lines: list[bytes], offset: int) -> list[bytes]:
     return b"".join(lines)[offset:].splitlines(keepends=True)
 
 
+KEYS = [*SESSION_KEYS.split(), "toolUseResult", "attachment"]
+
+
 @given(transcripts())
 @settings(deadline=None)
 def test_reading_on_from_where_any_exchange_ended_gives_the_same(lines: list[bytes]) -> None:
@@ -164,7 +167,12 @@ kinds = st.sampled_from(
 
 
 @given(
-    st.lists(st.dictionaries(st.sampled_from(SessionLine.__struct_fields__), values), max_size=6),
+    st.lists(
+        st.dictionaries(
+            st.sampled_from([*SESSION_KEYS.split(), "toolUseResult", "attachment"]), values
+        ),
+        max_size=6,
+    ),
     kinds,
 )
 @settings(deadline=None)

@@ -10,7 +10,7 @@ import pytest
 from places import FIXTURES
 
 from ralph.capture import AgentRun
-from ralph.clients.detect import read
+from ralph.clients import read
 from ralph.errors import BadInput
 from ralph.records import Complaint
 

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from chat_server import MODEL, Answer, Call, ChatServer
+from chat_server import MODEL, Answer, Call, ChatServer, anthropic_model, ollama_model
 from chatting import HEADING, QUESTION, SOLUTION, held_before, sent, talking
 from remembering import files_holding
 
 from ralph.chat.model import EchoModel
-from ralph.chat.providers import anthropic_model, ollama_model
 from ralph.errors import NotFound
 from ralph.memory.pausing import pause
 from ralph.memory.project import Project

@@ -95,7 +95,7 @@ def test_the_last_answer_or_a_named_exchange_is_rated(talk: Talk, before: str) -
     assert kept is not None
     assert talk.say("/up") == [f"{kept[:8]} is rated up."]
     assert talk.say(f"/down {before[:8]}") == [f"{before[:8]} is rated down."]
-    ratings = talk.chat.memory.conversations._mine().history.ratings
+    ratings = talk.chat.memory.conversations.stream.history.ratings
     assert ratings == {kept: 1, before: -1}
     with pytest.raises(NotFound):
         talk.say("/down ffffffff")

@@ -10,9 +10,10 @@ import pytest
 from chatting import QUESTION, SOLUTION, held_before
 from serving import served
 
+from ralph.chat.loop import TOOLS, ToolResult, run_tool
 from ralph.chat.model import ToolCall, tool_call
-from ralph.chat.tools import TOOLS, ToolResult, run_tool
 from ralph.memory.ralph import open_ralph
+from ralph.prompt.recalled import RECORD_TOKENS
 from ralph.records.conversation import Summary
 from ralph.text.sanitize import marked
 from ralph.text.tokens import estimate_tokens
@@ -69,7 +70,7 @@ def test_a_long_conversation_is_told_within_the_budget(project: Path) -> None:
         one = talk.start("Long")
         for n in range(100):
             talk.exchange(one, user=f"question {n} " + "word " * 300, assistant="word " * 300)
-        budget_tokens = ralph.place.settings.mcp_record_tokens
+        budget_tokens = RECORD_TOKENS
     told = used(
         project, "fetch_conversation_details", conversation_id=one, include_full_transcript=True
     )

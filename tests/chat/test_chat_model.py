@@ -11,7 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chat_server import ANTHROPIC, MODEL, OPENAI, Answer, Call, ChatServer
+from chat_server import (
+    ANTHROPIC,
+    MODEL,
+    OPENAI,
+    Answer,
+    Call,
+    ChatServer,
+    anthropic_model,
+    ollama_model,
+    openai_model,
+)
 
 from ralph.chat.model import (
     ChatModel,
@@ -23,7 +33,7 @@ from ralph.chat.model import (
     ToolCall,
     ToolSpec,
 )
-from ralph.chat.providers import HttpModel, anthropic_model, ollama_model, openai_model
+from ralph.chat.providers import HttpModel
 from ralph.errors import BadInput
 
 LONG = 60.0
@@ -85,7 +95,8 @@ def test_the_text_that_streams_is_the_text_of_the_answer(model: ChatModel) -> No
 
 def test_a_conversation_goes_on(model: ChatModel) -> None:
     first = ask(model)
-    said = ask(model, *HELLO, first.turn(), ChatTurn("user", "And what did I say first?"))
+    answer = ChatTurn("assistant", first.text)
+    said = ask(model, *HELLO, answer, ChatTurn("user", "And what did I say first?"))
     assert said.text.strip()
 
 
@@ -98,7 +109,8 @@ def test_a_tool_makes_the_round(model: ChatModel, server: ChatServer) -> None:
     assert call.id
     assert (call.name, call.arguments, call.unread) == ("get_weather", {"city": "Málaga"}, "")
     told = ChatTurn("tool", "sunny, 31 degrees", call_id=call.id)
-    said = ask(model, order, called.turn(), told, tools=[WEATHER])
+    answer = ChatTurn("assistant", called.text, called.calls)
+    said = ask(model, order, answer, told, tools=[WEATHER])
     assert "sunny" in said.text
     assert said.stop == "end"
 

@@ -18,8 +18,7 @@ from clients import World, client, worlds
 from looping import eventually
 from scripted_model import ScriptedModel
 
-from ralph.chat.claude_process import ClaudeModel
-from ralph.chat.model import ChatTurn, ModelAnswer, ToolCall
+from ralph.chat.model import ChatTurn, ClaudeModel, ModelAnswer, ToolCall
 from ralph.errors import ModelOff
 
 LONG = 60.0

@@ -8,10 +8,19 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from chat_server import FAULTS, KEY, MODEL, Answer, ChatServer
+from chat_server import (
+    FAULTS,
+    KEY,
+    MODEL,
+    Answer,
+    ChatServer,
+    anthropic_model,
+    ollama_model,
+    openai_model,
+)
 
 from ralph.chat.model import ChatTurn, ModelAccess
-from ralph.chat.providers import HttpModel, anthropic_model, ollama_model, openai_model
+from ralph.chat.providers import HttpModel
 from ralph.errors import MemoryOff, ModelOff
 from tests.chat.test_chat_model import HELLO, SERVED
 

@@ -13,7 +13,7 @@ from chatting import HEADING, QUESTION, Talk, held_before, sent, talking
 from commanding import process
 
 from ralph.chat import open_memory
-from ralph.chat.worker_commands import WorkerCommands
+from ralph.chat.commands import WorkerCommands
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
 from ralph.memory.ralph import open_ralph

@@ -60,8 +60,7 @@ def served(project: Path, server: EmbeddingServer, **more: Any) -> Any:
         "embedder": "openai",
         "openai_base_url": f"{server.url}/v1",
         "openai_api_key": KEY,
-        "embed_timeout_s": 0.3,
-        "embed_query_timeout_s": 0.3,
+        "remember_budget_s": 0.3,
         **more,
     }
     return lambda: open_ralph(project, **settings)

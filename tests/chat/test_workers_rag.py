@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from workers_ground import fill, opener
 
+from ralph.chat.commands import WorkerCommands
 from ralph.chat.loop import LastRetrieval
-from ralph.chat.worker_commands import WorkerCommands
 from ralph.chat.workers import Workers
 from ralph.errors import BadInput, BadSetting
 

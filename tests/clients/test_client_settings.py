@@ -15,18 +15,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ralph.clients.claude_code_settings import (
+    ClaudeCodeSetup,
     hooks_in,
     wanted_hooks,
     with_hooks,
-    with_server,
     without_hooks,
-    without_server,
 )
-from ralph.clients.codex_settings import server_in, with_block, without_block
+from ralph.clients.codex import CodexSetup
 from ralph.clients.setup import NAMED, RalphCall, hook_call, server_call
 from ralph.errors import BadInput
 
 WHERE = Path("settings.json")
+CLAUDE, CODEX = ClaudeCodeSetup(), CodexSetup()
 BY_NAME = RalphCall(NAMED)
 BY_PATH = RalphCall('/opt/it\'s "my" venv/bin/python', ("-m", "ralph"))
 EVENTS = list(wanted_hooks(BY_NAME))
@@ -106,7 +106,7 @@ def test_hooks_that_were_put_in_and_taken_out_leave_everything_else(
 @given(texts())
 def test_settings_without_anything_of_ours_are_not_written_anew(text: str) -> None:
     assert without_hooks(text, WHERE) == text
-    assert without_server(text, WHERE) == text
+    assert CLAUDE.without_server(text, WHERE) == text
 
 
 @given(texts(), st.sampled_from([BY_NAME, BY_PATH]))
@@ -166,18 +166,18 @@ server_files = st.builds(
 def test_a_server_that_was_put_in_and_taken_out_leaves_everything_else(
     text: str, call: RalphCall
 ) -> None:
-    installed = with_server(text, call, WHERE)
+    installed = CLAUDE.with_server(text, call, WHERE)
     before = meaning(text)
 
     assert meaning(installed) == {
         **before,
         "mcpServers": {**before.get("mcpServers", {}), "ralph-memory": call.server()},
     }
-    assert with_server(installed, call, WHERE) == installed
-    assert meaning(with_server(installed, RalphCall("ralph"), WHERE))["mcpServers"][
+    assert CLAUDE.with_server(installed, call, WHERE) == installed
+    assert meaning(CLAUDE.with_server(installed, RalphCall("ralph"), WHERE))["mcpServers"][
         "ralph-memory"
     ] == (RalphCall("ralph").server())
-    left = without_server(installed, WHERE)
+    left = CLAUDE.without_server(installed, WHERE)
     others = {k: v for k, v in before.items() if k != "mcpServers" or v}
     assert ({} if left is None else meaning(left)) == others
 
@@ -208,19 +208,19 @@ def test_a_block_that_was_put_in_and_taken_out_leaves_every_byte(
         before = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         with pytest.raises(BadInput, match="not valid TOML"):
-            with_block(text, call, WHERE)
+            CODEX.with_server(text, call, WHERE)
         return
-    installed = with_block(text, call, WHERE)
+    installed = CODEX.with_server(text, call, WHERE)
 
-    assert server_in(installed, WHERE) == call
+    assert CODEX.server_in(installed, WHERE) == call
     assert {k: v for k, v in tomllib.loads(installed).items() if k != "mcp_servers"} == {
         k: v for k, v in before.items() if k != "mcp_servers"
     }
-    assert with_block(installed, call, WHERE) == installed
-    assert without_block(installed, WHERE) == text
-    moved = with_block(installed, RalphCall("/new/ralph"), WHERE)
-    assert server_in(moved, WHERE) == RalphCall("/new/ralph")
-    assert without_block(moved, WHERE) == text
+    assert CODEX.with_server(installed, call, WHERE) == installed
+    assert CODEX.without_server(installed, WHERE) == text
+    moved = CODEX.with_server(installed, RalphCall("/new/ralph"), WHERE)
+    assert CODEX.server_in(moved, WHERE) == RalphCall("/new/ralph")
+    assert CODEX.without_server(moved, WHERE) == text
 
 
 # -- what is ours

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.clients import CLIENTS, AgentCall, AgentProgram, Client, claude_code, codex
-from ralph.clients.detect import dialect_of, open_capture
+from ralph.clients import (
+    CLIENTS,
+    AgentCall,
+    AgentProgram,
+    Client,
+    claude_code,
+    codex,
+    dialect_of,
+    open_capture,
+)
 
 # The type checker compares the modules with the port.
 PROGRAMS: tuple[AgentProgram, ...] = (claude_code, codex)
@@ -36,7 +44,7 @@ def test_a_client_keeps_the_port(client: Client) -> None:
     assert sessions.session_folder({}).is_absolute()
     setup = program.setup()
     assert {place.agent for place in setup.places(None)} == {client.agent}
-    assert any(place.hooks for place in setup.places(None)) == setup.HAS_HOOKS
+    assert any(place.hooks for place in setup.places(None)) == setup.has_hooks
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from clients import World, client, loopback_only
 from places import ROOT
 
 from ralph import __version__
-from ralph.clients.claude_code_settings import plugin_folder
+from ralph.clients.claude_code_settings import PLUGIN_FOLDER
 from ralph.clients.setup import hook_call
 from ralph.config import Settings
 from ralph.doors.mcp.context import read_options
@@ -24,7 +24,7 @@ from ralph.doors.mcp.context import read_options
 if sys.platform == "win32":
     pytest.skip("the clients are driven as processes are on POSIX", allow_module_level=True)
 
-PLUGIN = plugin_folder()
+PLUGIN = PLUGIN_FOLDER
 MARKETPLACES = [ROOT / ".claude-plugin", PLUGIN / ".claude-plugin"]
 # Nobody listens there, so a session ends at once: enough to see its hooks called.
 NOBODY = "http://127.0.0.1:9"

@@ -198,7 +198,7 @@ def test_out_of_time_the_command_under_way_ends_and_what_was_done_is_recorded(
     world: World, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = root / "began"
-    monkeypatch.setattr("ralph.loop.agent.time", Late(began))
+    monkeypatch.setattr("ralph.loop.process.time", Late(began))
     note = {"file_path": str(root / "notes.md"), "content": "Half of it.\n"}
     slow = Run(
         steps=(
@@ -209,7 +209,7 @@ def test_out_of_time_the_command_under_way_ends_and_what_was_done_is_recorded(
     with ScriptedModel(slow, NOTHING) as model:
         world.talk_to(model.url)
         world.move_in(monkeypatch)
-        loop = Loop(root, embedder="none", agent_grace_s=30)
+        loop = Loop(root, embedder="none", grace_s=30)
         loop("claude", max_iterations=1, timeout_s=1800)
         began.unlink()
         loop("claude", max_iterations=1, timeout_s=1800)
@@ -226,8 +226,8 @@ def test_an_answer_that_never_ends_is_a_time_out_too(
     with ScriptedModel(stalls) as model:
         world.talk_to(model.url)
         world.move_in(monkeypatch)
-        monkeypatch.setattr("ralph.loop.agent.time", LateWhenAsked(model, times=2))
-        loop = Loop(root, embedder="none", agent_grace_s=30)
+        monkeypatch.setattr("ralph.loop.process.time", LateWhenAsked(model, times=2))
+        loop = Loop(root, embedder="none", grace_s=30)
         loop("claude", max_iterations=1, timeout_s=1800)
     assert [one.outcome for one in loop.told("export")] == ["timeout"]
 
@@ -294,8 +294,7 @@ def test_the_plugin_tells_a_later_session_how_a_failing_command_was_solved(
     for words in (["marketplace", "add", str(ROOT)], ["install", "ralph@ralph"]):
         world.run([claude, "plugin", *words])
     # A slow machine is no failure here.
-    for hook in ("SESSION_START", "USER_PROMPT_SUBMIT", "POST_TOOL_USE_FAILURE", "STOP"):
-        world.environ[f"RALPH_HOOK_{hook}_S"] = "60"
+    world.environ["RALPH_HOOK_TIMEOUT_S"] = "60"
     # It calls `ralph`, which is where the interpreter of the tests is.
     world.environ["PATH"] += f":{Path(sys.executable).parent}"
     world.run(ralph("focus", "export", "1"), cwd=root)

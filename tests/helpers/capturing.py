@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ralph.capture import AgentRun
-from ralph.clients.detect import read
+from ralph.clients import read
 
 ROOT = "/home/dev/shop"
 SESSION = "11111111-2222-3333-4444-555555555555"

@@ -13,8 +13,11 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+
+from ralph.chat.providers import HttpModel
 
 KEY = "sk-loopback-0123456789abcdef"
 MODEL = "small-model"
@@ -393,3 +396,8 @@ _FAULTS: dict[str, Callable[[ChatServer, Any, Any], None]] = {
     "nothing": _status(200, ""),
 }
 FAULTS = sorted(_FAULTS)
+
+
+openai_model = partial(HttpModel, "openai")
+anthropic_model = partial(HttpModel, "anthropic")
+ollama_model = partial(HttpModel, "ollama")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ralph.doors.cli import run
+from ralph.doors.cli.main import run
 
 LOGIN = {
     "task_id": 41,

@@ -36,7 +36,7 @@ _MIB = 1024 * 1024
 # Room for a child beyond what the server itself has taken. What it may really use is less, and
 # judged by what it did use: a hook that runs into this limit ends silently.
 _ROOM_BYTES = 1024 * _MIB
-_UNUSUAL = ("ralph.index.qdrant", "ralph.loop.windows")
+_UNUSUAL = ("ralph.index.qdrant",)
 
 
 class End(NamedTuple):

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import load
-from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.conversation_stream import ConversationImport, ConversationStream
 from ralph.memory.conversations import Conversations
+from ralph.memory.sessions import Importer
 from ralph.records.conversation import Conversation, Exchange
 
 LONG_AGO_S = 3600.0
@@ -88,6 +89,11 @@ def _bytes(lines: list[Any]) -> bytes:
     )
 
 
+def import_sessions(client: str, memory: Conversations, **options: Any) -> ConversationImport:
+    """Bring in one client's sessions."""
+    return Importer(client, memory.shelf, home=memory.home, **options).once()
+
+
 class Kept:
     """What a home of Ralph's holds of conversations."""
 
@@ -104,16 +110,14 @@ class Kept:
     def exchanges(self, stream: str | None = None) -> list[Exchange]:
         """Every exchange, of one stream or of all; what stands in the file twice is seen twice."""
         names = self.streams() if stream is None else [stream]
-        return [one for name in names for one in ConversationStream(name, self.shelf).exchanges()]
+        found = [ConversationStream(name, self.shelf).history for name in names]
+        return [one for each in found for one in each.read_exchanges(each.conversations)]
 
     def conversations(self, stream: str | None = None) -> list[Conversation]:
         """Every conversation, of one stream or of all."""
         names = self.streams() if stream is None else [stream]
-        return [
-            one
-            for name in names
-            for one in ConversationStream(name, self.shelf).conversations().values()
-        ]
+        found = [ConversationStream(name, self.shelf).history for name in names]
+        return [state.conversation for each in found for state in each.conversations.values()]
 
     def lines(self) -> list[tuple[str, str]]:
         """Kind and id of every line in the journals, as they stand there."""

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ralph
-from ralph.journal import Draft, Journal
-from ralph.journal.fold import Fold
+from ralph.journal import Draft, Fold, Journal
 from ralph.records import Complaint, Located, Record, Tombstone
 from ralph.records.iteration import Iteration, from_record, to_record
 

@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from remembering import ToyEmbedder, marker
 
 from ralph.index import Embedder
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
+from ralph.memory import checkpoints
 from ralph.memory.knowledge import Knowledge
 from ralph.memory.ralph import open_ralph
 from ralph.records.knowledge import Checkpoint, Covered, FailureSolution, pattern_id, said_record
@@ -112,9 +114,11 @@ def many(count: int, *, project: str = "", start: int = 0) -> list[FailureSoluti
 
 
 @contextlib.contextmanager
-def opened(root: Path, toy: Embedder | None = None, **settings: Any) -> Iterator[Knowledge]:
+def opened(
+    root: Path, toy: Embedder | None = None, *, batch: int = checkpoints.BATCH, **settings: Any
+) -> Iterator[Knowledge]:
     """The knowledge as a project sees it, by a toy embedder; all projects share the test's home."""
-    with open_ralph(root, **settings) as ralph:
+    with patch.object(checkpoints, "BATCH", batch), open_ralph(root, **settings) as ralph:
         if "embedder" not in settings:
             ralph.place.embedder = toy or ToyEmbedder()
         yield ralph.knowledge

@@ -14,11 +14,13 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import places
 import pytest
 from remembering import ToyEmbedder, state_of
 
+import ralph.loop.agent as agent_module
 from ralph.loop.environment import LoopEvent
 from ralph.loop.run import RunOptions, RunResult, run
 from ralph.memory.project import Project
@@ -157,17 +159,18 @@ def command(*words: str) -> str:
 class Loop:
     """The real loop on a project, in this process; every event is kept."""
 
-    def __init__(self, root: Path, **settings: Any) -> None:
+    def __init__(self, root: Path, *, grace_s: float = 0.5, **settings: Any) -> None:
         self.root = root
+        self._grace_s = grace_s
         self.events: list[LoopEvent] = []
         self.stop = threading.Event()
         self.on_event: Callable[[LoopEvent], None] = lambda event: None
-        self._settings: dict[str, Any] = {"review_every": 0, "agent_grace_s": 0.5, **settings}
+        self._settings: dict[str, Any] = {"review_every": 0, **settings}
 
     def __call__(self, agent: str, **options: Any) -> RunResult:
         """Run with this agent until the loop stops."""
         self.events.clear()
-        with self.opened() as ralph:
+        with patch.object(agent_module, "GRACE_S", self._grace_s), self.opened() as ralph:
             chosen = RunOptions(agent=agent, **options)
             return run(ralph, chosen, listener=self._hear, stop=self.stop)
 
@@ -225,7 +228,7 @@ def block_index(loop: Loop, home: Path) -> None:
 
 
 class Late:
-    """A clock for `ralph.loop.agent` on which an hour has passed once the file is there."""
+    """A clock for `ralph.loop.process` on which an hour has passed once the file is there."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -10,29 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qdrant_client import QdrantClient
+from qdrant_server import running
 from remembering import ToyEmbedder, open_toy
 
-from ralph.index.open import Index
-from ralph.index.qdrant import QdrantStore
-from ralph.index.qdrant_points import CollectionNames
-from ralph.index.qdrant_server import QdrantConnection
+from ralph.index.open import CollectionNames, Index
+from ralph.index.qdrant import QdrantConnection, QdrantStore
 from ralph.memory.ralph import Ralph
 
 # Read before a test's own environment takes it away.
 REAL_URL = os.environ.get("RALPH_TEST_QDRANT_URL")
 REAL_KEY = os.environ.get("RALPH_TEST_QDRANT_API_KEY")
 
-# What local mode says of everything that only matters on a server.
-quiet = [
-    pytest.mark.filterwarnings("ignore:Local mode performs exact"),
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect"),
-]
 
-
-def local_server() -> QdrantConnection:
-    """The local mode of Qdrant's client in the place of a server."""
-    return QdrantConnection("", client=QdrantClient(":memory:"))
+@contextmanager
+def local_server() -> Iterator[QdrantConnection]:
+    """A server on loopback for as long as the block lasts."""
+    with running() as server:
+        yield QdrantConnection(server.url, timeout_s=30.0)
 
 
 def real_server() -> QdrantConnection:

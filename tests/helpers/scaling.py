@@ -11,6 +11,7 @@ from remembering import TOPICS, ToyEmbedder, marker, open_toy, topical
 from ralph.index.open import Index
 from ralph.journal import Journals
 from ralph.memory.ralph import Ralph
+from ralph.memory.store import on_server
 
 FEATURES = ("auth", "billing")
 
@@ -82,3 +83,10 @@ def everything(ralph: Ralph) -> dict[str, list[tuple[str, str, int, str, bytes]]
         for place, journals in enumerate(journals_of(ralph))
         for name in journals.names()
     }
+
+
+def deliver(journals: Journals) -> int:
+    """Hand over what waits for the server of these journals."""
+    server = on_server(journals)
+    assert server is not None
+    return server.deliver()

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chat_server import MODEL, ChatServer
+from chat_server import MODEL, ChatServer, openai_model
 from remembering import ToyEmbedder, open_toy
 
 from ralph.chat.model import ChatModel, ModelAccess, Price
-from ralph.chat.providers import openai_model
 from ralph.chat.worker import WorkerStatus
 from ralph.chat.workers import Workers
 from ralph.memory.ralph import Ralph, open_ralph
@@ -78,7 +77,7 @@ def written(root: Path) -> list[Summary]:
 def records(root: Path) -> list[Record]:
     """Every record in the journal, one that was written twice also twice."""
     with open_ralph(root) as ralph:
-        return ralph.conversations.standing()
+        return ralph.conversations.stream.standing()
 
 
 def by_name(statuses: list[WorkerStatus]) -> dict[str, WorkerStatus]:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder, index_file, made, open_toy
 
+from ralph.index import CollectionSize
 from ralph.index.embedders.served import about_tokens, cut, ends, plain_name, recipe_for
 from ralph.index.matrix import Matrix
-from ralph.index.port import CollectionSize, live_of
+from ralph.index.sync import live_of
 from ralph.memory.status import verify_index
 from ralph.text.tokens import estimate_tokens
 
@@ -151,13 +152,16 @@ def test_the_words_of_a_long_record_are_counted_once(project: Path) -> None:
             assert view.size(live) == CollectionSize(3, 3, 0)
 
 
-def test_f16_a_long_record_is_not_embedded_again_by_a_rebuild_of_the_words(project: Path) -> None:
+def test_f16_a_long_record_is_not_embedded_again_by_a_rebuild_of_the_words(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     toy = ShortSighted()
     long = " ".join(f"filler{n}" for n in range(60))
     with open_toy(project, toy) as memory:
         memory.feature("auth").remember(made(long))
         before = len(toy.embedded)
-    with open_toy(project, toy, embedding_max_chars=3999) as memory:  # another way of cutting
+    monkeypatch.setattr("ralph.memory.feature.EMBEDDING_CHARS", 3999)  # another way of cutting
+    with open_toy(project, toy) as memory:
         answer = memory.feature("auth").search("filler7 filler8", min_score=0.0)
         assert len(answer) == 1
         assert answer[0].parts is not None

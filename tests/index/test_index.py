@@ -15,7 +15,7 @@ from remembering import TOPICS, ToyEmbedder, made, open_toy, shown, state_of, su
 
 from ralph import disk, open_ralph
 from ralph.index import sync as sync_module
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.memory import feature as feature_module
 from ralph.memory.ralph import Ralph
 from ralph.recall import Answer
@@ -415,7 +415,8 @@ def test_another_way_of_cutting_embeds_only_what_reads_differently(
     memory.feature("auth").remember_all([*topical(10), made("long " * 300, session_id="long")])
     monkeypatch.setattr(feature_module, "_CUT_VERSION", "next")
     again = ToyEmbedder()
-    with open_toy(project, again, embedding_max_chars=1000) as changed:
+    monkeypatch.setattr(feature_module, "EMBEDDING_CHARS", 1000)
+    with open_toy(project, again) as changed:
         ask(changed)
         (one,) = changed.place.index.collections()
         assert one.manifest.cut == "next-1000"

@@ -25,8 +25,8 @@ from remembering import (
 
 from ralph import disk
 from ralph.errors import IndexOff
+from ralph.index import Corrupt
 from ralph.index import sync as sync_module
-from ralph.index.port import Corrupt
 from ralph.memory.ralph import Ralph
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder
 
-from ralph.index import Facets, Only, Passage, facet_tokens, fits, wanted_tokens
-from ralph.index.matrix import Matrix
+from ralph.index import Collection, Facets, IndexView, Only, Passage
+from ralph.index.matrix import Matrix, facet_tokens, fits, wanted_tokens
 from ralph.index.open import open_index
-from ralph.index.port import Collection, IndexView, live_of
-from ralph.index.sync import IndexSpec
+from ralph.index.sync import IndexSpec, live_of
 from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record

@@ -27,7 +27,6 @@ from remembering import (
 from ralph import disk
 from ralph.errors import NotFound, RecordForgotten
 from ralph.index import sync as sync_module
-from ralph.index.sqlite import SqliteStore
 from ralph.memory.feature import SavedIteration
 from ralph.memory.keeping import choose, export_lines, forget, import_lines
 from ralph.memory.ralph import Ralph
@@ -124,11 +123,13 @@ def test_no_file_holds_it_while_another_process_has_the_index_open(
 
 
 def test_an_index_that_somebody_keeps_reading_is_thrown_away_rather_than_left_unclean(
-    memory: Ralph, written: SavedIteration, project: Path, caplog: pytest.LogCaptureFixture
+    memory: Ralph,
+    written: SavedIteration,
+    project: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = memory.place.index.store
-    assert isinstance(store, SqliteStore)
-    store._busy_timeout_s = 0.01
+    monkeypatch.setattr("ralph.index.sqlite._BUSY_TIMEOUT_S", 0.01)
     memory.place.index.store.close()
     reader = sqlite3.connect(index_file(project), isolation_level=None)
     reader.execute("BEGIN")

@@ -17,12 +17,10 @@ from remembering import ToyEmbedder, made, open_toy, shown, summaries, topical
 
 from ralph.config import Settings
 from ralph.errors import IndexOff
-from ralph.index import Passage
-from ralph.index.port import Corrupt, live_of
-from ralph.index.qdrant import QdrantStore
-from ralph.index.qdrant_points import CollectionNames
-from ralph.index.qdrant_server import QdrantConnection
-from ralph.index.sync import is_current
+from ralph.index import Corrupt, Passage
+from ralph.index.open import CollectionNames
+from ralph.index.qdrant import QdrantConnection, QdrantStore
+from ralph.index.sync import is_current, live_of
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
@@ -328,14 +326,15 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_stopped(
 
 
 def test_vectors_are_used_again_when_only_the_way_of_cutting_changes(
-    project: Path, server: QdrantServer
+    project: Path, server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy = ToyEmbedder()
     with open_served(project, server.url, toy) as memory:
         memory.feature("auth").remember_all(topical(20))
         memory.feature("auth").sync()
     done = len(toy.embedded)
-    with open_served(project, server.url, toy, embedding_max_chars=3999) as memory:
+    monkeypatch.setattr("ralph.memory.feature.EMBEDDING_CHARS", 3999)
+    with open_served(project, server.url, toy) as memory:
         assert memory.feature("auth").sync().rebuilt
         assert verify_index(memory).ok
     assert len(toy.embedded) == done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,16 +13,16 @@ from remembering import made, open_toy, summaries, topical
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.port import CollectionSize, live_of
-from ralph.index.qdrant_server import REST_S, QdrantConnection
-from ralph.index.sync import is_current
+from ralph.index import CollectionSize
+from ralph.index.qdrant import REST_S, QdrantConnection
+from ralph.index.sync import is_current, live_of
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import verify_index
 
 QUESTION = "login form validation"
 # Short, because a server that hangs is waited for; and long where it must answer, however busy
 # the machine is.
-HASTY_S, PATIENT_S = 0.5, 60.0
+HASTY_S, PATIENT_S = 0.2, 60.0
 WRITES = r"^PUT .*/points$"
 # What makes sense for an answer to a question: the others are about writing points.
 ASKING = [one for one in FAULTS if one not in ("some", "unfinished")]
@@ -31,13 +30,13 @@ ASKING = [one for one in FAULTS if one not in ("some", "unfinished")]
 
 @pytest.fixture
 def served(project: Path, server: QdrantServer) -> Iterator[Ralph]:
-    with open_served(project, server.url, qdrant_timeout_s=PATIENT_S) as opened:
+    with open_served(project, server.url, remember_budget_s=PATIENT_S) as opened:
         yield opened
 
 
 @pytest.fixture
 def hasty(project: Path, server: QdrantServer) -> Iterator[Ralph]:
-    with open_served(project, server.url, qdrant_timeout_s=HASTY_S) as opened:
+    with open_served(project, server.url, remember_budget_s=HASTY_S) as opened:
         yield opened
 
 
@@ -96,7 +95,7 @@ def test_a_sync_that_is_cut_off_at_any_request_goes_on(
 ) -> None:
     with open_toy(project) as embedded:
         embedded.feature("auth").remember_all(topical(600))
-    with open_served(project, server.url, qdrant_timeout_s=PATIENT_S) as memory:
+    with open_served(project, server.url, remember_budget_s=PATIENT_S) as memory:
         auth = memory.feature("auth")
         seen = 0
 
@@ -161,9 +160,10 @@ def test_a_server_is_asked_again_after_a_while(server: QdrantServer) -> None:
     server.fail(None)
     now += REST_S - 1
     with pytest.raises(IndexOff, match="500: Service internal error"):
-        one.ask(lambda client: client.get_collections())
+        one.ask("GET", "/collections", returns=dict[str, list[str]])
     now += 2
-    assert one.ask(lambda client: client.get_collections()).collections == []
+    answer = one.ask("GET", "/collections", returns=dict[str, list[str]])
+    assert answer == {"collections": []}
 
 
 def test_all_indexes_of_a_process_know_that_the_server_is_away(
@@ -270,20 +270,6 @@ def test_a_key_that_is_no_key_is_told_without_showing_it(project: Path) -> None:
         [note] = memory.feature("auth").search("login form").notes
     assert "cannot be sent such a key" in note
     assert "break" not in note
-
-
-def test_without_the_package_it_is_told_what_to_install(
-    project: Path, server: QdrantServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_served(project, server.url) as memory:
-        with monkeypatch.context() as without:
-            without.setitem(sys.modules, "qdrant_client", None)
-            memory.feature("auth").remember(made("login form", session_id="1"))
-            answer = memory.feature("auth").search("login form")
-        assert summaries(answer) == ["login form"]
-        assert "pip install 'ralph-rag[qdrant]'" in answer.notes[0]
-        memory.place.index.store.check()
-        assert memory.feature("auth").search("login form").notes == ()
 
 
 def test_while_another_process_builds_nothing_is_dropped(

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from places import DATA
-from qdrant import local_server, on, quiet
+from qdrant import local_server, on
 
 from bench.datasets import Dataset, read
 from ralph import Iteration, open_ralph
 from ralph.memory.ralph import Ralph
 
-pytestmark = [*quiet, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 OWN: Dataset = read("own", DATA / "own_pairs.jsonl")
 Answers = list[list[tuple[str, float]]]
@@ -34,8 +34,9 @@ def both(
             )
         embedded = _asked(memory)
         memory.place.index.close()
-        on(local_server(), memory)
-        yield embedded, _asked(memory)
+        with local_server() as server:
+            on(server, memory)
+            yield embedded, _asked(memory)
 
 
 def _asked(memory: Ralph) -> Answers:

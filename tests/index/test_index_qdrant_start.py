@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from journaling import child, hear, run_child, tell
+from journaling import child, hear, tell
 from places import TESTS
 from qdrant import open_served
 from qdrant_server import KEY, QdrantServer
@@ -30,7 +30,7 @@ ASK = """
 import sys
 from qdrant import open_served
 project, url, binary = sys.argv[1:4]
-with open_served(project, url, qdrant_binary=binary, qdrant_timeout_s=60.0) as memory:
+with open_served(project, url, qdrant_binary=binary, remember_budget_s=60.0) as memory:
     for line in sys.stdin:
         answer = memory.feature("auth").search(line.strip(), min_score=0.0)
         print("|".join([hit.record.summary for hit in answer] + list(answer.notes)), flush=True)
@@ -307,16 +307,3 @@ def test_several_threads_start_one_server(url: str, binary: Path, tmp_path: Path
     finally:
         started.stop()
     ended(tmp_path / "home")
-
-
-def test_importing_the_client_waits_for_the_first_question() -> None:
-    code = """
-    import sys
-    from ralph.memory.store import index_for
-    from ralph.config import Settings
-    from pathlib import Path
-    index = index_for(Settings(qdrant_url="http://127.0.0.1:1"), [Path("x")], home=Path("h"),
-                      scope=lambda: "p-")
-    print(index.store.title, "qdrant_client" in sys.modules, "httpx" in sys.modules)
-    """
-    assert run_child(code) == ["Qdrant False False"]

@@ -1,31 +1,30 @@
-"""One contract for every store: SQLite, and Qdrant in its local mode, over HTTP and for real."""
+"""One contract for every store: SQLite, and Qdrant over HTTP and for real."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection as Sized
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from qdrant import REAL_URL, local_server, qdrant_store, quiet, real_server
-from qdrant_server import running
+from qdrant import REAL_URL, local_server, qdrant_store, real_server
 
-from ralph.index import ASIDE_WEIGHT, Manifest, Passage
-from ralph.index.port import (
+from ralph.index import (
+    ASIDE_WEIGHT,
     Collection,
     IndexBatch,
     IndexedRecord,
     IndexStore,
     IndexView,
+    Manifest,
+    Passage,
     RecordKey,
-    live_of,
 )
-from ralph.index.qdrant_server import QdrantConnection
 from ralph.index.sqlite import FILE_NAME, SqliteStore
+from ralph.index.sync import live_of
 from ralph.records import Record, Source
-
-pytestmark = quiet
 
 DIMS = 4
 MANIFEST = Manifest("toy:1", DIMS, "1", "cut-1")
@@ -33,7 +32,7 @@ X, Y, Z, W = (tuple(1.0 if place == axis else 0.0 for place in range(DIMS)) for 
 Numbers = Sequence[float]
 
 
-STORES = ["sqlite", "qdrant", "qdrant over HTTP"]
+STORES = ["sqlite", "qdrant"]
 if REAL_URL is not None:
     STORES.append("qdrant server")
 
@@ -46,13 +45,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexStore
             yield opened
             opened.close()
         case "qdrant":
-            with qdrant_store(local_server()) as local:
-                yield local
-        case "qdrant over HTTP":
-            with (
-                running() as server,
-                qdrant_store(QdrantConnection(server.url, timeout_s=30.0)) as served,
-            ):
+            with local_server() as server, qdrant_store(server) as served:
                 yield served
         case _:
             with qdrant_store(real_server()) as real:
@@ -97,15 +90,14 @@ def write(
     """Give a store what a journal had, `seen` among it; the ids of what it wanted to be cut."""
     by_key = {(one.record.id, one.record.digest): one for one in rows}
     fresh: list[str] = []
+    given = {key: record(0) for key in seen} | {key: one.record for key, one in by_key.items()}
 
-    def prepare(records: list[Record]) -> list[IndexedRecord]:
-        fresh.extend(one.id for one in records)
-        return [by_key[one.id, one.digest] for one in records]
+    def prepare(indexed: Sized[RecordKey], forgotten: Sized[str]) -> list[IndexedRecord]:
+        new = [key for key in given if key not in indexed and key[0] not in {*forgotten, *forget}]
+        fresh.extend(one for one, _ in new)
+        return [by_key[key] for key in new]
 
-    records = {key: record(0) for key in seen} | {key: one.record for key, one in by_key.items()}
-    batch = IndexBatch(
-        records, prepare, forget=forget, position=position, restart=restart, done=done
-    )
+    batch = IndexBatch(given, prepare, forget=forget, position=position, restart=restart, done=done)
     store.write(collection, batch)
     return fresh
 

@@ -10,13 +10,11 @@ import pytest
 from journaling import in_steps, living, note, summary, unnumbered
 
 from ralph.errors import BadRecord, JournalError, RecordForgotten
-from ralph.journal import Batch, Journal, Journals
-from ralph.journal.database import PostgresJournals
-from ralph.journal.file import JsonlJournal
-from ralph.journal.fold import Fold
-from ralph.journal.folder import JournalFolder, journals_for
-from ralph.journal.postgres import PostgresJournal
+from ralph.journal import Batch, Fold, Journal, Journals
+from ralph.journal.file import JournalFolder, JsonlJournal
+from ralph.journal.postgres import PostgresJournal, PostgresJournals
 from ralph.journal.session import Link, Patience
+from ralph.journal.spool import server_journals
 from ralph.records import Record, Source, Tombstone
 
 
@@ -64,7 +62,7 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
         return "\n".join(row[0] for row in rows)
 
     def spooled() -> Journals:
-        return journals_for(url, tmp_path, memory=memory, home=tmp_path, lock_timeout_s=5.0)
+        return server_journals(url, lambda: memory, tmp_path / "spool", lock_timeout_s=5.0)
 
     def plain() -> Journals:
         return PostgresJournals(link, lambda: memory)

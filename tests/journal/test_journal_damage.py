@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from journaling import living, note, summary
 
 from ralph.errors import JournalError
-from ralph.journal.file import MAX_LINE_BYTES, JsonlJournal, scan
-from ralph.journal.fold import Fold
-from ralph.journal.line import write_record
+from ralph.journal import Fold
+from ralph.journal.file import JsonlJournal, scan
+from ralph.journal.line import MAX_LINE_BYTES, write_record
 from ralph.records import Located
 
 A = write_record(note("a", 1))

@@ -15,7 +15,7 @@ import pytest
 from journaling import child, hear, note, tell
 from postgres import ENDURANCE_S, own_server
 
-from ralph.journal.fold import Fold
+from ralph.journal import Fold
 from ralph.journal.postgres import PostgresJournal
 from ralph.journal.session import Link, Patience
 
@@ -29,13 +29,12 @@ WRITE = """
     from pathlib import Path
     from journaling import unnumbered
     from ralph.errors import JournalDown
-    from ralph.journal.database import PostgresJournals
     from ralph.journal.session import Link, Patience
-    from ralph.journal.spooled import SpooledJournals
+    from ralph.journal.spool import SpooledJournals
 
     url, home, writer, out = sys.argv[1], Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     link = Link(url, patience=Patience(retry_after_s=0.2), notes=home / "spool")
-    journals = SpooledJournals(PostgresJournals(link, lambda: "feature/x"), home / "spool")
+    journals = SpooledJournals(link, lambda: "feature/x", home / "spool")
     journal = journals.journal("auth")
     ended = threading.Event()
     print("ready", flush=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from journaling import living, note
 
 from ralph.errors import BadInput
-from ralph.journal.folder import JournalFolder, check_name, file_name
+from ralph.journal.file import JournalFolder, check_name, file_name
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from journaling import living, note, summary, unnumbered
 
 from ralph.errors import RecordForgotten
+from ralph.journal import Fold
 from ralph.journal.file import JsonlJournal
-from ralph.journal.fold import Fold
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

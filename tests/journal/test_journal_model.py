@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from journaling import note, unnumbered
 
 from ralph.errors import RecordForgotten
+from ralph.journal import Fold
 from ralph.journal.file import JsonlJournal
-from ralph.journal.fold import Fold
 from ralph.records import Record
 
 Key = tuple[str, str]  # id and digest

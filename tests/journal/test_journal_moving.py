@@ -11,10 +11,10 @@ from journaling import child, living, note, summary, unnumbered
 
 from ralph.errors import BadInput, JournalError
 from ralph.journal import Appended, Batch, Draft, Journals
-from ralph.journal.file import JsonlJournal
-from ralph.journal.folder import JournalFolder, journals_for
+from ralph.journal.file import JournalFolder, JsonlJournal
 from ralph.journal.line import write_record
-from ralph.journal.moving import move
+from ralph.journal.spool import server_journals
+from ralph.memory.transfer import move
 from ralph.records import Record, Tombstone
 
 
@@ -33,7 +33,8 @@ def files(tmp_path: Path) -> JournalFolder:
 
 @pytest.fixture
 def server(postgres: str, tmp_path: Path) -> Iterator[Journals]:
-    one = journals_for(postgres, tmp_path, memory=f"feature/{uuid.uuid4()}", home=tmp_path / "home")
+    memory = f"feature/{uuid.uuid4()}"
+    one = server_journals(postgres, lambda: memory, tmp_path / "spool")
     yield one
     one.close()
 
@@ -89,13 +90,13 @@ def test_moving_again_brings_only_what_is_new(files: JournalFolder, server: Jour
 KILLED = """
     import os, sys
     from pathlib import Path
-    from ralph.journal import moving
-    from ralph.journal.folder import journals_for
-    from ralph.journal.folder import JournalFolder
+    from ralph.journal.spool import server_journals
+    from ralph.memory import transfer as moving
+    from ralph.journal.file import JournalFolder
 
     url, files, home, memory, portion = sys.argv[1:6]
     moving._PORTION = int(portion)
-    target = journals_for(url, Path(files), memory=memory, home=Path(home))
+    target = server_journals(url, lambda: memory, Path(home) / "spool")
     left = [3]
 
     def dying(name, count):
@@ -115,7 +116,7 @@ def test_a_move_that_was_killed_is_repeated_without_harm(
     for portion in (100, 300, 350):
         with child(KILLED, postgres, files.path, tmp_path / "home", memory, portion) as process:
             assert process.wait(timeout=60) == 9
-    server = journals_for(postgres, tmp_path, memory=memory, home=tmp_path / "home")
+    server = server_journals(postgres, lambda: memory, tmp_path / "home" / "spool")
     assert 0 < len(records(server)["auth"]) < 1199
     move(files, server)
     assert records(server) == records(files)

@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -16,10 +17,18 @@ from journaling import child, hear, living, note, run_child, tell, unnumbered
 from postgres import Wire, own_server, with_database
 
 from ralph.errors import BadRecord, BadSetting, JournalBusy, JournalDown, JournalError, MemoryOff
-from ralph.journal.database import PostgresJournals
-from ralph.journal.folder import JournalFolder
-from ralph.journal.postgres import PostgresJournal, TablePosition
-from ralph.journal.session import Link, Migration, Patience, bring_up, migrations
+from ralph.journal.file import JournalFolder
+from ralph.journal.postgres import PostgresJournal, PostgresJournals
+from ralph.journal.session import (
+    DatabaseSession,
+    Link,
+    Listener,
+    Migration,
+    Patience,
+    Row,
+    bring_up,
+    migrations,
+)
 from ralph.records import Record, Source, Tombstone
 
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
@@ -200,7 +209,7 @@ def test_a_child_of_a_fork_leaves_its_parents_connection_alone(postgres: str) ->
         pytest.skip("there is no fork")
     script = """
         import os, sys, threading, warnings
-        from ralph.journal.session import Link, Patience
+        from ralph.journal.session import DatabaseSession, Row, Link, Patience
 
         warnings.simplefilter("error", ResourceWarning)
         link = Link(sys.argv[1], patience=Patience())
@@ -230,17 +239,26 @@ def test_a_child_of_a_fork_leaves_its_parents_connection_alone(postgres: str) ->
     assert run_child(script, postgres) == ["True", "True"]
 
 
-def test_long_entries_are_read_a_few_at_a_time(link: Link, journal: PostgresJournal) -> None:
+def test_long_entries_are_read_a_few_at_a_time(
+    journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = [str(i) * 1_500_000 for i in range(9)]
     records = [
         Record(f"r{i}", "other", i + 1, "", f'"{text}"'.encode()) for i, text in enumerate(texts)
     ]
     journal.append(records)
-    start = TablePosition("", 0)
-    state, _ = link.run(lambda talk: journal._state(talk, start))
-    assert state is not None
-    pages = link.run(lambda talk: list(journal._pages(talk, state, 0, None)))
-    assert [len(page) for page in pages] == [3, 3, 3]
+    pages: list[int] = []
+    rows = DatabaseSession.rows
+
+    def counted(session: DatabaseSession, sql: str, *args: Any, **more: Any) -> list[Row]:
+        found = rows(session, sql, *args, **more)
+        pages.extend([len(found)] if "octet_length" in sql else [])
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DatabaseSession, "rows", counted)
+        journal.read()
+    assert pages == [3, 3, 3]
     assert [one.record for one in journal.read().records] == records
     first = journal.read(limit=4)
     assert (len(first.records), first.done) == (4, False)
@@ -368,10 +386,10 @@ def test_a_missing_package_is_told_with_what_to_install(tmp_path: Path) -> None:
         sys.modules["psycopg"] = None
         from journaling import note
         from ralph.errors import JournalError
-        from ralph.journal.folder import journals_for
+        from ralph.journal.spool import server_journals
 
         home = Path(sys.argv[1])
-        journals = journals_for("postgresql://h/db", home, memory="x", home=home)
+        journals = server_journals("postgresql://h/db", lambda: "x", home / "spool")
         for use in (
             lambda: journals.journal("auth").append([note("a")]),
             lambda: journals.journal("auth").read(),
@@ -392,9 +410,8 @@ def test_a_missing_package_is_told_with_what_to_install(tmp_path: Path) -> None:
 def test_nothing_is_loaded_before_it_is_used() -> None:
     script = """
         import sys
-        import ralph.journal.folder
-        import ralph.journal.database
-        import ralph.journal.spooled
+        import ralph.journal.file
+        import ralph.journal.spool
 
         print("psycopg" in sys.modules)
     """
@@ -405,7 +422,7 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
 
 MIGRATE = """
     import sys
-    from ralph.journal.session import Link, Patience
+    from ralph.journal.session import DatabaseSession, Row, Link, Patience
     from ralph.journal.postgres import PostgresJournal
     from journaling import unnumbered
 
@@ -580,11 +597,18 @@ def test_an_appender_asks_for_what_it_needs_and_does_not_read_the_stream(
 # -- waking those who follow
 
 
+@contextlib.contextmanager
+def listening(journals: PostgresJournals) -> Iterator[Listener]:
+    with contextlib.closing(journals.listener()) as listener:
+        listener.listen()
+        yield listener
+
+
 def test_a_listener_wakes_for_its_own_memory_and_for_no_other(link: Link) -> None:
     mine, other = f"feature/{uuid.uuid4()}", f"feature/{uuid.uuid4()}"
     journals = PostgresJournals(link, lambda: mine)
     others = PostgresJournals(link, lambda: other)
-    with journals.listener() as listener:
+    with listening(journals) as listener:
         journals.journal("auth").append([unnumbered("a")])
         assert listener.wait(30)
         journals.journal("auth").append([unnumbered("a")])  # there already
@@ -599,7 +623,7 @@ def test_a_listener_wakes_for_its_own_memory_and_for_no_other(link: Link) -> Non
 def test_a_listener_whose_server_went_away_says_look_and_listens_again(link: Link) -> None:
     memory = f"feature/{uuid.uuid4()}"
     journals = PostgresJournals(link, lambda: memory)
-    with journals.listener() as listener:
+    with listening(journals) as listener:
         assert listener._talk is not None
         pid = listener._talk.connection.info.backend_pid
         end = "SELECT pg_terminate_backend(%s, 10000)"
@@ -615,8 +639,8 @@ def test_a_listener_waits_out_its_time_where_nobody_may_listen(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Refused, as by a standby.
-    monkeypatch.setattr("ralph.journal.database.CHANNEL", "not allowed")
-    with PostgresJournals(link, lambda: "x").listener() as listener:
+    monkeypatch.setattr("ralph.journal.session.CHANNEL", "not allowed")
+    with listening(PostgresJournals(link, lambda: "x")) as listener:
         assert not listener.wait(0.05)
         assert listener._talk is None
 
@@ -631,7 +655,7 @@ def test_a_listener_that_was_closed_makes_no_connection(link: Link) -> None:
 def test_a_listener_waits_out_its_time_where_there_is_no_server(wire: Wire) -> None:
     wire.refuses = True
     link = Link(wire.url, patience=QUICK)
-    with PostgresJournals(link, lambda: "x").listener() as listener:
+    with listening(PostgresJournals(link, lambda: "x")) as listener:
         assert not listener.wait(0.05)
 
 
@@ -651,20 +675,16 @@ def test_the_journals_of_a_memory_are_its_own(link: Link) -> None:
     assert 0 < journals.size_bytes("größe") < journals.size_bytes("a/b ")
     assert journals.size_bytes("nothing") == 0
     assert journals.trouble() is None
-    assert journals.deliver() == 0
-    journals.prepare()
     assert journals.where.endswith(f"/{memory}")
 
 
 def test_a_folder_answers_the_same_questions(tmp_path: Path) -> None:
     journals = JournalFolder(tmp_path / "memory")
     assert journals.size_bytes("auth") == 0
-    journals.prepare()
     journals.journal("auth").append([note("a", at="2026-02-09T14:30:00Z"), note("b")])
     assert journals.newest_at("auth") == "2026-02-09T14:30:00Z"
     assert journals.size_bytes("auth") == journals.journal("auth").path.stat().st_size
     assert journals.where == str(tmp_path / "memory")
-    assert journals.deliver() == 0
     journals.close()
     assert journals.names() == ["auth"]
 

@@ -12,8 +12,8 @@ import pytest
 from journaling import child, hear, living, note, run_child, summary, tell, unnumbered
 
 from ralph.errors import JournalBusy
+from ralph.journal import Fold
 from ralph.journal.file import JsonlJournal
-from ralph.journal.fold import Fold
 
 WRITERS = 8
 EACH = 200

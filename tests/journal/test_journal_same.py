@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from journaling import note, unnumbered
 
 from ralph.errors import RecordForgotten
-from ralph.journal import Draft, Journal
+from ralph.journal import Draft, Fold, Journal
 from ralph.journal.file import JsonlJournal
-from ralph.journal.fold import Fold
 from ralph.journal.postgres import PostgresJournal
 from ralph.journal.session import Link, Patience
 from ralph.records import Record, Tombstone

@@ -16,13 +16,16 @@ from postgres import Server, Wire, own_server
 
 from ralph import disk
 from ralph.errors import BadInput, BadRecord, JournalDown
-from ralph.journal import Appended, Draft, Journals
-from ralph.journal.database import PostgresJournals
-from ralph.journal.fold import Fold
-from ralph.journal.folder import JournalFolder, journals_for
-from ralph.journal.postgres import PostgresJournal, Tried
+from ralph.journal import Appended, Draft, Fold
+from ralph.journal.file import JournalFolder
+from ralph.journal.postgres import PostgresJournals, Tried
 from ralph.journal.session import Link, Patience
-from ralph.journal.spooled import SpooledJournal, SpooledJournals
+from ralph.journal.spool import (
+    SpooledJournal,
+    SpooledJournals,
+    deliver_to_files,
+    server_journals,
+)
 from ralph.records import Record
 
 QUICK = Patience(connect_s=2.0, lock_s=5.0, retry_after_s=0.0)
@@ -41,8 +44,8 @@ class Place:
 
     def opened(self) -> SpooledJournals:
         """The journals as a new process has them."""
-        journals = PostgresJournals(self._link(self.wire.url), lambda: self.memory)
-        return SpooledJournals(journals, self.home / "spool")
+        link = self._link(self.wire.url)
+        return SpooledJournals(link, lambda: self.memory, self.home / "spool")
 
     def journal(self) -> SpooledJournal:
         return self.opened().journal("auth")
@@ -155,24 +158,15 @@ def test_a_process_that_knows_less_does_not_take_back_what_another_has_seen(plac
 class Dying(SpooledJournal):
     """A writer whose process dies as soon as the server has committed."""
 
-    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
-        server = self._server
-
-        class Committed(PostgresJournal):
-            def attempt(self, drafts: Sequence[Record | Draft], tried: Tried) -> list[Appended]:
-                server.attempt(drafts, tried)
-                raise SystemExit
-
-        server_that_answers_nobody = Committed(server._link, server._memory, "auth")
-        self._server = server_that_answers_nobody
-        return super().append(drafts)
+    def attempt(self, drafts: Sequence[Record | Draft], tried: Tried) -> list[Appended]:
+        super().attempt(drafts, tried)
+        raise SystemExit
 
 
 def test_no_number_is_given_twice_when_everything_dies_right_after_a_commit(place: Place) -> None:
     journals = place.opened()
-    dying = Dying(
-        journals.server.journal("auth"), lambda: journals._spool_of("auth"), lock_s=QUICK.lock_s
-    )
+    spool = journals._spool_of("auth")
+    dying = Dying(journals.link, journals.memory, "auth", lambda: spool)
     with pytest.raises(SystemExit):
         dying.append([unnumbered("a")])
     place.cut()
@@ -209,7 +203,7 @@ def test_a_journal_that_another_holds_for_too_long_is_no_reason_to_lose_a_record
     journal = place.journal()
     journal.append([unnumbered("a")])
     link = Link(postgres, patience=Patience(lock_s=0.05))
-    hurried = SpooledJournals(PostgresJournals(link, lambda: place.memory), place.home / "spool")
+    hurried = SpooledJournals(link, lambda: place.memory, place.home / "spool")
     with psycopg.connect(postgres) as holder:
         holder.execute("SELECT * FROM ralph_streams FOR UPDATE")
         (kept,) = hurried.journal("auth").append([unnumbered("b")])
@@ -450,7 +444,7 @@ DELIVER = """
     import os, sys
     from pathlib import Path
     from ralph.journal import spool
-    from ralph.journal.folder import journals_for
+    from ralph.journal.spool import server_journals
 
     url, home, memory, after = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     hand_over = spool._hand_over
@@ -465,7 +459,7 @@ DELIVER = """
     dying.left = after
     spool._hand_over = dying
     spool._PORTION = 7
-    journals_for(url, home, memory=memory, home=home).deliver()
+    server_journals(url, lambda: memory, home / "spool").deliver()
     os._exit(0)
 """
 
@@ -510,13 +504,12 @@ WRITE = """
     import sys
     from pathlib import Path
     from journaling import unnumbered
-    from ralph.journal.database import PostgresJournals
     from ralph.journal.session import Link, Patience
-    from ralph.journal.spooled import SpooledJournals
+    from ralph.journal.spool import SpooledJournals
 
     url, home, memory, writer = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
     link = Link(url, patience=Patience(retry_after_s=0.0))
-    journals = SpooledJournals(PostgresJournals(link, lambda: memory), home / "spool")
+    journals = SpooledJournals(link, lambda: memory, home / "spool")
     journal = journals.journal("auth")
     print("ready", flush=True)
     i = 0
@@ -578,18 +571,14 @@ def test_a_loop_goes_on_through_a_stop_of_the_server_and_everything_is_there_aft
 
 def opened(server: Server, home: Path) -> SpooledJournals:
     link = Link(server.url, patience=QUICK)
-    return SpooledJournals(PostgresJournals(link, lambda: "conversations"), home / "spool")
+    return SpooledJournals(link, lambda: "conversations", home / "spool")
 
 
-def test_an_address_chooses_the_database_and_none_the_folder(postgres: str, tmp_path: Path) -> None:
-    def chosen(url: str | None) -> Journals:
-        return journals_for(url, tmp_path / "memory", memory="knowledge", home=tmp_path / "home")
-
-    assert isinstance(chosen(None), JournalFolder)
-    one, other = chosen(postgres), chosen(postgres)
-    assert isinstance(one, SpooledJournals)
-    assert isinstance(other, SpooledJournals)
-    assert one.server.link is other.server.link
+def test_memories_on_one_server_share_a_connection(postgres: str, tmp_path: Path) -> None:
+    spools = tmp_path / "home" / "spool"
+    one = server_journals(postgres, lambda: "knowledge", spools)
+    other = server_journals(postgres, lambda: "conversations", spools)
+    assert one.link is other.link
     assert not (tmp_path / "home").exists()
 
 
@@ -598,8 +587,9 @@ def test_what_still_waits_goes_to_the_files_when_the_server_is_given_up(
 ) -> None:
     place.cut()
     place.journal().append([unnumbered("a"), unnumbered("b")])
-    files = journals_for(None, tmp_path / "memory", memory=place.memory, home=place.home)
+    files = JournalFolder(tmp_path / "memory")
+    deliver_to_files(files, place.memory, place.home / "spool")
     assert living(files.journal("auth")) == ["a", "b"]
     assert place.opened().waiting() == 0
-    again = journals_for(None, tmp_path / "memory", memory=place.memory, home=place.home)
-    assert len(again.journal("auth").read().records) == 2
+    deliver_to_files(files, place.memory, place.home / "spool")
+    assert len(files.journal("auth").read().records) == 2

@@ -18,10 +18,10 @@ import pytest
 from looping import lines
 from snapshotting import same_as_snapshot
 
-from ralph.clients import AgentCall, agent_command, agent_variables, codex_server, found_command
+from ralph.clients import AgentCall, agent_command, agent_variables, found_command
 from ralph.errors import BadInput
-from ralph.loop.agent import AgentEnd, AgentProcess
 from ralph.loop.environment import agent_environment, own_command
+from ralph.loop.process import AgentEnd, AgentProcess
 from ralph.programs import find_program
 
 OURS = str(Path(sys.executable).parent)
@@ -238,7 +238,7 @@ def served(folder: Path, entry: dict[str, Any], **environ: str) -> subprocess.Co
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-E", "-P", "-m", codex_server.__name__, str(config), "one"],
+        [sys.executable, "-E", "-P", "-m", "ralph.clients.codex", str(config), "one"],
         input="asked\n",
         capture_output=True,
         text=True,

@@ -15,8 +15,8 @@ import pytest
 from journaling import child
 from looping import MARK, eventually, lines, marked, none_is_left
 
-from ralph.loop.agent import AgentEnd, AgentProcess
 from ralph.loop.environment import agent_environment
+from ralph.loop.process import AgentEnd, AgentProcess
 
 if sys.platform == "win32":
     pytest.skip("a job object ends the family there", allow_module_level=True)
@@ -127,7 +127,7 @@ def test_nobody_is_left_when_ralph_itself_is_killed(mark: str, folder: Path, kin
         import sys
         from pathlib import Path
         from ralph.loop.environment import agent_environment
-        from ralph.loop.agent import AgentProcess
+        from ralph.loop.process import AgentProcess
 
         folder, env = Path(sys.argv[1]), agent_environment()
         with AgentProcess(

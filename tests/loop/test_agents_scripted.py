@@ -13,7 +13,7 @@ import pytest
 from looping import scripted
 
 from ralph.capture import AgentRun
-from ralph.clients.detect import read
+from ralph.clients import read
 from ralph.records import Complaint
 from ralph.records.iteration import FileTouched
 

@@ -245,7 +245,7 @@ def test_an_agent_that_fails_leaves_nothing_even_of_what_it_planned(
 def test_an_agent_that_runs_out_of_time_leaves_nothing_even_of_what_it_planned(
     ralph: Line, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.loop.agent.time", Late(tmp_path / "begun"))
+    monkeypatch.setattr("ralph.loop.process.time", Late(tmp_path / "begun"))
     steps: list[dict[str, Any]] = [FEATURE, {"bash": "touch ../begun"}, {"sleep": 600}]
     said = refused(ralph, root, agent(tmp_path, *steps), "--timeout", "1800")
     assert "the agent ran out of its time" in said
@@ -305,7 +305,7 @@ def test_what_a_script_does_to_the_plan_is_undone_and_told(
 def test_direct_edits_are_told_of_an_agent_that_ran_out_of_time_too(
     ralph: Line, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.loop.agent.time", Late(tmp_path / "begun"))
+    monkeypatch.setattr("ralph.loop.process.time", Late(tmp_path / "begun"))
     spoil = {"bash": "rm .ralph/db/features.yaml; touch ../begun"}
     steps: list[dict[str, Any]] = [spoil, {"sleep": 600}]
     said = refused(ralph, root, agent(tmp_path, *steps), "--timeout", "1800")

@@ -56,7 +56,7 @@ def test_an_unchanged_task_is_a_failure(loop: Loop, tmp_path: Path) -> None:
 def test_an_agent_over_its_time_is_a_timeout_and_its_words_are_kept(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.loop.agent.time", Late(loop.root / "thinking"))
+    monkeypatch.setattr("ralph.loop.process.time", Late(loop.root / "thinking"))
     saying = {"say": "I will now think about this for a very long time, longer than allowed."}
     thinking = {"write": "thinking", "content": ""}
     agent = scripted(tmp_path, {"steps": [saying, thinking, {"sleep": 600}]})

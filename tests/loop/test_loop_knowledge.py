@@ -440,7 +440,7 @@ def test_the_kind_of_agent_and_the_technology_leave_out_what_is_of_others(
 
 @pytest.mark.parametrize(
     "settings",
-    [{"knowledge_receive": False}, {"prompt_tokens": 700}, {"knowledge_task_min_score": 1}],
+    [{"knowledge_receive": False}, {"prompt_tokens": 700}],
 )
 def test_no_block_and_no_half_of_one(tmp_path: Path, settings: dict[str, Any]) -> None:
     publish(tmp_path, error_message="", failure_description="Add the login form, " * 40)

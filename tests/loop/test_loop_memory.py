@@ -10,7 +10,6 @@ import pytest
 from looping import DONE, FEATURES, Loop, block_index, planned, python, scripted
 from remembering import made
 
-from ralph.config import Settings
 from ralph.loop.iteration import gather_review, repeated_errors, stale_prose
 from ralph.plan.edit import update_feature
 from ralph.plan.model import ContextFile, Feature, Task
@@ -244,7 +243,7 @@ def test_the_review_is_given_the_stronger_model(
     claude.write_text('#!/bin/sh\necho "$@" >> ../calls\n')
     claude.chmod(0o755)
     monkeypatch.setenv("PATH", f"{claude.parent}:/usr/bin:/bin")
-    models = {"model_work": "swift", "model_review": "strong"}
+    models: dict[str, Any] = {"model_work": "swift", "model_review": "strong"}
     loop = Loop(planned(tmp_path / "project"), review_every=2, **models)
     loop("claude", max_iterations=2)
     first, second = (tmp_path / "calls").read_text().splitlines()
@@ -255,7 +254,7 @@ def test_the_review_is_given_the_stronger_model(
 def test_a_review_shows_what_was_not_reviewed_and_every_fifth_all_of_them(
     tmp_path: Path,
 ) -> None:
-    loop = Loop(planned(tmp_path / "project"), review_every=1, verify_all_every=5)
+    loop = Loop(planned(tmp_path / "project"), review_every=1)
     texts = seen(loop, tmp_path, 5)
     reviewed = "The cookie must be set before the redirect."
     assert [reviewed in text for text in texts] == [False] * 4 + [True]
@@ -286,21 +285,18 @@ def test_there_is_no_review_of_a_feature_without_anything_to_review(tmp_path: Pa
 
 
 def test_prose_that_nobody_verified_for_long_is_flagged_to_the_reviewer() -> None:
-    settings = Settings()
     feature = Feature(name="auth", last_verified=3)
-    assert stale_prose(feature, 12, settings) == []
-    assert "since iteration 3; this is iteration 13" in stale_prose(feature, 13, settings)[0]
+    assert stale_prose(feature, 12) == []
+    assert "since iteration 3; this is iteration 13" in stale_prose(feature, 13)[0]
     files = tuple(ContextFile(f"{n}.py", "auto", 3, last_touched=5) for n in range(6))
-    assert (
-        stale_prose(Feature(name="a", last_verified=4, context_files=files[:5]), 6, settings) == []
-    )
-    [flag] = stale_prose(Feature(name="a", last_verified=4, context_files=files), 6, settings)
+    assert stale_prose(Feature(name="a", last_verified=4, context_files=files[:5]), 6) == []
+    [flag] = stale_prose(Feature(name="a", last_verified=4, context_files=files), 6)
     assert flag.startswith("6 context files changed since")
     facts = PromptFacts(
         feature=feature, task=Task(id=1, feature="auth", title="T"), current_state=""
     )
     told = [made("", iteration_number=13)]
-    assert gather_review(facts, told, settings, everything=True).flags != ()
+    assert gather_review(facts, told, everything=True).flags != ()
 
 
 # -- without memory

@@ -50,7 +50,6 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv(MARK, name)
     monkeypatch.setenv("RALPH_EMBEDDER", "none")
     monkeypatch.setenv("RALPH_REVIEW_EVERY", "0")
-    monkeypatch.setenv("RALPH_AGENT_GRACE_S", "0.5")
     yield name
     for pid in marked(name):
         os.kill(pid, signal.SIGKILL)
@@ -164,7 +163,6 @@ def test_a_killed_run_is_recorded_by_the_next_one_with_what_the_agent_had_done(
 def test_the_next_run_waits_until_the_agent_of_the_killed_one_has_said_its_last_words(
     loop: Loop, tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RALPH_AGENT_GRACE_S", "60")
     agent = python(
         tmp_path,
         """
@@ -196,7 +194,7 @@ def test_an_iteration_that_was_recorded_before_the_kill_is_not_recorded_again(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when its record cannot be made the same again: this one had run out of time."""
-    monkeypatch.setattr("ralph.loop.agent.time", Late(loop.root / "a.py"))
+    monkeypatch.setattr("ralph.loop.process.time", Late(loop.root / "a.py"))
     agent = scripted(tmp_path, {"steps": [{"write": "a.py", "content": "x\n"}, {"sleep": 600}]})
     saved = tmp_path / "saved"
 

@@ -13,9 +13,9 @@ from looping import TASKS, Loop, block_index, calls, planned, replay, scripted, 
 from remembering import state_of
 
 from ralph.config import home_folder, unknown_variables
-from ralph.doors.cli import run
+from ralph.doors.cli.main import run
 from ralph.doors.mcp.context import read_options
-from ralph.loop.servers import loop_servers
+from ralph.loop.environment import loop_servers
 from ralph.memory.project import Project, wishes_of
 from ralph.plan.model import Task
 from ralph.trust import trust
@@ -76,7 +76,6 @@ def test_one_server_has_memory_and_plan_and_knows_where_it_is(
                     "RALPH_SEARCH_LIMIT": "7",
                     "RALPH_OPENAI_API_KEY": "k-1",
                     "RALPH_REVIEW_EVERY": "0",
-                    "RALPH_AGENT_GRACE_S": "0.5",
                 },
                 "alwaysLoad": True,
             }

@@ -9,7 +9,7 @@ import pytest
 
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.index.port import live_of
+from ralph.index.sync import live_of
 from ralph.memory.conversation_stream import when
 from ralph.memory.ralph import Ralph
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
@@ -163,8 +163,9 @@ def test_secrets_and_recalled_text_are_not_kept(tmp_path: Path) -> None:
         assert secret not in written
 
 
-def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
-    with open_ralph(tmp_path / "shop", home=tmp_path / "home", exchange_max_chars=100) as ralph:
+def test_long_texts_are_cut_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ralph.memory.conversation_stream._EXCHANGE_CHARS", 100)
+    with open_ralph(tmp_path / "shop", home=tmp_path / "home") as ralph:
         conversation = ralph.conversations.start("x" * 500)
         steps = tuple(Message("assistant", "step " * 10) for _ in range(10))
         kept = ralph.conversations.exchange(
@@ -266,7 +267,7 @@ def test_a_conversation_whose_record_is_damaged_hides_no_other_and_keeps_its_exc
     with opened(tmp_path / "shop", tmp_path / "home") as ralph:
         listed = ralph.conversations.list()
         told = {one.conversation.title: one.exchanges for one in listed}
-        _, complaints = ralph.conversations.verify()
+        _, complaints = ralph.conversations.stream.verify()
     assert told == {"What is one?": 1, "": 1}
     assert any("is not a readable conversation" in one.what for one in complaints)
 
@@ -292,7 +293,7 @@ def test_another_projects_index_is_not_rebuilt_with_our_embedder(tmp_path: Path)
         one = shop.conversations.start("Payment")
         shop.conversations.exchange(one, user="Which payment provider?", assistant="Stripe.")
         shop.conversations.sync()
-        theirs = shop.conversations._mine().target().name
+        theirs = shop.conversations.stream.target().name
     with opened(tmp_path / "blog", home) as blog:
         blog.project.init()
         [hit] = blog.conversations.search("which payment provider", everywhere=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from capturing import SECRET
-from importing import Kept, aged, answered, asked, grow, turn, working, write
+from importing import Kept, aged, answered, asked, grow, import_sessions, turn, working, write
 from places import FIXTURES
 
 from ralph.errors import JournalBusy, JournalError, NotFound
-from ralph.memory.conversations import ConversationImport
-from ralph.memory.importing import ABANDONED_S, SETTLED_S, Importer, import_sessions
+from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.project import Project
+from ralph.memory.sessions import ABANDONED_S, SETTLED_S, Importer
 from ralph.records.conversation import conversation_id
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"
@@ -29,9 +29,7 @@ def sessions(tmp_path: Path) -> Path:
 
 
 def bring_in(kept: Kept, sessions: Path, within: Project | None = None) -> ConversationImport:
-    return import_sessions(
-        "claude-code", kept.shelf, home=kept.home, folder=sessions, within=within
-    )
+    return import_sessions("claude-code", kept.memory, folder=sessions, within=within)
 
 
 def counts(came: ConversationImport) -> tuple[int, int, int]:
@@ -277,10 +275,10 @@ def test_the_client_s_own_folder_is_looked_for_where_the_client_looks(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Path.home() / ".claude" / "projects" / "-a" / "one.jsonl", turn("one", 1, tmp_path))
-    assert import_sessions("claude-code", kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("claude-code", kept.memory).exchanges == 1
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
     write(tmp_path / "config" / "projects" / "two.jsonl", turn("two", 1, tmp_path))
-    assert import_sessions("claude-code", kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("claude-code", kept.memory).exchanges == 1
 
 
 def test_what_could_not_be_kept_is_not_noted_as_read(
@@ -316,7 +314,7 @@ def test_two_imports_at_once_wait_for_each_other(
 def test_a_session_of_many_batches_is_kept_piece_by_piece(
     kept: Kept, sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.importing._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.sessions._BATCH_BYTES", 1000)
     for name in ("one", "two"):
         lines = [line for number in range(20) for line in turn(name, number, tmp_path)]
         write(sessions / f"{name}.jsonl", lines)

@@ -10,11 +10,11 @@ import places
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from importing import Kept, aged, write
+from importing import Kept, aged, import_sessions, write
 
 from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
 from ralph.clients.codex_sessions import Rollout, rollout_head
-from ralph.memory.importing import ABANDONED_S, import_sessions
+from ralph.memory.sessions import ABANDONED_S
 from ralph.records.conversation import Message, conversation_id
 
 FIXTURES = places.FIXTURES / "codex"
@@ -246,7 +246,7 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
     file = write(day / f"rollout-2026-11-15T15-27-18-{NAME}.jsonl", [SESSION[: first.ends_at]])
     write(day / "notes.jsonl", [b'{"type": "session_meta"}\n'])
 
-    came = import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path / "sessions")
+    came = import_sessions("codex", kept.memory, folder=tmp_path / "sessions")
     assert (came.conversations, came.exchanges, came.unread) == (1, 1, [])
     [conversation] = kept.conversations()
     assert conversation.id == conversation_id("codex", NAME)
@@ -255,7 +255,7 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
 
     file.write_bytes(SESSION)
     aged(file, ABANDONED_S * 2)
-    came = import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path / "sessions")
+    came = import_sessions("codex", kept.memory, folder=tmp_path / "sessions")
     assert (came.conversations, came.exchanges, came.known) == (1, 1, 0)
     assert {one.model for one in kept.exchanges()} == {"gpt-5.5"}
     assert len(kept.lines()) == 3
@@ -264,17 +264,17 @@ def test_the_sessions_of_a_machine_come_in_once_and_go_on(kept: Kept, tmp_path: 
 def test_interrupted_within_a_file_the_rest_of_it_comes_later(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.importing._BATCH_BYTES", 1000)
+    monkeypatch.setattr("ralph.memory.sessions._BATCH_BYTES", 1000)
     write(tmp_path / "rollout-1.jsonl", [SESSION])
 
     def stop(done: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path, progress=stop)
+        import_sessions("codex", kept.memory, folder=tmp_path, progress=stop)
     assert len(kept.exchanges()) == 1
 
-    came = import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path)
+    came = import_sessions("codex", kept.memory, folder=tmp_path)
     assert (came.exchanges, came.known) == (1, 0)
     assert len(kept.lines()) == 3
 
@@ -283,15 +283,15 @@ def test_sub_agents_of_codex_give_no_conversation(kept: Kept, tmp_path: Path) ->
     below = SESSION.replace(b'"thread_source":"user"', b'"thread_source":"subagent"', 1)
     assert below != SESSION
     write(tmp_path / "rollout-1.jsonl", [below])
-    assert import_sessions("codex", kept.shelf, home=kept.home, folder=tmp_path).exchanges == 0
+    assert import_sessions("codex", kept.memory, folder=tmp_path).exchanges == 0
 
 
 def test_its_folder_is_looked_for_where_it_looks(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Path.home() / ".codex" / "sessions" / "2026" / "rollout-1.jsonl", [SESSION])
-    assert import_sessions("codex", kept.shelf, home=kept.home).exchanges == 2
+    assert import_sessions("codex", kept.memory).exchanges == 2
     monkeypatch.setenv("CODEX_HOME", str(tmp_path))
     stopped = (FIXTURES / "rollout_interrupted.jsonl").read_bytes()
     write(tmp_path / "sessions" / "rollout-2.jsonl", [stopped])
-    assert import_sessions("codex", kept.shelf, home=kept.home).exchanges == 1
+    assert import_sessions("codex", kept.memory).exchanges == 1

@@ -15,13 +15,16 @@ from importing import Kept
 from msgspec.structs import replace
 
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.memory.conversation_stream import ConversationStream
-from ralph.memory.conversations import ConversationContent, ConversationImport, keep_many
-from ralph.memory.importing_plain import (
+from ralph.memory.conversation_json import (
     export_conversations,
     import_conversations,
     read_conversations,
     written,
+)
+from ralph.memory.conversation_stream import (
+    ConversationContent,
+    ConversationImport,
+    ConversationStream,
 )
 from ralph.records.conversation import Conversation, Exchange, Message
 from ralph.records.iteration import ErrorSeen, FileTouched
@@ -88,7 +91,7 @@ def test_out_and_in_again_elsewhere_is_the_same(
             for place, one in enumerate(exchanges)
         ]
         talks.append(ConversationContent(conversation, said))
-    keep_many(ConversationStream(HERE, here.shelf), talks, here.shelf.settings)
+    ConversationStream(HERE, here.shelf).save(talks)
 
     data = written(export_conversations(here.shelf, [HERE]), lines=lines)
     import_conversations(there.shelf, HERE, data, name="talk")

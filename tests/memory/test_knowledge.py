@@ -202,12 +202,12 @@ def test_projects_with_long_names_are_told_apart(knowledge: Knowledge, home: Pat
 
 
 def test_a_text_that_is_too_long_is_cut_and_says_so(project: Path) -> None:
-    with opened(project, knowledge_text_max_chars=200) as knowledge:
+    with opened(project) as knowledge:
         told = knowledge.capture(
-            lesson(0, solution_steps="step " * 100, technology="x" * 500, subject="word " * 200)
+            lesson(0, solution_steps="step " * 1000, technology="x" * 500, subject="word " * 200)
         ).record
     assert isinstance(told, FailureSolution)
-    for text, most in ((told.solution_steps, 200), (told.technology, 100), (told.subject, 300)):
+    for text, most in ((told.solution_steps, 4000), (told.technology, 100), (told.subject, 300)):
         assert len(text) <= most
         assert text.endswith("[truncated]")
 

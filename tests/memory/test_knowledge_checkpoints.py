@@ -223,7 +223,7 @@ def server() -> Iterator[Failing]:
 
 
 def served(server: Failing, **more: Any) -> dict[str, Any]:
-    return {"embedder": "ollama", "ollama_url": server.url, "knowledge_batch": 3, **more}
+    return {"embedder": "ollama", "ollama_url": server.url, "batch": 3, **more}
 
 
 def test_a_batch_is_published_whole_or_not_at_all_and_nothing_is_embedded_twice(
@@ -262,7 +262,7 @@ def test_a_batch_is_published_whole_or_not_at_all_and_nothing_is_embedded_twice(
 def test_nothing_is_embedded_again_by_the_index_or_by_a_repeated_checkpoint(
     project: Path, toy: ToyEmbedder
 ) -> None:
-    with opened(project, toy, knowledge_batch=3) as knowledge:
+    with opened(project, toy, batch=3) as knowledge:
         knowledge.capture_all([knowledge.entry(lesson(n)) for n in range(7)])
         knowledge.checkpoint()
         knowledge.checkpoint()
@@ -301,7 +301,7 @@ def test_an_index_that_cannot_be_opened_publishes_nothing(project: Path, home: P
 def test_what_was_published_is_counted_when_the_index_fails_only_then(
     project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(project, knowledge_batch=2) as knowledge:
+    with opened(project, batch=2) as knowledge:
         ids = [knowledge.capture(lesson(n)).id for n in range(3)]
         index = knowledge.shelf.index
         sync = type(index).sync
@@ -359,7 +359,7 @@ def work(root, last):
         seen += 1
         if seen == last:
             os.kill(os.getpid(), signal.SIGKILL)
-    with opened(Path(root), knowledge_batch=4) as knowledge:
+    with opened(Path(root), batch=4) as knowledge:
         sys.setprofile(count)
         knowledge.checkpoint()
         sys.setprofile(None)
@@ -443,7 +443,7 @@ PUBLISH = """
     import sys
     from pathlib import Path
     from knowing import opened
-    with opened(Path(sys.argv[1]), knowledge_batch=2) as knowledge:
+    with opened(Path(sys.argv[1]), batch=2) as knowledge:
         print("ready", flush=True)
         sys.stdin.readline()
         done = knowledge.checkpoint()
@@ -590,7 +590,7 @@ def test_the_same_lesson_joins_its_pattern_whatever_finds_it(
 
 
 def test_many_are_published_in_batches_and_all_of_them_found(project: Path) -> None:
-    with opened(project, knowledge_batch=25) as knowledge:
+    with opened(project, batch=25) as knowledge:
         captured = knowledge.capture_all([knowledge.entry(one.to_json()) for one in many(120)])
         done = knowledge.checkpoint()
         assert done.published == tuple(one.id for one in captured)

@@ -137,8 +137,11 @@ def test_without_a_pattern_the_basic_context_is_all(knowledge: Knowledge) -> Non
     assert context_block([]) == ""
 
 
-def test_at_most_three_patterns_stand_in_a_block(project: Path) -> None:
-    with opened(project, knowledge_task_min_score=0.0) as knowledge:
+def test_at_most_three_patterns_stand_in_a_block(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ralph.memory.knowledge.TASK_MIN_SCORE", 0.0)
+    with opened(project) as knowledge:
         for n in range(5):
             knowledge.capture(solved(f"The crane stops at pier {n}", f"Way {n}."))
         knowledge.checkpoint()
@@ -149,10 +152,6 @@ def test_at_most_three_patterns_stand_in_a_block(project: Path) -> None:
     assert [line for line in context.block.splitlines() if line.startswith("Pattern ")] == [
         f"Pattern {n} (Less Common - 1 success):" for n in (1, 2, 3)
     ]
-    with opened(
-        project, knowledge_task_min_score=0.0, knowledge_patterns_in_context=1
-    ) as knowledge:
-        assert len(knowledge.context_for_task("the crane stops at a pier").patterns) == 1
 
 
 def test_the_filters_hold_for_a_context_too(knowledge: Knowledge) -> None:
@@ -227,9 +226,12 @@ def test_hostile_text_cannot_end_the_block_or_speak_outside_it(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_that_was_captured_cannot_either(project: Path, text: str) -> None:
+def test_hostile_text_that_was_captured_cannot_either(
+    project: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ralph.memory.knowledge.TASK_MIN_SCORE", 0.0)
     problem = "The database migration fails in CI with no such table users"
-    with opened(project, knowledge_task_min_score=0.0) as knowledge:
+    with opened(project) as knowledge:
         knowledge.capture(solved(f"{problem} {text}", f"Run the migration. {text}", subject=text))
         knowledge.checkpoint()
         context = knowledge.context_for_task(problem)

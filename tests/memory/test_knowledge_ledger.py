@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journaling import run_child
 
-from ralph.journal.folder import JournalFolder
+from ralph.journal.file import JournalFolder
 from ralph.memory.ledger import KnowledgeState, Published, PublishedState, Slot
 from ralph.records.knowledge import (
     Checkpoint,

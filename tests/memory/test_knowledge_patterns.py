@@ -143,14 +143,6 @@ def test_a_task_is_told_up_to_five_and_a_failure_up_to_three(knowledge: Knowledg
     assert len(knowledge.query_for_failure(CRANE, min_score=0.0, max_results=1)) == 1
 
 
-def test_floors_and_limits_are_settings(project: Path) -> None:
-    low: dict[str, Any] = {"knowledge_task_min_score": 0.0, "knowledge_failure_min_score": 0.0}
-    with opened(project, **low, knowledge_task_limit=2, knowledge_failure_limit=1) as knowledge:
-        publish(knowledge, *(solved(f"{CRANE} at pier {n}", f"Way {n}.") for n in range(4)))
-        assert len(knowledge.query_for_task("pier")) == 2
-        assert len(knowledge.query_for_failure("pier")) == 1
-
-
 def test_by_default_only_what_is_surely_about_it_is_told(project: Path) -> None:
     with opened(project, embedder="static") as knowledge:
         publish(knowledge, *(lesson(n) for n in range(len(LESSONS))))

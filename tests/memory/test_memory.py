@@ -490,15 +490,14 @@ def test_a_text_at_its_limit_is_not_cut(auth: FeatureMemory) -> None:
     assert auth.remember(made("s" * 2000)).record.summary == "s" * 2000
 
 
-def test_limits_are_settings(project: Path) -> None:
-    with open_toy(project, summary_max_chars=30, errors_max=1, embedding_max_chars=40) as memory:
+def test_no_more_of_a_record_is_embedded_than_the_limit(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ralph.memory.feature.EMBEDDING_CHARS", 40)
+    with open_toy(project) as memory:
         toy = memory.place.embedder
         assert isinstance(toy, ToyEmbedder)
-        kept = memory.feature("auth").remember(
-            made("word " * 50, errors=(ErrorSeen("one"), ErrorSeen("two")))
-        )
-        assert len(kept.record.summary) <= 30
-        assert len(kept.record.errors) == 1
+        memory.feature("auth").remember(made("word " * 50))
         assert {len(text) for text in toy.embedded} <= set(range(41))
 
 

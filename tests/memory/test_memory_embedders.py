@@ -15,6 +15,7 @@ import pytest
 from embedding_server import OLLAMA_MODEL, EmbeddingServer, running
 from remembering import made, shown, topical
 
+from ralph.index.embedders import served
 from ralph.index.sync import is_current
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import status, verify_index
@@ -160,7 +161,7 @@ def test_a_hung_server_is_waited_for_once(opened: Open, server: EmbeddingServer)
         memory.feature("auth").remember_all(topical(20))
     server.fail("hang", paths="/api/tags /api/embed /v1/embeddings")
     before = len(server.requests)
-    with opened(embed_query_timeout_s=0.5, remember_budget_s=0.5) as memory:
+    with opened(remember_budget_s=0.5) as memory:
         for n in range(5):
             answer = memory.feature("auth").search(f"{QUESTION} {n}")
             assert answer
@@ -171,11 +172,13 @@ def test_a_hung_server_is_waited_for_once(opened: Open, server: EmbeddingServer)
 
 
 def test_a_server_that_hangs_in_the_middle_of_a_rebuild_keeps_what_was_done(
-    opened: Open, server: EmbeddingServer
+    opened: Open, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(served, "_BATCH", 10)
+    monkeypatch.setattr(served, "_TIMEOUT_S", 0.5)
     with opened(embedder="static") as memory:
         memory.feature("auth").remember_all(topical(40))
-    with opened(embed_batch=10, embed_timeout_s=0.5) as memory:
+    with opened() as memory:
         memory.place.embedder.check()  # type: ignore[union-attr]
         server.fail("hang")
         answer = memory.feature("auth").search(QUESTION)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from postgres import own_server
 from remembering import ToyEmbedder, made, open_toy
+from scaling import deliver
 
 from ralph.errors import JournalDown
-from ralph.journal.folder import JournalFolder
-from ralph.journal.moving import move
+from ralph.journal.file import JournalFolder
 from ralph.memory.ralph import Ralph
+from ralph.memory.transfer import move
 from ralph.records.conversation import Exchange
 
 
@@ -86,8 +87,8 @@ def test_an_outage_stops_neither_remembering_nor_finding(
             newcomer.conversations.start(title="meanwhile")
         server.start()
         with opened(server.url) as later:
-            assert later.place.journals.deliver() == 2
-            assert later.conversations.shelf.journals.deliver() == 1
+            assert deliver(later.place.journals) == 2
+            assert deliver(later.conversations.shelf.journals) == 1
             assert [hit.record.iteration_number for hit in later.feature("auth").recent()] == [
                 3,
                 2,
@@ -95,7 +96,7 @@ def test_an_outage_stops_neither_remembering_nor_finding(
             ]
             assert later.feature("auth").search("settings page drew").notes == ()
             assert later.feature("auth").verify() == (3, [])
-            assert later.conversations.verify() == (1, [])
+            assert later.conversations.stream.verify() == (1, [])
 
 
 def test_many_exchanges_without_a_time_are_kept_at_once(

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from commanding import Line
 from hooking import Session, exchanges, iterations, log
+from importing import import_sessions
 
 from ralph.errors import BadInput
-from ralph.memory.conversations import ConversationContent, Conversations
-from ralph.memory.importing import import_sessions
+from ralph.memory.conversation_stream import ConversationContent
+from ralph.memory.conversations import Conversations
 from ralph.memory.pausing import (
     NAME,
     Pause,
@@ -208,7 +209,7 @@ def test_an_import_does_not_bring_in_what_was_said_in_a_pause(
     os.utime(moved, (long_ago, long_ago))
 
     with open_ralph(project) as ralph:
-        import_sessions("claude-code", ralph.conversations.shelf, home=home, folder=folder)
+        import_sessions("claude-code", ralph.conversations, folder=folder)
 
     assert [one.user for one in exchanges(project)] == [EARLIER, LATER]
 

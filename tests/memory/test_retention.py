@@ -9,7 +9,7 @@ import pytest
 from commanding import Line
 
 from ralph.errors import BadInput, BadSetting, IndexOff
-from ralph.memory.conversation_stream import prune, prune_if_due
+from ralph.memory.conversations import prune, prune_if_due
 from ralph.memory.documents import add_documents
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from snapshotting import same_as_snapshot
 
-from ralph.memory.conversation_history import Related, RelatedConversation, RelatedExchange
+from ralph.memory.conversation_search import Related, RelatedConversation, RelatedExchange
 from ralph.prompt.recalled import SIDE_CHARS, chat_system, related_text
 from ralph.records.conversation import Conversation, Exchange
 from ralph.text.sanitize import marked, strip_marked

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.ranking import Fused, fuse
 from ralph.recall.score import CONSTANTS, FLOOR, RELEVANT, Evidence, rarity, score, weigh, why
-from ralph.recall.search import relevance, telling
+from ralph.recall.search import Fused, fuse, relevance, telling
 from ralph.text.tokens import query_tokens, tokens
 
 STATIC = "static:table"

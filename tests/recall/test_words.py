@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.recall.ranking import Fields, meaning_share, weigh_words, words_of
+from ralph.recall.search import Fields, meaning_share, weigh_words, words_of
 
 STATIC = "static:table"
 

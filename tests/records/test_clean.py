@@ -19,8 +19,7 @@ import ralph.records
 from ralph.doors.hooks.call import log_folders
 from ralph.doors.hooks.files import note
 from ralph.memory.ralph import Ralph
-from ralph.records import Source, Tombstone
-from ralph.records.clean import clean
+from ralph.records import Source, Tombstone, clean
 
 SECRET = "ghp_" + "0123456789abcdefABCDEF0123456789abcd"
 

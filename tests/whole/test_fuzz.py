@@ -173,7 +173,12 @@ def _plan_import(ground: Ground, chance: random.Random) -> bytes:
 
 def _settings(ground: Ground, chance: random.Random) -> bytes:
     known = {"search_limit": 3, "min_score": 0.5, "embedder": "none", "agent_env": ["A"]}
-    known |= {"hook_capture": True, "technology": "python", "hook_stop_s": 10, "model_work": None}
+    known |= {
+        "hook_capture": True,
+        "technology": "python",
+        "hook_timeout_s": 10,
+        "model_work": None,
+    }
     data = mutated(json.dumps(known).encode(), chance)
     file = chance.choice((ground.shipped / "rag_config.json", ground.memory / "config.json"))
     file.write_bytes(data)

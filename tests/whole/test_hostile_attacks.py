@@ -229,8 +229,8 @@ def _holders(folder: Path, word: str) -> list[str]:
 
 @pytest.mark.parametrize("value", ["300", "250", "1e9"])
 def test_m3_no_limit_of_a_hook_turns_capture_off(ground: Ground, value: str) -> None:
-    ground.run("config", "hook_stop_s", value)
-    ground.run("config", "--user", "hook_stop_s", value)
+    ground.run("config", "hook_timeout_s", value)
+    ground.run("config", "--user", "hook_timeout_s", value)
     ground.hook("stop")
     assert len(ground.well("conversations", "list", "--json").json) == 1
 

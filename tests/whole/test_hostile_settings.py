@@ -38,12 +38,7 @@ WISHES: dict[str, Any] = {
     "summary_spend_cap_usd": 1000.0,
     "conversations_keep_days": 1,
     "knowledge_keep_days": 1,
-    "hook_session_start_s": 190.0,
-    "hook_user_prompt_submit_s": 190.0,
-    "hook_post_tool_use_failure_s": 190.0,
-    "hook_stop_s": 190.0,
-    "hook_session_end_s": 190.0,
-    "hook_pre_compact_s": 190.0,
+    "hook_timeout_s": 190.0,
 }
 _SPELLINGS = {
     "plain": lambda key: json.dumps(key),

@@ -20,7 +20,7 @@ from looping import DONE, Loop, planned, scripted
 from postgres import PASSWORD, Server
 from qdrant_server import QdrantServer
 from remembering import made, summaries, topical
-from scaling import everything, journals_of, opened
+from scaling import deliver, everything, journals_of, opened
 
 from ralph.chat.model import EchoModel
 from ralph.doors.cli.context import _records
@@ -30,9 +30,7 @@ from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.transfer import waiting_records
 
 # A slow machine is no failure.
-UNHURRIED = {
-    f"RALPH_HOOK_{event}_S": "30" for event in ("SESSION_START", "USER_PROMPT_SUBMIT", "STOP")
-}
+UNHURRIED = {"RALPH_HOOK_TIMEOUT_S": "30"}
 LOGGED = "memory: the journal's server is not reached"
 
 
@@ -102,12 +100,12 @@ def test_all_three_memories_keep_what_comes_and_deliver_it_in_order_and_once(
         }
         assert sum(LOGGED in line for line in caplog.messages) == 1
         server.start()
-        assert [one.deliver() for one in journals_of(ralph)] == [3, 1, 1]
-        assert [one.deliver() for one in journals_of(ralph)] == [0, 0, 0]
+        assert [deliver(one) for one in journals_of(ralph)] == [3, 1, 1]
+        assert [deliver(one) for one in journals_of(ralph)] == [0, 0, 0]
         assert waiting_records(home) == {}
         numbers = [number for _, _, number, _, _ in everything(ralph)["0 auth"]]
         assert numbers == [1, 2, 3, 4, 5, 6]
-        assert ralph.conversations.verify() == (3, [])
+        assert ralph.conversations.stream.verify() == (3, [])
         assert ralph.knowledge.verify() == (3, [])
         assert ralph.feature("auth").search("while away").notes == ()
 
@@ -122,7 +120,7 @@ def test_nothing_is_published_while_the_server_is_away(project: Path, server: Se
         assert [one.id for one in ralph.knowledge.staged()] == [captured.id]
         server.start()
         for one in journals_of(ralph):
-            one.deliver()
+            deliver(one)
         assert len(ralph.knowledge.checkpoint().published) == 1
 
 
@@ -161,7 +159,7 @@ def test_a_process_that_begins_meanwhile_searches_the_index_keeps_what_comes_and
             late.feature("auth").verify()
     server.start()
     with opened(project, journal_url=server.url) as after:
-        assert [one.deliver() for one in journals_of(after)] == [1, 1, 0]
+        assert [deliver(one) for one in journals_of(after)] == [1, 1, 0]
         now = everything(after)
         assert {name: some[: len(before[name])] for name, some in now.items()} == before
         assert after.feature("auth").verify() == (4, [])
@@ -174,7 +172,7 @@ def test_a_server_that_never_answers_is_waited_for_once_by_whoever_comes(
     url = f"postgresql://ralph:{PASSWORD}@127.0.0.1:{deaf.port}/ralph"
     began = time.monotonic()
     for process_ in "abc":  # as new processes would
-        with opened(project, journal_url=url, journal_connect_timeout_s=0.2) as ralph:
+        with opened(project, journal_url=url, remember_budget_s=0.2) as ralph:
             for n in range(5):
                 ralph.feature("auth").remember(made(f"step {process_}{n}"))
                 ralph.feature("auth").search("step of the login")
@@ -212,7 +210,7 @@ def test_qdrant_is_away_so_the_journal_is_searched_by_words_and_says_so(
 
 
 def test_qdrant_hangs_and_is_asked_once(project: Path, qdrant: QdrantServer) -> None:
-    with opened(project, qdrant_url=qdrant.url, qdrant_timeout_s=0.3) as ralph:
+    with opened(project, qdrant_url=qdrant.url, remember_budget_s=0.1) as ralph:
         taught(ralph)
         qdrant.fail("hang")
         asked = len(qdrant.requests)
@@ -252,7 +250,7 @@ def test_both_are_away_and_what_came_meanwhile_is_found_by_its_words(
     server.start()
     with opened(project, None, **servers) as after:
         after.place.index.store.check()
-        after.place.journals.deliver()
+        deliver(after.place.journals)
         answer = after.feature("auth").search("cellar door squeaks")
         assert (summaries(answer), answer.notes) == (["the cellar door squeaks"], ())
         assert after.feature("auth").verify() == (4, [])
@@ -277,7 +275,7 @@ def test_a_loop_goes_on_without_its_servers_and_everything_is_there_afterwards(
     server.start()
     with loop.opened() as ralph:
         for journals in journals_of(ralph):
-            journals.deliver()
+            deliver(journals)
     assert len(loop.told("auth")) == 2
     assert waiting_records(home) == {}
 
@@ -294,7 +292,7 @@ def test_a_chat_goes_on_without_its_servers(project: Path, home: Path, server: S
     assert waiting_records(home)["conversations"] >= 3
     server.start()
     with opened(project, journal_url=server.url) as ralph:
-        ralph.conversations.shelf.journals.deliver()
+        deliver(ralph.conversations.shelf.journals)
         asked = [
             one.user
             for listed in ralph.conversations.list()
@@ -332,7 +330,7 @@ def test_hooks_recall_from_a_server_and_keep_what_is_said_while_it_is_away(
     assert PASSWORD not in "\n".join(log(project))
     server.start()
     with opened(project, journal_url=server.url) as ralph:
-        ralph.conversations.shelf.journals.deliver()
+        deliver(ralph.conversations.shelf.journals)
         assert [
             one.user
             for listed in ralph.conversations.list()
@@ -409,4 +407,4 @@ print(*sorted(name for name in sys.modules if name.startswith("ralph.journal")))
     )
     servers, journals = ran.stdout.splitlines()
     assert servers == ""
-    assert not {"ralph.journal.postgres", "ralph.journal.spooled"} & set(journals.split())
+    assert not {"ralph.journal.postgres", "ralph.journal.spool"} & set(journals.split())

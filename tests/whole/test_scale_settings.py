@@ -158,7 +158,7 @@ def test_an_address_that_an_agent_prints_is_redacted() -> None:
 
 
 def test_times_that_do_not_fit_are_refused() -> None:
-    for key in ("journal_connect_timeout_s", "qdrant_timeout_s"):
-        with pytest.raises(BadSetting, match=r"it goes from 0\.1"):
-            load(home=Path("nowhere"), environ={}, given={key: 0})
+    for key in ("journal_lock_timeout_s", "remember_budget_s"):
+        with pytest.raises(BadSetting, match=r"it goes from 0 to 600"):
+            load(home=Path("nowhere"), environ={}, given={key: -1})
     assert Settings().journal_url is Settings().qdrant_url is None

@@ -15,7 +15,7 @@ from qdrant_server import running
 from remembering import ToyEmbedder
 from scaling import everything, filled, indexes_of, opened, questions, top_five
 
-from ralph.journal.spooled import SpooledJournals
+from ralph.journal.spool import SpooledJournals
 from ralph.memory.project import Project
 
 

@@ -12,7 +12,7 @@ from knowing import lesson
 from postgres import Server
 from qdrant_server import QdrantServer
 from remembering import files_holding, made, summaries, topical
-from scaling import opened
+from scaling import deliver, opened
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_two_that_wrote_without_the_server_both_keep_what_they_wrote(
     server.start()
     for root, home in homes.items():
         with opened(root, journal_url=server.url, home=home) as ralph:
-            assert ralph.place.journals.deliver() == 1
+            assert deliver(ralph.place.journals) == 1
     with opened(project, journal_url=server.url, home=tmp_path / "three") as ralph:
         told = ralph.feature("auth").recent()
         assert sorted(summaries(told)) == [

@@ -24,6 +24,7 @@ from ralph.text.sanitize import strip_marked
 
 
 Part = TypeVar("Part")
+LineParts = Callable[[bytes], list[Any]]
 MOST_COMPLAINTS = 100
 
 BOM = b"\xef\xbb\xbf"
@@ -98,18 +99,29 @@ def loose_objects(line: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def structs_on(
-    line: bytes, kind: type[Part], decode: Callable[[bytes], Part], *, put_off: Iterable[str]
-) -> list[Part]:
-    """The objects on a line as structs; the values that are put off stay raw."""
-    try:
-        return [decode(line)]
-    except _UNREADABLE:
-        keys = set(kind.__struct_fields__)  # type: ignore[attr-defined]
-        return [
-            kind(**{k: raw(v) if k in put_off else v for k, v in found.items() if k in keys})
-            for found in loose_objects(line)
-        ]
+def line_reader(keys: str, *, put_off: str) -> tuple[Callable[[bytes], Any], LineParts]:
+    """A decoder of one line, and what reads the objects on a line, whatever is on it.
+
+    They have these keys as attributes, each of any type and None where it is missing; the decoder
+    skips the others. What is put off stays raw: it is often large, and seldom needed.
+    """
+    late = put_off.split()
+    fields = [(key, Any, None) for key in keys.split()]
+    kind: Any = msgspec.defstruct("Line", [*fields, *((key, msgspec.Raw, NOTHING) for key in late)])
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
+
+    def read(line: bytes) -> list[Any]:
+        try:
+            return [decode(line)]
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            found = [
+                {key: raw(value) if key in late else value for key, value in one.items()}
+                for one in loose_objects(line)
+            ]
+            names = set(kind.__struct_fields__)
+            return [kind(**{key: one[key] for key in one.keys() & names}) for one in found]
+
+    return decode, read
 
 
 def _objects_of(value: Any) -> list[dict[str, Any]]:

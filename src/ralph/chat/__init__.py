@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.config import Settings, home_folder, load
-from ralph.memory.conversation_journal import GENERAL
-from ralph.memory.conversations import Conversations
+from ralph.memory.conversations import GENERAL
 from ralph.memory.project import Project, find_project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.store import ProjectStore
@@ -22,20 +21,6 @@ class _NoProject(Project):
     id = GENERAL
 
 
-class _HomeMemory(Ralph):
-    """Memory outside of all projects: only conversations are saved there."""
-
-    @property
-    def conversations(self) -> Conversations:
-        """The conversations that belong to no project."""
-        if self._conversations is None:
-            place = self.place
-            self._conversations = Conversations(
-                home=place.home, settings=place.settings, embedder=place.embedder
-            )
-        return self._conversations
-
-
 def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     """Open the memory of the project around this folder, or the one outside of all projects.
 
@@ -47,7 +32,7 @@ def open_memory(start: Path, *, waits: bool = False, **settings: Any) -> Ralph:
     if project is not None:
         return open_ralph(project.root, home=home, **settings)
     config = load(home=home, given=settings)
-    return _HomeMemory(ProjectStore(_NoProject(start, home), config.settings, home=home), config)
+    return Ralph(ProjectStore(_NoProject(start, home), config.settings, home=home), config)
 
 
 def settings_at(start: Path, **given: Any) -> Settings:

@@ -1,32 +1,59 @@
-"""Commands within a chat: the words of the `ralph` command line, after a slash."""
+"""Commands of the chat, after a slash; those about workers and retrieval also as `ralph ...`.
+
+Each answers in lines. A switch is saved to the user's settings, so it stays.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from ralph.chat.loop import Chat
-from ralph.chat.worker_commands import WorkerCommands
-from ralph.errors import BadInput, NotFound
+from ralph.chat.embeddings import (
+    EmbeddingCounts,
+    clear_embeddings,
+    count_embeddings,
+    embedding_kind,
+    price_per_char,
+)
+from ralph.chat.loop import Chat, LastRetrieval
+from ralph.chat.worker import WORKER_NAMES, OpenMemory, WorkerName, WorkerStatus
+from ralph.chat.workers import Workers, setting_of
+from ralph.config import KEYS, USER_FILE, Settings, store
+from ralph.errors import BadInput, BadSetting, MemoryOff, NotFound
 from ralph.memory import pausing
-from ralph.memory.conversations import details
+from ralph.memory.conversations import Conversations, details
+from ralph.records import Record
 from ralph.text.tokens import shorten
 
 _SHORT_ID = 8
 _EXCERPT_CHARS = 200
 _LISTED = 10
 _FOUND = 5
+RAG_KEYS = tuple(key for key in KEYS if key.startswith("rag_"))
+_TITLES: dict[WorkerName, str] = {
+    "conversation": "Conversation Summarizer",
+    "exchange": "Exchange Summarizer",
+    "embedding": "Embedding Pipeline",
+}
+_KINDS = {
+    "conversations": "Conversation summaries",
+    "summaries": "Exchange summaries",
+    "exchanges": "Exchanges",
+    "documents": "Sections of documents",
+}
+# What a rebuild is called, and the kinds of embeddings it deletes.
+_PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "": ("ALL", tuple(_KINDS)),
+    "conversations": ("all conversation", ("conversations",)),
+    "exchanges": ("all exchange", ("summaries", "exchanges")),
+}
 
 
-class SlashCommand(msgspec.Struct, frozen=True):
-    """The arguments of a command, what it does, and the function that answers in lines."""
-
-    arguments: str
-    help: str
-    run: Callable[[Chat, str], Sequence[str]]
+# -- commands of the chat
 
 
 def run_command(chat: Chat, line: str) -> None:
@@ -45,33 +72,25 @@ def run_command(chat: Chat, line: str) -> None:
         chat.screen.lines(lines)
 
 
-def _summarizer(chat: Chat, rest: str) -> Sequence[str]:
-    return _changing(chat, rest, _workers(chat).summarizer(rest.split()))
+def _about_workers(name: str) -> Callable[[Chat, str], Sequence[str]]:
+    def run(chat: Chat, rest: str) -> Sequence[str]:
+        if chat.workers is None:
+            raise BadInput("no workers run behind this chat", todo="Quit, and run: ralph doctor")
+        if name == "rag":
+            lines = chat.workers.rag(rest.split(), chat.last_retrieval)
+        elif name == "embeddings":
+            lines = chat.workers.embeddings(rest.split(), chat.screen.confirm)
+        else:
+            lines = chat.workers.summarizer(rest.split())
+        if rest:  # settings may have changed, or the index
+            chat.reopen()
+        if name == "rag" and rest in ("on", "off"):
+            chat.rag = rest == "on"
+        elif name == "rag" and not rest and not chat.rag:
+            lines += ["", "In this chat nothing is recalled. To change that: /rag on"]
+        return lines
 
-
-def _embeddings(chat: Chat, rest: str) -> Sequence[str]:
-    return _changing(chat, rest, _workers(chat).embeddings(rest.split(), chat.screen.confirm))
-
-
-def _rag(chat: Chat, rest: str) -> Sequence[str]:
-    lines = _changing(chat, rest, _workers(chat).rag(rest.split(), chat.last_retrieval))
-    if rest in ("on", "off"):
-        chat.rag = rest == "on"
-    elif not rest and not chat.rag:
-        lines = [*lines, "", "In this chat nothing is recalled. To change that: /rag on"]
-    return lines
-
-
-def _workers(chat: Chat) -> WorkerCommands:
-    if chat.workers is None:
-        raise BadInput("no workers run behind this chat", todo="Quit, and run: ralph doctor")
-    return chat.workers
-
-
-def _changing(chat: Chat, rest: str, lines: Sequence[str]) -> Sequence[str]:
-    if rest:  # settings may have changed, or the index
-        chat.reopen()
-    return lines
+    return run
 
 
 def _search(chat: Chat, rest: str) -> Sequence[str]:
@@ -100,7 +119,7 @@ def _search(chat: Chat, rest: str) -> Sequence[str]:
 def _conversations(chat: Chat, rest: str) -> Sequence[str]:
     listed = chat.memory.conversations.list(_LISTED, everywhere=chat.everywhere)
     return [
-        f"{each.conversation.id[:_SHORT_ID]}  {each.last[:16].replace('T', ' ')}  "
+        f"{each.conversation.id[:_SHORT_ID]}  {_minute(each.last)}  "
         f"{each.exchanges:>3}  {_excerpt(each.conversation.title) or '(no title)'}"
         + (f"  [{', '.join(each.tags)}]" if each.tags else "")
         + ("  (this one)" if each.conversation.id == chat.session.id else "")
@@ -121,7 +140,7 @@ def _show_details(chat: Chat, rest: str) -> Sequence[str]:
     if summary := found.summaries.get(talk.id):
         lines.append(f"summary: {summary}")
     for each in found.exchanges:
-        lines += ["", f"{(each.completed or '')[:16].replace('T', ' ')}  {each.id[:_SHORT_ID]}"]
+        lines += ["", f"{_minute(each.completed or '')}  {each.id[:_SHORT_ID]}"]
         for side, text in (("you:", each.user), ("answer:", each.assistant)):
             lines += [side, *(f"  {line}" for line in text.splitlines())]
         if each.status != "complete":
@@ -200,6 +219,21 @@ def _excerpt(text: str) -> str:
     return shorten(" ".join(text.split()), _EXCERPT_CHARS)
 
 
+def _minute(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
+class SlashCommand(msgspec.Struct, frozen=True):
+    """The arguments of a command, what it does, and the function that answers in lines."""
+
+    arguments: str
+    help: str
+    run: Callable[[Chat, str], Sequence[str]]
+
+
+_SUMMARIZER = "[conversation|exchange] [on|off]"
+_EMBEDDINGS = "[on|off|rebuild [conversations|exchanges]]"
+_RAG = "[on|off|config|set KEY VALUE]"
 COMMANDS: dict[str, SlashCommand] = {
     "help": SlashCommand("", "List these commands.", _help),
     "search": SlashCommand("QUERY", "Search past conversations.", _search),
@@ -214,14 +248,340 @@ COMMANDS: dict[str, SlashCommand] = {
     "private": SlashCommand("TEXT", "Ask something that is not saved.", _private),
     "pause": SlashCommand("", "Stop saving and recalling.", _pause),
     "resume": SlashCommand("", "Save and recall again.", _resume),
-    "rag": SlashCommand("[on|off|config|set KEY VALUE]", "Show or change what is recalled.", _rag),
+    "rag": SlashCommand(_RAG, "Show or change what is recalled.", _about_workers("rag")),
     "summarizer": SlashCommand(
-        "[conversation|exchange] [on|off]", "Show or switch the summarizers.", _summarizer
+        _SUMMARIZER, "Show or switch the summarizers.", _about_workers("summarizer")
     ),
     "embeddings": SlashCommand(
-        "[on|off|rebuild [conversations|exchanges]]",
-        "Show, switch or rebuild the embeddings.",
-        _embeddings,
+        _EMBEDDINGS, "Show, switch or rebuild the embeddings.", _about_workers("embeddings")
     ),
     "quit": SlashCommand("", "End the chat.", _quit),
 }
+
+
+# -- commands about workers and retrieval
+
+
+class WorkerCommands:
+    """Answers commands about one project's workers, in lines."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        open_memory: OpenMemory,
+        *,
+        prefix: str = "/",
+        in_chat: bool = True,
+    ) -> None:
+        """`prefix` goes before a command's name; `in_chat`: the workers run in this process."""
+        self._workers = workers
+        self._open = open_memory
+        self._prefix = prefix
+        self._in_chat = in_chat
+
+    def signal(self) -> None:
+        """There is something new for the workers."""
+        self._workers.signal()
+
+    def summarizer(self, words: Sequence[str]) -> list[str]:
+        """`summarizer [conversation|exchange] [on|off]`"""
+        names: list[WorkerName] = ["conversation", "exchange"]
+        rest = list(words)
+        alone = [name for name in names if rest[:1] == [name]]
+        if alone:
+            names, rest = alone, rest[1:]
+        match rest:
+            case []:
+                statuses = {status.name: status for status in self._workers.statuses()}
+                if alone:
+                    return self._summarizer_lines(statuses[names[0]], alone=True)
+                lines = [
+                    line for name in names for line in (*self._summarizer_lines(statuses[name]), "")
+                ]
+                pipeline = statuses["embedding"].state.upper()
+                more = f"see {self._prefix}embeddings for details"
+                return [*lines, f"Embedding Pipeline: {pipeline} ({more})"]
+            case ["on"]:
+                # Summaries are found by their embeddings, so both together need the pipeline.
+                return self._switch(names if alone else WORKER_NAMES, on=True)
+            case ["off"]:
+                return self._switch(names, on=False)
+        raise self._usage(f"summarizer {_SUMMARIZER}")
+
+    def _summarizer_lines(self, status: WorkerStatus, *, alone: bool = False) -> list[str]:
+        left = status.total - status.completed
+        middle = []
+        if left and status.state != "running":
+            middle.append(f"  To do: {_count(left, status.name)}")
+        if status.current and status.state == "running":
+            middle.append(f"  Current: {status.current}")
+        items = f"{status.name}s"
+        lines = [*self._status_lines(status, items, middle), *_failure_lines(status)]
+        if status.state == "idle":
+            lines.insert(1, f"  Total processed this session: {status.completed:,}")
+            if alone and not (left or status.retrying or status.given_up):
+                lines += ["", f"All {items} are summarized. Worker is idle."]
+        return lines
+
+    def _status_lines(
+        self, status: WorkerStatus, items: str, middle: Sequence[str], estimated: str = ""
+    ) -> list[str]:
+        """The lines that all workers have, with those of one kind in the middle."""
+        lines = [f"{_TITLES[status.name]}: {status.state.upper()}"]
+        if status.state == "running":
+            lines.append(f"  Progress: {status.completed:,}/{status.total:,} {items}")
+        if status.state == "stopped":
+            lines += middle
+        else:
+            lines.append(f"  Completed: {status.completed:,}, Failed: {status.failed:,}")
+            lines += [*middle, f"  Spend: ${status.spend_usd:.2f}{estimated}"]
+        note = status.note
+        if not note and status.state == "stopped":
+            name = "embeddings" if status.name == "embedding" else f"summarizer {status.name}"
+            note = f"off. To switch it on: {self._prefix}{name} on"
+            if getattr(self._settings(), setting_of(status.name)):
+                note = "on, but not running. Start it with `ralph workers run` or `ralph chat`"
+        return [*lines, f"  Note: {note}"] if note else lines
+
+    def embeddings(self, words: Sequence[str], confirm: Callable[[str], str]) -> list[str]:
+        """`embeddings [on|off|rebuild [conversations|exchanges]]`; `confirm` asks a person."""
+        match list(words):
+            case []:
+                return self._embeddings()
+            case ["on" | "off" as state]:
+                return self._switch(["embedding"], on=state == "on")
+            case ["rebuild"]:
+                return self._rebuild("", confirm)
+            case ["rebuild", ("conversations" | "exchanges") as part]:
+                return self._rebuild(part, confirm)
+        raise self._usage(f"embeddings {_EMBEDDINGS}")
+
+    def _embeddings(self) -> list[str]:
+        status = self._pipeline()
+        with self._open() as ralph:
+            counts = count_embeddings(ralph.conversations)
+            settings = ralph.config.settings
+        running = status.state == "running"
+        middle = [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
+        if running and status.current:
+            middle.insert(0, f"  Current batch: {status.current.removeprefix('batch of ')} items")
+        estimated = "" if price_per_char(settings) == 0.0 else " (estimated)"
+        lines = self._status_lines(status, "embeddings", middle, estimated)
+        if running:
+            lines.insert(1, "  State: Processing batch")
+        warnings = _failure_lines(status)
+        if counts.waiting and status.state == "stopped":
+            items = f"{_count(counts.waiting, 'item')} {'is' if counts.waiting == 1 else 'are'}"
+            state = "not running" if settings.embedding_pipeline_enabled else "OFF"
+            warnings.append(f"Warning: {items} awaiting embeddings (pipeline is {state})")
+        return [*lines, "", *warnings] if warnings else lines
+
+    def _rebuild(self, part: str, confirm: Callable[[str], str]) -> list[str]:
+        with self._open() as ralph:
+            memory = ralph.conversations
+            if memory.shelf.embedder is None:
+                raise MemoryOff(
+                    "there are no embeddings: the setting embedder is none",
+                    todo="Run: ralph config embedder static",
+                )
+            memory.shelf.embedder.check()  # nothing is deleted that cannot be made again
+            records = memory.stream.history.records.values()
+            chosen = [record for record in records if embedding_kind(record) in _PARTS[part][1]]
+            if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
+                return ["The answer was not yes: nothing was deleted."]
+            clear_embeddings(memory, [record.id for record in chosen] if part else None)
+        self._workers.retry_embeddings()
+        if self._pipeline().state != "stopped":
+            lines = [
+                "Embeddings cleared. Pipeline will recreate them.",
+                f"Processing: 0/{len(chosen):,} completed...",
+            ]
+        elif self._in_chat:
+            lines = [
+                "Embeddings cleared. The pipeline is off: "
+                f"`{self._prefix}embeddings on` or the next search recreates them."
+            ]
+        else:
+            [status] = self._workers.run_once(["embedding"])
+            recreated = f"Recreated: {status.completed:,}/{len(chosen):,} completed."
+            lines = ["Embeddings cleared.", recreated, *_failure_lines(status)]
+        return ["", *lines]
+
+    def _pipeline(self) -> WorkerStatus:
+        return next(s for s in self._workers.statuses() if s.name == "embedding")
+
+    def rag(self, words: Sequence[str], last: LastRetrieval | None = None) -> list[str]:
+        """`rag [on|off|config|set KEY VALUE]`; `last` is the last retrieval of this chat."""
+        match list(words):
+            case []:
+                return self._rag(last)
+            case ["on" | "off" as state]:
+                warnings = self._store("rag_enabled", state == "on")
+                off = "DISABLED: nothing is recalled before an answer"
+                return [f"RAG Status: {'ENABLED' if state == 'on' else off}", *warnings]
+            case ["config"]:
+                return [
+                    "RAG Configuration:",
+                    *(f"  {key}: {_show(key, v)}" for key, v in self.rag_settings().items()),
+                    "",
+                    f"To update: {self._prefix}rag set <key> <value>",
+                    f"Example: {self._prefix}rag set rag_conversation_limit 5",
+                ]
+            case ["set", key, value]:
+                return self._rag_set(key, value)
+        raise self._usage(f"rag {_RAG}")
+
+    def _rag(self, last: LastRetrieval | None) -> list[str]:
+        with self._open() as ralph:
+            counts, settings = count_embeddings(ralph.conversations), ralph.config.settings
+        lines = [
+            f"RAG Status: {'ENABLED' if settings.rag_enabled else 'DISABLED'}",
+            "",
+            "Embeddings:",
+            *(f"{line} embedded" for line in _by_kind(counts, "  - ")),
+            f"  - Total vectors: {counts.total:,}",
+            "",
+            "Configuration:",
+            f"  - Conversation retrieval limit: {settings.rag_conversation_limit}",
+            f"  - Exchange limit per conversation: {settings.rag_exchange_limit_per_conversation}",
+            f"  - Minimum similarity threshold: {settings.rag_min_similarity:.2f}",
+        ]
+        if settings.rag_recency_half_life_days:
+            lines.append(f"  - Recency half-life: {settings.rag_recency_half_life_days:g} days")
+        if last is not None:
+            ago = _duration(max(0.0, time.monotonic() - last.at))
+            found = f"{_count(last.conversations, 'conversation')}, "
+            found += _count(last.exchanges, "exchange")
+            lines += ["", f"Last retrieval: {ago} ago ({found})"]
+        elif self._in_chat:
+            lines += ["", "Last retrieval: none yet in this session"]
+        return lines
+
+    def rag_settings(self) -> dict[str, Any]:
+        """The settings of retrieval, by their names."""
+        settings = self._settings()
+        return {key: getattr(settings, key) for key in RAG_KEYS}
+
+    def _rag_set(self, key: str, value: str) -> list[str]:
+        name = key if key.startswith("rag_") else f"rag_{key}"
+        if name not in RAG_KEYS:
+            raise BadSetting(
+                f"there is no retrieval setting {key!r}", todo=f"Use {', '.join(RAG_KEYS)}."
+            )
+        warnings = self._store(name, value)
+        now = getattr(self._settings(), name)
+        return [f"Updated: {name} = {_show(name, now)}", _effect(name, now), *warnings]
+
+    def _switch(self, names: Sequence[WorkerName], *, on: bool) -> list[str]:
+        lines: list[str] = []
+        for name in names:
+            warnings = self._store(setting_of(name), on)
+            if self._in_chat:
+                (self._workers.start if on else self._workers.stop)(name)
+            lines += [f"{_TITLES[name]}: {'ON' if on else 'OFF'}", *warnings]
+        running = any(status.state != "stopped" for status in self._workers.statuses())
+        if on and not self._in_chat and not running:
+            lines.append("It runs while `ralph chat` or `ralph workers run` is open.")
+        return lines
+
+    def _store(self, key: str, value: Any) -> list[str]:
+        """Save a setting to the user's file; warns when another place overrides it."""
+        with self._open() as ralph:
+            file = ralph.place.home / USER_FILE
+        store(file, key, str(value).lower() if isinstance(value, bool) else value)
+        with self._open() as ralph:
+            origin = next(each for each in ralph.config.origins if each.key == key)
+        if origin.origin == str(file):
+            return []
+        return [f"Warning: {origin.origin} overrides it: {key} is {_show(key, origin.value)} here"]
+
+    def _settings(self) -> Settings:
+        with self._open() as ralph:
+            return ralph.config.settings
+
+    def _usage(self, form: str) -> BadInput:
+        return BadInput("unknown arguments", todo=f"Usage: {self._prefix}{form}")
+
+
+def _failure_lines(status: WorkerStatus) -> list[str]:
+    lines: list[str] = []
+    if status.retrying:
+        wait = _duration(status.next_retry_s or 0.0)
+        items = _count(status.retrying, "item")
+        lines.append(f"Warning: retry queue: {items} (next retry in {wait})")
+    if status.given_up:
+        lines.append(
+            f"Warning: given up: {_count(status.given_up, 'item')}. "
+            "List them: `ralph workers status`. Try again: `ralph conversations retry`"
+        )
+    return lines
+
+
+def _by_kind(counts: EmbeddingCounts, indent: str) -> list[str]:
+    """A line for each kind; exchanges and documents only if there are any."""
+    found = {kind: getattr(counts, kind) for kind in _KINDS}
+    always = ("conversations", "summaries")
+    return [f"{indent}{_KINDS[k]}: {n:,}" for k, n in found.items() if n or k in always]
+
+
+def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]) -> str:
+    """What a rebuild deletes, makes and costs, and how to agree to it."""
+    what, kinds = _PARTS[part]
+    counts = count_embeddings(memory)
+    existing = sum(getattr(counts, kind) for kind in kinds)
+    wanted = [embedding_kind(record) for record in chosen]
+    made = [
+        f"{wanted.count(k):,} {_KINDS[k].lower()}" for k in kinds if k in wanted or k != "documents"
+    ]
+    settings = memory.shelf.settings
+    price = price_per_char(settings)
+    if price == 0.0:
+        cost = f"nothing (the embedder {settings.embedder} is free)"
+    elif price is None:
+        cost = f"an unknown amount ({settings.openai_model} at {settings.openai_base_url})"
+    else:
+        cut = memory.stream.target().cut
+        chars = sum(len(passage.embed) for record in chosen for passage in cut(record))
+        cost = f"approximately ${chars * price:.2f} (OpenAI API)"
+    return "\n".join(
+        [
+            f"WARNING: This will delete and recreate {what} embeddings.",
+            "This operation will:",
+            f"  - Delete {existing:,} existing embeddings",
+            *(f"  - Re-embed {items}" for items in made),
+            f"  - Cost {cost}",
+            "",
+            "Type 'yes' to confirm: ",
+        ]
+    )
+
+
+def _effect(key: str, value: Any) -> str:
+    """What a setting of retrieval does from now on."""
+    match key:
+        case "rag_conversation_limit":
+            return f"RAG will now retrieve up to {_count(value, 'related conversation')} per query."
+        case "rag_exchange_limit_per_conversation":
+            return f"RAG will now show up to {_count(value, 'exchange')} of each conversation."
+        case "rag_min_similarity":
+            return f"RAG will now retrieve what is at least {value:.2f} similar."
+        case "rag_recency_half_life_days" if value:
+            return f"RAG will now count what is {value:g} days old half as much."
+        case "rag_recency_half_life_days":
+            return "RAG will no longer prefer what is new."
+    return f"RAG is {'enabled' if value else 'disabled'} now."
+
+
+def _show(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.2f}" if key == "rag_min_similarity" else f"{value:g}"
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count:,} {word if count == 1 else word + 's'}"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return _count(whole, "second") if whole < 120 else _count(whole // 60, "minute")

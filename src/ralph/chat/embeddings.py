@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.chat.worker import Worker, stream_of
+from ralph.chat.worker import FailedItem, Worker
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, MemoryOff
 from ralph.memory.conversations import Conversations
@@ -31,7 +31,6 @@ _BATCH = 100
 _ASIDE = "\x1e"
 _BUSY = "another process is building the index"
 _SEARCHABLE = frozenset({EXCHANGE, SUMMARY, DOCUMENT})
-_INDEX_LOCK = "index.lock"  # the index's own lock, beside its file
 # USD per million tokens at OpenAI; the other embedders run on the user's own machines.
 _PRICES = {
     "text-embedding-3-small": 0.02,
@@ -67,19 +66,14 @@ class IndexLag(msgspec.Struct, frozen=True):
     """
 
     count: int
-    current: bool
+    current: bool = False
     generation: int = 0
     embedded: int = 0
-
-    def done_since(self, before: IndexLag) -> int:
-        """How many embeddings were made since: all, if the collection was rebuilt."""
-        same = self.generation == before.generation
-        return max(0, self.embedded - (before.embedded if same else 0))
 
 
 def index_lag(memory: Conversations) -> IndexLag:
     """How far the index is behind the journal."""
-    index, target = memory.shelf.index, stream_of(memory).target()
+    index, target = memory.shelf.index, memory.stream.target()
 
     def missing(position: str | None, known: frozenset[str]) -> int:
         batch = target.journal.read(position)
@@ -89,7 +83,7 @@ def index_lag(memory: Conversations) -> IndexLag:
     def look() -> IndexLag:
         with index.answering(target.name) as (view, live):
             if live is None or live.manifest != target.manifest():
-                return IndexLag(missing(None, frozenset()), current=False)
+                return IndexLag(missing(None, frozenset()))
             size = view.size(live)
             waiting = size.waiting
             embedded = size.passages - waiting if live.manifest.dims else 0
@@ -97,7 +91,7 @@ def index_lag(memory: Conversations) -> IndexLag:
                 return IndexLag(waiting, not waiting, live.id, embedded)
             known = frozenset(name for name, _ in view.content(live, vectors=False).keys)
         count = waiting + missing(live.position, known)
-        return IndexLag(count, current=False, generation=live.id, embedded=embedded)
+        return IndexLag(count, generation=live.id, embedded=embedded)
 
     return index.with_repair(look)
 
@@ -106,11 +100,11 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     """What the index has of these conversations, by kind."""
     if not memory.exist:
         return EmbeddingCounts()
-    embedded = _embedded_ids(memory)
-    counts = dict.fromkeys(("conversations", "summaries", "exchanges", "documents", "waiting"), 0)
-    for record in stream_of(memory).history.records.values():
+    waiting = set(waiting_ids(memory))
+    counts = dict.fromkeys(EmbeddingCounts.__struct_fields__, 0)
+    for record in memory.stream.history.records.values():
         if kind := embedding_kind(record):
-            counts[kind if record.id in embedded else "waiting"] += 1
+            counts["waiting" if record.id in waiting else kind] += 1
     if memory.shelf.embedder is None:
         counts["waiting"] = 0
     return EmbeddingCounts(**counts)
@@ -118,8 +112,18 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
 
 def waiting_ids(memory: Conversations) -> list[str]:
     """The records that wait for a vector."""
-    embedded = _embedded_ids(memory)
-    records = stream_of(memory).history.records.values()
+
+    def look() -> set[str]:
+        with memory.shelf.index.answering(memory.stream.target().name) as (view, live):
+            if live is None or not live.manifest.dims:
+                return set()
+            known = {name for name, _ in view.content(live, vectors=False).keys}
+            rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
+            waiting = view.fetch(live, rows, records=True).values()
+            return known - {passage.record.id for passage in waiting if passage.record}
+
+    embedded = memory.shelf.index.with_repair(look)
+    records = memory.stream.history.records.values()
     return [r.id for r in records if embedding_kind(r) and r.id not in embedded]
 
 
@@ -130,22 +134,9 @@ def embedding_kind(record: Record) -> str | None:
     return {EXCHANGE: "exchanges", DOCUMENT: "documents"}.get(record.kind)
 
 
-def _embedded_ids(memory: Conversations) -> set[str]:
-    def look() -> set[str]:
-        with memory.shelf.index.answering(stream_of(memory).target().name) as (view, live):
-            if live is None or not live.manifest.dims:
-                return set()
-            known = {name for name, _ in view.content(live, vectors=False).keys}
-            rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
-            waiting = view.fetch(live, rows, records=True).values()
-            return known - {passage.record.id for passage in waiting if passage.record}
-
-    return memory.shelf.index.with_repair(look)
-
-
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
     """Take these records, or all, out of the index; the pipeline brings them back."""
-    index, name = memory.shelf.index, stream_of(memory).target().name
+    index, name = memory.shelf.index, memory.stream.target().name
     if ids is None:
         index.drop(name)
     elif ids:
@@ -174,12 +165,10 @@ class BatchEmbedder:
 
     batch = _BATCH
 
-    def __init__(
-        self, inner: Any, *, stopping: Callable[[], bool], on_batch: Callable[[int], None]
-    ) -> None:
+    def __init__(self, inner: Any, on_batch: Callable[[int], None]) -> None:
         self._inner = inner
-        self._stopping = stopping
         self._on_batch = on_batch
+        self.stop = threading.Event()
         self.careful = False
         self.chars = 0
         self.refused: dict[str, str] = {}
@@ -197,7 +186,7 @@ class BatchEmbedder:
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
         """Embed a whole batch, or raise EmbedderOff."""
-        if self._stopping():
+        if self.stop.is_set():
             raise EmbedderOff("the pipeline is stopping")
         self._on_batch(len(texts))
         vectors: Vectors
@@ -224,46 +213,33 @@ class EmbeddingPipeline(Worker):
     """Brings one stream's index up to its journal; what fails is tried again later."""
 
     poll_s = 5.0
-    _batches: BatchEmbedder | None = None
-    _stop = threading.Event()
-
-    def on_open(self, memory: Conversations) -> None:
-        """Put the batches between the index and the embedder."""
-        self._batches = None
-        if memory.shelf.embedder is not None:
-            self._batches = BatchEmbedder(
-                memory.shelf.embedder,
-                stopping=lambda: self._stop.is_set(),
-                on_batch=lambda count: self.set(current=f"batch of {count}"),
-            )
-            memory.shelf.embedder = self._batches
 
     def pending(self, memory: Conversations) -> int:
         """How many records the index lacks."""
         return index_lag(memory).count
 
-    def work(self, stop: threading.Event) -> None:
+    def work(self, memory: Conversations, stop: threading.Event) -> None:
         """Embed what the journal has and the index lacks."""
-        self._stop = stop
-        memory = self.memory()
         if not memory.exist:
-            self.set(total=self.look().completed, note="")
+            self.set(left=0, note="")
             return
+        batches = self._batches(memory, stop)
         before = index_lag(memory)
-        self.set(total=self.look().completed + before.count, note="")
-        if self._batches is None:
-            self.set(note="the setting embedder is none: everything is found by words alone")
+        off = "the setting embedder is none: everything is found by words alone"
+        self.set(left=before.count, note="" if batches else off)
         failing = self._drop_stale(memory, before)
         if before.current or self._retries.rests(failing):
             return
         self.set(state="running")
-        problem = self._sync(memory, failing.attempts if failing else 0)
+        problem = self._sync(memory, batches, failing.attempts if failing else 0)
         after = index_lag(memory)
-        chars = self._batches.chars if self._batches else 0
-        cost_usd = (price_per_char(memory.shelf.settings) or 0.0) * chars
-        self.add(completed=after.done_since(before), spend_usd=cost_usd)
-        self.set(total=self.look().completed + after.count)
-        self._give_up_refused(memory)
+        # All were made now if the collection was rebuilt.
+        embedded = before.embedded if after.generation == before.generation else 0
+        self.add(completed=max(0, after.embedded - embedded))
+        if batches is not None:
+            self.add(spend_usd=(price_per_char(memory.shelf.settings) or 0.0) * batches.chars)
+            self._give_up_refused(memory, batches.refused)
+        self.set(left=after.count)
         if stop.is_set():
             return
         if problem is None:
@@ -271,18 +247,30 @@ class EmbeddingPipeline(Worker):
             return
         self.set(note=problem)
         if problem != _BUSY:  # else another process does it
-            failed = self._retries.failed(
-                EMBEDDING, EMBEDDING, EMBEDDING, problem, count=after.count
-            )
+            count = after.count
+            failed = self._retries.failed(EMBEDDING, EMBEDDING, EMBEDDING, problem, count=count)
             if failed.given_up:
-                self.add(failed=after.count)
+                self.add(failed=count)
 
-    def _drop_stale(self, memory: Conversations, lag: IndexLag) -> Any:
+    def _batches(self, memory: Conversations, stop: threading.Event) -> BatchEmbedder | None:
+        """The batches, put between the index and the embedder."""
+        embedder: Any = memory.shelf.embedder
+        if embedder is None:
+            return None
+        if isinstance(embedder, BatchEmbedder):
+            batches = embedder
+        else:
+            batches = BatchEmbedder(embedder, lambda count: self.set(current=f"batch of {count}"))
+            memory.shelf.embedder = batches
+        batches.stop, batches.chars = stop, 0
+        return batches
+
+    def _drop_stale(self, memory: Conversations, lag: IndexLag) -> FailedItem | None:
         """Drop failures that no longer matter; returns the embedder's own failure, if any."""
         entries = self._retries.entries(EMBEDDING)
         failing = entries.pop(EMBEDDING, None)
         if entries:  # of records that may be forgotten by now
-            self._retries.drop(entries.keys() - stream_of(memory).history.records.keys())
+            self._retries.drop(entries.keys() - memory.stream.history.records.keys())
         # If it was given up, new records are a reason to try again.
         more = failing is not None and failing.given_up and lag.count > failing.count
         if lag.current or more:
@@ -290,26 +278,24 @@ class EmbeddingPipeline(Worker):
             return None
         return failing
 
-    def _sync(self, memory: Conversations, attempts: int) -> str | None:
+    def _sync(
+        self, memory: Conversations, batches: BatchEmbedder | None, attempts: int
+    ) -> str | None:
         """Bring the index up to date; returns the problem, if any."""
         try:
-            if self._batches is not None:
-                self._batches.careful = 0 < attempts >= self._retries.max_retries
-                self._batches.chars = 0
+            if batches is not None:
+                batches.careful = 0 < attempts >= self._retries.max_retries
                 if attempts:
-                    self._batches.check()  # otherwise a server that failed is left alone a while
+                    batches.check()  # otherwise a server that failed is left alone a while
             synced = memory.sync()
         except MemoryOff as error:
             return str(error)
         return synced.embedder_off or (None if synced.complete else _BUSY)
 
-    def _give_up_refused(self, memory: Conversations) -> None:
+    def _give_up_refused(self, memory: Conversations, refused: dict[str, str]) -> None:
         """Note which records have a text that the embedder fails on."""
-        if self._batches is None or not self._batches.refused:
-            return
-        stream, refused = stream_of(memory), self._batches.refused
-        cut = stream.target().cut
-        for record in stream.history.records.values():
+        cut = memory.stream.target().cut
+        for record in memory.stream.history.records.values() if refused else ():
             texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
                 attempts = self._retries.max_retries + 1

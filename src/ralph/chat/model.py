@@ -1,23 +1,29 @@
 """The port to a language model, what its answers cost, and which one the settings choose.
 
-`ChatModel` has three kinds of implementations: servers (`providers`), the `claude` command
-(`claude_process`), and `EchoModel` here, which needs no model at all. Nothing is loaded or reached
-before the first question.
+`ChatModel` has three kinds of implementations: servers (`providers`), and here `ClaudeModel`, the
+`claude` command, and `EchoModel`, which needs no model at all. Nothing is loaded or reached before
+the first question.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, BadSetting
+from ralph.errors import BadInput, BadSetting, ModelOff
+from ralph.text.redact import redact
 from ralph.wire import usable_url
+
+if TYPE_CHECKING:
+    from ralph.loop.process import AgentEnd
 
 TurnRole = Literal["system", "user", "assistant", "tool"]
 ModelRole = Literal["chat", "summary"]
@@ -81,6 +87,14 @@ class ChatTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: bool = False
 
 
+Turns = Sequence[ChatTurn]
+Tools = Sequence[ToolSpec]
+
+
+def ignore_text(piece: str) -> None:
+    """Nobody wants the text as it arrives."""
+
+
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One answer. Tokens and cost are None when the model does not report them.
 
@@ -94,10 +108,6 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     model: str
     stop: str = "end"
-
-    def turn(self) -> ChatTurn:
-        """The answer as the next turn of its conversation."""
-        return ChatTurn("assistant", self.text, self.calls)
 
 
 class ChatModel(Protocol):
@@ -119,12 +129,7 @@ class ChatModel(Protocol):
         ...
 
     def answer(
-        self,
-        messages: Sequence[ChatTurn],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        on_text: OnText | None = None,
-        timeout_s: float,
+        self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
         ...
@@ -142,7 +147,7 @@ class ModelAccess(msgspec.Struct, frozen=True):
         return f"ModelAccess({self.variable} {'set' if self.key else 'not set'})"
 
 
-def check_turns(messages: Sequence[ChatTurn]) -> None:
+def check_turns(messages: Turns) -> None:
     """Refuse a conversation that leaves nothing to answer."""
     if not messages or messages[-1].role not in ("user", "tool"):
         raise BadInput("there is nothing to answer: the last turn must be a user's or a tool's")
@@ -202,12 +207,7 @@ class EchoModel:
     costs = "free"
 
     def answer(
-        self,
-        messages: Sequence[ChatTurn],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        on_text: OnText | None = None,
-        timeout_s: float,
+        self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
         """What memory found and what the user said; or the call that was ordered, or its answer."""
         check_turns(messages)
@@ -217,9 +217,8 @@ class EchoModel:
         if order is not None and order[1] in {tool.name for tool in tools}:
             calls = (tool_call("", order[1], order[2]),)
         text = "" if calls else _echo(messages)
-        if on_text is not None:
-            for line in text.splitlines(keepends=True):
-                on_text(line)
+        for line in text.splitlines(keepends=True):
+            on_text(line)
         return ModelAnswer(
             text=text,
             calls=calls,
@@ -231,7 +230,7 @@ class EchoModel:
         )
 
 
-def _echo(messages: Sequence[ChatTurn]) -> str:
+def _echo(messages: Turns) -> str:
     last = messages[-1]
     if last.role == "tool":
         return f"The tool {'failed' if last.failed else 'answered'}:\n{last.text}"
@@ -257,6 +256,217 @@ def _found_section(text: str) -> str:
     rest = text[heading.end() :]
     end = re.search(rf"^#{{1,{level}}} ", rest, re.MULTILINE) if level else None
     return (heading[0] + (rest[: end.start()] if end else rest)).strip()
+
+
+# -- the `claude` command
+
+_SYSTEM = "You are the assistant in the conversation that you are given. Answer its last message."
+_COMMAND = (
+    *("claude", "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
+    *("--tools", "", "--strict-mcp-config", "--disable-slash-commands"),
+    *("--no-session-persistence", "--settings", '{"disableAllHooks": true}'),
+    *("--system-prompt", _SYSTEM),
+)
+# For hooks of ours that run nevertheless: they record nothing and add nothing.
+_QUIET = {"RALPH_HOOK_CAPTURE": "false", "RALPH_HOOK_INJECT": "false"}
+_SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
+_SHOWN_CHARS = 200
+_READ_BYTES = 1 << 20
+
+
+class AnthropicUsage(msgspec.Struct):
+    """The tokens of an answer; cached ones count as input."""
+
+    input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def tokens_in(self) -> int | None:
+        """All input tokens; None when they are not reported."""
+        if self.input_tokens is None:
+            return None
+        cached = (self.cache_creation_input_tokens or 0) + (self.cache_read_input_tokens or 0)
+        return self.input_tokens + cached
+
+
+class _ClaudeDelta(msgspec.Struct):
+    text: str = ""
+
+
+class _ClaudeEvent(msgspec.Struct):
+    delta: _ClaudeDelta | None = None
+
+
+class _ClaudeLine(msgspec.Struct):
+    type: str = ""
+    event: _ClaudeEvent | None = None
+    model: str = ""
+    is_error: bool = False
+    result: str = ""
+    errors: list[str] = []
+    total_cost_usd: float | None = None
+    usage: AnthropicUsage | None = None
+    api_error_status: int | None = None
+    terminal_reason: str | None = None
+
+
+class ClaudeModel:
+    """Chat through `claude -p`: people who have Claude Code need no key of their own.
+
+    It runs without tools, hooks, MCP servers or memory, in an empty folder, and saves no session:
+    our question must not come back to us as somebody's conversation. Each question starts one
+    process and ends it with everything it started.
+    """
+
+    takes_tools = False
+    costs = "reported by Claude Code with each answer"
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        role: str = "chat",
+        also: Iterable[str] = (),
+        grace_s: float = 10.0,
+    ) -> None:
+        """`also` names more variables to pass on; `grace_s` is how long it may take to end."""
+        self.name = f"claude:{model}" if model else "claude"
+        self._command = [*_COMMAND, *(["--model", model] if model else [])]
+        self._role = role
+        self._also = tuple(also)
+        self._grace_s = grace_s
+
+    def answer(
+        self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
+    ) -> ModelAnswer:
+        """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
+        from ralph.clients import found_command
+        from ralph.loop.environment import agent_environment
+        from ralph.loop.process import AgentProcess
+
+        check_turns(messages)
+        env = {
+            name: value
+            for name, value in agent_environment(also=self._also, given=_QUIET).items()
+            # Our own keys are for other servers.
+            if not (name.startswith("RALPH_") and name.endswith("_API_KEY"))
+        }
+        try:
+            command = found_command(self._command, env)
+        except BadInput as error:
+            todo = f"Install Claude Code, or set {self._role}_model to another."
+            raise _claude_off(f"cannot be started: {error.what}", todo, "setting") from None
+        with tempfile.TemporaryDirectory(prefix="ralph-chat-") as folder:
+            empty = Path(folder) / "empty"
+            empty.mkdir()
+            with AgentProcess(
+                command,
+                prompt=_prompt(messages).encode(),
+                folder=Path(folder),
+                cwd=empty,
+                env=env,
+                grace_s=self._grace_s,
+            ) as process:
+                output = _ClaudeOutput(process.output, on_text)
+                ended = process.wait(timeout_s=timeout_s, on_tick=output.read)
+            output.read()
+        line = output.result
+        if line is None or line.is_error or not line.result.strip():
+            failure = self._failure(line, ended, timeout_s)
+            failure.partial = "".join(output.texts)
+            raise failure
+        if not output.texts:  # it did not come in pieces
+            on_text(line.result)
+        usage = line.usage or AnthropicUsage()
+        return ModelAnswer(
+            text=line.result,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.output_tokens,
+            cost_usd=line.total_cost_usd,
+            model=output.model or self.name,
+        )
+
+    def _failure(self, line: _ClaudeLine | None, ended: AgentEnd, timeout_s: float) -> ModelOff:
+        if line is None and ended.timed_out:
+            todo = "If it is just slow, raise chat_timeout_s."
+            return _claude_off(f"did not finish its answer within {timeout_s:g} s", todo)
+        if line is None:
+            why = _last_line(ended.stderr) or f"it ended with {ended.exit_code}"
+            return _claude_off(f"gave no answer ({why})", "Try it yourself: claude -p hello")
+        if not line.is_error:
+            return _claude_off("gave an empty answer", "Ask again.", "prompt")
+        why = _last_line(line.result or "; ".join(line.errors) or "no reason given")
+        if line.api_error_status in (401, 403) or "/login" in why:
+            return _claude_off(f"is not logged in ({why})", "Run claude and log in.", "setting")
+        if line.api_error_status == 404:
+            todo = f"Set {self._role}_model to claude, or to a model that it knows."
+            return _claude_off(f"has no such model ({why})", todo, "setting")
+        if line.terminal_reason == "prompt_too_long":
+            return _claude_off(f"says the prompt is too long ({why})", "Send less.", "prompt")
+        return _claude_off(f"failed ({why})", "Try again later.")
+
+
+class _ClaudeOutput:
+    """Follows the file that the process writes its answer to."""
+
+    def __init__(self, file: Path, on_text: OnText) -> None:
+        self._file = file
+        self._at = 0
+        self._on_text = on_text
+        self.texts: list[str] = []
+        self.model = ""
+        self.result: _ClaudeLine | None = None
+
+    def read(self) -> bool:
+        """Read the lines that are complete by now; always True: continue."""
+        while True:
+            with self._file.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(_READ_BYTES)
+            lines, newline, rest = data.rpartition(b"\n")
+            if not newline and len(rest) == _READ_BYTES:  # no line of ours is that long
+                self._at += len(rest)
+                continue
+            self._at += len(lines) + len(newline)
+            for line in lines.splitlines():
+                self._read_line(line)
+            if len(data) < _READ_BYTES:
+                return True
+
+    def _read_line(self, data: bytes) -> None:
+        try:
+            line = msgspec.json.decode(data, type=_ClaudeLine, strict=False)
+        except (msgspec.MsgspecError, RecursionError):
+            return  # a line of another kind
+        self.model = line.model or self.model
+        if line.type == "result":
+            self.result = line
+        if line.event is not None and line.event.delta is not None and line.event.delta.text:
+            self.texts.append(line.event.delta.text)
+            self._on_text(line.event.delta.text)
+
+
+def _prompt(messages: Turns) -> str:
+    """The conversation as one text: system texts first, then who said what."""
+    system = [turn.text for turn in messages if turn.role == "system" and turn.text.strip()]
+    turns = [turn for turn in messages if turn.role != "system"]
+    if len(turns) == 1:
+        return "\n\n".join([*system, turns[0].text])
+    talk = [f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns if turn.text.strip()]
+    return "\n\n".join([*system, "The conversation:", *talk])
+
+
+def _last_line(text: str) -> str:
+    """The last line, short and without secrets: programs say what matters at the end."""
+    line = " ".join(text.strip().rpartition("\n")[2].split())
+    shown = redact("".join(c if c.isprintable() else " " for c in line))
+    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+
+
+def _claude_off(what: str, todo: str, fault: ModelFault = "server") -> ModelOff:
+    return ModelOff(f"Claude Code {what}", todo=todo, fault=fault)
 
 
 # -- from settings to a model
@@ -292,18 +502,12 @@ def _make_model(settings: Settings, role: ModelRole, name: str | None) -> ChatMo
     kind, colon, model = (part.strip() for part in name.partition(":"))
     kind = kind.lower()
     if kind in _SERVED and model:
-        from ralph.chat.providers import served_model
+        from ralph.chat.providers import HttpModel
 
         url, access = _access(settings, role, kind)
-        return served_model(
-            kind, model, url=url, access=access, max_tokens=settings.chat_max_tokens
-        )
+        return HttpModel(kind, model, url=url, access=access, max_tokens=settings.chat_max_tokens)
     if kind == "claude" and (model or not colon):
-        from ralph.chat.claude_process import ClaudeModel
-
-        return ClaudeModel(
-            model or None, role=role, also=settings.agent_env, grace_s=settings.agent_grace_s
-        )
+        return ClaudeModel(model or None, role=role, also=settings.agent_env)
     if kind == "echo" and role == "chat":
         return EchoModel()
     examples = ", ".join(example for example, _ in _EXAMPLES)

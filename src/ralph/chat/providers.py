@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +14,7 @@ import msgspec
 
 from ralph.chat.model import (
     FREE,
+    AnthropicUsage,
     ChatTurn,
     ModelAccess,
     ModelAnswer,
@@ -22,8 +22,10 @@ from ralph.chat.model import (
     OnText,
     Price,
     ToolCall,
-    ToolSpec,
+    Tools,
+    Turns,
     check_turns,
+    ignore_text,
     list_price,
     tool_call,
 )
@@ -99,7 +101,7 @@ class _StreamedCall(msgspec.Struct):
 class AnswerStream:
     """An answer as far as it has arrived. `stop` is empty until it has ended."""
 
-    def __init__(self, on_text: OnText | None) -> None:
+    def __init__(self, on_text: OnText) -> None:
         self._on_text = on_text
         self._calls: list[_StreamedCall] = []
         self._texts: list[str] = []
@@ -121,8 +123,7 @@ class AnswerStream:
         """A piece of text."""
         if piece:
             self._texts.append(piece)
-            if self._on_text is not None:
-                self._on_text(piece)
+            self._on_text(piece)
 
     def add_call(self, place: int | None, id: str, name: str, arguments: str) -> None:
         """A piece of a tool call.
@@ -194,7 +195,7 @@ class OpenAIDialect:
         """Whether the server accepts tools, as far as is known."""
         return "tools" not in self._left_out
 
-    def body(self, messages: Sequence[ChatTurn], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    def body(self, messages: Turns, tools: Tools) -> dict[str, Any]:
         """The request for an answer to these turns."""
         functions = [{"type": "function", "function": msgspec.to_builtins(t)} for t in tools]
         body = {
@@ -263,23 +264,6 @@ def _openai_message(turn: ChatTurn) -> dict[str, Any]:
 # -- Anthropic
 
 
-class AnthropicUsage(msgspec.Struct):
-    """The tokens of an answer; cached ones count as input."""
-
-    input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens: int | None = None
-
-    @property
-    def tokens_in(self) -> int | None:
-        """All input tokens; None when they are not reported."""
-        if self.input_tokens is None:
-            return None
-        cached = (self.cache_creation_input_tokens or 0) + (self.cache_read_input_tokens or 0)
-        return self.input_tokens + cached
-
-
 class _AnthropicBlock(msgspec.Struct):
     type: str = ""
     text: str = ""
@@ -317,7 +301,7 @@ class AnthropicDialect:
         self.model = model
         self._max_tokens = max_tokens
 
-    def body(self, messages: Sequence[ChatTurn], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    def body(self, messages: Turns, tools: Tools) -> dict[str, Any]:
         """The request for an answer to these turns."""
         system = "\n\n".join(t.text for t in messages if t.role == "system" and t.text.strip())
         offered = [
@@ -363,7 +347,7 @@ class AnthropicDialect:
             into.stop = _STOPS.get(stop, stop)
 
 
-def _anthropic_messages(turns: Sequence[ChatTurn]) -> list[dict[str, Any]]:
+def _anthropic_messages(turns: Turns) -> list[dict[str, Any]]:
     """The turns in the order it requires: user and assistant in turn, user first, none empty."""
     blocks = [(t.role, b) for t in turns if t.role != "system" for b in _anthropic_blocks(t)]
     sides = [("assistant" if role == "assistant" else "user", block) for role, block in blocks]
@@ -391,25 +375,49 @@ def _anthropic_blocks(turn: ChatTurn) -> Iterator[dict[str, Any]]:
 
 
 class HttpModel:
-    """A model behind a URL. Its key goes into a header and nowhere else."""
+    """A model of OpenAI's, Anthropic's or Ollama's dialect, by its server's base URL.
+
+    Its key goes into a header and nowhere else.
+    """
 
     def __init__(
         self,
-        name: str,
-        dialect: OpenAIDialect | AnthropicDialect,
-        wire: Wire[ModelOff],
+        kind: str,
+        model: str,
         *,
-        access: ModelAccess,
-        price: Price | None,
-        needs_key: bool,
+        url: str | None = None,
+        access: ModelAccess | None = None,
+        price: Price | None = None,
+        max_tokens: int = 4096,
     ) -> None:
-        self.name = name
-        self._dialect = dialect
-        self._wire = wire
-        self._access = access
-        self._price = price
-        self._needs_key = needs_key
+        self.name = f"{kind}:{model}"
+        self._access = access = access or ModelAccess()
         self._secrets = (access.key,) if access.key else ()
+        maker, home = _MAKERS[kind]
+        base = (url or home).rstrip("/").removesuffix(OpenAIDialect.path)
+        base = base.removesuffix("/v1") if kind == "anthropic" else versioned(base)
+        own, local = base == home, kind == "ollama"
+        self._price = price or (FREE if local else list_price(kind, model) if own else None)
+        self._needs_key = own and not local
+        self._dialect: OpenAIDialect | AnthropicDialect
+        headers: dict[str, str] = {}
+        if kind == "anthropic":
+            self._dialect = AnthropicDialect(model, max_tokens)
+            headers = {"anthropic-version": "2023-06-01"}
+            headers |= {"x-api-key": access.key} if access.key else {}
+        else:
+            self._dialect = OpenAIDialect(model, max_tokens, of_openai=own and not local)
+        check = f"Check {access.role}_base_url and the network."
+        self._wire = Wire(
+            base,
+            name=maker if own or local else "the model's server",
+            todo="Start it: ollama serve" if local else check,
+            error=ModelOff,
+            slow="If it is just slow, raise chat_timeout_s.",
+            key=None if headers else access.key,
+            headers=headers,
+            sleep=access.sleep,
+        )
 
     def __repr__(self) -> str:
         return f"<{self.name} at {self._wire.shown}>"
@@ -427,12 +435,7 @@ class HttpModel:
         return "free" if self._price == FREE else str(self._price)
 
     def answer(
-        self,
-        messages: Sequence[ChatTurn],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        on_text: OnText | None = None,
-        timeout_s: float,
+        self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
         check_turns(messages)
@@ -457,11 +460,7 @@ class HttpModel:
         )
 
     def _stream(
-        self,
-        messages: Sequence[ChatTurn],
-        tools: Sequence[ToolSpec],
-        stream: AnswerStream,
-        deadline: Deadline,
+        self, messages: Turns, tools: Tools, stream: AnswerStream, deadline: Deadline
     ) -> None:
         if self._needs_key and not self._access.key:
             raise self._off("needs a key", f"Set {self._access.variable}.", "setting")
@@ -545,54 +544,3 @@ class HttpModel:
         error = self._wire.off(what, todo)
         error.fault = fault
         return error
-
-
-def served_model(
-    kind: str,
-    model: str,
-    *,
-    url: str | None = None,
-    access: ModelAccess | None = None,
-    price: Price | None = None,
-    max_tokens: int = 4096,
-) -> HttpModel:
-    """A model of OpenAI's, Anthropic's or Ollama's dialect, by its server's base URL."""
-    access = access or ModelAccess()
-    maker, home = _MAKERS[kind]
-    base = (url or home).rstrip("/").removesuffix(OpenAIDialect.path)
-    base = base.removesuffix("/v1") if kind == "anthropic" else versioned(base)
-    own = base == home
-    local = kind == "ollama"
-    dialect: OpenAIDialect | AnthropicDialect
-    headers: dict[str, str] = {}
-    if kind == "anthropic":
-        dialect = AnthropicDialect(model, max_tokens)
-        headers = {"anthropic-version": "2023-06-01"}
-        headers |= {"x-api-key": access.key} if access.key else {}
-    else:
-        dialect = OpenAIDialect(model, max_tokens, of_openai=own and not local)
-    wire = Wire(
-        base,
-        name=maker if own or local else "the model's server",
-        todo="Start it: ollama serve"
-        if local
-        else f"Check {access.role}_base_url and the network.",
-        error=ModelOff,
-        slow="If it is just slow, raise chat_timeout_s.",
-        key=None if headers else access.key,
-        headers=headers,
-        sleep=access.sleep,
-    )
-    return HttpModel(
-        f"{kind}:{model}",
-        dialect,
-        wire,
-        access=access,
-        price=price or (FREE if local else list_price(kind, model) if own else None),
-        needs_key=own and not local,
-    )
-
-
-openai_model = partial(served_model, "openai")
-anthropic_model = partial(served_model, "anthropic")
-ollama_model = partial(served_model, "ollama")

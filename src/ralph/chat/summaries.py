@@ -9,20 +9,17 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import msgspec
 
 from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
-from ralph.chat.worker import Retries, Worker, stream_of
+from ralph.chat.worker import OpenMemory, Retries, Worker
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
-from ralph.memory.conversation_history import ConversationStates
+from ralph.memory.conversation_stream import ConversationStates
 from ralph.memory.conversations import Conversations
-from ralph.memory.ralph import Ralph
 from ralph.prompt.build import render
 from ralph.records.conversation import (
-    EXTRACTIVE,
     Exchange,
     Summarised,
     Summary,
@@ -180,25 +177,13 @@ class PendingSummary(msgspec.Struct, frozen=True):
     def material(self, history: ConversationStates) -> tuple[str, list[Exchange]]:
         """The title and the exchanges in their order; those that cannot be read are left out."""
         if self.of == "exchange":
-            title, records = "", [history.records[self.target]]
-        else:
-            title = history.conversations[self.target].conversation.title
-            records = history.exchanges_of([self.target])
-        exchanges: list[Exchange] = []
-        for record in records:
-            with suppress(BadRecord):  # `verify` reports it
-                exchanges.append(exchange_from(record))
+            try:
+                return "", [exchange_from(history.records[self.target])]
+            except BadRecord:  # `verify` reports it
+                return "", []
+        exchanges = history.read_exchanges([self.target])
+        title = history.conversations[self.target].conversation.title
         return title, sorted(exchanges, key=lambda x: x.started or x.completed or "")
-
-    def summary(self, text: str, *, by: str) -> Summary:
-        """The summary with this text."""
-        return Summary(of=self.of, target=self.target, text=text, by=by, covers=self.covers)
-
-
-class _ExchangeStatus(msgspec.Struct, frozen=True):
-    """As much of an exchange as shows whether it is complete, whatever its type."""
-
-    status: object = "complete"
 
 
 class Summarizer(Worker):
@@ -209,17 +194,17 @@ class Summarizer(Worker):
     def __init__(
         self,
         of: Summarised,
-        open_memory: Callable[[], Ralph],
+        open_memory: OpenMemory,
         retries: Retries,
-        *,
         poll_s: float | None,
+        *,
         current: Callable[[], str | None],
         model: ChatModel | None,
         spent_usd: Callable[[], float],
         on_saved: Callable[[], None],
     ) -> None:
         """`spent_usd` is what the summaries of this process have cost so far."""
-        super().__init__(of, open_memory, retries, poll_s=poll_s)
+        super().__init__(of, open_memory, retries, poll_s)
         self._of = of
         self._current = current
         self._given_model = model
@@ -247,44 +232,44 @@ class Summarizer(Worker):
 
     def _pending(self, memory: Conversations) -> list[PendingSummary]:
         """The summaries that are missing or outdated, newest first."""
-        history, current = stream_of(memory).history, self._current()
+        history, current = memory.stream.history, self._current()
         found: list[PendingSummary] = []
-        if self._of == "conversation":
-            for name, each in history.conversations.items():
-                summary = history.summaries.get(name)
-                covered = summary.covers if summary else 0
-                grown = each.exchanges - covered
-                if grown > 0 and grown >= min(_GROWN, covered * _GROWN_SHARE) and name != current:
-                    found.append(PendingSummary("conversation", name, each.exchanges, each.last))
-        else:
-            for conversation, exchanges in history.of.items():
-                for name in exchanges if conversation != current else ():
-                    if name not in history.summaries and name not in self._skipped:
-                        record = history.records[name]
-                        read = msgspec.json.decode(record.body, type=_ExchangeStatus)
-                        if read.status == "complete":
-                            found.append(PendingSummary("exchange", name, 1, record.at))
-                        else:
-                            self._skipped.add(name)
+        for name, state in history.conversations.items():
+            if name == current:
+                continue
+            if self._of == "conversation":
+                covered = history.summaries[name].covers if name in history.summaries else 0
+                grown = state.exchanges - covered
+                if grown > 0 and grown >= min(_GROWN, covered * _GROWN_SHARE):
+                    found.append(PendingSummary("conversation", name, state.exchanges, state.last))
+                continue
+            for exchange in history.exchanges.get(name, ()):
+                if exchange not in history.summaries and exchange not in self._skipped:
+                    record = history.records[exchange]
+                    if msgspec.json.decode(record.body, type=_ExchangeStatus).status == "complete":
+                        found.append(PendingSummary("exchange", exchange, 1, record.at))
+                    else:
+                        self._skipped.add(exchange)
         # A summary that was forgotten stays forgotten, and empty texts have none.
-        done = memory.met([each.key for each in found]) | self._skipped
+        done = memory.stream.met() | self._skipped
         found = [each for each in found if each.key not in done]
         return sorted(found, key=lambda each: each.at, reverse=True)
 
-    def work(self, stop: threading.Event) -> None:
+    def work(self, memory: Conversations, stop: threading.Event) -> None:
         """Write every summary that is pending and may be tried now."""
-        first = True
         while not stop.is_set():
             memory = self.memory()
             settings = memory.shelf.settings
             pending = self._pending(memory)
-            self.set(total=self.look().completed + len(pending))
+            self.set(left=len(pending))
             model = self._model(settings)
             self.set(note=_note(model))
             failed = self._retries.entries(self._of)
-            if first:
-                self._drop_stale(pending)
-                first = False
+            if failed:  # some may be no longer pending
+                wanted, current = {each.key for each in pending}, self._current()
+                self._retries.drop(
+                    [k for k, e in failed.items() if k not in wanted and e.item != current]
+                )
             ready = [each for each in pending if not self._retries.rests(failed.get(each.key))]
             if not ready or (model is not None and self._must_rest(settings, model)):
                 return
@@ -295,12 +280,13 @@ class Summarizer(Worker):
                 return
 
     def _extract(self, memory: Conversations, ready: Sequence[PendingSummary]) -> None:
-        history = stream_of(memory).history
+        history = memory.stream.history
         made: list[tuple[Summary, str]] = []
         for each in ready:
             title, exchanges = each.material(history)
             if exchanges and (text := extract_summary(each.of, title, exchanges)):
-                made.append((each.summary(text, by=EXTRACTIVE), each.key))
+                summary = Summary(of=each.of, target=each.target, text=text, covers=each.covers)
+                made.append((summary, each.key))
             else:
                 self._skipped.add(each.key)
         self._save(memory, made)
@@ -318,29 +304,30 @@ class Summarizer(Worker):
 
     def _ask(self, model: ChatModel, memory: Conversations, item: PendingSummary) -> bool:
         """Let the model write one summary and save it; returns whether to ask for another."""
-        title, exchanges = item.material(stream_of(memory).history)
+        title, exchanges = item.material(memory.stream.history)
         if not exchanges:
             self._skipped.add(item.key)
             return True
-        prompt, cost_usd = summary_prompt(item.of, title, exchanges), 0.0
+        turn = ChatTurn("user", summary_prompt(item.of, title, exchanges))
         try:
-            timeout_s = memory.shelf.settings.chat_timeout_s
-            answer = model.answer([ChatTurn("user", prompt)], timeout_s=timeout_s)
-            cost_usd = answer.cost_usd or 0.0
+            answer = model.answer([turn], timeout_s=memory.shelf.settings.chat_timeout_s)
+            self.add(spend_usd=answer.cost_usd or 0.0)
             text = read_summary(answer, item.of)
         except ModelOff as error:
-            self.add(spend_usd=cost_usd)
             return self._failed(item, error)
         tokens = [n for n in (answer.tokens_in, answer.tokens_out) if n is not None]
-        summary = msgspec.structs.replace(
-            item.summary(text, by=model.name),
+        summary = Summary(
+            of=item.of,
+            target=item.target,
+            text=text,
+            by=model.name,
+            covers=item.covers,
             tokens_used=sum(tokens) if tokens else None,
             cost_usd=answer.cost_usd,
         )
-        history = stream_of(memory).history
         self._rest_until = 0.0
-        self.add(spend_usd=cost_usd)
         # It may have been forgotten while the model was writing.
+        history = memory.stream.history
         exists = item.target in history.conversations or item.target in history.records
         self._save(memory, [(summary, item.key)] if exists else [])
         return True
@@ -357,23 +344,16 @@ class Summarizer(Worker):
         if error.fault == "setting":
             # Not the item's fault: everything waits until a person has fixed it.
             self._rest_until = self._retries.clock() + self.poll_s
-            self.set(note=str(error))
-            return False
-        failed = self._retries.failed(self._of, item.key, item.target, str(error))
-        if failed.given_up:
-            self.add(failed=1)
-        if error.fault == "prompt":
-            return True
-        # The next item would fail too.
-        self._rest_until = failed.at if not failed.given_up else self._retries.clock() + _MAX_REST_S
+        else:
+            failed = self._retries.failed(self._of, item.key, item.target, str(error))
+            self.add(failed=int(failed.given_up))
+            if error.fault == "prompt":
+                return True
+            # The next item would fail too.
+            later = self._retries.clock() + _MAX_REST_S
+            self._rest_until = later if failed.given_up else failed.at
         self.set(note=str(error))
         return False
-
-    def _drop_stale(self, pending: Sequence[PendingSummary]) -> None:
-        """Drop failures of what is no longer pending."""
-        wanted, current = {each.key for each in pending}, self._current()
-        entries = self._retries.entries(self._of)
-        self._retries.drop([k for k, e in entries.items() if k not in wanted and e.item != current])
 
     def _model(self, settings: Settings) -> ChatModel | None:
         if self._given_model is not None:
@@ -382,6 +362,12 @@ class Summarizer(Worker):
             self._chosen = settings, choose_summarizer(settings)
             self._rest_until = 0.0  # the problem may be fixed
         return self._chosen[1]
+
+
+class _ExchangeStatus(msgspec.Struct, frozen=True):
+    """As much of an exchange as shows whether it is complete, whatever its type."""
+
+    status: object = "complete"
 
 
 def _note(model: ChatModel | None) -> str:

@@ -19,13 +19,11 @@ import msgspec
 from ralph import disk
 from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
-from ralph.memory.conversation_stream import ConversationStream
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
 from ralph.trust import FILE as TRUST_FILE
 
 WorkerName = Literal["conversation", "exchange", "embedding"]
-WorkerState = Literal["stopped", "running", "idle"]
 WORKER_NAMES: tuple[WorkerName, ...] = ("conversation", "exchange", "embedding")
 MAX_RETRIES = 6
 # The note of a worker that another process runs starts with this.
@@ -41,9 +39,9 @@ _MIN_WAIT_S = 0.02
 _MAX_RETRY_WAIT_S = 32.0
 _LOCK_TIMEOUT_S = 10.0
 _ERROR_CHARS = 500
-_LISTEN_S = 0.5
 
 Clock = Callable[[], float]
+OpenMemory = Callable[[], Ralph]
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
@@ -54,7 +52,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     """
 
     name: WorkerName
-    state: WorkerState
+    state: Literal["stopped", "running", "idle"]
     total: int = 0
     completed: int = 0
     failed: int = 0
@@ -64,13 +62,6 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     next_retry_s: float | None = None
     given_up: int = 0
     note: str = ""
-
-
-class _PublishedStatus(msgspec.Struct, frozen=True):
-    """A status as other processes read it from the claim's file."""
-
-    pid: int
-    status: WorkerStatus
 
 
 # -- what failed
@@ -112,10 +103,10 @@ class Retries:
 
     def rests(self, item: FailedItem | None) -> bool:
         """Whether it must not be tried now."""
-        if item is None:
-            return False
         # A clock that was set back must not make anything wait forever.
-        return item.given_up or 0 < item.at - self.clock() <= _MAX_RETRY_WAIT_S
+        return item is not None and (
+            item.given_up or 0 < item.at - self.clock() <= _MAX_RETRY_WAIT_S
+        )
 
     def next_at(self, worker: str) -> float | None:
         """When the first of a worker's failures may be tried again."""
@@ -130,17 +121,11 @@ class Retries:
         """Count a failure, or set how many there were; after `max_retries` retries give it up."""
         with self._changing() as items:
             attempts = attempts or 1 + (items[key].attempts if key in items else 0)
-            wait_s = min(2.0 ** (attempts - 1), _MAX_RETRY_WAIT_S)
-            entry = items[key] = FailedItem(
-                worker,
-                item,
-                attempts,
-                self.clock() + wait_s,
-                " ".join(error.split())[:_ERROR_CHARS],
-                given_up=attempts > self.max_retries,
-                count=count,
-            )
-        return entry
+            at = self.clock() + min(2.0 ** (attempts - 1), _MAX_RETRY_WAIT_S)
+            message = " ".join(error.split())[:_ERROR_CHARS]
+            given_up = attempts > self.max_retries
+            items[key] = FailedItem(worker, item, attempts, at, message, given_up, count)
+        return items[key]
 
     def drop(self, keys: Collection[str]) -> None:
         """These are done, or no longer pending."""
@@ -148,13 +133,6 @@ class Retries:
             with self._changing() as items:
                 for key in keys:
                     items.pop(key, None)
-
-    def clear(self) -> list[FailedItem]:
-        """Drop every failure, so that everything is tried again at once, and return them."""
-        with self._changing() as items:
-            dropped = list(items.values())
-            items.clear()
-        return dropped
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, FailedItem]]:
@@ -172,39 +150,27 @@ class Retries:
             ) from None
 
 
-# -- memory
-
-
-def stream_of(memory: Conversations) -> ConversationStream:
-    """The journal of these conversations as a stream, with its history and its index."""
-    return memory._mine()
-
-
-class SettingsWatch:
-    """Notices when a file of settings has changed."""
-
-    def __init__(self, ralph: Ralph) -> None:
-        home = ralph.place.home
-        self._files = [home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file]
-        self._state = self._look()
-
-    def changed(self) -> bool:
-        """Whether a file has changed since the last call."""
-        before, self._state = self._state, self._look()
-        return before != self._state
-
-    def _look(self) -> list[tuple[int, int] | None]:
-        found: list[tuple[int, int] | None] = []
-        for file in self._files:
-            try:
-                stat = file.stat()
-                found.append((stat.st_mtime_ns, stat.st_size))
-            except OSError:
-                found.append(None)
-        return found
-
-
 # -- the worker
+
+
+def settings_state(ralph: Ralph) -> list[object]:
+    """A value that changes when a file of settings does."""
+    home = ralph.place.home
+    found: list[object] = []
+    for file in (home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file):
+        try:
+            stat = file.stat()
+            found.append((stat.st_mtime_ns, stat.st_size))
+        except OSError:
+            found.append(None)
+    return found
+
+
+class _PublishedStatus(msgspec.Struct, frozen=True):
+    """A status as other processes read it from the claim's file."""
+
+    pid: int
+    status: WorkerStatus
 
 
 class Worker(ABC):
@@ -214,12 +180,7 @@ class Worker(ABC):
     poll_s: float
 
     def __init__(
-        self,
-        name: WorkerName,
-        open_memory: Callable[[], Ralph],
-        retries: Retries,
-        *,
-        poll_s: float | None = None,
+        self, name: WorkerName, open_memory: OpenMemory, retries: Retries, poll_s: float | None
     ) -> None:
         self.name = name
         self.poll_s = self.poll_s if poll_s is None else poll_s
@@ -227,10 +188,11 @@ class Worker(ABC):
         self._retries = retries
         self._claim = retries.file.with_name(f"{retries.file.stem}-{name}.lock")
         self._fd: int | None = None  # of the claim, while we hold it
-        self._opened: tuple[Ralph, SettingsWatch] | None = None
-        self._thread: _WorkerThread | None = None
+        self._opened: tuple[Ralph, list[object]] | None = None
+        self._thread: threading.Thread | None = None
+        self._stop, self._wake = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._status = WorkerStatus(name, "stopped")
+        self.own_status = WorkerStatus(name, "stopped")
 
     # -- what each kind of worker does
 
@@ -239,11 +201,8 @@ class Worker(ABC):
         """How many items are to do."""
 
     @abstractmethod
-    def work(self, stop: threading.Event) -> None:
+    def work(self, memory: Conversations, stop: threading.Event) -> None:
         """Do everything that can be done now."""
-
-    def on_open(self, memory: Conversations) -> None:  # noqa: B027 - few workers need it
-        """Prepare a memory that was just opened."""
 
     @property
     def next_at(self) -> float | None:
@@ -255,60 +214,51 @@ class Worker(ABC):
 
     def memory(self) -> Conversations:
         """The conversations, for the working thread; opened again when a setting has changed."""
-        if self._opened is not None and self._opened[1].changed():
-            self._opened[0].close()
-            self._opened = None
+        if self._opened is not None and self._opened[1] != settings_state(self._opened[0]):
+            self._close()
         if self._opened is None:
             ralph = self._open()
-            self._opened = ralph, SettingsWatch(ralph)
-            self.on_open(ralph.conversations)
+            self._opened = ralph, settings_state(ralph)
         return self._opened[0].conversations
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
 
     # -- status
 
-    def look(self) -> WorkerStatus:
-        """The status in this process."""
+    def set(self, *, left: int | None = None, **changes: Any) -> None:
+        """Change the status, and publish it while the claim is held; `left` is still to do."""
         with self._lock:
-            return self._status
-
-    def set(self, **changes: Any) -> None:
-        """Change the status, and publish it while the claim is held."""
-        with self._lock:
-            self._status = msgspec.structs.replace(self._status, **changes)
+            if left is not None:
+                changes["total"] = self.own_status.completed + left
+            self.own_status = msgspec.structs.replace(self.own_status, **changes)
             if self._fd is None:
                 return
             with suppress(OSError):  # a full disk: others see less, the work continues
                 if os.fstat(self._fd).st_size > _MAX_CLAIM_BYTES:
                     os.ftruncate(self._fd, 0)
-                line = msgspec.json.encode(_PublishedStatus(os.getpid(), self._status))
+                line = msgspec.json.encode(_PublishedStatus(os.getpid(), self.own_status))
                 os.write(self._fd, line + b"\n")
 
-    def add(self, *, completed: int = 0, failed: int = 0, spend_usd: float = 0.0) -> None:
+    def add(self, **counts: float) -> None:
         """Add to the counts of the status."""
-        now = self.look()
-        self.set(
-            completed=now.completed + completed,
-            failed=now.failed + failed,
-            spend_usd=now.spend_usd + spend_usd,
-        )
+        self.set(**{name: getattr(self.own_status, name) + n for name, n in counts.items()})
 
     def status(self) -> WorkerStatus:
         """The status of this worker, in whichever process it runs."""
-        own = self.look()
         waits = self._thread is not None and self._thread.is_alive() and self._fd is None
-        if not waits and own.state != "stopped":
-            return own
-        return self._status_elsewhere() or own
+        if not waits and self.own_status.state != "stopped":
+            return self.own_status
+        return self._status_elsewhere() or self.own_status
 
     def _status_elsewhere(self) -> WorkerStatus | None:
         """The status that the holder of the claim has published; None when nobody holds it."""
         if not self._claim.exists():
             return None
-        try:
-            with disk.locked(self._claim, timeout_s=0.0):
-                return None
-        except disk.Busy:
-            pass
+        with suppress(disk.Busy), disk.locked(self._claim, timeout_s=0.0):
+            return None
         for line in reversed(self._claim.read_bytes().splitlines()):
             with suppress(msgspec.MsgspecError):  # it is being written at this moment
                 live = msgspec.json.decode(line, type=_PublishedStatus)
@@ -323,20 +273,26 @@ class Worker(ABC):
         """Run in a thread, unless it already does."""
         if self._thread is None or not self._thread.is_alive():
             self.set(state="idle", note="")
-            self._thread = _WorkerThread(self)
+            # One that was told to stop and still waits for a model keeps its own events.
+            self._stop, self._wake = threading.Event(), threading.Event()
+            # A daemon: a process that ends does not wait for a model that hangs.
+            self._thread = threading.Thread(
+                target=self._run,
+                args=(self._stop, self._wake),
+                name=f"ralph-{self.name}",
+                daemon=True,
+            )
             self._thread.start()
 
     def signal(self) -> None:
         """Wake the thread: there is something to do."""
-        if self._thread is not None:
-            self._thread.wake.set()
+        self._wake.set()
 
     def stop(self) -> threading.Thread | None:
         """Tell the thread to end, and return it to be waited for."""
         thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.stop.set()
-            thread.wake.set()
+        self._stop.set()
+        self._wake.set()
         return thread
 
     def run_once(self, stop: threading.Event) -> None:
@@ -349,7 +305,7 @@ class Worker(ABC):
                 finally:
                     self.set(state="idle", current="")
 
-    def run(self, stop: threading.Event, wake: threading.Event) -> None:
+    def _run(self, stop: threading.Event, wake: threading.Event) -> None:
         """Work and rest in turn until stopped; wait while another process holds the claim."""
         try:
             while not stop.is_set():
@@ -368,7 +324,7 @@ class Worker(ABC):
 
     def _work(self, stop: threading.Event) -> None:
         try:
-            self.work(stop)
+            self.work(self.memory(), stop)
         except (RalphError, OSError) as error:
             self.set(note=str(error))
 
@@ -396,49 +352,6 @@ class Worker(ABC):
                 yield True
             finally:
                 # Before the next thread may claim: a database belongs to the thread that opened it.
-                if self._opened is not None:
-                    self._opened[0].close()
-                    self._opened = None
+                self._close()
                 with self._lock:
                     self._fd = None
-
-
-class _WorkerThread(threading.Thread):
-    def __init__(self, worker: Worker) -> None:
-        # A daemon: a process that ends does not wait for a model that hangs.
-        super().__init__(name=f"ralph-{worker.name}", daemon=True)
-        self.stop = threading.Event()
-        self.wake = threading.Event()
-        self._worker = worker
-
-    def run(self) -> None:
-        self._worker.run(self.stop, self.wake)
-
-
-class JournalListener(threading.Thread):
-    """Calls `on_change` when another machine writes to a journal on a server."""
-
-    def __init__(self, open_memory: Callable[[], Ralph], on_change: Callable[[], None]) -> None:
-        super().__init__(name="ralph-listening", daemon=True)
-        self._open = open_memory
-        self._on_change = on_change
-        self._ended = threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        """Listen until the end; if the server fails, the workers still poll."""
-        with suppress(RalphError, OSError), self._open() as ralph:
-            listener = ralph.conversations.shelf.journals.listener()
-            if listener is None:
-                return
-            try:
-                while not self._ended.is_set():
-                    if listener.wait(_LISTEN_S):
-                        self._on_change()
-            finally:
-                listener.close()
-
-    def end(self, timeout_s: float) -> None:
-        """Stop listening."""
-        self._ended.set()
-        self.join(timeout_s)

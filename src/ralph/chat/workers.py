@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from functools import partial
 from typing import Self
 
 import msgspec
@@ -19,24 +21,24 @@ from ralph.chat.worker import (
     MAX_RETRIES,
     WORKER_NAMES,
     Clock,
-    JournalListener,
+    OpenMemory,
     Retries,
-    SettingsWatch,
     Worker,
     WorkerName,
     WorkerStatus,
+    settings_state,
 )
-from ralph.memory.ralph import Ralph
-from ralph.records.conversation import Summarised
+from ralph.errors import RalphError
 
 # How long to wait at the end for a worker that waits for a model.
 _GRACE_S = 3.0
+_LISTEN_S = 0.5
 
 
 class GivenUp(msgspec.Struct, frozen=True):
     """An item that a worker has given up: a conversation or an exchange, and why."""
 
-    worker: WorkerName
+    worker: str
     item: str
     attempts: int
     error: str
@@ -59,7 +61,7 @@ class Workers:
 
     def __init__(
         self,
-        open_memory: Callable[[], Ralph],
+        open_memory: OpenMemory,
         *,
         current: Callable[[], str | None] = lambda: None,
         summarizer: ChatModel | None = None,
@@ -71,27 +73,30 @@ class Workers:
         """`current` names the conversation of this chat, which is left alone."""
         self._open = open_memory
         self._grace_s = grace_s
-        self._listener: JournalListener | None = None
+        self._listener: threading.Thread | None = None
+        self._ended = threading.Event()
         with open_memory() as ralph:
             file = ralph.place.home / "cache" / "workers" / f"{ralph.project.id}.json"
-            self._settings = SettingsWatch(ralph)
+            self._settings_now = partial(settings_state, ralph)
+            self._settings = self._settings_now()
             self._on_server = bool(ralph.config.settings.journal_url)
         self._retries = Retries(file, clock=clock, max_retries=max_retries)
-
-        def summaries(of: Summarised) -> Worker:
-            return Summarizer(
+        pipeline = EmbeddingPipeline("embedding", open_memory, self._retries, poll_s)
+        summarizers = [
+            Summarizer(
                 of,
                 open_memory,
                 self._retries,
-                poll_s=poll_s,
+                poll_s,
                 current=current,
                 model=summarizer,
-                spent_usd=lambda: sum(w.look().spend_usd for w in workers[:2]),
-                on_saved=lambda: self._workers["embedding"].signal(),
+                spent_usd=lambda: sum(each.own_status.spend_usd for each in summarizers),
+                on_saved=pipeline.signal,
             )
-
-        workers = [summaries("conversation"), summaries("exchange")]
-        workers.append(EmbeddingPipeline("embedding", open_memory, self._retries, poll_s=poll_s))
+            for of in WORKER_NAMES
+            if of != "embedding"
+        ]
+        workers: list[Worker] = [*summarizers, pipeline]
         self._workers = {worker.name: worker for worker in workers}
 
     def __enter__(self) -> Self:
@@ -106,14 +111,19 @@ class Workers:
     def start(self, name: WorkerName | None = None) -> None:
         """Start one worker, or all that the settings enable."""
         if self._listener is None and self._on_server:
-            self._listener = JournalListener(self._open, self.signal)
+            self._ended.clear()
+            self._listener = threading.Thread(
+                target=self._listen, name="ralph-listening", daemon=True
+            )
+            self._listener.start()
         for each in self._enabled() if name is None else [name]:
             self._workers[each].start()
 
     def stop(self, name: WorkerName | None = None) -> None:
         """Stop one worker, or all; one that waits for a model is not waited for long."""
         if name is None and self._listener is not None:
-            self._listener.end(self._grace_s)
+            self._ended.set()
+            self._listener.join(self._grace_s)
             self._listener = None
         workers = [self._workers[name]] if name else list(self._workers.values())
         threads = [(worker, worker.stop()) for worker in workers]
@@ -128,9 +138,21 @@ class Workers:
         for worker in self._workers.values():
             worker.signal()
 
+    def _listen(self) -> None:
+        """Wake them when another machine writes to a journal on a server; else they still poll."""
+        with suppress(RalphError, OSError), self._open() as ralph:
+            listener = ralph.conversations.shelf.journals.listener()
+            if listener is None:
+                return
+            with closing(listener):
+                while not self._ended.is_set():
+                    if listener.wait(_LISTEN_S):
+                        self.signal()
+
     def follow(self) -> None:
         """Start and stop workers when their settings have changed, also from another process."""
-        if not self._settings.changed():
+        before, self._settings = self._settings, self._settings_now()
+        if before == self._settings:
             return
         enabled = self._enabled()
         for name in WORKER_NAMES:
@@ -193,24 +215,24 @@ class Workers:
                 if key == EMBEDDING:  # the embedder failed, for every passage that waits
                     with self._open() as ralph:
                         items = waiting_ids(ralph.conversations)
-                worker = next(name for name in WORKER_NAMES if name == failed.worker)
-                found += [GivenUp(worker, item, failed.attempts, failed.error) for item in items]
+                found += [GivenUp(failed.worker, x, failed.attempts, failed.error) for x in items]
         return found
 
     def retry_embeddings(self) -> None:
         """Drop the failures of the embedding pipeline: its work starts over."""
-        self._retries.drop(self._retries.entries(EMBEDDING).keys())
+        self._retries.drop(self._retries.entries(EMBEDDING))
         self.signal()
 
     def retry(self) -> int:
         """Try everything that failed again at once; returns how many items that is."""
-        failed = self._retries.clear()
+        failed = self._retries.entries()
+        self._retries.drop(failed)
         # Texts that the embedder failed on have a zero vector: they are embedded again.
-        ids = [item.item for item in failed if item.worker == EMBEDDING and item.item != EMBEDDING]
+        ids = [key for key, item in failed.items() if item.worker == EMBEDDING and key != EMBEDDING]
         if ids:
             with self._open() as ralph:
                 clear_embeddings(ralph.conversations, ids)
         for worker in self._workers.values():
             worker.hurry()
         self.signal()
-        return sum(item.count for item in failed)
+        return sum(item.count for item in failed.values())

@@ -16,16 +16,15 @@ import msgspec
 
 from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.lines import (
-    NOTHING,
     Steps,
     clip,
     content_text,
     count,
     items,
+    line_reader,
     mapping,
     moment,
     money,
-    structs_on,
     text_of,
     tokens,
     unraw,
@@ -97,9 +96,9 @@ def sessions() -> SessionFiles:
 
 def setup() -> ClientSetup:
     """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
-    from ralph.clients import claude_code_settings
+    from ralph.clients.claude_code_settings import ClaudeCodeSetup
 
-    return claude_code_settings
+    return ClaudeCodeSetup()
 
 
 def tool_errors(
@@ -371,43 +370,13 @@ _RESET = re.compile(r"limit reached\|(\d{10,13})\b")
 _DIAGNOSTIC = "[ede_diagnostic]"
 
 
-class StreamLine(msgspec.Struct):
-    """The keys that matter, each of any type: only a line that is no object does not fit.
-
-    Whatever is not named here is skipped by the decoder without being built.
-    """
-
-    type: Any = None
-    subtype: Any = None
-    session_id: Any = None
-    timestamp: Any = None
-    parent_tool_use_id: Any = None
-    message: Any = None
-    # Often the same as the message once more, and large: decoded only where it is needed.
-    tool_use_result: msgspec.Raw = NOTHING
-    is_api_error_message: Any = None
-    cwd: Any = None
-    model: Any = None
-    mcp_servers: Any = None
-    tool_name: Any = None
-    error_status: Any = None
-    error: Any = None
-    rate_limit_info: Any = None
-    is_error: Any = None
-    result: Any = None
-    errors: Any = None
-    terminal_reason: Any = None
-    stop_reason: Any = None
-    num_turns: Any = None
-    duration_ms: Any = None
-    total_cost_usd: Any = None
-    usage: Any = None
-    permission_denials: Any = None
-    api_error_status: Any = None
-    api_error_type: Any = None
-
-
-_decode = msgspec.json.Decoder(StreamLine).decode
+_KEYS = """
+type subtype session_id timestamp parent_tool_use_id message is_api_error_message cwd model
+mcp_servers tool_name error_status error rate_limit_info is_error result errors terminal_reason
+stop_reason num_turns duration_ms total_cost_usd usage permission_denials api_error_status
+api_error_type
+"""
+_, _lines = line_reader(_KEYS, put_off="tool_use_result")
 
 
 class StreamJson:
@@ -423,7 +392,7 @@ class StreamJson:
         self._model: str | None = None
         self._mcp_failed: tuple[str, ...] = ()
         self._denied: list[str] = []
-        self._result: StreamLine | None = None
+        self._result: Any = None
         self._turns = 0
         self._duration_ms = 0
         self._tokens: int | None = None
@@ -434,7 +403,7 @@ class StreamJson:
         """Take one line; never raises, whatever is on it."""
         self._found.read(line, _lines, self._take)
 
-    def _take(self, line: StreamLine) -> None:
+    def _take(self, line: Any) -> None:
         kind = line.type
         if not isinstance(kind, str):
             self._found.complain("has no type; stepped over")
@@ -460,7 +429,7 @@ class StreamJson:
             if info.get("status") == "rejected":
                 self._resets_at = moment(info.get("resetsAt")) or self._resets_at
 
-    def _is_ours(self, line: StreamLine) -> bool:
+    def _is_ours(self, line: Any) -> bool:
         """Whether the line belongs to the session that this stream began with."""
         session = text_of(line.session_id)
         if not session or session == self._session:
@@ -476,7 +445,7 @@ class StreamJson:
             )
         return False
 
-    def _system(self, line: StreamLine) -> None:
+    def _system(self, line: Any) -> None:
         if line.subtype == "init":
             self._model = text_of(line.model) or self._model
             self._found.at_home(text_of(line.cwd))
@@ -491,7 +460,7 @@ class StreamJson:
         elif line.subtype == "permission_denied" and len(self._denied) < 1000:
             self._denied.append(text_of(line.tool_name))
 
-    def _end(self, line: StreamLine) -> None:
+    def _end(self, line: Any) -> None:
         if self._result is None or line.is_error is not None:
             self._result = line
         # A session that went on prints one result a turn; its cost is the session's so far.
@@ -572,7 +541,3 @@ class StreamJson:
         if stated == "api_error" or self._messages.api_error or count(result.api_error_status):
             return "api_error"
         return "error"
-
-
-def _lines(line: bytes) -> list[StreamLine]:
-    return structs_on(line, StreamLine, _decode, put_off=("tool_use_result",))

@@ -22,7 +22,6 @@ from ralph.capture.lines import (
     BOM,
     LONGEST_TITLE,
     LONGEST_USER,
-    NOTHING,
     STATUS,
     SessionExchange,
     SessionHead,
@@ -34,9 +33,9 @@ from ralph.capture.lines import (
     count,
     items,
     jsonl_files,
+    line_reader,
     mapping,
     money,
-    structs_on,
     text_of,
     tokens,
     unraw,
@@ -56,44 +55,12 @@ _READ = 64_000
 Sort = Literal["prompt", "command", "shell", "local", "results", "interrupt", "aside"]
 
 
-class SessionLine(msgspec.Struct):
-    """The keys that matter, each of any type; the decoder skips the others."""
-
-    type: Any = None
-    subtype: Any = None
-    uuid: Any = None
-    sessionId: Any = None
-    timestamp: Any = None
-    isSidechain: Any = None
-    isMeta: Any = None
-    isCompactSummary: Any = None
-    isVisibleInTranscriptOnly: Any = None
-    agentId: Any = None
-    promptId: Any = None
-    origin: Any = None
-    turnOrigin: Any = None
-    forkedFrom: Any = None
-    message: Any = None
-    # Often the same as the message once more, and large: decoded only where it is needed.
-    toolUseResult: msgspec.Raw = NOTHING
-    attachment: msgspec.Raw = NOTHING
-    isApiErrorMessage: Any = None
-    error: Any = None
-    cwd: Any = None
-    gitBranch: Any = None
-    totalCostUSD: Any = None
-    totalDuration: Any = None
-    modelUsage: Any = None
-    operation: Any = None
-    reason: Any = None
-    content: Any = None
-    customTitle: Any = None
-    aiTitle: Any = None
-    summary: Any = None
-    leafUuid: Any = None
-
-
-_decode = msgspec.json.Decoder(SessionLine).decode
+SESSION_KEYS = """
+type subtype uuid sessionId timestamp isSidechain isMeta isCompactSummary isVisibleInTranscriptOnly
+agentId promptId origin turnOrigin forkedFrom message isApiErrorMessage error cwd gitBranch
+totalCostUSD totalDuration modelUsage operation reason content customTitle aiTitle summary leafUuid
+"""
+_decode, lines_of = line_reader(SESSION_KEYS, put_off="toolUseResult attachment")
 
 _NOT_A_PERSON = frozenset(
     "peer task_notification task-notification scheduled system auto_continuation"
@@ -123,12 +90,7 @@ _INSIDE = re.compile(r"<(command-name|command-args|bash-input)>(.*?)</\1>", re.S
 _HELD = {"image": "[image]", "document": "[document]"}
 
 
-def lines_of(line: bytes) -> list[SessionLine]:
-    """The lines on a line: one, or several when line ends were lost."""
-    return structs_on(line, SessionLine, _decode, put_off=("toolUseResult", "attachment"))
-
-
-def sort_of(line: SessionLine) -> Sort:
+def sort_of(line: Any) -> Sort:
     """Whose words a user's line holds."""
     content = mapping(line.message).get("content")
     if any(block.get("type") == "tool_result" for block in items(content)):
@@ -150,7 +112,7 @@ def typed(content: Any) -> str:
     return text if "[Image" in text else " ".join([text, *held]).strip()
 
 
-def called(line: SessionLine) -> str:
+def called(line: Any) -> str:
     """What a person had run: a command's arguments, else its name, else the shell's line."""
     text = content_text(mapping(line.message).get("content"))[:_READ]
     inside = {found[1]: found[2].strip() for found in _INSIDE.finditer(text)}
@@ -159,7 +121,7 @@ def called(line: SessionLine) -> str:
     return inside.get("command-args") or inside.get("command-name") or ""
 
 
-def queued(line: SessionLine) -> str:
+def queued(line: Any) -> str:
     """What a person typed while the assistant was at work, and it took in without a new turn."""
     if line.type == "queue-operation":
         absorbed = line.operation == "remove" and line.reason == "absorbed_mid_turn"
@@ -174,7 +136,7 @@ def queued(line: SessionLine) -> str:
     return _plain(held.get("prompt"))
 
 
-def injected(line: SessionLine) -> str:
+def injected(line: Any) -> str:
     """What a hook put before the model."""
     if b"hook_additional_context" not in bytes(line.attachment):
         return ""
@@ -242,7 +204,7 @@ class Transcript:
         """Take one line; never raises, whatever is on it."""
         self._found.read(line, lines_of, self.take)
 
-    def take(self, line: SessionLine) -> None:
+    def take(self, line: Any) -> None:
         """Take a line that was read already."""
         kind = line.type
         if not isinstance(kind, str):
@@ -284,7 +246,7 @@ class Transcript:
         """Whether the agent has said its last word."""
         return self._reason() != "unknown"
 
-    def _parent(self, line: SessionLine) -> str | None:
+    def _parent(self, line: Any) -> str | None:
         """The subagent that speaks, or None for the main agent: whoever speaks first.
 
         A subagent's own transcript holds nobody else, so there the subagent is the main one.
@@ -314,7 +276,7 @@ class Transcript:
             self._tokens += spent
             self._counted, self._last_spent = identity, spent
 
-    def _cost(self, line: SessionLine) -> None:
+    def _cost(self, line: Any) -> None:
         cost = money(line.totalCostUSD)
         self.live.cost_usd = self.live.cost_usd if cost is None else cost
         self._duration_ms = count(line.totalDuration) or self._duration_ms
@@ -374,7 +336,7 @@ _MOST_QUEUED = 50
 class _OpenExchange:
     """An exchange being read."""
 
-    def __init__(self, line: SessionLine, user: str, start: SessionStart, *, at: int) -> None:
+    def __init__(self, line: Any, user: str, start: SessionStart, *, at: int) -> None:
         self.prompt = line
         self.user = user
         self.begins_at = at
@@ -450,7 +412,7 @@ class Exchanges(SessionReader):
         ]
         return next((cleaned(text, LONGEST_TITLE) for text in titles if text), None) or None
 
-    def _take(self, line: SessionLine) -> None:
+    def _take(self, line: Any) -> None:
         kind = line.type
         if not isinstance(kind, str):
             self._reading.complain("has no type; stepped over")
@@ -468,7 +430,7 @@ class Exchanges(SessionReader):
         elif kind == "system" and line.subtype == "local_command":
             self._maybe = None
 
-    def _said(self, kind: str, line: SessionLine) -> None:
+    def _said(self, kind: str, line: Any) -> None:
         if kind == "attachment":
             for one in filter(None, (self._open, self._maybe)):
                 one.transcript.take(line)
@@ -481,7 +443,7 @@ class Exchanges(SessionReader):
         else:
             self._asked(line)
 
-    def _answered(self, line: SessionLine) -> None:
+    def _answered(self, line: Any) -> None:
         if content_text(mapping(line.message).get("content")) == PLACEHOLDER:
             return
         if self._maybe is not None:
@@ -489,7 +451,7 @@ class Exchanges(SessionReader):
         if self._open is not None:
             self._open.transcript.take(line)
 
-    def _asked(self, line: SessionLine) -> None:
+    def _asked(self, line: Any) -> None:
         sort = sort_of(line)
         if sort == "prompt":
             self._turn(self._begin(line, typed(mapping(line.message).get("content"))))
@@ -502,14 +464,14 @@ class Exchanges(SessionReader):
             if self._open is not None and sort != "local":
                 self._open.transcript.take(line)
 
-    def _put_in(self, line: SessionLine) -> None:
+    def _put_in(self, line: Any) -> None:
         is_over = self._start.offset > 0 if self._open is None else self._open.transcript.is_over
         if self._maybe is None and is_over:
             self._maybe = self._begin(line, "")
         elif (one := self._maybe or self._open) is not None:
             one.transcript.take(line)
 
-    def _begin(self, line: SessionLine, user: str) -> _OpenExchange:
+    def _begin(self, line: Any, user: str) -> _OpenExchange:
         return _OpenExchange(line, user, self._start, at=self._at)
 
     def _turn(self, begun: _OpenExchange) -> None:

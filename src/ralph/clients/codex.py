@@ -2,28 +2,31 @@
 
 The output names neither its folder nor its model nor what it cost, so files outside a given root
 are unknown to it; a thread without a completed turn at the end failed or was killed.
-`codex_sessions` has its session files, `codex_settings` its settings.
+`codex_sessions` has its session files.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from ralph.capture import AgentRun, Capture, TerminalReason
 from ralph.capture.lines import clip, content_text, count, items, mapping, objects, text_of
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
-from ralph.clients import AgentCall, SessionFiles, codex_server
+from ralph.clients import AgentCall, SessionFiles
+from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, server_call
 from ralph.errors import BadInput
-from ralph.programs import python
+from ralph.programs import find_program, python
 from ralph.records.iteration import ErrorSeen, FileAction
 from ralph.text.redact import redact
-
-if TYPE_CHECKING:
-    from ralph.clients.setup import ClientSetup
 
 DIALECTS: tuple[str, ...] = ("codex",)
 OUTPUTS: tuple[str, ...] = ("the output of `codex exec --json`",)
@@ -52,7 +55,7 @@ def variables(call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
     for server, header, variable in _headers(call):
         value = str(call.mcp_servers[server]["headers"][header])
         try:
-            found[variable] = codex_server.filled(value, environ)
+            found[variable] = _filled(value, environ)
         except KeyError as error:
             raise BadInput(
                 f"the header {header} of the MCP server {server} needs {error.args[0]}, "
@@ -73,9 +76,9 @@ def _server(name: str, entry: Mapping[str, Any], call: AgentCall) -> dict[str, A
             settings["env_http_headers"] = headers
     else:
         program, *isolated = python()
-        words = ["-m", codex_server.__name__, str(call.mcp_config), name]
+        words = ["-m", "ralph.clients.codex", str(call.mcp_config), name]
         settings = {"command": program, "args": [*isolated, *words]}
-        if names := codex_server.variables(json.dumps(entry)):
+        if names := _names_in(json.dumps(entry)):
             settings["env_vars"] = names
     # A server of this name in the user's own settings may be switched off.
     return {**settings, "enabled": True, "default_tools_approval_mode": "approve"}
@@ -117,9 +120,7 @@ def sessions() -> SessionFiles:
 
 def setup() -> ClientSetup:
     """The MCP server in `config.toml`."""
-    from ralph.clients import codex_settings
-
-    return codex_settings
+    return CodexSetup()
 
 
 # -- The output of `codex exec --json`.
@@ -290,3 +291,165 @@ def _name(item: Mapping[str, Any], kind: str) -> str:
     if kind != "mcp_tool_call":
         return kind
     return f"mcp__{text_of(item.get('server'))}__{text_of(item.get('tool'))}"
+
+
+# -- Ralph's part in Codex's `config.toml`.
+
+_BEGIN = "# >>> ralph: made by `ralph hooks install --agent codex`, removed by `uninstall` >>>"
+_END = "# <<< ralph <<<"
+_BLOCK = re.compile(
+    rf"(?:\r?\n)?^{re.escape(_BEGIN)}[^\n]*\n.*?^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.S | re.M
+)
+# `codex mcp remove` takes the table and the comment before it, and leaves the one after it.
+_LONE_END = re.compile(rf"^{re.escape(_END)}[^\n]*(?:\n|\Z)", re.M)
+
+
+class CodexSetup(ClientSetup):
+    """The MCP server in `config.toml`: one block between two comments, the rest untouched."""
+
+    agent = "codex"
+    keeps_previous = False
+
+    def servers_file(self, root: Path | None) -> Path:
+        """Codex's settings: of the project at this root, else the person's own."""
+        if root is not None:
+            return root / ".codex" / "config.toml"
+        given = os.environ.get("CODEX_HOME")
+        return (Path(given).expanduser() if given else Path.home() / ".codex") / "config.toml"
+
+    def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
+        """The settings with our server in them."""
+        rest = text
+        if text is not None:
+            known = self.server_in(text, where)
+            if known == call:
+                return text
+            rest = self.without_server(text, where)
+            if rest is not None and SERVER in _servers(_parsed(rest, where)):
+                raise foreign_server(where)
+        newline = "\r\n" if "\r\n" in (rest or "") else "\n"
+        lines = [
+            _BEGIN,
+            f"[mcp_servers.{SERVER}]",
+            f"command = {json.dumps(call.program, ensure_ascii=False)}",
+            f"args = {json.dumps(call.server_words, ensure_ascii=False)}",
+            # Without it `codex exec` refuses every tool that writes, even reporting on a task.
+            'default_tools_approval_mode = "approve"',
+            _END,
+            "",
+        ]
+        block = newline.join(lines)
+        # One line break goes before the block, whatever is there: taking both out is exact.
+        made = block if rest is None else rest + newline + block
+        if not _fits(made, call):
+            raise BadInput(
+                "no table can be added to mcp_servers as it is written there",
+                where=str(where),
+                todo="Write it as tables ([mcp_servers.NAME]) and run this again. Nothing changed.",
+            )
+        return made
+
+    def without_server(self, text: str, where: Path) -> str | None:
+        """The settings without our server; None when nothing else was in them."""
+        _parsed(text, where)
+        found = _BLOCK.search(text)
+        if found is None:
+            if _BEGIN in text:
+                line = text.count("\n", 0, text.index(_BEGIN)) + 1
+                raise BadInput(
+                    f"the line {_END!r} that ends Ralph's block is missing",
+                    where=f"{where}:{line}",
+                    todo="Put it after the block, or take the block out. Nothing was changed.",
+                )
+            return _LONE_END.sub("", text)
+        left = text[: found.start()] + text[found.end() :]
+        return None if not left and text.startswith(_BEGIN) else left
+
+    def server_in(self, text: str, where: Path) -> RalphCall | None:
+        """How our server is called, None where it is not registered."""
+        return server_call(_servers(_parsed(text, where)).get(SERVER))
+
+
+def _servers(settings: dict[str, Any]) -> dict[str, Any]:
+    servers = settings.get("mcp_servers")
+    return servers if isinstance(servers, dict) else {}
+
+
+def _parsed(text: str, where: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        line = int(found[1]) if found else text.count("\n") + 1  # "at end of document"
+        raise BadInput(
+            f"this is not valid TOML: {error}",
+            where=f"{where}:{line}",
+            todo="Fix it and run this again. Nothing was changed.",
+        ) from None
+
+
+def _fits(text: str, call: RalphCall) -> bool:
+    try:
+        return server_call(_servers(tomllib.loads(text)).get(SERVER)) == call
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+# -- Starting one MCP server of a config file: `python -m ralph.clients.codex CONFIG NAME`.
+#
+# Codex is told its servers on a command line that everybody on the machine can read. So that line
+# names a file, ours alone, and the server's name in it; the keys stay in the file.
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def _names_in(text: str) -> list[str]:
+    """The names that a text takes from the environment, as `${NAME}` or `${NAME:-default}`."""
+    return list(dict.fromkeys(name for name, _ in _VARIABLE.findall(text)))
+
+
+def _filled(text: str, environ: Mapping[str, str]) -> str:
+    """The text with its variables filled in; one that has no value and no default is an error."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found[1], found[2]
+        if name in environ:
+            return environ[name]
+        if default is None:
+            raise KeyError(name)
+        return default
+
+    return _VARIABLE.sub(value, text)
+
+
+def main(arguments: list[str]) -> int:
+    """Become the server; what it says and how it ends is its own."""
+    file, name = arguments
+    try:
+        entry = json.loads(Path(file).read_text(encoding="utf-8"))["mcpServers"][name]
+        inherited = dict(os.environ)
+        words = [
+            _filled(str(word), inherited) for word in (entry["command"], *entry.get("args", ()))
+        ]
+        given = {key: _filled(str(value), inherited) for key, value in entry.get("env", {}).items()}
+    except (OSError, ValueError) as error:
+        return _refuse(f"{file} cannot be read: {error}")
+    except KeyError as error:
+        return _refuse(f"the MCP server {name} lacks {error.args[0]}")
+    environ = {**inherited, **given}
+    program = find_program(words[0], path=environ.get("PATH"))
+    if program is None:
+        return _refuse(f"the command {words[0]!r} of the MCP server {name} is not there")
+    if sys.platform == "win32":  # where a process cannot be replaced by another
+        return subprocess.call([program, *words[1:]], env=environ)
+    os.execve(program, words, environ)
+
+
+def _refuse(what: str) -> int:
+    sys.stderr.write(f"ralph: {ascii(what)[1:-1]}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -22,7 +22,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,6 +35,7 @@ from ralph.programs import find_program, python
 NAMED = "${RALPH_COMMAND:-ralph}"
 NAME = "ralph"
 SERVER = "ralph-memory"
+SERVERS = "mcpServers"
 _MODULE = ("-m", "ralph")
 _SERVER_WORDS = ("mcp", "--focus")
 _TIMEOUT_S = 20.0
@@ -386,41 +387,116 @@ class ClientStatus(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-class ClientSetup(Protocol):
-    """How Ralph is put into one client's settings, found there, and taken out."""
+class ClientSetup:
+    """How Ralph is put into one client's settings, found there, and taken out.
 
-    # Whether it has hooks of ours, beside the MCP server.
-    HAS_HOOKS: bool
-    # Whether it fills in variables in the commands of its settings.
-    FILLS_VARIABLES: bool
+    This is a client whose MCP servers stand in a JSON file; what is special to one it overrides.
+    """
 
-    def install_edits(self, root: Path | None, call: RalphCall, *, mcp: bool) -> list[SettingsEdit]:
-        """What sets Ralph up in the project at this root, or for the person."""
-        ...
+    agent = ""
+    # Whether it has hooks of ours, and fills in variables in the commands of its settings.
+    has_hooks = False
+    fills_variables = False
+    # Whether a changed file is laid out anew.
+    keeps_previous = True
 
-    def uninstall_edits(self, root: Path | None) -> list[SettingsEdit]:
-        """What takes Ralph out of there again."""
-        ...
+    def servers_file(self, root: Path | None) -> Path:
+        """Where the MCP servers stand: of the project at this root, else the person's own."""
+        raise NotImplementedError
+
+    def edits(
+        self, root: Path | None, call: RalphCall | None, *, mcp: bool = True
+    ) -> list[SettingsEdit]:
+        """What sets Ralph up in the project at this root, or for the person.
+
+        Without a call, what takes it out again.
+        """
+        file = self.servers_file(root)
+        return self._edits(file, root, call, self.with_server, self.without_server)
+
+    def _edits(
+        self,
+        file: Path,
+        root: Path | None,
+        call: RalphCall | None,
+        put_in: Callable[[str | None, RalphCall, Path], str],
+        take_out: Callable[[str, Path], str | None],
+    ) -> list[SettingsEdit]:
+        text = read_text(file, root=root)
+        if call is not None:
+            after: str | None = put_in(text, call, file)
+        elif text is None:
+            return []
+        else:
+            after = take_out(text, file)
+        return [SettingsEdit(file, text, after, root, self.keeps_previous)]
+
+    def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
+        """The file with our MCP server in it."""
+        settings = {} if text is None else read_json(text, where)
+        servers = settings.setdefault(SERVERS, {})
+        if not isinstance(servers, dict):
+            raise unfit(where, SERVERS, "an object")
+        known = server_call(servers.get(SERVER))
+        if SERVER in servers and known is None:
+            raise foreign_server(where)
+        if text is not None and known == call:
+            return text
+        servers[SERVER] = call.server()
+        return write_json(settings)
+
+    def without_server(self, text: str, where: Path) -> str | None:
+        """The file without our MCP server; None when nothing else was in it."""
+        settings = read_json(text, where)
+        if self.server_in(text, where) is None:
+            return text
+        del settings[SERVERS][SERVER]
+        if not settings[SERVERS]:
+            del settings[SERVERS]
+        return write_json(settings) if settings else None
+
+    def server_in(self, text: str, where: Path) -> RalphCall | None:
+        """How our MCP server is called, None where it is not registered."""
+        servers = read_json(text, where).get(SERVERS)
+        return server_call(servers.get(SERVER)) if isinstance(servers, dict) else None
 
     def places(self, root: Path | None) -> list[SetupPlace]:
         """What is set up for the person and for the project at this root."""
-        ...
+        found = [self._place("user", None)]
+        return found if root is None else [*found, self._place("project", root)]
+
+    def _place(self, where: Literal["user", "project"], root: Path | None) -> SetupPlace:
+        def judge(text: str, file: Path) -> SetupPart:
+            call = self.server_in(text, file)
+            if call is None:
+                return SetupPart(str(file), "none")
+            outdated = is_outdated(call, root)
+            return SetupPart(str(file), "installed", calls=[setup_call(call)], outdated=outdated)
+
+        server = setup_part(self.servers_file(root), root, judge)
+        return SetupPlace(self.agent, where, self.hooks(root), server)
+
+    def hooks(self, root: Path | None) -> SetupPart | None:
+        """Our hooks in its settings, None where it has none."""
+        return None
 
     def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
         """What a person should know of it that is special to this client."""
-        ...
+        return []
+
+    # Where the client itself keeps a person's own server.
 
     def registered(self) -> RalphCall | None:
-        """How the person's own server is called, where the client itself keeps it."""
-        ...
+        """How that server is called."""
+        return None
 
     def register(self, call: RalphCall) -> str | None:
-        """Have the client register the server; without a client, the command to run."""
-        ...
+        """Have the client register it; without a client, the command to run."""
+        return None
 
     def unregister(self) -> str | None:
-        """Have the client forget the server; without a client, the command to run."""
-        ...
+        """Have the client forget it; without a client, the command to run."""
+        return None
 
 
 def look(root: Path | None) -> ClientStatus:
@@ -434,23 +510,13 @@ def look(root: Path | None) -> ClientStatus:
     return ClientStatus(str(root) if root else None, all_places, [*warnings, *_odd(all_places)])
 
 
-def setup_part(
-    file: Path, root: Path | None, judge: Callable[[str, Path, Path | None], SetupPart]
-) -> SetupPart:
+def setup_part(file: Path, root: Path | None, judge: Callable[[str, Path], SetupPart]) -> SetupPart:
     """What is in the file; one that cannot be read is no reason to say nothing of the others."""
     try:
         text = read_text(file, root=root)
-        return SetupPart(str(file), "none") if text is None else judge(text, file, root)
+        return SetupPart(str(file), "none") if text is None else judge(text, file)
     except RalphError as error:
         return SetupPart(str(file), "unreadable", problem=f"{error.where}: {error.what}")
-
-
-def server_part(file: Path, call: RalphCall | None, root: Path | None) -> SetupPart:
-    """The MCP server in a file."""
-    if call is None:
-        return SetupPart(str(file), "none")
-    outdated = is_outdated(call, root)
-    return SetupPart(str(file), "installed", calls=[setup_call(call)], outdated=outdated)
 
 
 def is_outdated(call: RalphCall, root: Path | None) -> bool:
@@ -471,6 +537,11 @@ def foreign_server(where: Path) -> BadInput:
         where=str(where),
         todo="Rename it, or use --no-mcp. Nothing was changed.",
     )
+
+
+def unfit(where: Path, key: str, what: str) -> BadInput:
+    """What to say of a setting that is of another type than it must be."""
+    return BadInput(f"{key} must be {what}", where=str(where), todo="Fix it. Nothing was changed.")
 
 
 def _odd(places: list[SetupPlace]) -> list[str]:

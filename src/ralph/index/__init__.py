@@ -2,12 +2,17 @@
 
 Everything here may be deleted at any time; `sync` brings it back from the journal by itself. The
 index knows passages and vectors and nothing of what a record is about.
+
+This module has the ports: what an embedder and a store promise, and the values that go in and out
+of them. SQLite and Qdrant keep the same promises; nobody outside this room knows which is there.
+Everything may raise IndexOff where the store cannot be reached, Corrupt where it is damaged.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection as Sized
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -84,38 +89,188 @@ class Manifest(msgspec.Struct, frozen=True):
     cut: str
 
 
-# -- Facets: what a passage is of, so that a question can leave out what is of something else.
-
-
 # By name; a passage that has no value for a facet it names fits every value asked for.
 Facets = Mapping[str, Sequence[str]]
 # By name; a passage fits that has one of these values, or none. No values at all: every one fits.
-Only = Mapping[str, Collection[str]]
+Only = Mapping[str, Sized[str]]
 
 
-def facet_tokens(facets: Facets) -> list[str]:
-    """One token a value, and one for each facet that has no value."""
-    return [
-        _token(name, value) for name, values in sorted(facets.items()) for value in values or ("",)
-    ]
+# A record's id and the digest of its content.
+RecordKey = tuple[str, str]
 
 
-def wanted_tokens(only: Only | None) -> tuple[tuple[str, ...], ...]:
-    """For each facet the tokens of which a passage must have one."""
-    return tuple(
-        tuple(_token(name, value) for value in (*sorted(values), ""))
-        for name, values in sorted((only or {}).items())
-        if values
-    )
+class Corrupt(Exception):
+    """The index does not hold what it should; `Index.with_repair` sees to it."""
+
+    # Another process replaced or deleted it meanwhile: looking again is enough.
+    replaced = False
 
 
-def fits(facets: Facets, only: Only | None) -> bool:
-    """Whether a passage with these facets is asked for."""
-    held = set(facet_tokens(facets))
-    return all(held.intersection(group) for group in wanted_tokens(only))
+class Collection(msgspec.Struct, frozen=True):
+    """What is indexed of one journal, as the store has it.
+
+    A rebuild is a second collection of the same name. It answers (`live`) when it is complete.
+    """
+
+    name: str
+    stream: str
+    manifest: Manifest
+    live: bool = False
+    # 0 before the first write.
+    id: int = 0
+    position: str | None = None
+    # While the journal is read again from its start: what is not met until its end is dropped.
+    sweep: int = 0
+    sweeping: bool = False
+    removals: int = 0
+    last_number: int = 0
+    # Whether passages wait for the embedder, and whether the file may hold forgotten bytes.
+    waiting: bool = False
+    needs_vacuum: bool = False
+    # Only on a server: what the collection is called there, and what changes with every write.
+    physical: str = ""
+    state: str = ""
 
 
-def _token(name: str, value: str) -> str:
-    # A hash, because a value may hold any character; no word of a text looks like it.
-    told = f"{name}={value}".encode(errors="surrogatepass")
-    return f"f{hashlib.sha256(told).hexdigest()[:20]}"
+class CollectionSize(msgspec.Struct, frozen=True):
+    """How much a collection holds, and how many passages wait for a vector."""
+
+    records: int
+    passages: int
+    waiting: int
+
+
+class IndexedRecord(msgspec.Struct, frozen=True):
+    """A record to be indexed: its passages, their hashes, and the vectors there are already.
+
+    A passage's vectors are one blob: one vector, or one for each piece it was cut into.
+    """
+
+    record: Record
+    passages: Sequence[Passage]
+    hashes: Sequence[bytes]
+    vectors: Sequence[bytes | None]
+
+
+class IndexBatch(msgspec.Struct, frozen=True):
+    """One step of a sync: what was read from the journal, and vectors for waiting passages.
+
+    `prepare` cuts and embeds those records that the collection does not have; it is told the keys
+    that are indexed already, and the ids that were forgotten.
+    """
+
+    records: Mapping[RecordKey, Record] = {}
+    prepare: Callable[[Sized[RecordKey], Sized[str]], list[IndexedRecord]] = lambda *_: []
+    forget: Sized[str] = ()
+    vectors: Sequence[tuple[int, bytes]] = ()
+    # None: the position stays as it is.
+    position: str | None = None
+    restart: bool = False
+    done: bool = False
+
+
+class WordMatches(msgspec.Struct, frozen=True):
+    """BM25 by passage; how many passages hold each token, and how many there are in all."""
+
+    scores: dict[int, float]
+    frequencies: dict[str, int]
+    passages: int
+
+
+class StoredPassage(msgspec.Struct, frozen=True):
+    """The tokens of a passage by field, separated by blanks, and its record where asked for."""
+
+    fields: tuple[str, str, str]
+    record: Record | None = None
+
+
+class StoredContent(msgspec.Struct, frozen=True):
+    """The keys of all records, and all vectors by the hash of the text they were made from."""
+
+    keys: frozenset[RecordKey]
+    vectors: dict[bytes, bytes]
+
+
+class IndexView(Protocol):
+    """The store as one query sees it. A row is a passage's number, the same in every view."""
+
+    def collections(self, name: str | None = None) -> list[Collection]:
+        """The collections of this name, or all: those that answer and those being built."""
+        ...
+
+    def size(self, collection: Collection) -> CollectionSize:
+        """How much it holds."""
+        ...
+
+    def words(
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
+    ) -> WordMatches:
+        """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
+        ...
+
+    def nearest(
+        self,
+        collection: Collection,
+        queries: Vectors,
+        count: int,
+        *,
+        also: Sequence[int] = (),
+        only: Only | None = None,
+    ) -> list[dict[int, float]]:
+        """For each vector the cosines of the `count` nearest passages and of those in `also`, to
+        five digits."""
+        ...
+
+    def fetch(
+        self, collection: Collection, rows: Iterable[int], *, records: bool = False
+    ) -> dict[int, StoredPassage]:
+        """These passages, with their records if wanted."""
+        ...
+
+    def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
+        """Passages that have no vector yet, and the text to make one from."""
+        ...
+
+    def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
+        """Everything: to check it, or to use its vectors again (F16)."""
+        ...
+
+
+class IndexStore(Protocol):
+    """Collections of one place: read through views, written batch by batch."""
+
+    title: str
+    where: str
+    # A server may keep deleted bytes: after `forget` a collection is written anew.
+    keeps_deleted: bool
+
+    def state(self) -> AbstractContextManager[IndexView]:
+        """A view for one query; writers go on beside it."""
+        ...
+
+    def write(self, collection: Collection, batch: IndexBatch) -> Collection:
+        """Index one batch, then move the position; the first write makes the collection.
+
+        With `done` it answers in place of the one before, and nothing forgotten stays in a file.
+        """
+        ...
+
+    def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
+        """Delete the collections of this name, or of all; or only what is being built."""
+        ...
+
+    def prune(self) -> list[str]:
+        """Delete what no longer serves, and name it."""
+        ...
+
+    def repair(self, damage: Corrupt) -> None:
+        """Make room for building anew what is damaged."""
+        ...
+
+    def check(self, *, deep: bool = False) -> list[str]:
+        """Try it now, whatever was found before; `deep` tells what is wrong with it."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; it opens again by itself."""
+        ...

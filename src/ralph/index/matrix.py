@@ -1,13 +1,14 @@
-"""The vectors of SQLite's collections in memory: a NumPy matrix each, kept up row by row."""
+"""What passages are chosen by: their facets, and SQLite's vectors in a NumPy matrix each."""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ralph.index.port import Collection, Corrupt
+from ralph.index import Collection, Corrupt, Facets, Only
 
 if TYPE_CHECKING:
     import numpy as np
@@ -255,3 +256,34 @@ class Matrices:
 
 def facet_query(groups: Groups) -> str:
     return " AND ".join(f"facets : ({' OR '.join(group)})" for group in groups)
+
+
+# -- Facets: what a passage is of, so that a question can leave out what is of something else.
+
+
+def facet_tokens(facets: Facets) -> list[str]:
+    """One token a value, and one for each facet that has no value."""
+    return [
+        _token(name, value) for name, values in sorted(facets.items()) for value in values or ("",)
+    ]
+
+
+def wanted_tokens(only: Only | None) -> tuple[tuple[str, ...], ...]:
+    """For each facet the tokens of which a passage must have one."""
+    return tuple(
+        tuple(_token(name, value) for value in (*sorted(values), ""))
+        for name, values in sorted((only or {}).items())
+        if values
+    )
+
+
+def fits(facets: Facets, only: Only | None) -> bool:
+    """Whether a passage with these facets is asked for."""
+    held = set(facet_tokens(facets))
+    return all(held.intersection(group) for group in wanted_tokens(only))
+
+
+def _token(name: str, value: str) -> str:
+    # A hash, because a value may hold any character; no word of a text looks like it.
+    told = f"{name}={value}".encode(errors="surrogatepass")
+    return f"f{hashlib.sha256(told).hexdigest()[:20]}"

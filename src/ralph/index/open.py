@@ -6,22 +6,26 @@ import contextlib
 import functools
 import hashlib
 import platform
+import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Collection as Sized
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index.port import Collection, Corrupt, IndexBatch, IndexStore, IndexView, live_of
+from ralph.index import Collection, Corrupt, Embedder, IndexBatch, IndexStore, IndexView
 from ralph.index.sqlite import FILE_NAME, SqliteStore
-from ralph.index.sync import IndexSpec, Progress, Synced, is_current, sync
+from ralph.index.sync import IndexSpec, Progress, Synced, is_current, live_of, sync
 
 if TYPE_CHECKING:
-    from ralph.index.qdrant_server import QdrantConnection
+    from ralph.index.qdrant import QdrantConnection
 
 LOCK_NAME = "index.lock"
 _ID_NAME = "machine"
@@ -84,20 +88,17 @@ class Index:
             if not (afresh or changed or renew) and is_current(self.store, spec):
                 return Synced(complete=True)
             try:
-                return sync(
-                    self.store,
-                    spec,
-                    lock=self._lock,
-                    lock_timeout_s=(
-                        self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
-                    ),
-                    budget_s=budget_s,
-                    afresh=afresh,
-                    renew=renew,
-                    progress=progress,
-                )
-            except OSError as error:
-                raise self._not_locked(error) from error
+                with self._locked(lock_timeout_s):
+                    return sync(
+                        self.store,
+                        spec,
+                        budget_s=budget_s,
+                        afresh=afresh,
+                        renew=renew,
+                        progress=progress,
+                    )
+            except _IndexBusy:  # answer from what is there
+                return Synced(complete=is_current(self.store, spec))
 
         return self.with_repair(work)
 
@@ -115,6 +116,17 @@ class Index:
             where=self.where,
             todo="Check the disk or the server; the journal has everything.",
         ) from last
+
+    def _repair(self, damage: Corrupt) -> None:
+        try:
+            with self._locked():
+                self.store.repair(damage)
+        except IndexOff as error:
+            raise IndexOff(
+                f"the index is damaged ({damage}) and cannot be repaired ({error.what})",
+                where=self.where,
+                todo="Delete it: the journal has everything.",
+            ) from error
 
     def erase(self, spec: IndexSpec, *, lock_timeout_s: float) -> None:
         """Leave nothing of what was forgotten in the index, nor in older or damaged files."""
@@ -163,25 +175,31 @@ class Index:
             self.store.drop(name)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, timeout_s: float | None = None) -> Iterator[None]:
+        lock = self.path.with_name(LOCK_NAME)
+        timeout_s = self._lock_timeout_s if timeout_s is None else timeout_s
         try:
-            with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
+            with disk.locked(lock, timeout_s=timeout_s):
                 yield
         except disk.Busy:
-            raise IndexOff(
+            raise _IndexBusy(
                 "another process is building the index",
                 where=self.where,
                 todo="Try again when it has finished.",
             ) from None
         except OSError as error:
-            raise self._not_locked(error) from error
+            raise IndexOff(
+                f"the index cannot be locked ({error.strerror or error})",
+                where=str(lock),
+                todo="Free space or permit writing there; the journal has everything.",
+            ) from error
 
     def prune(self) -> list[str]:
         """Delete what no longer serves, and name it."""
         try:
-            with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
+            with self._locked():
                 return self.store.prune()
-        except disk.Busy:
+        except _IndexBusy:
             return []  # whoever is at work may need it
 
     def delete(self) -> None:
@@ -194,27 +212,51 @@ class Index:
             self._store.close()
             self._store = None
 
+
+class _IndexBusy(IndexOff):
+    """Another process holds the lock."""
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
+_PHYSICAL = re.compile(r"(.+)-g[0-9a-f]+")
+
+
+class CollectionNames(msgspec.Struct, frozen=True):
+    """What one memory's collections in one place are called on a server (F18).
+
+    `scope` tells what its collections' names begin with; a project's id may be made later.
+    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
+    """
+
+    scope: Callable[[], str]
+    place: str | Callable[[], str] = ""
+
+    def alias(self, name: str) -> str:
+        """Under which the collection answers."""
+        plain = name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
+        return self._before + plain
+
+    def building(self, name: str) -> str:
+        """Under which the collection is found that is to replace the one that answers."""
+        return f"{self.alias(name)}-next"
+
+    def new_physical(self, name: str) -> str:
+        """A name that no collection has."""
+        return f"{self.alias(name)}-g{uuid.uuid4().hex[:8]}"
+
+    def owns(self, physical: str, name: str | None = None) -> bool:
+        """Whether this is one of ours; of that name, where one is given."""
+        found = _PHYSICAL.fullmatch(physical)
+        if found is None:
+            return False
+        if name is not None:
+            return found[1] == self.alias(name)
+        return found[1].startswith(self._before + self.scope())
+
     @property
-    def _lock(self) -> Path:
-        return self.path.with_name(LOCK_NAME)
-
-    def _repair(self, damage: Corrupt) -> None:
-        try:
-            with disk.locked(self._lock, timeout_s=self._lock_timeout_s):
-                self.store.repair(damage)
-        except (disk.Busy, OSError) as error:
-            raise IndexOff(
-                f"the index is damaged ({damage}) and cannot be repaired ({error})",
-                where=self.where,
-                todo="Delete it: the journal has everything.",
-            ) from error
-
-    def _not_locked(self, error: OSError) -> IndexOff:
-        return IndexOff(
-            f"the index cannot be locked ({error.strerror or error})",
-            where=str(self._lock),
-            todo="Free space or permit writing there; the journal has everything.",
-        )
+    def _before(self) -> str:
+        place = self.place if isinstance(self.place, str) else self.place()
+        return f"ralph-{place}-" if place else "ralph-"
 
 
 def open_index(
@@ -249,7 +291,6 @@ def open_index(
 
     def served() -> IndexStore:
         from ralph.index.qdrant import QdrantStore
-        from ralph.index.qdrant_points import CollectionNames
 
         return QdrantStore(server, CollectionNames(scope, place))
 
@@ -306,12 +347,25 @@ def _server(
     url: str, key: str | None, timeout_s: float, binary: str | None, home: Path
 ) -> QdrantConnection:
     """One for all indexes of a process: what fails for one need not be tried by the others."""
-    from ralph.index.qdrant_server import QdrantConnection
+    from ralph.index.qdrant import QdrantConnection
     from ralph.index.qdrant_start import local_server
 
-    starter = local_server(url, key=key, binary=binary or None, home=home)
-    return QdrantConnection(url, key=key, timeout_s=timeout_s, starter=starter)
+    local = local_server(url, key=key, binary=binary or None, home=home)
+    start = local.start if local else None
+    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
 
 
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+
+
+def choose_embedder(settings: Any, cache: Path | None) -> Embedder | None:
+    """The embedder that the settings name; None where words alone are wanted.
+
+    `cache` keeps which files were checked, and what servers said of their models.
+    """
+    if settings.embedder == "none":
+        return None
+    module = import_module(f"ralph.index.embedders.{settings.embedder}")
+    embedder: Embedder = module.open_embedder(settings, cache)
+    return embedder

@@ -3,64 +3,296 @@
 A passage is a point, a collection a Qdrant collection, and the one that answers is the one its
 alias names. Points are written first and waited for, then the metadata that moves the position.
 Ids come from content and every request may be repeated, so a sync that was killed, or two at once
-on different machines, only do work twice. Qdrant's client is imported when it is first used.
+on different machines, only do work twice.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import logging
+import re
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ralph.index.port import Collection, Corrupt, IndexBatch, IndexedRecord
-from ralph.index.qdrant_points import (
+from ralph.errors import IndexOff
+from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Passage
+from ralph.index.matrix import facet_tokens
+from ralph.index.qdrant_view import (
     ASIDE_MEANING,
-    FACET,
-    INDEXES,
     MEANING,
     META_ID,
-    STONE,
-    WORDS,
-    CollectionMetadata,
-    CollectionNames,
-    QdrantPoint,
-    id_of,
-    in_batches,
-    named_vectors,
-    passage_length,
-    point_id,
-    points_of,
-    stone_id,
-)
-from ralph.index.qdrant_server import (
     PAGE,
+    WORDS,
     CollectionDamaged,
+    CollectionFacts,
     CollectionGone,
-    NameTaken,
-    QdrantConnection,
+    CollectionMetadata,
+    Filter,
+    QdrantView,
     chunks,
     holding,
-    scrolled,
+    id_of,
+    named_vectors,
+    point_id,
+    word_weights,
 )
-from ralph.index.qdrant_view import CollectionFacts, QdrantView
+from ralph.text.tokens import tokens
+from ralph.wire import Deadline, Wire, usable_url
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient, models
+    from ralph.index.open import CollectionNames
 
-# The parameters that the source documents ask for.
-HNSW_M, HNSW_EF_CONSTRUCT = 64, 512
-_WAITING = ("waits", "waiting")
-_POINTS_AT_ONCE = 256
-_BYTES_AT_ONCE = 8 * 1024 * 1024
+_T = TypeVar("_T")
+QDRANT_PORT = 6333
+# Multivectors and the query interface came with it.
+_OLDEST = (1, 10)
+# A server that failed is not asked again for so long.
+REST_S = 30.0
+# Of the time a write may take: somebody waits for the answer to a question.
+_QUERY_SHARE = 0.4
+_START = "Start it, or go back to the embedded index: ralph config qdrant_url --unset"
+_SLOW = "Look after the server, or give it more time: ralph config remember_budget_s SECONDS"
+_KEY = "Set RALPH_QDRANT_API_KEY to a key that may write."
+_LOOK = "Look into the server's log; the journal has everything."
+
+
+class NameTaken(Exception):
+    """A collection of this name is there already."""
+
+
+class _QdrantAnswer(msgspec.Struct):
+    result: msgspec.Raw
+
+
+class _Greeting(msgspec.Struct):
+    title: str
+    version: str
+
+
+class _Change(msgspec.Struct):
+    status: str
+
+
+class QdrantConnection:
+    """One server by its URL, shared by all indexes of a process.
+
+    It is asked with a short patience, and left alone for a while when it fails. `start` starts it
+    and waits until it is ready; False where something listens there already.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout_s: float = 5.0,
+        start: Callable[[], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._key = key
+        self._timeout_s = timeout_s
+        self._start = start
+        self._clock = clock
+        self._rest: tuple[float, IndexOff] | None = None
+        # What the server said it is; empty before it was asked.
+        self.version = ""
+        self.where = "qdrant_url"
+        self._parts = usable_url(url)
+        if self._parts is not None:
+            host = self._parts.netloc.rpartition("@")[2]
+            host += "" if self._parts.port else f":{QDRANT_PORT}"
+            self.where = f"{self._parts.scheme}://{host}{self._parts.path.rstrip('/')}"
+        self._wire = Wire(
+            self.where,
+            name="Qdrant",
+            todo=_START,
+            slow=_SLOW,
+            error=IndexOff,
+            headers={"api-key": key} if key else {},
+        )
+
+    def check(self) -> None:
+        """Try it now, whatever was found before."""
+        self._rest, self.version = None, ""
+        # Who a server is it tells anybody; this it tells only whoever has its key.
+        self.ask("GET", "/collections/ralph/exists", returns=dict[str, bool])
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, returns: type[_T], slow: bool = False
+    ) -> _T:
+        """What the server answers. A failure is told again for a while without asking."""
+        if self._rest is not None and self._clock() < self._rest[0]:
+            error = self._rest[1]
+            raise IndexOff(error.what, where=error.where, todo=error.todo)
+        timeout_s = self._timeout_s * (1.0 if slow else _QUERY_SHARE)
+
+        def work() -> _T:
+            if not self.version:
+                self.version = self._greet(timeout_s)
+            answer = self._send(timeout_s, method, path, body, returns=_QdrantAnswer)
+            return self._decoded(answer.result, returns)
+
+        try:
+            try:
+                result = work()
+            except IndexOff:
+                if self._start is None or not self._start():
+                    raise
+                # Everything we ask can be asked twice: ids come from content.
+                result = work()
+        except IndexOff as error:
+            self._rest = self._clock() + REST_S, error
+            raise
+        self._rest = None
+        return result
+
+    def off(self, what: str, todo: str = _LOOK) -> IndexOff:
+        """An error about this server."""
+        return IndexOff(f"Qdrant {what}", where=self.where, todo=todo)
+
+    def _greet(self, timeout_s: float) -> str:
+        if self._parts is None:
+            raise self.off("has no usable URL", "Set one like http://127.0.0.1:6333")
+        if self._parts.username or self._parts.password:
+            raise self.off("has credentials in its URL", "Set RALPH_QDRANT_API_KEY instead.")
+        greeting = self._send(timeout_s, "GET", "/", returns=_Greeting)
+        version = re.match(r"(\d+)\.(\d+)", greeting.version)
+        if "qdrant" not in greeting.title.lower() or version is None:
+            raise self.off("is not what answers there", "Set the URL of a Qdrant server.")
+        if (int(version[1]), int(version[2])) < _OLDEST:
+            oldest = ".".join(map(str, _OLDEST))
+            raise self.off(f"is too old ({greeting.version})", f"Update it to {oldest} or newer.")
+        return greeting.version
+
+    def _send(
+        self, timeout_s: float, method: str, path: str, body: object = None, *, returns: type[_T]
+    ) -> _T:
+        data = None if body is None else msgspec.json.encode(body)
+        reply = self._wire.call(method, path, data, deadline=Deadline(timeout_s))
+        if reply.status < 300:
+            return self._decoded(reply.body, returns)
+        described = reply.describe(*filter(None, [self._key]))
+        if reply.status == 404:
+            raise CollectionGone(f"Qdrant does not have it ({described})")
+        if reply.status == 409 or (reply.status == 400 and b"already exists" in reply.body):
+            raise NameTaken
+        if reply.status in (401, 403):
+            what = "refuses the key" if self._key else "asks for a key"
+            raise self.off(f"{what} ({reply.status})", _KEY)
+        raise self.off(f"answers with {described}")
+
+    def _decoded(self, data: bytes | msgspec.Raw, returns: type[_T]) -> _T:
+        try:
+            return msgspec.json.decode(data, type=returns)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            raise self.off("gave an answer that cannot be read") from None
+
+
+# -- points: a passage as Qdrant keeps it
+
+
+Point = dict[str, Any]
+_STONE = "tombstone"
+# What a payload is filtered by, beside its facets.
+_INDEXES = {
+    "keyword": "type record tokens facets facet_task_id facet_outcome facet_type".split(),
+    "bool": ["head", "buried", "passage", "waits"],
+    "integer": ["number", "sweep"],
+}
+_FACET = "facet_"
 # How long passages are, until a first batch is large enough to tell.
 _USUAL_TOKENS = 100.0
 _TELLING_PASSAGES = 50
+
+
+def _points_of(row: IndexedRecord, metadata: CollectionMetadata) -> list[Point]:
+    """A record as points, the one that holds the record last."""
+    record, dims = row.record, metadata.manifest.dims
+    keys = {"type": record.kind, "record": record.id, "digest": record.digest}
+    points: list[Point] = []
+    for place, (passage, passage_hash, blob) in enumerate(
+        zip(row.passages, row.hashes, row.vectors, strict=True)
+    ):
+        payload, vector = _passage(passage, metadata.average or _USUAL_TOKENS)
+        payload |= {"hash": passage_hash.hex(), "place": place, **keys}
+        if blob is not None:
+            vector |= named_vectors(blob, dims)
+        elif passage.embed:
+            payload |= {"waits": True, "waiting": passage.embed}
+        identity = point_id(record.id, record.digest, place)
+        points.append({"id": identity, "payload": payload, "vector": vector})
+    if not points:
+        identity = point_id(record.id, record.digest, 0)
+        points = [{"id": identity, "payload": {"place": 0, **keys}, "vector": {}}]
+    head = points.pop(0)
+    try:
+        head["payload"]["body"] = record.body.decode()
+    except UnicodeDecodeError:
+        head["payload"]["body_base64"] = base64.b64encode(record.body).decode()
+    head["payload"] |= {
+        "number": record.number,
+        "at": record.at,
+        "source": msgspec.json.encode(record.source).decode(),
+        "head": True,
+        "sweep": metadata.sweep,
+        "count": len(row.passages),
+    }
+    return [*points, head]
+
+
+def _tokens_of(passage: Passage) -> list[list[str]]:
+    return [list(tokens(text)) for text in (passage.title, passage.text, passage.places)]
+
+
+def _length_of(fields: Sequence[Sequence[str]], passage: Passage) -> int:
+    """How many tokens a passage has, its facets among them, as BM25 counts."""
+    return sum(map(len, fields)) + len(facet_tokens(passage.facets))
+
+
+def _passage(passage: Passage, average: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The payload of a passage, and its words as a vector."""
+    fields = _tokens_of(passage)
+    title, text, places = (" ".join(field) for field in fields)
+    payload: dict[str, Any] = {
+        "passage": True,
+        "title": title,
+        "text": text,
+        "places": places,
+        "tokens": sorted({token for field in fields for token in field}),
+        "facets": facet_tokens(passage.facets),
+    }
+    for name, values in passage.facets.items():
+        # What no server takes is replaced: this is for people; questions ask by the tokens.
+        payload[_FACET + name] = [one.encode(errors="replace").decode() for one in values]
+    weights = word_weights(fields, _length_of(fields, passage) / average)
+    words = {"indices": [*weights], "values": [*weights.values()]}
+    return payload, {WORDS: words} if weights else {}
+
+
+# -- the store
+
+
+# The parameters that the source documents ask for.
+_HNSW = {"m": 64, "ef_construct": 512, "on_disk": True}
+_POINTS_AT_ONCE = 256
+_BYTES_AT_ONCE = 8 * 1024 * 1024
 _log = logging.getLogger("ralph")
+
+
+def _dense(dims: int) -> dict[str, Any]:
+    return {
+        "size": dims,
+        "distance": "Cosine",
+        "on_disk": True,
+        "hnsw_config": _HNSW,
+        "multivector_config": {"comparator": "max_sim"},
+    }
 
 
 class QdrantStore:
@@ -88,22 +320,27 @@ class QdrantStore:
         if not collection.physical:
             collection = self._create(collection)
         name = collection.physical
-        metadata = self._metadata(name)
+        metadata = self._view().metadata(name)
+        if metadata is None:
+            raise CollectionGone("another process deleted the collection while it was written")
         if batch.restart:
             # Told first: a sweep that is begun again must not take its forerunner's marks for its
             # own.
             metadata = msgspec.structs.replace(metadata, sweep=metadata.sweep + 1, sweeping=True)
             self._tell(metadata)
-            self._delete(name, holding(buried=True))
+            self._delete(name, filter=holding(buried=True))
             self._sweeps[name] = metadata.sweep
         elif self._sweeps.get(name) not in (None, metadata.sweep if metadata.sweeping else -1):
             del self._sweeps[name]
             raise CollectionGone("another machine brings the same collection up to its journal")
         metadata = self._prepared(metadata, rows)
-        self._upsert_rows(metadata, rows)
-        if metadata.sweeping:
-            for some in chunks(seen, PAGE):
-                self._set_payload(name, {"sweep": metadata.sweep}, some)
+        points = [_points_of(row, metadata) for row in rows]
+        # Heads last: where one stands, the record is there whole.
+        self._upsert(name, (point for some in points for point in some[:-1]))
+        self._upsert(name, (some[-1] for some in points))
+        for some in chunks(seen, PAGE) if metadata.sweeping else ():
+            change = {"payload": {"sweep": metadata.sweep}, "points": some}
+            self._change(name, "POST", "points/payload", change)
         if batch.forget:
             self._forget(name, list(batch.forget))
         if batch.done and metadata.sweeping:
@@ -117,9 +354,7 @@ class QdrantStore:
         if batch.done and not collection.live:
             self._switch(collection)
         waiting = collection.waiting or any(
-            passage.embed and vector is None
-            for row in rows
-            for passage, vector in zip(row.passages, row.vectors, strict=True)
+            "waits" in point["payload"] for some in points for point in some
         )
         live = collection.live or batch.done
         return msgspec.structs.replace(metadata.collection(live=live), waiting=waiting)
@@ -173,10 +408,16 @@ class QdrantStore:
         alias = self._names.alias(name)
         answering = view.aliases().get(alias)
         others = [one for one in view.physical() if self._names.owns(one, name)]
-        physical = self._names.new_physical(name)
-        self._make_collection(physical, collection.manifest.dims)
-        for field, kind in INDEXES.items():
-            self._index_payload(physical, field, kind)
+        physical, dims = self._names.new_physical(name), collection.manifest.dims
+        made = {
+            "vectors": dict.fromkeys((MEANING, ASIDE_MEANING), _dense(dims)) if dims else {},
+            "sparse_vectors": {WORDS: {"index": {"on_disk": True}}},
+            "hnsw_config": _HNSW,
+            "on_disk_payload": True,
+        }
+        self.server.ask("PUT", f"/collections/{physical}", made, returns=bool, slow=True)
+        for kind, fields in _INDEXES.items():
+            self._index_payload(physical, kind, fields)
         metadata = self._tell(
             CollectionMetadata(
                 name=name,
@@ -184,7 +425,7 @@ class QdrantStore:
                 physical=physical,
                 manifest=collection.manifest,
                 average=0.0,
-                indexed=tuple(sorted(INDEXES)),
+                indexed=tuple(sorted(itertools.chain(*_INDEXES.values()))),
             )
         )
         self._point_alias(physical, self._names.building(name) if answering else alias)
@@ -202,34 +443,52 @@ class QdrantStore:
         if before is not None and before != collection.physical:
             self._delete_collection(before)
 
+    def _delete_collection(self, physical: str) -> None:
+        """Delete it with its aliases, if it is there."""
+        self._facts.pop(physical, None)
+        self._sweeps.pop(physical, None)
+        with contextlib.suppress(CollectionGone):
+            self.server.ask("DELETE", f"/collections/{physical}", returns=bool, slow=True)
+
+    def _point_alias(self, physical: str, alias: str, *, instead: str | None = None) -> None:
+        """Let a name lead to a collection, in one request; `instead` of another name."""
+        actions = [{"delete_alias": {"alias_name": name}} for name in (alias, instead) if name]
+        actions.append({"create_alias": {"collection_name": physical, "alias_name": alias}})
+        try:
+            path = "/collections/aliases"
+            self.server.ask("POST", path, {"actions": actions}, returns=bool, slow=True)
+        except NameTaken:
+            what = f"has a collection of somebody else's that is called {alias}"
+            raise self.server.off(what, "Rename or delete it; Ralph needs the name.") from None
+
+    def _index_payload(self, physical: str, kind: str, fields: Iterable[str]) -> None:
+        """Let points be filtered by these fields."""
+        for field in fields:
+            self._change(physical, "PUT", "index", {"field_name": field, "field_schema": kind})
+
     def _faults(self, collection: Collection) -> list[str]:
         """What is not as it should be; somebody may have changed or restored the collection."""
-        manifest = collection.manifest
-        info = self.server.ask(lambda client: client.get_collection(collection.physical))
+        path, dims = f"/collections/{collection.physical}", collection.manifest.dims
+        info = self.server.ask("GET", path, returns=dict[str, Any])
+        params: dict[str, Any] = info["config"]["params"]
         found: list[str] = []
-        vectors = info.config.params.vectors
-        named = vectors if isinstance(vectors, dict) else {}
-        for name in (MEANING, ASIDE_MEANING) if manifest.dims else ():
-            params = named.get(name)
-            if params is None:
+        for name in (MEANING, ASIDE_MEANING) if dims else ():
+            given = (params.get("vectors") or {}).get(name)
+            if given is None:
                 found.append(f"it has no vectors named {name}")
                 continue
-            if params.size != manifest.dims:
-                found.append(
-                    f"its vectors have {params.size} dimensions instead of {manifest.dims}"
-                )
-            if params.distance.value != "Cosine":
-                found.append(f"its distance is {params.distance.value} instead of Cosine")
-            hnsw = params.hnsw_config
-            if hnsw is None or (hnsw.m, hnsw.ef_construct) != (HNSW_M, HNSW_EF_CONSTRUCT):
-                found.append(f"its HNSW is not m {HNSW_M}, ef_construct {HNSW_EF_CONSTRUCT}")
-            if not params.on_disk:
-                found.append("its vectors are not on disk")
-        if WORDS not in (info.config.params.sparse_vectors or {}):
+            hnsw, wanted = given.get("hnsw_config") or {}, _dense(dims)
+            facts = [(key, given.get(key), wanted[key]) for key in ("size", "distance", "on_disk")]
+            facts += [(key, hnsw.get(key), _HNSW[key]) for key in ("m", "ef_construct")]
+            found += [
+                f"its {key} is {is_} instead of {must}" for key, is_, must in facts if is_ != must
+            ]
+        if WORDS not in (params.get("sparse_vectors") or {}):
             found.append(f"it has no sparse vectors named {WORDS}")
+        schema = info.get("payload_schema")
         # Qdrant's local mode has no payload indexes at all.
-        if info.payload_schema and (missing := sorted(INDEXES.keys() - info.payload_schema.keys())):
-            found.append(f"it has no payload index on {', '.join(missing)}")
+        if schema and (missing := set(itertools.chain(*_INDEXES.values())) - schema.keys()):
+            found.append(f"it has no payload index on {', '.join(sorted(missing))}")
         return list(dict.fromkeys(found))
 
     # -- records
@@ -240,15 +499,15 @@ class QdrantStore:
         """What must be written, and the heads of what is indexed already, whole."""
         name, view = collection.physical, self._view()
         if not name:
-            return batch.unindexed((), ()), []
+            return batch.prepare((), ()), []
         heads = {point_id(*key, 0): key for key in batch.records}
         seen = list(view.present(name, list(heads)))
         indexed = {heads[point] for point in seen}
         stones: dict[str, str] = {}
         if not batch.restart:
-            stones = {stone_id(one): one for one, _ in batch.records.keys() - indexed}
+            stones = {point_id(_STONE, one): one for one, _ in batch.records.keys() - indexed}
         forgotten = {stones[point] for point in view.present(name, list(stones))}
-        return batch.unindexed(indexed, forgotten), seen
+        return batch.prepare(indexed, forgotten), seen
 
     def _prepared(
         self, metadata: CollectionMetadata, rows: Sequence[IndexedRecord]
@@ -258,197 +517,79 @@ class QdrantStore:
         if passages and not metadata.average:
             average = _USUAL_TOKENS
             if len(passages) >= _TELLING_PASSAGES:
-                average = sum(map(passage_length, passages)) / len(passages)
+                lengths = [_length_of(_tokens_of(passage), passage) for passage in passages]
+                average = sum(lengths) / len(passages)
             metadata = msgspec.structs.replace(metadata, average=max(average, 1.0))
-        facets = {FACET + name for passage in passages for name in passage.facets}
+        facets = {_FACET + name for passage in passages for name in passage.facets}
         if new := sorted(facets.difference(metadata.indexed)):
-            for field in new:
-                self._index_payload(metadata.physical, field, "keyword")
+            self._index_payload(metadata.physical, "keyword", new)
             metadata = msgspec.structs.replace(metadata, indexed=(*metadata.indexed, *new))
         return metadata
-
-    def _upsert_rows(self, metadata: CollectionMetadata, rows: Sequence[IndexedRecord]) -> None:
-        """Heads last: where one stands, the record is there whole."""
-        others: list[QdrantPoint] = []
-        heads: list[QdrantPoint] = []
-        for row in rows:
-            *more, head = points_of(
-                row,
-                sweep=metadata.sweep,
-                dims=metadata.manifest.dims,
-                average=metadata.average or _USUAL_TOKENS,
-            )
-            others += more
-            heads.append(head)
-        self._upsert(metadata.physical, others)
-        self._upsert(metadata.physical, heads)
 
     def _fill(self, collection: Collection, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Give vectors to passages that waited for the embedder."""
         name, dims = collection.physical, collection.manifest.dims
-        points = (
-            QdrantPoint(id_of(row), {}, named_vectors(blob, dims), None) for row, blob in vectors
-        )
-        for some in in_batches(points, most=_POINTS_AT_ONCE, most_bytes=_BYTES_AT_ONCE):
-            self._update_vectors(name, some)
-
-    def _update_vectors(self, name: str, points: Sequence[QdrantPoint]) -> None:
-        from qdrant_client import models
-
-        made = [models.PointVectors(id=one.id, vector=_vectors(one)) for one in points]
-        self._change(lambda client: client.update_vectors(name, made, wait=True))
-        filled = _listed([point.id for point in points])
-        self._change(lambda client: client.delete_payload(name, _WAITING, filled, wait=True))
-
-    def _set_payload(self, name: str, payload: dict[str, Any], points: Sequence[str]) -> None:
-        chosen = _listed(points)
-        self._change(lambda client: client.set_payload(name, payload, chosen, wait=True))
+        points = [{"id": id_of(row), "vector": named_vectors(blob, dims)} for row, blob in vectors]
+        self._upsert(name, points, "points/vectors")
+        for some in chunks([id_of(row) for row, _ in vectors], PAGE):
+            change = {"keys": ["waits", "waiting"], "points": some}
+            self._change(name, "POST", "points/payload/delete", change)
 
     def _forget(self, name: str, ids: list[str]) -> None:
-        from qdrant_client import models
-
+        payloads = [{"type": _STONE, "buried": True, "id": one} for one in ids]
         stones = [
-            QdrantPoint(stone_id(one), {"type": STONE, "buried": True, "id": one}, {}, None)
-            for one in ids
+            {"id": point_id(_STONE, one["id"]), "payload": one, "vector": {}} for one in payloads
         ]
         self._upsert(name, stones)
         for part in chunks(ids, PAGE):
             # Heads last here too: what is half gone must be seen again.
-            self._delete(
-                name, models.Filter(must=[holding(record=part)], must_not=[holding(head=True)])
-            )
-            self._delete(name, holding(record=part, head=True))
+            of_these = holding(record=list(part))
+            self._delete(name, filter={**of_these, "must_not": holding(head=True)["must"]})
+            self._delete(name, filter=of_these)
 
     def _drop_unmet(self, metadata: CollectionMetadata) -> None:
-        """Take out what the sweep has not met."""
-        from qdrant_client import models
-
-        older = models.FieldCondition(key="sweep", range=models.Range(lt=metadata.sweep))
-        stale = models.Filter(must=[holding(head=True), older])
+        """Take out what the sweep has not met; heads last."""
+        older = {"key": "sweep", "range": {"lt": metadata.sweep}}
+        stale = {"must": [*holding(head=True)["must"], older]}
         keys = ["record", "digest", "count"]
-        found = [one.payload for one in scrolled(self.server, metadata.physical, stale, keys)]
-        rest = [
-            point_id(one["record"], one["digest"], place)
-            for one in found
-            for place in range(1, one["count"])
-        ]
-        heads = [point_id(one["record"], one["digest"], 0) for one in found]
-        for some in itertools.chain(chunks(rest, PAGE), chunks(heads, PAGE)):
-            self._delete(metadata.physical, _listed(some))
+        scrolled = self._view().scroll(metadata.physical, stale, keys)
+        found = [one.payload or {} for one in scrolled]
+        places = [(one, place) for one in found for place in range(1, one["count"])]
+        for some in (places, [(one, 0) for one in found]):
+            points = [point_id(one["record"], one["digest"], place) for one, place in some]
+            for part in chunks(points, PAGE):
+                self._delete(metadata.physical, points=part)
 
     # -- requests: each change is waited for until it is done, and safe to repeat
 
     def _view(self) -> QdrantView:
         return QdrantView(self.server, self._names, self._facts)
 
-    def _metadata(self, name: str) -> CollectionMetadata:
-        found = self._view().metadata(name)
-        if found is None:
-            raise CollectionGone("another process deleted the collection while it was written")
-        return found
-
     def _tell(self, metadata: CollectionMetadata) -> CollectionMetadata:
         """Write how far it has come; everybody sees by its state that something was written."""
         written = msgspec.structs.replace(metadata, state=uuid.uuid4().hex)
-        payload: dict[str, Any] = msgspec.to_builtins(written)
-        self._upsert(metadata.physical, [QdrantPoint(META_ID, payload, {}, None)])
+        self._upsert(metadata.physical, [{"id": META_ID, "payload": written, "vector": {}}])
         return written
 
-    def _make_collection(self, physical: str, dims: int) -> None:
-        from qdrant_client import models
+    def _upsert(self, name: str, points: Iterable[Point], path: str = "points") -> None:
+        """Write these points, as many at once as a request may hold."""
+        some: list[msgspec.Raw] = []
+        size = 0
+        for data in map(msgspec.json.encode, points):
+            if some and (len(some) == _POINTS_AT_ONCE or size + len(data) > _BYTES_AT_ONCE):
+                self._change(name, "PUT", path, {"points": some})
+                some, size = [], 0
+            some.append(msgspec.Raw(data))
+            size += len(data)
+        if some:
+            self._change(name, "PUT", path, {"points": some})
 
-        hnsw = models.HnswConfigDiff(m=HNSW_M, ef_construct=HNSW_EF_CONSTRUCT, on_disk=True)
-        pieces = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-        dense = {
-            name: models.VectorParams(
-                size=dims,
-                distance=models.Distance.COSINE,
-                on_disk=True,
-                hnsw_config=hnsw,
-                multivector_config=pieces,
-            )
-            for name in (MEANING, ASIDE_MEANING)
-            if dims
-        }
-        words = models.SparseVectorParams(index=models.SparseIndexParams(on_disk=True))
-        self.server.ask(
-            lambda client: client.create_collection(
-                physical,
-                vectors_config=dense,
-                sparse_vectors_config={WORDS: words},
-                hnsw_config=hnsw,
-                on_disk_payload=True,
-            ),
-            slow=True,
-        )
+    def _delete(self, name: str, **chosen: Filter | Sequence[str]) -> None:
+        self._change(name, "POST", "points/delete", chosen)
 
-    def _delete_collection(self, physical: str) -> None:
-        """Delete it with its aliases, if it is there."""
-        self._facts.pop(physical, None)
-        self._sweeps.pop(physical, None)
-        with contextlib.suppress(CollectionGone):
-            self.server.ask(lambda client: client.delete_collection(physical), slow=True)
-
-    def _point_alias(self, physical: str, alias: str, *, instead: str | None = None) -> None:
-        """Let a name lead to a collection, in one request; `instead` of another name."""
-        from qdrant_client import models
-
-        changes: list[models.AliasOperations] = [
-            models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
-            for name in (alias, instead)
-            if name is not None
-        ]
-        made = models.CreateAlias(collection_name=physical, alias_name=alias)
-        changes.append(models.CreateAliasOperation(create_alias=made))
-        try:
-            self.server.ask(lambda client: client.update_collection_aliases(changes), slow=True)
-        except NameTaken:
-            what = f"has a collection of somebody else's that is called {alias}"
-            raise self.server.off(what, "Rename or delete it; Ralph needs the name.") from None
-
-    def _index_payload(self, physical: str, field: str, kind: str) -> None:
-        """Let points be filtered by this field."""
-        from qdrant_client import models
-
-        schema = models.PayloadSchemaType(kind)
-        self._change(
-            lambda client: client.create_payload_index(physical, field, field_schema=schema)
-        )
-
-    def _upsert(self, name: str, points: Iterable[QdrantPoint]) -> None:
-        """Write these points, whole, batch by batch."""
-        for some in in_batches(points, most=_POINTS_AT_ONCE, most_bytes=_BYTES_AT_ONCE):
-            self._put(name, some)
-
-    def _put(self, name: str, points: Iterable[QdrantPoint]) -> None:
-        from qdrant_client import models
-
-        made = [
-            models.PointStruct(id=one.id, payload=one.payload, vector=_vectors(one))
-            for one in points
-        ]
-        self._change(lambda client: client.upsert(name, made, wait=True))
-
-    def _delete(self, name: str, chosen: models.Filter | models.PointIdsList) -> None:
-        self._change(lambda client: client.delete(name, chosen, wait=True))
-
-    def _change(self, work: Callable[[QdrantClient], models.UpdateResult]) -> None:
+    def _change(self, name: str, method: str, path: str, body: object) -> None:
         """See that it is done, and not only taken note of."""
-        status = self.server.ask(work, slow=True).status.value
+        path = f"/collections/{name}/{path}?wait=true"
+        status = self.server.ask(method, path, body, returns=_Change, slow=True).status
         if status != "completed":
             raise self.server.off(f"did not finish writing ({status})")
-
-
-def _vectors(point: QdrantPoint) -> Any:
-    from qdrant_client import models
-
-    vectors: dict[str, Any] = dict(point.vectors)
-    if point.words:
-        vectors[WORDS] = models.SparseVector(indices=point.words[0], values=point.words[1])
-    return vectors
-
-
-def _listed(points: Sequence[str]) -> models.PointIdsList:
-    from qdrant_client import models
-
-    return models.PointIdsList(points=list(points))

@@ -1,4 +1,7 @@
-"""Reading a Qdrant index: everything one query needs, in as few requests as it takes.
+"""Reading a Qdrant index, and how a collection is laid out there.
+
+One point a passage. The first passage of a record also holds the record and is written last: where
+it stands, everything of the record stands. A record without passages has such a point too.
 
 A server keeps no unchanging state for us. What a view has read it keeps, and what disappears under
 it raises CollectionGone, so that whoever asked looks again.
@@ -6,70 +9,135 @@ it raises CollectionGone, so that whoever asked looks again.
 
 from __future__ import annotations
 
-import contextlib
+import base64
+import binascii
+import hashlib
 import itertools
 import math
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ralph.index import ASIDE_WEIGHT, Only
-from ralph.index.matrix import NEARNESS_DIGITS
-from ralph.index.port import (
+from ralph.index import (
+    ASIDE_WEIGHT,
     Collection,
     CollectionSize,
     Corrupt,
+    Manifest,
+    Only,
     StoredContent,
     StoredPassage,
     WordMatches,
 )
-from ralph.index.qdrant_points import (
-    ASIDE_MEANING,
-    MEANING,
-    META_ID,
-    WORDS,
-    CollectionMetadata,
-    CollectionNames,
-    id_of,
-    point_id,
-    read_metadata,
-    record_of,
-    row_of,
-    token_place,
-    vectors_blob,
-)
-from ralph.index.qdrant_server import (
-    PAGE,
-    CollectionDamaged,
-    CollectionGone,
-    QdrantConnection,
-    chunks,
-    fitting,
-    holding,
-    scrolled,
-)
-from ralph.records import Record
+from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
+from ralph.records import Record, Source
 
 if TYPE_CHECKING:
-    from qdrant_client import models
-
     from ralph.index import Vectors
+    from ralph.index.open import CollectionNames
+    from ralph.index.qdrant import QdrantConnection
 
-Fields = tuple[str, str, str]
-
-_FIELDS = ["title", "text", "places"]
-_EVERYTHING = [*_FIELDS, "passage", "record", "digest", "head", "type", "number", "at", "source"]
-_EVERYTHING += ["body", "body_base64"]
-# How many points are asked for at once where each may be large.
+# The vectors of a point: its pieces, its asides, and its words.
+MEANING, ASIDE_MEANING, WORDS = "meaning", "aside", "words"
+METADATA = "metadata"
+_SPACE = uuid.UUID("6f1d1f0e-52f4-5b0e-9d0a-6f3c6f1b8a55")
+META_ID = str(uuid.uuid5(_SPACE, METADATA))
+# How many points are asked for at once, and how many where each may be large.
+PAGE = 256
 _LARGE_PAGE = 32
-# From so many words on, how often each stands is asked for side by side.
-_FEW = 3
+# The search parameter that the source documents ask for, and how many questions go in one request.
+_HNSW_EF = 128
+_QUERIES_AT_ONCE = 32
+# How many words are counted side by side.
 _THREADS = 8
-
-
+# How the embedded index finds its candidates; they are weighed again in the same way as there.
+_FIELD_WEIGHTS = (2.0, 1.0, 0.5)
+_SATURATION, _LENGTH = 1.2, 0.75
 # Of a token so frequent that it would count negative; as FTS5 does.
 _LEAST_RARITY = 1e-6
+_FIELDS = ["title", "text", "places"]
+# What of a payload tells which record a point is of.
+_OWNER_KEYS = ["record", "digest", "head"]
+_EVERYTHING = [*_FIELDS, *_OWNER_KEYS, "type", "number", "at", "source", "body", "body_base64"]
+_decode_source = msgspec.json.Decoder(Source).decode
+
+Filter = dict[str, Any]
+_T = TypeVar("_T")
+
+
+class CollectionGone(Corrupt):
+    """A collection or point is not there any more: look again, it was replaced or deleted."""
+
+    replaced = True
+
+
+class CollectionDamaged(Corrupt):
+    """What stands in a collection cannot be read; `name` is the collection's, or its alias."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(what)
+        self.name = name
+
+
+class StoredPoint(msgspec.Struct):
+    """A point as the server answers with it; what was not asked for is empty."""
+
+    id: str
+    payload: dict[str, Any] | None = None
+    vector: Any = None
+    score: float = 0.0
+
+
+class _Points(msgspec.Struct):
+    points: list[StoredPoint]
+    next_page_offset: Any = None
+
+
+class _Aliases(msgspec.Struct):
+    aliases: list[dict[str, str]]
+
+
+class _Collections(msgspec.Struct):
+    collections: list[dict[str, str]]
+
+
+class _Count(msgspec.Struct):
+    count: int
+
+
+class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What the metadata point of a collection tells: what it is, and how far it has come."""
+
+    name: str
+    stream: str
+    physical: str
+    manifest: Manifest
+    average: float
+    position: str | None = None
+    sweep: int = 0
+    sweeping: bool = False
+    state: str = ""
+    indexed: tuple[str, ...] = ()
+    type: str = METADATA
+
+    def collection(self, *, live: bool) -> Collection:
+        """The collection as everybody else knows it."""
+        digest = hashlib.sha256(self.physical.encode()).digest()
+        return Collection(
+            id=int.from_bytes(digest[:7]),
+            name=self.name,
+            stream=self.stream,
+            live=live,
+            manifest=self.manifest,
+            position=self.position,
+            sweep=self.sweep,
+            sweeping=self.sweeping,
+            physical=self.physical,
+            state=self.state,
+        )
 
 
 class CollectionFacts(msgspec.Struct):
@@ -82,119 +150,144 @@ class CollectionFacts(msgspec.Struct):
     waiting: bool | None = None
 
 
-def rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
+# -- ids
+
+
+def point_id(*parts: object) -> str:
+    """The point of a passage (record, digest, place) or of a tombstone.
+
+    The same content gets the same point wherever it is written.
+    """
+    return str(uuid.uuid5(_SPACE, "\0".join(map(str, parts))))
+
+
+def id_of(row: int) -> str:
+    """A row as a point's id."""
+    return str(uuid.UUID(int=row))
+
+
+def _row_of(point: str) -> int:
+    return uuid.UUID(point).int
+
+
+def _token_place(token: str) -> int:
+    """Where a token stands in a sparse vector; two may share a place, and are told apart later."""
+    return int.from_bytes(hashlib.blake2b(token.encode(), digest_size=4).digest())
+
+
+# -- which points are meant
+
+
+def chunks(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """The values, so many at a time."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def holding(**wanted: Any) -> Filter:
+    """What has these values; of a list, one of them."""
+    return {
+        "must": [
+            {"key": key, "match": {"any" if isinstance(value, list) else "value": value}}
+            for key, value in wanted.items()
+        ]
+    }
+
+
+def _fitting(only: Only | None) -> Filter | None:
+    """What has, of each facet asked for, one of the values or none."""
+    groups = wanted_tokens(only)
+    must = [{"key": "facets", "match": {"any": group}} for group in groups]
+    return {"must": must} if must else None
+
+
+def _head_of(point: str, payload: Mapping[str, Any]) -> str:
+    """The point that holds the record which this one is a passage of."""
+    return point if "head" in payload else point_id(payload["record"], payload["digest"], 0)
+
+
+# -- reading points
+
+
+class _HeadPayload(msgspec.Struct):
+    """What of a head's payload is the record's."""
+
+    record: str
+    digest: str
+    type: str
+    number: int
+    at: str
+    source: str
+    body: str | None = None
+    body_base64: str = ""
+
+
+def _record_of(payload: Mapping[str, Any], name: str) -> Record:
+    """The record that a head's payload holds."""
+    try:
+        head = msgspec.convert(payload, _HeadPayload)
+        raw = base64.b64decode(head.body_base64) if head.body is None else head.body.encode()
+        source = _decode_source(head.source)
+    except (binascii.Error, msgspec.MsgspecError) as error:
+        raise CollectionDamaged(f"a point's record cannot be read ({error})", name) from None
+    record = Record(head.record, head.type, head.number, head.at, raw, source)
+    if record.digest != head.digest:
+        raise CollectionDamaged(f"record {record.id} does not match its digest", name)
+    return record
+
+
+def _fields_of(payload: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+    if any(not isinstance(payload.get(key), str) for key in _FIELDS):
+        raise CollectionDamaged("a passage has no words", name)
+    return payload["title"], payload["text"], payload["places"]
+
+
+def named_vectors(blob: bytes, dims: int) -> dict[str, list[list[float]]]:
+    """A passage's vectors by name: Qdrant brings them to length one, so asides stand apart."""
+    import numpy as np
+
+    if not dims or not blob or len(blob) % (4 * dims):
+        raise Corrupt("a vector of another length than it should have")
+    rows = np.frombuffer(blob, dtype=np.float32).reshape(-1, dims)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    aside = (lengths > 0.0) & (lengths < (1.0 + ASIDE_WEIGHT) / 2.0)
+    scaled = (rows[aside] / lengths[aside, None]).astype(np.float32)
+    named = {MEANING: rows[~aside].tolist(), ASIDE_MEANING: scaled.tolist()}
+    return {name: vectors for name, vectors in named.items() if vectors}
+
+
+def _vectors_blob(vectors: Any) -> bytes:
+    """A passage's vectors, asides weighed down again; empty where there is none."""
+    import numpy as np
+
+    return b"".join(
+        (np.array(vectors[name], dtype=np.float32) * np.float32(weight)).tobytes()
+        for name, weight in ((MEANING, 1.0), (ASIDE_MEANING, ASIDE_WEIGHT))
+        if isinstance(vectors, dict) and vectors.get(name)
+    )
+
+
+def word_weights(fields: Sequence[Sequence[str]], relative_length: float) -> dict[int, float]:
+    """What BM25 gives each token of a passage, before its rarity is known, by its place."""
+    times: dict[str, float] = {}
+    for field, weight in zip(fields, _FIELD_WEIGHTS, strict=True):
+        for token in field:
+            times[token] = times.get(token, 0.0) + weight
+    norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * relative_length)
+    found: dict[int, float] = {}
+    for token, f in times.items():
+        place = _token_place(token)
+        found[place] = found.get(place, 0.0) + f * (_SATURATION + 1.0) / (f + norm)
+    return found
+
+
+def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
     """How much each token counts that stands in so many of `count` passages: the IDF of FTS5."""
     found: dict[str, float] = {}
     for token, times in frequencies.items():
         share = (count - times + 0.5) / (times + 0.5)
         found[token] = max(math.log(share), _LEAST_RARITY) if share > 0.0 else _LEAST_RARITY
     return found
-
-
-# -- The nearest passages, as near as the embedded index says they are. A passage is as near as its
-# nearest piece; its asides stand under another name, because Qdrant brings vectors to length one,
-# and count a little less.
-
-
-# The search parameter that the source documents ask for.
-HNSW_EF = 128
-# How many questions go in one request.
-_QUERIES_AT_ONCE = 32
-
-Near = dict[str, float]
-# What of a payload tells which record a point is of.
-OWNER_KEYS = ["record", "digest", "head"]
-PointOwners = dict[str, Mapping[str, Any]]
-
-
-def nearest_of(
-    server: QdrantConnection,
-    name: str,
-    queries: Vectors,
-    count: int,
-    also: Sequence[str],
-    having: models.Filter | None,
-) -> tuple[list[Near], PointOwners]:
-    """For each vector the `count` nearest points with their cosines, and those in `also`; and of
-    which records they are."""
-    found: list[Near] = []
-    owners: PointOwners = {}
-    for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        some = [query.tolist() for query in queries[start : start + _QUERIES_AT_ONCE]]
-        # The nearest by their pieces, and by their asides: the nearest of all are among them.
-        requests = [
-            _request(query, using, count, having)
-            for query in some
-            for using in (MEANING, ASIDE_MEANING)
-        ]
-        sides = _answers(server, name, requests, owners)
-        pairs = list(zip(sides[::2], sides[1::2], strict=True))
-        _complete(server, name, some, pairs, also, owners)
-        for main, asides in pairs:
-            near = {point: ASIDE_WEIGHT * value for point, value in asides.items()}
-            near |= {point: max(value, near.get(point, value)) for point, value in main.items()}
-            order = sorted(near, key=lambda point: (-near[point], point))[:count]
-            kept = dict.fromkeys([*order, *(point for point in also if point in near)])
-            found.append({point: round(near[point], NEARNESS_DIGITS) for point in kept})
-    return found, owners
-
-
-def _complete(
-    server: QdrantConnection,
-    name: str,
-    queries: Sequence[list[float]],
-    pairs: Sequence[tuple[Near, Near]],
-    also: Sequence[str],
-    owners: PointOwners,
-) -> None:
-    """Ask for the pieces and asides of points that only the other side has found, and of `also`."""
-    requests: list[models.QueryRequest] = []
-    sides: list[Near] = []
-    for query, (main, asides) in zip(queries, pairs, strict=True):
-        for side, using in ((main, MEANING), (asides, ASIDE_MEANING)):
-            missing = list(dict.fromkeys(p for p in (*main, *asides, *also) if p not in side))
-            if missing and (side or asides or using == MEANING):
-                requests.append(_request(query, using, len(missing), None, missing))
-                sides.append(side)
-    if requests:
-        for side, more in zip(sides, _answers(server, name, requests, owners), strict=True):
-            side.update(more)
-
-
-def _answers(
-    server: QdrantConnection,
-    name: str,
-    requests: Sequence[models.QueryRequest],
-    owners: PointOwners,
-) -> list[Near]:
-    answers = server.ask(lambda client: client.query_batch_points(name, requests))
-    for answer in answers:
-        owners.update((str(point.id), point.payload) for point in answer.points if point.payload)
-    return [{str(point.id): point.score for point in answer.points} for answer in answers]
-
-
-def _request(
-    query: list[float],
-    using: str,
-    limit: int,
-    having: models.Filter | None,
-    points: Sequence[str] | None = None,
-) -> models.QueryRequest:
-    """The nearest that fit a filter; or how near these points are, exactly."""
-    from qdrant_client import models
-
-    params = models.SearchParams(hnsw_ef=HNSW_EF)
-    if points is not None:
-        params = models.SearchParams(exact=True)
-        having = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
-    return models.QueryRequest(
-        query=[query],
-        using=using,
-        limit=limit,
-        filter=having,
-        params=params,
-        with_payload=OWNER_KEYS,
-    )
 
 
 class QdrantView:
@@ -206,8 +299,7 @@ class QdrantView:
         self._server = server
         self._names = names
         self._facts = facts
-        self._fields: dict[tuple[str, int], Fields] = {}
-        self._records: dict[tuple[str, int], Record] = {}
+        self._fields: dict[tuple[str, str], tuple[str, str, str]] = {}
         self._metadata: dict[str, CollectionMetadata | None] = {}
         # Heads that are there: the records of these are there whole.
         self._heads: set[tuple[str, str]] = set()
@@ -231,17 +323,11 @@ class QdrantView:
         return found
 
     def _collection(self, metadata: CollectionMetadata, *, live: bool) -> Collection:
-        from qdrant_client import models
-
         collection = metadata.collection(live=live)
-        facts = self._known(collection)
+        facts = self._counted(collection)
         if facts.last_number is None:
-            newest = models.OrderBy(key="number", direction=models.Direction.DESC)
-            top, _ = self._server.ask(
-                lambda client: client.scroll(
-                    collection.physical, order_by=newest, limit=1, with_payload=["number"]
-                )
-            )
+            newest = {"order_by": {"key": "number", "direction": "desc"}, "limit": 1}
+            top = self._page(collection.physical, ["number"], newest).points
             facts.last_number = int((top[0].payload or {})["number"]) if top else 0
         if facts.waiting is None:
             facts.waiting = self._count(collection, waits=True) > 0
@@ -251,22 +337,23 @@ class QdrantView:
 
     def aliases(self) -> dict[str, str]:
         """The collection each alias leads to; of everybody."""
-        found = self._server.ask(lambda client: client.get_aliases()).aliases
-        return {one.alias_name: one.collection_name for one in found}
+        found = self._server.ask("GET", "/aliases", returns=_Aliases).aliases
+        return {one["alias_name"]: one["collection_name"] for one in found}
 
     def physical(self) -> list[str]:
         """All collections of this place, under the server's names."""
-        found = self._server.ask(lambda client: client.get_collections()).collections
-        return sorted(one.name for one in found if self._names.owns(one.name))
+        found = self._server.ask("GET", "/collections", returns=_Collections).collections
+        return sorted(one["name"] for one in found if self._names.owns(one["name"]))
 
     def metadata(self, name: str) -> CollectionMetadata | None:
         """What the collection under this name or alias says of itself."""
         try:
-            found = self._server.ask(lambda client: client.retrieve(name, [META_ID]))
+            found = self._retrieve(name, [META_ID], True)
+            return msgspec.convert(found[0].payload, CollectionMetadata) if found else None
         except CollectionGone:
             return None
-        with _read_from(name):
-            return read_metadata(found[0].payload) if found else None
+        except msgspec.ValidationError as error:
+            raise CollectionDamaged(f"its metadata cannot be read: {error}", name) from None
 
     def size(self, collection: Collection) -> CollectionSize:
         """How much it holds."""
@@ -285,32 +372,24 @@ class QdrantView:
         frequencies, passages = self._frequencies(collection, query), self._passages(collection)
         if not query or not count:
             return WordMatches({}, frequencies, passages)
-        from qdrant_client import models
-
-        rarity = rarities(frequencies, passages)
-        places = {token_place(token): value for token, value in rarity.items()}
-        asked = models.SparseVector(indices=list(places), values=list(places.values()))
-        found = self._server.ask(
-            lambda client: client.query_points(
-                collection.physical,
-                query=asked,
-                using=WORDS,
-                limit=count,
-                query_filter=fitting(only),
-                with_payload=[*_FIELDS, *OWNER_KEYS],
-            )
-        )
+        name, rarity = collection.physical, _rarities(frequencies, passages)
+        places = {_token_place(token): value for token, value in rarity.items()}
+        search = {
+            "query": {"nearest": {"indices": [*places], "values": [*places.values()]}},
+            "using": WORDS,
+            "limit": count,
+            "filter": _fitting(only),
+            "with_payload": [*_FIELDS, *_OWNER_KEYS],
+        }
+        found = self._of_points(name, "/query", search, returns=_Points).points
+        whole = self._whole(name, {point.id: point.payload or {} for point in found})
         scores: dict[int, float] = {}
-        owners = {str(point.id): point.payload or {} for point in found.points}
-        whole = self._whole(collection.physical, owners)
-        for point in found.points:
-            if str(point.id) not in whole:
-                continue
-            row = row_of(point.id)
-            fields = _fields_of(point.payload, collection.physical)
-            if rarity.keys() & set(" ".join(fields).split()):
-                self._fields[collection.physical, row] = fields
-                scores[row] = point.score
+        for point in found:
+            fields = _fields_of(point.payload or {}, name) if point.id in whole else ()
+            # Two tokens may share a place in the vector.
+            if fields and rarity.keys() & set(" ".join(fields).split()):
+                self._fields[name, point.id] = fields
+                scores[_row_of(point.id)] = point.score
         return WordMatches(scores, frequencies, passages)
 
     def nearest(
@@ -322,18 +401,67 @@ class QdrantView:
         also: Sequence[int] = (),
         only: Only | None = None,
     ) -> list[dict[int, float]]:
-        """For each vector the cosines of the nearest passages and of those in `also`."""
+        """For each vector the cosines of the nearest passages and of those in `also`.
+
+        A passage is as near as its nearest piece. Its asides stand under another name, because
+        Qdrant brings vectors to length one, and count a little less.
+        """
         if not collection.manifest.dims:
             return [{} for _ in queries]
-        name, points = collection.physical, [id_of(row) for row in also]
-        found, owners = nearest_of(self._server, name, queries, count, points, fitting(only))
-        return [self._rows(name, near, owners) for near in found]
+        name, points, having = collection.physical, [id_of(row) for row in also], _fitting(only)
+        found: list[dict[int, float]] = []
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            some = queries[start : start + _QUERIES_AT_ONCE].tolist()
+            # The nearest by their pieces, and by their asides: the nearest of all are among them.
+            sides = self._near(
+                name,
+                [
+                    _search(query, using, count, having, {"hnsw_ef": _HNSW_EF})
+                    for query in some
+                    for using in (MEANING, ASIDE_MEANING)
+                ],
+            )
+            pairs = list(zip(sides[::2], sides[1::2], strict=True))
+            self._complete(name, some, pairs, points)
+            for main, asides in pairs:
+                near = {point: ASIDE_WEIGHT * value for point, value in asides.items()}
+                near |= {point: max(value, near.get(point, value)) for point, value in main.items()}
+                order = sorted(near, key=lambda point: (-near[point], point))[:count]
+                chosen = dict.fromkeys([*order, *(point for point in points if point in near)])
+                found.append({_row_of(p): round(near[p], NEARNESS_DIGITS) for p in chosen})
+        return found
 
-    def _rows(self, name: str, found: Mapping[str, float], owners: PointOwners) -> dict[int, float]:
-        """Without those whose records are not there whole; asked for by name, they are."""
-        owned = {point: owners[point] for point in found if point in owners}
-        torn = owned.keys() - self._whole(name, owned)
-        return {row_of(point): value for point, value in found.items() if point not in torn}
+    def _complete(
+        self,
+        name: str,
+        queries: Sequence[list[float]],
+        pairs: Sequence[tuple[dict[str, float], dict[str, float]]],
+        also: Sequence[str],
+    ) -> None:
+        """Ask for the pieces and asides of points that only the other side found, and `also`."""
+        searches: list[dict[str, Any]] = []
+        sides: list[dict[str, float]] = []
+        for query, (main, asides) in zip(queries, pairs, strict=True):
+            for side, using in ((main, MEANING), (asides, ASIDE_MEANING)):
+                missing = list(dict.fromkeys(p for p in (*main, *asides, *also) if p not in side))
+                if missing and (side or asides or using == MEANING):
+                    having = {"must": [{"has_id": missing}]}
+                    searches.append(_search(query, using, len(missing), having, {"exact": True}))
+                    sides.append(side)
+        if searches:
+            for side, more in zip(sides, self._near(name, searches), strict=True):
+                side.update(more)
+
+    def _near(self, name: str, searches: list[dict[str, Any]]) -> list[dict[str, float]]:
+        """The cosines of the points that each search finds and whose records are there whole."""
+        body = {"searches": searches}
+        answers = self._of_points(name, "/query/batch", body, returns=list[_Points])
+        points = [point for answer in answers for point in answer.points]
+        whole = self._whole(name, {point.id: point.payload or {} for point in points})
+        return [
+            {point.id: point.score for point in answer.points if point.id in whole}
+            for answer in answers
+        ]
 
     def _whole(self, name: str, owners: Mapping[str, Mapping[str, Any]]) -> set[str]:
         """The points whose record is there whole: another process may be writing it just now, or
@@ -348,44 +476,30 @@ class QdrantView:
         self._heads |= {(name, head) for head in self.present(name, list(asked))}
         return {point for point, head in heads.items() if (name, head) in self._heads}
 
-    def _frequencies(self, collection: Collection, query: Iterable[str]) -> dict[str, int]:
+    def _frequencies(self, collection: Collection, query: Sequence[str]) -> dict[str, int]:
         """In how many passages each token stands."""
-        counted = self._known(collection).frequencies
-        asked = list(query)
-        missing = [token for token in dict.fromkeys(asked) if token not in counted]
-
-        def count(token: str) -> int:
-            return self._count(collection, tokens=token)
-
-        if len(missing) > _FEW and self._server.parallel:
-            from concurrent.futures import ThreadPoolExecutor
-
+        counted = self._counted(collection).frequencies
+        if missing := [token for token in dict.fromkeys(query) if token not in counted]:
             with ThreadPoolExecutor(min(_THREADS, len(missing))) as pool:
-                counted.update(zip(missing, pool.map(count, missing), strict=True))
-        else:
-            counted.update((token, count(token)) for token in missing)
-        return {token: counted[token] for token in asked}
+                counts = pool.map(lambda token: self._count(collection, tokens=token), missing)
+                counted.update(zip(missing, counts, strict=True))
+        return {token: counted[token] for token in query}
 
     def _passages(self, collection: Collection) -> int:
-        facts = self._known(collection)
+        facts = self._counted(collection)
         if facts.passages is None:
             facts.passages = self._count(collection, passage=True)
         return facts.passages
 
-    def _known(self, collection: Collection) -> CollectionFacts:
+    def _counted(self, collection: Collection) -> CollectionFacts:
         facts = self._facts.get(collection.physical)
         if facts is None or facts.state != collection.state:
             facts = self._facts[collection.physical] = CollectionFacts(collection.state, {})
         return facts
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
-        return self.count(collection.physical, holding(**wanted))
-
-    def count(self, name: str, having: models.Filter) -> int:
-        """How many points fit."""
-        return self._server.ask(
-            lambda client: client.count(name, count_filter=having, exact=True)
-        ).count
+        body = {"filter": holding(**wanted), "exact": True}
+        return self._of_points(collection.physical, "/count", body, returns=_Count).count
 
     # -- passages and records
 
@@ -393,102 +507,93 @@ class QdrantView:
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
-        name, wanted = collection.physical, list(rows)
-        if records:
-            self._fetch_records(name, wanted)
-        missing = {id_of(row): row for row in wanted if (name, row) not in self._fields}
-        for point, payload in self._payloads(name, missing, _FIELDS).items():
-            self._fields[name, missing[point]] = _fields_of(payload, name)
-        return {
-            row: StoredPassage(
-                self._fields[name, row], self._records[name, row] if records else None
-            )
-            for row in wanted
-        }
-
-    def _fetch_records(self, name: str, rows: Sequence[int]) -> None:
-        missing = {id_of(row): row for row in rows if (name, row) not in self._records}
-        payloads = self._payloads(name, missing, _EVERYTHING)
-        for point, payload in payloads.items():
-            self._fields[name, missing[point]] = _fields_of(payload, name)
+        name, wanted = collection.physical, {id_of(row): row for row in rows}
+        if not records:
+            missing = [point for point in wanted if (name, point) not in self._fields]
+            for point, payload in self._payloads(name, missing, _FIELDS).items():
+                self._fields[name, point] = _fields_of(payload, name)
+            return {row: StoredPassage(self._fields[name, p]) for p, row in wanted.items()}
+        payloads = self._payloads(name, list(wanted), _EVERYTHING)
         heads = {point: _head_of(point, payload) for point, payload in payloads.items()}
         others = dict.fromkeys(head for head in heads.values() if head not in payloads)
-        payloads |= self._payloads(name, others, _EVERYTHING)
-        with _read_from(name):
-            records = {head: record_of(payloads[head]) for head in dict.fromkeys(heads.values())}
-        for point, head in heads.items():
-            self._records[name, missing[point]] = records[head]
+        payloads |= self._payloads(name, list(others), _EVERYTHING)
+        found = {head: _record_of(payloads[head], name) for head in dict.fromkeys(heads.values())}
+        return {
+            row: StoredPassage(_fields_of(payloads[point], name), found[heads[point]])
+            for point, row in wanted.items()
+        }
 
     def _payloads(
-        self, name: str, points: Iterable[str], keys: list[str]
+        self, name: str, points: Sequence[str], keys: list[str]
     ) -> dict[str, Mapping[str, Any]]:
         """The payloads of all of these points; CollectionGone where one is missing."""
-        wanted = list(points)
         found: dict[str, Mapping[str, Any]] = {}
-        for some in chunks(wanted, _LARGE_PAGE if keys is _EVERYTHING else PAGE):
-            points_found = self._retrieved(name, some, keys)
-            found.update((str(point.id), point.payload or {}) for point in points_found)
-        if len(found) < len(wanted):
-            raise CollectionGone(f"{len(wanted) - len(found)} points are not there any more")
+        for some in chunks(points, _LARGE_PAGE if keys is _EVERYTHING else PAGE):
+            found |= {point.id: point.payload or {} for point in self._retrieve(name, some, keys)}
+        if len(found) < len(points):
+            raise CollectionGone(f"{len(points) - len(found)} points are not there any more")
         return found
 
-    def _retrieved(
-        self, name: str, points: list[str], keys: list[str] | bool
-    ) -> list[models.Record]:
-        return self._server.ask(lambda client: client.retrieve(name, points, with_payload=keys))
-
-    def present(self, name: str, points: list[str]) -> Iterator[str]:
+    def present(self, name: str, points: Sequence[str]) -> Iterator[str]:
         """Those of these points that are there."""
         for some in chunks(points, PAGE):
-            yield from (str(point.id) for point in self._retrieved(name, some, False))
+            yield from (point.id for point in self._retrieve(name, some, False))
+
+    def _retrieve(
+        self, name: str, points: Sequence[str], keys: list[str] | bool
+    ) -> list[StoredPoint]:
+        body = {"ids": points, "with_payload": keys}
+        return self._of_points(name, "", body, returns=list[StoredPoint])
 
     # -- for whoever syncs and checks
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""
-        found = self._scrolled(collection, ["waiting"], page=min(count, PAGE), waits=True)
-        return [(row_of(one.id), one.payload["waiting"]) for one in itertools.islice(found, count)]
+        having = holding(waits=True)
+        found = self.scroll(collection.physical, having, ["waiting"], page=min(count, PAGE))
+        return [
+            (_row_of(one.id), (one.payload or {})["waiting"])
+            for one in itertools.islice(found, count)
+        ]
 
     def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
-        heads = self._scrolled(collection, ["record", "digest"], head=True)
-        keys = frozenset((one.payload["record"], one.payload["digest"]) for one in heads)
-        found: dict[bytes, bytes] = {}
-        if vectors:
-            for point in self._scrolled(collection, ["hash"], vectors=True, passage=True):
-                if blob := vectors_blob(point.vector):
-                    found[bytes.fromhex(point.payload["hash"])] = blob
-        return StoredContent(keys, found)
+        name, found = collection.physical, dict[bytes, bytes]()
+        heads = self.scroll(name, holding(head=True), ["record", "digest"])
+        payloads = [point.payload or {} for point in heads]
+        for point in self.scroll(name, holding(passage=True), ["hash"], True) if vectors else ():
+            if blob := _vectors_blob(point.vector):
+                found[bytes.fromhex((point.payload or {})["hash"])] = blob
+        return StoredContent(frozenset((one["record"], one["digest"]) for one in payloads), found)
 
-    def _scrolled(
-        self,
-        collection: Collection,
-        keys: list[str],
-        *,
-        vectors: bool = False,
-        page: int = PAGE,
-        **wanted: Any,
-    ) -> Iterator[Any]:
-        name = collection.physical
-        return scrolled(self._server, name, holding(**wanted), keys, vectors=vectors, page=page)
+    def scroll(
+        self, name: str, having: Filter, keys: list[str], vectors: bool = False, page: int = PAGE
+    ) -> Iterator[StoredPoint]:
+        """Every point that fits, page by page."""
+        body: dict[str, Any] = {"filter": having, "limit": _LARGE_PAGE if vectors else page}
+        body |= {"offset": None, "with_vector": [MEANING, ASIDE_MEANING] if vectors else False}
+        while True:
+            found = self._page(name, keys, body)
+            yield from found.points
+            if found.next_page_offset is None:
+                return
+            body["offset"] = found.next_page_offset
 
+    def _page(self, name: str, keys: list[str], body: Mapping[str, Any]) -> _Points:
+        return self._of_points(name, "/scroll", {**body, "with_payload": keys}, returns=_Points)
 
-@contextlib.contextmanager
-def _read_from(name: str) -> Iterator[None]:
-    """Say which collection it is that cannot be read."""
-    try:
-        yield
-    except Corrupt as damage:
-        raise CollectionDamaged(str(damage), name) from None
+    def _of_points(self, name: str, path: str, body: object, *, returns: type[_T]) -> _T:
+        return self._server.ask("POST", f"/collections/{name}/points{path}", body, returns=returns)
 
 
-def _fields_of(payload: Mapping[str, Any] | None, name: str) -> Fields:
-    fields = payload or {}
-    if any(not isinstance(fields.get(key), str) for key in _FIELDS):
-        raise CollectionDamaged("a passage has no words", name)
-    return fields["title"], fields["text"], fields["places"]
-
-
-def _head_of(point: str, payload: Mapping[str, Any]) -> str:
-    """The point that holds the record which this one is a passage of."""
-    return point if "head" in payload else point_id(payload["record"], payload["digest"], 0)
+def _search(
+    query: list[float], using: str, limit: int, having: Filter | None, params: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "query": [query],
+        "using": using,
+        "limit": limit,
+        "filter": having,
+        "params": params,
+        "with_payload": _OWNER_KEYS,
+    }

@@ -21,19 +21,20 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import IndexOff
-from ralph.index import Manifest, Only, facet_tokens, wanted_tokens
-from ralph.index.matrix import Matrices, facet_query
-from ralph.index.port import (
+from ralph.index import (
     Collection,
     CollectionSize,
     Corrupt,
     IndexBatch,
     IndexedRecord,
+    Manifest,
+    Only,
     RecordKey,
     StoredContent,
     StoredPassage,
     WordMatches,
 )
+from ralph.index.matrix import Matrices, facet_query, facet_tokens, wanted_tokens
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
 
@@ -98,32 +99,26 @@ class SqliteView:
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
         where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
-        columns = (
-            "id, name, stream, live, embedder, dims, tokeniser, cut, position, sweep, sweeping,"
-            " removals"
-        )
+        columns = "embedder, dims, tokeniser, cut, id, name, stream, position, sweep, removals"
         rows = self._connection.execute(
-            f"SELECT {columns} FROM collection {where} ORDER BY id", values
+            f"SELECT live, sweeping, {columns} FROM collection {where} ORDER BY id", values
         ).fetchall()
-        vacuum = self._one("PRAGMA user_version")
+        needs_vacuum = bool(self._one("PRAGMA user_version"))
         found: list[Collection] = []
-        for n, its_name, stream, live, *manifest, position, sweep, sweeping, removals in rows:
+        for live, sweeping, *values in rows:
+            facts = dict(zip(columns.split(", ")[4:], values[4:], strict=True))
+            n = facts["id"]
             waiting = f"SELECT EXISTS (SELECT 1 FROM passage_{n} WHERE waiting IS NOT NULL)"
-            plain = {
-                "id": n,
-                "name": its_name,
-                "stream": stream,
-                "live": bool(live),
-                "manifest": dict(zip(Manifest.__struct_fields__, manifest, strict=True)),
-                "position": position,
-                "sweep": sweep,
-                "sweeping": bool(sweeping),
-                "removals": removals,
-                "last_number": self._one(f"SELECT max(number) FROM record_{n}"),
-                "waiting": bool(self._one(waiting)),
-                "needs_vacuum": bool(vacuum),
-            }
-            found.append(msgspec.convert(plain, Collection))
+            collection = Collection(
+                manifest=Manifest(*values[:4]),
+                live=bool(live),
+                sweeping=bool(sweeping),
+                last_number=self._one(f"SELECT max(number) FROM record_{n}"),
+                waiting=bool(self._one(waiting)),
+                needs_vacuum=needs_vacuum,
+                **facts,
+            )
+            found.append(collection)
         return found
 
     def size(self, collection: Collection) -> CollectionSize:
@@ -232,7 +227,6 @@ class SqliteStore:
         self.path = path
         self.where = str(path)
         self._folders = folders or [path.parent]
-        self._busy_timeout_s = _BUSY_TIMEOUT_S
         self._local = threading.local()
         # Each connection with the lock its thread holds while using it: closing one that another
         # thread is using would crash the process.
@@ -304,7 +298,7 @@ class SqliteStore:
         """What must be written, and the keys that are indexed already."""
         n = collection.id
         if not n:
-            return batch.unindexed((), ()), []
+            return batch.prepare((), ()), []
         with self._using() as connection:
             select = f"SELECT 1 FROM record_{n} WHERE id = ? AND digest = ?"
             seen = [key for key in batch.records if connection.execute(select, key).fetchone()]
@@ -314,7 +308,7 @@ class SqliteStore:
                 for record_id, _ in batch.records.keys() - seen
                 if not batch.restart and connection.execute(select, (record_id,)).fetchone()
             }
-        return batch.unindexed(frozenset(seen), forgotten), seen
+        return batch.prepare(frozenset(seen), forgotten), seen
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
         """Delete the collections of this name, or what of it is being built; or the whole file."""
@@ -421,7 +415,7 @@ class SqliteStore:
         with lock:
             connection = sqlite3.connect(
                 self.path,
-                timeout=self._busy_timeout_s,
+                timeout=_BUSY_TIMEOUT_S,
                 isolation_level=None,
                 # Only its own thread uses a connection; closing may happen from another.
                 check_same_thread=False,
@@ -448,7 +442,7 @@ class SqliteStore:
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         """Switch to WAL once for the file; SQLite does not wait for others by itself here."""
-        deadline = time.monotonic() + self._busy_timeout_s
+        deadline = time.monotonic() + _BUSY_TIMEOUT_S
         while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -539,39 +533,28 @@ def _drop(connection: sqlite3.Connection, where: str, name: str) -> None:
 def _insert(connection: sqlite3.Connection, n: int, row: IndexedRecord, sweep: int) -> None:
     """A record with its passages, their words, and the vectors there are."""
     record = row.record
+    source = _encode(record.source).decode()
+    values = (record.id, record.digest, record.kind, record.number, record.at, source, record.body)
     number = connection.execute(
         f"INSERT INTO record_{n} (id, digest, kind, number, at, source, body, sweep)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            record.id,
-            record.digest,
-            record.kind,
-            record.number,
-            record.at,
-            _encode(record.source).decode(),
-            record.body,
-            sweep,
-        ),
+        (*values, sweep),
     ).lastrowid
     for passage, passage_hash, vector in zip(row.passages, row.hashes, row.vectors, strict=True):
+        waiting = (passage.embed or None) if vector is None else None
         place = connection.execute(
             f"INSERT INTO passage_{n} (record, hash, waiting) VALUES (?, ?, ?)",
-            (number, passage_hash, (passage.embed or None) if vector is None else None),
+            (number, passage_hash, waiting),
         ).lastrowid
+        fields = [tokens(text) for text in (passage.title, passage.text, passage.places)]
+        fields.append(facet_tokens(passage.facets))
         connection.execute(
             f"INSERT INTO words_{n} (rowid, title, text, places, facets) VALUES (?, ?, ?, ?, ?)",
-            (
-                place,
-                " ".join(tokens(passage.title)),
-                " ".join(tokens(passage.text)),
-                " ".join(tokens(passage.places)),
-                " ".join(facet_tokens(passage.facets)),
-            ),
+            (place, *(" ".join(field) for field in fields)),
         )
         if vector is not None:
-            connection.execute(
-                f"INSERT INTO vector_{n} (passage, v) VALUES (?, ?)", (place, vector)
-            )
+            insert = f"INSERT INTO vector_{n} (passage, v) VALUES (?, ?)"
+            connection.execute(insert, (place, vector))
 
 
 def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int) -> int:

@@ -7,24 +7,30 @@ built anew beside the old and then takes its place.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection as Sized
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph import disk
 from ralph.errors import EmbedderOff, IndexOff
-from ralph.index import ASIDE, ASIDE_WEIGHT, Cut, Embedder, Manifest, Passage
-from ralph.index.port import (
+from ralph.index import (
+    ASIDE,
+    ASIDE_WEIGHT,
     Collection,
+    Cut,
+    Embedder,
     IndexBatch,
     IndexedRecord,
     IndexStore,
     IndexView,
+    Manifest,
+    Passage,
     RecordKey,
 )
 from ralph.journal import Followed
@@ -67,6 +73,11 @@ class IndexSpec(msgspec.Struct, frozen=True):
         return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
+def live_of(view: IndexView, name: str) -> Collection | None:
+    """The collection that answers under this name."""
+    return next((one for one in view.collections(name) if one.live), None)
+
+
 def is_current(store: IndexStore, spec: IndexSpec) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
     with store.state() as view:
@@ -88,8 +99,6 @@ def sync(
     store: IndexStore,
     spec: IndexSpec,
     *,
-    lock: Path,
-    lock_timeout_s: float,
     budget_s: float | None = None,
     afresh: bool = False,
     renew: bool = False,
@@ -98,19 +107,11 @@ def sync(
     """Index what the journal has and the collection lacks, for as long as the budget allows.
 
     `afresh` builds all of it anew; `renew` does too, but uses the vectors there are.
-
-    One process at a time works on an index; whoever finds it taken answers from what is there.
+    Whoever calls it holds the lock: one process at a time works on an index.
     """
-    try:
-        with disk.locked(lock, timeout_s=lock_timeout_s):
-            for _ in range(_TRIES):
-                try:
-                    run = _SyncRun(store, spec, budget_s, progress)
-                    return run.go(afresh=afresh, renew=renew)
-                except _EmbedderChanged:
-                    continue
-    except disk.Busy:
-        return Synced(complete=is_current(store, spec))
+    for _ in range(_TRIES):
+        with contextlib.suppress(_EmbedderChanged):
+            return _SyncRun(store, spec, budget_s, progress).go(afresh=afresh, renew=renew)
     raise IndexOff("the embedder keeps changing its model", where=store.where)
 
 
@@ -120,11 +121,7 @@ class _EmbedderChanged(Exception):
 
 class _SyncRun:
     def __init__(
-        self,
-        store: IndexStore,
-        spec: IndexSpec,
-        budget_s: float | None,
-        progress: Progress | None,
+        self, store: IndexStore, spec: IndexSpec, budget_s: float | None, progress: Progress | None
     ) -> None:
         self._store = store
         self._spec = spec
@@ -171,10 +168,11 @@ class _SyncRun:
             for located in batch.records:
                 records.setdefault((located.record.id, located.record.digest), located.record)
             before = self._written
+            forget = {stone.id for stone in batch.tombstones}
             step = IndexBatch(
                 records,
-                self._prepare,
-                forget={stone.id for stone in batch.tombstones},
+                functools.partial(self._prepare, records, forget),
+                forget=forget,
                 position=batch.position,
                 restart=batch.restarted,
                 done=batch.done,
@@ -184,8 +182,18 @@ class _SyncRun:
             if batch.done or self._late():
                 return collection, batch.done
 
-    def _prepare(self, records: list[Record]) -> list[IndexedRecord]:
-        cut = [(record, self._cut(record)) for record in records]
+    def _prepare(
+        self,
+        records: Mapping[RecordKey, Record],
+        forget: Set[str],
+        indexed: Sized[RecordKey],
+        forgotten: Sized[str],
+    ) -> list[IndexedRecord]:
+        cut = [
+            (record, self._cut(record))
+            for key, record in records.items()
+            if key not in indexed and record.id not in forget and record.id not in forgotten
+        ]
         hashes = [[_hash(p) for p in passages] for _, passages in cut]
         wanted = [
             (h, p.embed)
@@ -194,7 +202,7 @@ class _SyncRun:
             if h not in self._reusable and p.embed
         ]
         made = self._embed(wanted)
-        self._written += len(records)
+        self._written += len(cut)
         return [
             IndexedRecord(
                 record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]
@@ -224,25 +232,22 @@ class _SyncRun:
         return made
 
     def _vectors(
-        self, embedder: Embedder, some: dict[bytes, Sequence[_WeightedPiece]]
+        self, embedder: Embedder, some: dict[bytes, Sequence[_Piece]]
     ) -> dict[bytes, bytes]:
         import numpy as np
 
-        pieces_of_all = [piece for pieces in some.values() for piece in pieces]
-        texts = [piece.text for piece in pieces_of_all]
+        pieces = [piece for row in some.values() for piece in row]
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        vectors = embedder.embed_passages(texts, budget_s=left_s)
+        vectors = embedder.embed_passages([text for text, _ in pieces], budget_s=left_s)
         if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
             raise _EmbedderChanged  # its server has told us only now which one it is
-        _check_shape(vectors, len(texts), embedder)
-        if any(piece.weight != 1.0 for piece in pieces_of_all):
-            weights = np.array([[piece.weight] for piece in pieces_of_all], dtype=np.float32)
-            vectors = vectors * weights
-        ends = list(itertools.accumulate(len(pieces) for pieces in some.values()))
-        starts = [0, *ends]
+        _check_shape(vectors, len(pieces), embedder)
+        if any(weight != 1.0 for _, weight in pieces):
+            vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
+        ends = itertools.accumulate(map(len, some.values()))
         return {
-            h: vectors[start:end].tobytes()
-            for h, start, end in zip(some, starts, ends, strict=False)
+            h: vectors[end - len(row) : end].tobytes()
+            for (h, row), end in zip(some.items(), ends, strict=True)
         }
 
     def _embed_waiting(self, collection: Collection) -> bool:
@@ -266,26 +271,25 @@ class _SyncRun:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
 
-class _WeightedPiece(msgspec.Struct, frozen=True):
-    """What is embedded at once, and how much its nearness counts."""
-
-    text: str
-    weight: float = 1.0
+# A text that is embedded at once, and how much its nearness counts.
+_Piece = tuple[str, float]
 
 
-def _pieces(text: str, embedder: Embedder) -> list[_WeightedPiece]:
+def _pieces(text: str, embedder: Embedder) -> list[_Piece]:
     main, _, aside = text.partition(ASIDE)
-    found = [_WeightedPiece(piece) for piece in embedder.pieces(main)] if main else []
-    return found + [
-        _WeightedPiece(piece, ASIDE_WEIGHT) for piece in embedder.pieces(aside) if aside
+    return [
+        (piece, weight)
+        for part, weight in ((main, 1.0), (aside, ASIDE_WEIGHT))
+        if part
+        for piece in embedder.pieces(part)
     ]
 
 
 def _portions(
     texts: dict[bytes, str], embedder: Embedder
-) -> Iterator[dict[bytes, Sequence[_WeightedPiece]]]:
+) -> Iterator[dict[bytes, Sequence[_Piece]]]:
     """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
-    some: dict[bytes, Sequence[_WeightedPiece]] = {}
+    some: dict[bytes, Sequence[_Piece]] = {}
     count = 0
     for text_hash, text in texts.items():
         pieces = _pieces(text, embedder)

@@ -1,16 +1,17 @@
 """The truth: records appended one after another, read from a position, verified, forgotten.
 
 A journal knows envelopes and tombstones and nothing of what is inside a record; nothing rewrites
-it but `forget`.
+it but `forget`. `Fold` keeps the living records of a journal, each once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from ralph.errors import JournalDown
 from ralph.records import Complaint, Located, Record, Tombstone
 
 # A record that waits for its number: called under the journal's lock with the next one.
@@ -80,15 +81,6 @@ class Journal(Followed, Protocol):
         ...
 
 
-@runtime_checkable
-class SpoolingJournal(Protocol):
-    """A journal whose records may have to wait here, because its server is elsewhere."""
-
-    def waiting(self) -> tuple[Located, ...]:
-        """What was kept here and has not reached the server yet."""
-        ...
-
-
 class Listens(Protocol):
     """What wakes whoever follows journals that somebody else writes."""
 
@@ -117,10 +109,6 @@ class Journals(Protocol):
         """The names of all journals that are there."""
         ...
 
-    def prepare(self) -> None:
-        """Make what must be there before the first record; OSError where that cannot be."""
-        ...
-
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
         ...
@@ -133,10 +121,6 @@ class Journals(Protocol):
         """Why answers may be old: the server was not reached the last time; None where it was."""
         ...
 
-    def deliver(self) -> int:
-        """Hand over what waits here for its server, and say how many records that were."""
-        ...
-
     def listener(self) -> Listens | None:
         """What tells of new records at once; None where one has to look."""
         ...
@@ -144,3 +128,106 @@ class Journals(Protocol):
     def close(self) -> None:
         """Let go of connections; they open again by themselves."""
         ...
+
+
+# -- Positions: a struct of each kind of journal, given out as JSON and kept by others.
+
+_P = TypeVar("_P", bound=msgspec.Struct)
+
+
+def read_position(position: str | None, kind: type[_P]) -> _P | None:
+    """The position read; None for none, and for one of another kind or version of Ralph."""
+    try:
+        return None if position is None else msgspec.json.decode(position, type=kind)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def write_position(position: msgspec.Struct) -> str:
+    """The position as it is given out."""
+    return msgspec.json.encode(position).decode()
+
+
+# -- What a journal comes to when read as a whole.
+
+
+class Fold:
+    """The living records of a journal, kept up to date by reading only what is new."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        # How far the journal was read.
+        self.position: str | None = None
+        # By id; a second content of the same id stands under its digest too.
+        self._records: dict[tuple[str, str], Located] = {}
+        self._listed: list[Located] = []
+        self._forgotten: set[str] = set()
+        # Changes whenever what was given before no longer stands, and not when something is added.
+        self.generation = 0
+        # Whether there is only what waits here for a server that was never reached.
+        self._makeshift = False
+
+    def records(self) -> list[Located]:
+        """Every living record in journal order, as of now.
+
+        While nothing can be known of a server's journal yet, what waits here for it is all.
+        """
+        return self.after(0)
+
+    def after(self, count: int) -> list[Located]:
+        """The living records behind the first `count`, as of now."""
+        self._look()
+        return self._listed[count:]
+
+    def has_forgotten(self, record_id: str) -> bool:
+        """Whether a record of this id was forgotten, as of now."""
+        self._look()
+        return record_id in self._forgotten
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of everything that was forgotten, as of now."""
+        self._look()
+        return frozenset(self._forgotten)
+
+    def _look(self) -> None:
+        try:
+            if self._journal.unchanged(self.position):
+                return
+            self._read_on()
+        except JournalDown:
+            waiting: Callable[[], Sequence[Located]] | None
+            if (waiting := getattr(self._journal, "waiting", None)) is None:
+                raise
+            self._makeshift = True
+            for located in waiting():
+                self._take(located)
+        self._listed = list(self._records.values())
+
+    def _read_on(self) -> None:
+        batch = self._journal.read(self.position)
+        if batch.restarted or self._makeshift:
+            self._makeshift = False
+            self.generation += 1
+            self._records.clear()
+            self._forgotten.clear()
+        self.position = batch.position
+        fresh = [self._take(located) for located in batch.records]
+        self._forgotten |= {stone.id for stone in batch.tombstones}
+        suspects = list(self._records) if batch.tombstones else fresh
+        gone = {key for key in suspects if key[0] in self._forgotten}
+        for key in gone:
+            del self._records[key]
+        self.generation += bool(gone)
+
+    def _take(self, located: Located) -> tuple[str, str]:
+        """Keep the record unless it is known, and give the key it is known by.
+
+        Digests tell apart only what has the same id: of most records nobody needs one.
+        """
+        record = located.record
+        first = self._records.setdefault((record.id, ""), located).record
+        if first is record or first.digest == record.digest:
+            return record.id, ""
+        key = record.id, record.digest
+        self._records.setdefault(key, located)
+        return key

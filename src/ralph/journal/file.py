@@ -1,129 +1,47 @@
-"""A journal as a JSONL file that git can merge: its lines, positions in it, appending to it."""
+"""Journals as JSONL files that git can merge, and the folder that holds those of a memory."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
+import itertools
 import os
 import re
+import unicodedata
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from ralph import disk
-from ralph.errors import JournalBusy, JournalError, RecordForgotten
-from ralph.journal import Appended, Batch, Draft
-from ralph.journal.line import BOM, FORGOTTEN, Unreadable, read_line, write_record, write_tombstone
-from ralph.records import Complaint, Located, Record, Tombstone, now
+from ralph.errors import BadInput, JournalBusy, JournalError
+from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal.line import (
+    BOM,
+    FORGOTTEN,
+    MAX_LINE_BYTES,
+    AppenderState,
+    Step,
+    Unreadable,
+    judge,
+    read_line,
+    short_hash,
+    sort_steps,
+    write_tombstone,
+)
+from ralph.records import Complaint, Record, Tombstone, now
 
-# -- What an appender must know of a journal before it may add to it.
-
-
-class AppenderState:
-    """What an appender must know of the lines before: the last number, contents, tombstones."""
-
-    def __init__(self) -> None:
-        self.position: str | None = None
-        self.last_number = 0
-        self.forgotten: set[str] = set()
-        # Where a content stands, and where one of that time stood: ids and numbers.
-        self._places: dict[str, tuple[tuple[str, int], ...]] = {}
-        self._graves: dict[str, tuple[tuple[str, int], ...]] = {}
-
-    def numbered(self, draft: Draft) -> Record:
-        """The draft as the journal has or had it already, else with the next number."""
-        record = draft(self.last_number + 1)
-        places = self._places.get(record.digest, ())
-        graves = self._graves.get(record.at, ())
-        for known_id, number in (*places, *graves):
-            again = draft(number)
-            if again.id == known_id:
-                return again
-        return record
-
-    def has(self, record: Record) -> bool:
-        """Whether exactly this content stands under this id."""
-        return any(known == record.id for known, _ in self._places.get(record.digest, ()))
-
-    def buried(self, record: Record) -> bool:
-        """Whether what has this id was forgotten."""
-        return record.id in self.forgotten
-
-    def add(self, record: Record) -> None:
-        """Know one more record."""
-        self.stands(record.digest, record.id, record.number)
-
-    def stands(self, digest: str, record_id: str, number: int) -> None:
-        """Know that this content stands under this id and number."""
-        places = self._places.get(digest, ())
-        if all(known != record_id for known, _ in places):
-            self._places[digest] = (*places, (record_id, number))
-        self.last_number = max(self.last_number, number)
-
-    def bury(self, stone: Tombstone) -> None:
-        """Know one more tombstone."""
-        # The number stays taken: under it another record could get the forgotten one's id.
-        self.forgotten.add(stone.id)
-        if stone.was_at:
-            graves = self._graves.get(stone.was_at, ())
-            self._graves[stone.was_at] = (*graves, (stone.id, stone.number))
-        self.last_number = max(self.last_number, stone.number)
-
-
-class Numbers:
-    """The highest number that was given out, by whoever."""
-
-    def __init__(self, highest: int = 0) -> None:
-        self.highest = highest
-
-
-def prepared(
-    drafts: Sequence[Record | Draft], known: AppenderState, *, name: str, max_line_bytes: int
-) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
-    """What an append comes to, and the records with their lines that are to be written for it."""
-    appended: list[Appended] = []
-    fresh: list[tuple[Record, bytes]] = []
-    for draft in drafts:
-        record = draft if isinstance(draft, Record) else known.numbered(draft)
-        if known.buried(record):
-            raise RecordForgotten(f"record {record.id} was forgotten and stays so", where=name)
-        new = not known.has(record)
-        if new:
-            line = write_record(record)
-            if len(line) > max_line_bytes:
-                raise JournalError(
-                    f"record {record.id} takes {len(line)} bytes, the limit is {max_line_bytes}",
-                    where=name,
-                    todo="Shorten it; nothing was written.",
-                )
-            fresh.append((record, line))
-            known.add(record)
-        appended.append(Appended(record, new))
-    return appended, fresh
-
-
-# -- Going through a journal's lines whatever is on them: nothing raises, nothing is left unsaid.
-
-
-BUFFER_BYTES = 1024 * 1024
-
-
-class Step(msgspec.Struct, frozen=True, gc=False):
-    """One line as it was met: an entry, a complaint, or both; `crc` is of all up to its end."""
-
-    line: int
-    start: int
-    end: int
-    crc: int
-    entry: Record | Tombstone | None = None
-    digest: str = ""
-    complaint: str | None = None
-    torn: bool = False
-    ended: bool = True
+LOCK_TIMEOUT_S = 30.0
+_BUFFER_BYTES = 1024 * 1024
+# Several lines, heads and all: lines that differ only there must not look the same.
+_TAIL_BYTES = 16 * 1024
+# Half a million records. A clone can ship a file that is larger and packs to nothing.
+_LARGEST_BYTES = 1 << 30
+# The record that a damaged line was to be, as far as it got.
+_BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % FORGOTTEN.encode())
 
 
 def scan(
@@ -131,26 +49,25 @@ def scan(
 ) -> Iterator[Step]:
     """Each line from the offset on; together the steps cover every byte of the file."""
     file.seek(offset)
-    told_crlf = False
+    seen_crlf = False
     while raw := file.readline(max_line_bytes + 1):
         line += 1
         start, notes = offset, list[str]()
         ended = raw.endswith(b"\n")
         offset += len(raw)
         crc = zlib.crc32(raw, crc)
-        if not ended and len(raw) > max_line_bytes:
-            more, ended, crc = _skip_line(file, crc)
-            offset += more
-            what = f"is {offset - start} bytes long, over the limit of {max_line_bytes}"
-            yield Step(line, start, offset, crc, complaint=what, ended=ended)
-            if not ended:
-                return
-            continue
+        if not ended and len(raw) > max_line_bytes:  # step over the rest without holding it
+            raw = b""
+            while not ended and (more := file.readline(_BUFFER_BYTES)):
+                offset += len(more)
+                crc = zlib.crc32(more, crc)
+                ended = more.endswith(b"\n")
+            notes.append(f"is {offset - start} bytes long, over the limit of {max_line_bytes}")
         if start == 0 and raw.startswith(BOM):
             raw = raw[len(BOM) :]
             notes.append("begins with a byte order mark; it was ignored")
-        if raw.endswith(b"\r\n") and not told_crlf:
-            told_crlf = True
+        if raw.endswith(b"\r\n") and not seen_crlf:
+            seen_crlf = True
             notes.append("ends in CRLF, as do maybe others; read all the same")
         entry: Record | Tombstone | None = None
         digest, torn = "", False
@@ -165,56 +82,8 @@ def scan(
             return  # what a writer adds by now is the rest of this line, not a line of its own
 
 
-def _skip_line(file: BinaryIO, crc: int) -> tuple[int, bool, int]:
-    """Step over the rest of a line without holding it: its length, whether it ended, the crc."""
-    size = 0
-    while more := file.readline(BUFFER_BYTES):
-        size += len(more)
-        crc = zlib.crc32(more, crc)
-        if more.endswith(b"\n"):
-            return size, True, crc
-    return size, False, crc
+# -- A position in a journal's file, and how to tell that the file before it is still the same.
 
-
-def judge(name: str, steps: Iterator[Step]) -> tuple[int, list[Complaint]]:
-    """How many records the lines hold, and everything that looks wrong about them."""
-    complaints: list[Complaint] = []
-    first_line: dict[str, int] = {}
-    contents: dict[str, set[str]] = {}
-    lines: dict[str, list[int]] = {}
-    buried: set[str] = set()
-    for step in steps:
-        if step.complaint:
-            complaints.append(Complaint(name, step.line, step.complaint))
-        if isinstance(step.entry, Tombstone):
-            buried.add(step.entry.id)
-        elif step.entry is not None:
-            record = step.entry
-            lines.setdefault(record.id, []).append(step.line)
-            if step.digest and step.digest != record.digest:
-                what = f"record {record.id} does not match its digest: changed after it was written"
-                complaints.append(Complaint(name, step.line, what))
-            known = contents.setdefault(record.id, set())
-            if known and record.digest not in known:
-                what = (
-                    f"record {record.id} stands on line {first_line[record.id]} with other "
-                    "content; both are kept"
-                )
-                complaints.append(Complaint(name, step.line, what))
-            first_line.setdefault(record.id, step.line)
-            known.add(record.digest)
-    for record_id in sorted(buried & lines.keys()):
-        what = f"record {record_id} was forgotten and is back, by a merge perhaps; forget it again"
-        complaints += [Complaint(name, line, what) for line in lines[record_id]]
-    complaints.sort(key=lambda complaint: complaint.line)
-    return sum(len(known) for i, known in contents.items() if i not in buried), complaints
-
-
-# -- A place in a journal's file, and how to tell that the file before it is still the same.
-
-
-# Several lines, heads and all: lines that differ only there must not look the same.
-TAIL_BYTES = 16 * 1024
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -235,66 +104,30 @@ class FilePosition(msgspec.Struct, frozen=True):
     done: bool
 
 
-_decode = msgspec.json.Decoder(FilePosition).decode
-_encode = msgspec.json.Encoder().encode
+_NO_FILE = FilePosition(0, 0, 0, 0, 0, 0, "", done=True)
 
 
-def mark(stat: os.stat_result, offset: int, line: int, crc: int, tail: str, *, done: bool) -> str:
-    """The position as it is given out and kept by others."""
-    position = FilePosition(
-        offset=offset,
-        line=line,
-        inode=stat.st_ino,
-        size=stat.st_size,
-        mtime_ns=stat.st_mtime_ns,
-        crc=crc,
-        tail=tail,
-        done=done,
-    )
-    return _encode(position).decode()
+def _position(
+    stat: os.stat_result, offset: int, line: int, crc: int, tail: str, *, done: bool
+) -> str:
+    inode, size, mtime_ns = stat.st_ino, stat.st_size, stat.st_mtime_ns
+    return write_position(FilePosition(offset, line, inode, size, mtime_ns, crc, tail, done))
 
 
-def no_file() -> str:
-    """The position in a file that is not there."""
-    nothing = FilePosition(offset=0, line=0, inode=0, size=0, mtime_ns=0, crc=0, tail="", done=True)
-    return _encode(nothing).decode()
-
-
-def known_position(position: str | None) -> FilePosition | None:
-    """The position read; None for none, and for one that another version of Ralph wrote."""
-    try:
-        return None if position is None else _decode(position)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-
-
-def tail_hash(file: BinaryIO, offset: int) -> str:
+def _tail_hash(file: BinaryIO, offset: int) -> str:
     """A hash of the last bytes before the offset."""
-    start = max(0, offset - TAIL_BYTES)
+    start = max(0, offset - _TAIL_BYTES)
     file.seek(start)
     return short_hash(file.read(offset - start))
 
 
-def crc_of(file: BinaryIO, end: int) -> int:
+def _crc_of(file: BinaryIO, end: int) -> int:
     """The crc of everything before the offset."""
     file.seek(0)
     crc = 0
-    while (left := end - file.tell()) > 0 and (data := file.read(min(left, BUFFER_BYTES))):
+    while (left := end - file.tell()) > 0 and (data := file.read(min(left, _BUFFER_BYTES))):
         crc = zlib.crc32(data, crc)
     return crc
-
-
-def short_hash(data: bytes) -> str:
-    """A hash of these bytes, short enough to be kept in a position."""
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-MAX_LINE_BYTES = 4 * 1024 * 1024
-# Half a million records. A clone can ship a file that is larger and packs to nothing.
-LARGEST_BYTES = 1 << 30
-LOCK_TIMEOUT_S = 30.0
-# The record that a damaged line was to be, as far as it got.
-_BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % FORGOTTEN.encode())
 
 
 class JsonlJournal:
@@ -312,7 +145,7 @@ class JsonlJournal:
         self.name = name or path.name
         self._lock_timeout_s = lock_timeout_s
         self._max_line_bytes = max_line_bytes
-        self._known = AppenderState()
+        self._state = AppenderState()
 
     def append(self, drafts: Sequence[Record | Draft], *, above: int = 0) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk.
@@ -324,21 +157,21 @@ class JsonlJournal:
         while True:
             with self._locked() as fd:
                 try:
-                    known = self._catch_up()
-                    known.last_number = max(known.last_number, above)
-                    appended, fresh = prepared(
-                        drafts, known, name=self.name, max_line_bytes=self._max_line_bytes
+                    state = self._catch_up()
+                    state.last_number = max(state.last_number, above)
+                    appended, fresh = state.plan(
+                        drafts, name=self.name, max_line_bytes=self._max_line_bytes
                     )
                     data = b"".join(line for _, line in fresh)
                     if data:
                         self._write(fd, data)
                 except BaseException:
-                    self._known = AppenderState()  # it may hold what was not written
+                    self._state = AppenderState()  # it may hold what was not written
                     raise
                 if not data or disk.is_current(fd, self.path):
                     return appended
                 # Somebody who knows no lock (git, an editor) put another file here meanwhile.
-                self._known = AppenderState()
+                self._state = AppenderState()
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` lines."""
@@ -346,13 +179,13 @@ class JsonlJournal:
             with self._opened() as file:
                 return self._read(file, position, limit)
         except FileNotFoundError:
-            at = known_position(position)
+            at = read_position(position, FilePosition)
             restarted = position is not None and (at is None or at.inode != 0)
-            return Batch((), (), (), no_file(), restarted, done=True)
+            return Batch((), (), (), write_position(_NO_FILE), restarted, done=True)
 
     def unchanged(self, position: str | None) -> bool:
         """Whether nothing can have happened since the position; cheap, for every query."""
-        at = known_position(position)
+        at = read_position(position, FilePosition)
         if at is None or not at.done:
             return False
         try:
@@ -371,14 +204,16 @@ class JsonlJournal:
         stones: Sequence[Tombstone] = (),
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
-        if not stones and (not ids or not self._is_there()):
-            return []
+        if not stones:
+            with self._reading():
+                if not ids or not disk.exists(self.path):
+                    return []
         with self._locked():
             rewritten, gone = self._without(set(ids), reason, {s.id: s for s in stones})
             if rewritten is not None:
                 disk.sweep_drafts(self.path)
                 disk.replace(self.path, rewritten)
-                self._known = AppenderState()
+                self._state = AppenderState()
         return gone
 
     def forgotten(self) -> frozenset[str]:
@@ -387,30 +222,25 @@ class JsonlJournal:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
-        if not self._is_there():
-            return 0, []
         with contextlib.ExitStack() as stack:
             # Without the lock a line that is being written would look torn. A journal that may
             # only be read has no writer.
             if os.access(self.path, os.W_OK):
                 stack.enter_context(self._locked())
-            file = stack.enter_context(self._opened())
+            try:
+                file = stack.enter_context(self._opened())
+            except FileNotFoundError:
+                return 0, []
             return judge(self.name, scan(file, self._max_line_bytes))
 
     # -- reading
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        with self._reading(), disk.opened(self.path, buffering=BUFFER_BYTES) as file:
-            if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
-                raise OSError(errno.EFBIG, f"it is larger than {LARGEST_BYTES} bytes")
+        with self._reading(), disk.opened(self.path, buffering=_BUFFER_BYTES) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_BYTES:
+                raise OSError(errno.EFBIG, f"it is larger than {_LARGEST_BYTES} bytes")
             yield file
-
-    def _is_there(self) -> bool:
-        with contextlib.suppress(FileNotFoundError), self._reading():
-            disk.stat(self.path)
-            return True
-        return False
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -427,34 +257,25 @@ class JsonlJournal:
 
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
         stat = os.fstat(file.fileno())
-        start = self._resume(file, position, stat)
-        restarted = start is None and position is not None
-        offset, line, crc = (start.offset, start.line, start.crc) if start else (0, 0, 0)
-        records: list[Located] = []
-        stones: list[Tombstone] = []
-        complaints: list[Complaint] = []
-        done = True
-        for seen, step in enumerate(scan(file, self._max_line_bytes, offset, line, crc)):
-            if limit is not None and seen >= limit:
-                done = False
-                break
-            if step.complaint:
-                complaints.append(Complaint(self.name, step.line, step.complaint))
-            if isinstance(step.entry, Record):
-                records.append(Located(step.entry, self.name, step.line))
-            elif step.entry is not None:
-                stones.append(step.entry)
-            if not step.torn:
-                offset, crc = step.end, step.crc
-                line = step.line if step.ended else step.line - 1
-        end = mark(stat, offset, line, crc, tail_hash(file, offset), done=done)
-        return Batch(tuple(records), tuple(stones), tuple(complaints), end, restarted, done)
+        resumed = self._resume(file, position, stat)
+        start = resumed or _NO_FILE
+        lines = scan(file, self._max_line_bytes, start.offset, start.line, start.crc)
+        steps = list(itertools.islice(lines, limit))
+        done = limit is None or next(lines, None) is None
+        offset, line, crc = start.offset, start.line, start.crc
+        if whole := [step for step in steps[-2:] if not step.torn]:  # only the last can be torn
+            last = whole[-1]
+            offset, crc = last.end, last.crc
+            line = last.line if last.ended else last.line - 1
+        end = _position(stat, offset, line, crc, _tail_hash(file, offset), done=done)
+        restarted = resumed is None and position is not None
+        return Batch(*sort_steps(self.name, steps), end, restarted, done)
 
     def _resume(
         self, file: BinaryIO, position: str | None, stat: os.stat_result
     ) -> FilePosition | None:
         """The position, if the file still begins with what was read up to it."""
-        at = known_position(position)
+        at = read_position(position, FilePosition)
         if at is None:
             return None
         if at.inode == 0 and at.offset == 0:
@@ -463,43 +284,44 @@ class JsonlJournal:
             return None
         if stat.st_size == at.size and stat.st_mtime_ns != at.mtime_ns:
             # Edited in place, or an append that has begun: its time changes before the size.
-            return at if crc_of(file, at.offset) == at.crc else None
-        return at if tail_hash(file, at.offset) == at.tail else None
+            return at if _crc_of(file, at.offset) == at.crc else None
+        return at if _tail_hash(file, at.offset) == at.tail else None
 
     # -- writing
 
     def _catch_up(self) -> AppenderState:
         """What the file holds by now, read on from where this process last looked."""
-        if self.unchanged(self._known.position):
-            return self._known
-        batch = self.read(self._known.position)
+        if self.unchanged(self._state.position):
+            return self._state
+        batch = self.read(self._state.position)
         if batch.restarted:
-            self._known = AppenderState()
-        self._known.position = batch.position
-        for located in batch.records:
-            self._known.add(located.record)
+            self._state = AppenderState()
+        self._state.position = batch.position
+        for record in (located.record for located in batch.records):
+            self._state.add(record.id, record.number, record.digest)
         for stone in batch.tombstones:
-            self._known.bury(stone)
-        return self._known
+            self._state.bury(stone.id, stone.number, stone.was_at)
+        return self._state
 
     def _write(self, fd: int, data: bytes) -> None:
         size = os.fstat(fd).st_size
-        last = _read_at(fd, max(0, size - TAIL_BYTES), size)
+        os.lseek(fd, max(0, size - _TAIL_BYTES), os.SEEK_SET)
+        last = os.read(fd, _TAIL_BYTES)
         if last and not last.endswith(b"\n"):  # a torn last line stays, on a line of its own
             data = b"\n" + data
         disk.write_all(fd, data)
         if size == 0:
             disk.flush_folder(self.path.parent)
-        known = self._known
-        at = known_position(known.position)
+        at = read_position(self._state.position, FilePosition)
         if at is not None and at.offset == size:
             # What we wrote need not be read back by our next append.
             line = at.line + data.count(b"\n")
-            tail = short_hash((last + data)[-TAIL_BYTES:])
+            tail = short_hash((last + data)[-_TAIL_BYTES:])
             crc = zlib.crc32(data, at.crc)
-            known.position = mark(os.fstat(fd), size + len(data), line, crc, tail, done=True)
+            end = _position(os.fstat(fd), size + len(data), line, crc, tail, done=True)
+            self._state.position = end
         else:  # it must never hold more than what stands before its position
-            self._known = AppenderState()
+            self._state = AppenderState()
 
     def _without(
         self, ids: set[str], reason: str | None, given: dict[str, Tombstone]
@@ -520,7 +342,8 @@ class JsonlJournal:
                     continue
                 copy.seek(step.start)
                 line = copy.read(step.end - step.start)
-                if entry is None and (damaged := _begun(line) & ids):
+                begun = _BEGUN.findall(line) if entry is None else ()
+                if damaged := {found.decode(errors="replace") for found in begun} & ids:
                     for record_id in damaged:
                         gone.setdefault(record_id, Tombstone(record_id, at, reason))
                     continue
@@ -554,10 +377,105 @@ class JsonlJournal:
             ) from error
 
 
-def _begun(line: bytes) -> set[str]:
-    return {found.decode(errors="replace") for found in _BEGUN.findall(line)}
+# -- The journals of one memory, each in a file named after it.
+
+_SUFFIX = ".jsonl"
+_MAX_NAME_CHARS = 100
+# File systems allow 255; a draft of the file has a longer name for a moment.
+_MAX_FILE_BYTES = 230
+# Where the newest record of a journal stands, unless a very long one or a stranger's line does.
+_END_BYTES = 64 * 1024
+# Names that Windows gives to devices; a project is shared between systems.
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 
 
-def _read_at(fd: int, start: int, end: int) -> bytes:
-    os.lseek(fd, start, os.SEEK_SET)
-    return os.read(fd, end - start)
+class JournalFolder:
+    """The journals of one memory, each in a file named after it."""
+
+    def __init__(
+        self, path: Path, *, shown_as: str = "", lock_timeout_s: float = LOCK_TIMEOUT_S
+    ) -> None:
+        self.path = path
+        self.where = str(path)
+        self._shown_as = shown_as
+        self._lock_timeout_s = lock_timeout_s
+        self._open: dict[str, JsonlJournal] = {}
+
+    def journal(self, name: str) -> JsonlJournal:
+        """The journal of this name; its file is made by the first append."""
+        if name not in self._open:
+            file = self.path / file_name(name)
+            if disk.exists(file) and name not in self.names():
+                raise BadInput(
+                    f"{name!r} differs from a name already used only in upper and lower case, "
+                    "which this file system does not tell apart",
+                    where=self.where,
+                    todo="Use the name as it was written first.",
+                )
+            shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
+            self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
+        return self._open[name]
+
+    def names(self) -> list[str]:
+        """The names of all journals that are there."""
+        files = (name for name in disk.names(self.path) if name.endswith(_SUFFIX))
+        return sorted(unquote(name[: -len(_SUFFIX)]) for name in files if name[0] != ".")
+
+    def newest_at(self, name: str) -> str:
+        """When the newest record of a journal was made, from its end alone; "" if unclear."""
+        with disk.opened(self.journal(name).path) as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _END_BYTES))
+            lines = file.read().splitlines()
+        newest = ""
+        for line in lines:
+            with contextlib.suppress(Unreadable):  # half a line, or a stranger's
+                entry, _ = read_line(line)
+                newest = max(newest, entry.at if isinstance(entry, Record) else "")
+        return newest
+
+    def size_bytes(self, name: str) -> int:
+        """How long a journal's file is; 0 where there is none."""
+        path = self.journal(name).path
+        return disk.stat(path).st_size if disk.exists(path) else 0
+
+    def trouble(self) -> None:
+        """A folder is here or fails at once: nothing is ever as of the last time."""
+
+    def listener(self) -> None:
+        """Files tell nobody; looking at them costs next to nothing."""
+
+    def close(self) -> None:
+        """No file is kept open."""
+
+
+def file_name(name: str) -> str:
+    """The file a name is kept in: the name itself wherever every file system allows it."""
+    check_name(name)
+    # Letters of any script stay readable; what a file system may refuse is quoted.
+    quoted = "".join(char if char.isalnum() else quote(char, safe=" ") for char in name)
+    if quoted.startswith((".", " ")) or _RESERVED.match(quoted):
+        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
+    if quoted.endswith((".", " ")):
+        quoted = f"{quoted[:-1]}%{ord(quoted[-1]):02X}"
+    file = quoted + _SUFFIX
+    if len(file.encode()) > _MAX_FILE_BYTES:
+        raise BadInput(
+            f"the name {name[:40]!r}... takes {len(file.encode())} bytes as a file's name, "
+            f"at most {_MAX_FILE_BYTES} are allowed",
+            todo="Use a shorter name.",
+        )
+    return file
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be shown or kept anywhere."""
+    if not name.strip():
+        raise BadInput("the name is empty", todo="Give the feature a name.")
+    if len(name) > _MAX_NAME_CHARS:
+        raise BadInput(
+            f"the name {name[:40]!r}... has {len(name)} characters, "
+            f"at most {_MAX_NAME_CHARS} are allowed"
+        )
+    if any(unicodedata.category(char)[0] == "C" for char in name):
+        raise BadInput(f"the name {name!r} holds characters that cannot be seen")

@@ -1,17 +1,21 @@
-"""One line of a journal: its published form, and reading it back whoever wrote it."""
+"""One entry of a journal: the line it is kept as, what an append adds, what looks wrong."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
 
-from ralph.errors import BadRecord
-from ralph.records import Record, Source, Tombstone
+from ralph.errors import BadRecord, JournalError, RecordForgotten
+from ralph.journal import Appended, Draft
+from ralph.records import Complaint, Located, Record, Source, Tombstone
 
 VERSION = 1
 FORGOTTEN = "forgotten"
 BOM = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 4 * 1024 * 1024
 # What every reader of JSON keeps exactly.
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
@@ -29,17 +33,6 @@ class _JournalLine(msgspec.Struct, gc=False):
     body: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Written(msgspec.Struct, omit_defaults=True):
-    v: int
-    kind: str
-    id: str
-    number: int
-    at: str
-    digest: str
-    source: Source
-    body: msgspec.Raw
-
-
 class _Version(msgspec.Struct):
     v: int
 
@@ -55,16 +48,16 @@ _encode = msgspec.json.Encoder().encode
 
 def write_record(record: Record) -> bytes:
     """The line a record is kept as, newline included; refuses what would not read back."""
-    line = _Written(
-        v=VERSION,
-        kind=record.kind,
-        id=record.id,
-        number=record.number,
-        at=record.at,
-        digest=record.digest,
-        source=record.source,
-        body=msgspec.Raw(record.body),
-    )
+    line = {
+        "v": VERSION,
+        "kind": record.kind,
+        "id": record.id,
+        "number": record.number,
+        "at": record.at,
+        "digest": record.digest,
+        "source": record.source,
+        "body": msgspec.Raw(record.body),
+    }
     try:
         raw = _encode(line)
         back, _ = read_line(raw)
@@ -109,15 +102,8 @@ def read_line(raw: bytes) -> tuple[Record | Tombstone, str]:
         raise Unreadable("is not an entry: it has no version, kind or id")
     if line.kind == FORGOTTEN:
         return Tombstone(line.id, line.at, line.reason, line.number, line.was_at), ""
-    record = Record(
-        id=line.id,
-        kind=line.kind,
-        number=line.number,
-        at=line.at,
-        body=bytes(line.body),
-        source=line.source,
-    )
-    return record, line.digest
+    body = bytes(line.body)
+    return Record(line.id, line.kind, line.number, line.at, body, line.source), line.digest
 
 
 def _why(raw: bytes, error: Exception) -> str:
@@ -133,3 +119,140 @@ def _why(raw: bytes, error: Exception) -> str:
 def newer(version: int) -> str:
     """What is said of an entry that this version cannot read."""
     return f"was written by a newer Ralph (version {version}); upgrade to read it"
+
+
+def short_hash(data: bytes) -> str:
+    """A hash of these bytes, short enough to be kept in a position."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+# -- What an append adds to a journal, given what stands there.
+
+
+class AppenderState:
+    """What an appender must know of the lines before: the last number, contents, tombstones."""
+
+    def __init__(self, last_number: int = 0) -> None:
+        self.position: str | None = None
+        self.last_number = last_number
+        self.forgotten: set[str] = set()
+        # Ids and numbers: by the digest of a content that stands, by the time of a forgotten one.
+        self._numbers: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def add(self, record_id: str, number: int, digest: str) -> None:
+        """Know that this content stands under this id and number."""
+        known = self._numbers.get(digest, ())
+        if all(other != record_id for other, _ in known):
+            self._numbers[digest] = (*known, (record_id, number))
+        self.last_number = max(self.last_number, number)
+
+    def bury(self, record_id: str, number: int, was_at: str) -> None:
+        """Know one more tombstone."""
+        # The number stays taken: under it another record could get the forgotten one's id.
+        self.forgotten.add(record_id)
+        self.last_number = max(self.last_number, number)
+        if was_at:
+            self.add(record_id, number, was_at)
+
+    def plan(
+        self, drafts: Sequence[Record | Draft], *, name: str, max_line_bytes: int
+    ) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
+        """What an append comes to, and the new records with the lines to write for them."""
+        appended: list[Appended] = []
+        fresh: list[tuple[Record, bytes]] = []
+        for draft in drafts:
+            record = draft if isinstance(draft, Record) else self._number(draft)
+            if record.id in self.forgotten:
+                raise RecordForgotten(f"record {record.id} was forgotten and stays so", where=name)
+            stands = self._numbers.get(record.digest, ())
+            new = all(known != record.id for known, _ in stands)
+            if new:
+                line = write_record(record)
+                if len(line) > max_line_bytes:
+                    raise JournalError(
+                        f"record {record.id} takes {len(line)} bytes, "
+                        f"the limit is {max_line_bytes}",
+                        where=name,
+                        todo="Shorten it; nothing was written.",
+                    )
+                fresh.append((record, line))
+                self.add(record.id, record.number, record.digest)
+            appended.append(Appended(record, new))
+        return appended, fresh
+
+    def _number(self, draft: Draft) -> Record:
+        """The draft as the journal has or had it already, else with the next number."""
+        record = draft(self.last_number + 1)
+        for key in (record.digest, record.at):
+            for known, number in self._numbers.get(key, ()):
+                again = draft(number)
+                if again.id == known:
+                    return again
+        return record
+
+
+# -- Going through entries whatever is wrong with them: nothing raises, nothing is left unsaid.
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """One line as it was met: an entry, a complaint, or both; `crc` is of all up to its end."""
+
+    line: int
+    start: int = 0
+    end: int = 0
+    crc: int = 0
+    entry: Record | Tombstone | None = None
+    digest: str = ""
+    complaint: str | None = None
+    torn: bool = False
+    ended: bool = True
+
+
+def sort_steps(
+    name: str, steps: Iterable[Step]
+) -> tuple[tuple[Located, ...], tuple[Tombstone, ...], tuple[Complaint, ...]]:
+    """The records, tombstones and complaints of a batch."""
+    records: list[Located] = []
+    stones: list[Tombstone] = []
+    complaints: list[Complaint] = []
+    for step in steps:
+        if step.complaint:
+            complaints.append(Complaint(name, step.line, step.complaint))
+        if isinstance(step.entry, Record):
+            records.append(Located(step.entry, name, step.line))
+        elif step.entry is not None:
+            stones.append(step.entry)
+    return tuple(records), tuple(stones), tuple(complaints)
+
+
+def judge(name: str, steps: Iterable[Step]) -> tuple[int, list[Complaint]]:
+    """How many records the lines hold, and everything that looks wrong about them."""
+    complaints: list[Complaint] = []
+    # By id the lines of a record, and its contents.
+    lines: dict[str, list[int]] = {}
+    contents: dict[str, set[str]] = {}
+    buried: set[str] = set()
+    for step in steps:
+        wrong = [step.complaint] if step.complaint else []
+        if isinstance(step.entry, Tombstone):
+            buried.add(step.entry.id)
+        elif (record := step.entry) is not None:
+            digest = record.digest
+            known = contents.setdefault(record.id, set())
+            if step.digest and step.digest != digest:
+                wrong.append(
+                    f"record {record.id} does not match its digest: changed after it was written"
+                )
+            if known and digest not in known:
+                wrong.append(
+                    f"record {record.id} stands on line {lines[record.id][0]} with other "
+                    "content; both are kept"
+                )
+            lines.setdefault(record.id, []).append(step.line)
+            known.add(digest)
+        complaints += [Complaint(name, step.line, what) for what in wrong]
+    for record_id in sorted(buried & lines.keys()):
+        what = f"record {record_id} was forgotten and is back, by a merge perhaps; forget it again"
+        complaints += [Complaint(name, line, what) for line in lines[record_id]]
+    complaints.sort(key=lambda complaint: complaint.line)
+    return sum(len(known) for i, known in contents.items() if i not in buried), complaints

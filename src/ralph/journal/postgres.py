@@ -9,6 +9,7 @@ begin again for it.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Annotated
@@ -16,31 +17,32 @@ from typing import Annotated
 import msgspec
 
 from ralph.errors import BadRecord, RecordForgotten
-from ralph.journal import Appended, Batch, Draft
-from ralph.journal.file import (
+from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal.file import check_name
+from ralph.journal.line import (
+    FORGOTTEN,
     MAX_LINE_BYTES,
+    VERSION,
     AppenderState,
-    Numbers,
     Step,
     judge,
-    prepared,
+    newer,
     short_hash,
+    sort_steps,
 )
-from ralph.journal.line import FORGOTTEN, VERSION, newer
-from ralph.journal.session import DatabaseSession, Link, Row
-from ralph.records import Complaint, Located, Record, Source, Tombstone, now
+from ralph.journal.session import CHANNEL, DatabaseSession, Link, Listener, Row
+from ralph.records import Complaint, Record, Source, Tombstone, now
 
 # -- Entries as rows of a table: what fits in one, what a row says, and what an appender must ask.
 
 
-COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
+_COLUMNS = "position, v, kind, id, number, at, digest, source, body, reason, was_at"
 # An index of the database takes no longer key.
 _LONGEST_KEY_BYTES = 1000
 _CHUNK_ROWS = 500
 _CHUNK_BYTES = 8 * 1024 * 1024
 
 _decode_source = msgspec.json.Decoder(Source).decode
-_encode_source = msgspec.json.Encoder().encode
 
 _PUT = """
 INSERT INTO ralph_entries
@@ -81,7 +83,7 @@ def is_text(text: str) -> bool:
     return "\0" not in text
 
 
-def put(
+def _put(
     talk: DatabaseSession, stream: int, head: int, entries: Sequence[Record | Tombstone]
 ) -> int:
     """Write the entries behind the head, each at the next position; gives the new head."""
@@ -91,29 +93,27 @@ def put(
         row = _row(position, entry)
         chunk.append(row)
         size += len(row[8] or "")
-        if len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
-            _put(talk, stream, chunk)
+        full = len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_BYTES
+        if full or position == head + len(entries):
+            talk.rows(_PUT, [stream, *(list(column) for column in zip(*chunk, strict=True))])
             chunk, size = [], 0
-    _put(talk, stream, chunk)
     return head + len(entries)
 
 
-def _put(talk: DatabaseSession, stream: int, rows: Sequence[Row]) -> None:
-    if rows:
-        talk.rows(_PUT, [stream, *(list(column) for column in zip(*rows, strict=True))])
-
-
 def _row(position: int, entry: Record | Tombstone) -> Row:
+    content: Row
     if isinstance(entry, Tombstone):
+        kind = FORGOTTEN
         reason = (entry.reason or "").encode(errors="replace").decode().replace("\0", "?")
-        told = (None, "{}", None, reason or None, entry.was_at or None)
-        return (position, VERSION, FORGOTTEN, entry.id, entry.number, entry.at, *told)
-    source = _encode_source(entry.source).decode()
-    told_of = (entry.digest, source, entry.body.decode(), None, None)
-    return (position, VERSION, entry.kind, entry.id, entry.number, entry.at, *told_of)
+        content = (None, "{}", None, reason or None, entry.was_at or None)
+    else:
+        kind = entry.kind
+        source = msgspec.json.encode(entry.source).decode()
+        content = (entry.digest, source, entry.body.decode(), None, None)
+    return (position, VERSION, kind, entry.id, entry.number, entry.at, *content)
 
 
-def steps(rows: Iterable[Row]) -> Iterable[Step]:
+def _steps(rows: Iterable[Row]) -> Iterator[Step]:
     """The rows as lines of a journal: each with its entry, or with what is wrong with it."""
     for position, v, kind, record_id, number, at, digest, source, body, reason, was_at in rows:
         entry: Record | Tombstone | None = None
@@ -123,45 +123,17 @@ def steps(rows: Iterable[Row]) -> Iterable[Step]:
         elif kind == FORGOTTEN:
             entry = Tombstone(record_id, at, reason, number, was_at or "")
         else:
-            try:
-                told = Source() if source == "{}" else _decode_source(source)
-            except msgspec.DecodeError as error:
-                told, complaint = Source(), f"has a source that does not fit ({error})"
-            raw = (body or "").encode()
-            entry = Record(record_id, kind, number, at, raw, told)
-        yield Step(position, 0, 0, 0, entry, digest or "", complaint)
+            origin = Source()
+            if source != "{}":
+                try:
+                    origin = _decode_source(source)
+                except msgspec.DecodeError as error:
+                    complaint = f"has a source that does not fit ({error})"
+            entry = Record(record_id, kind, number, at, (body or "").encode(), origin)
+        yield Step(position, entry=entry, digest=digest or "", complaint=complaint)
 
 
-class _Asking(AppenderState):
-    """What is known so far, and what was asked for beyond it."""
-
-    def __init__(self, last_number: int) -> None:
-        super().__init__()
-        self.last_number = last_number
-        self.digests: set[str] = set()
-        self.times: set[str] = set()
-        self.ids: set[str] = set()
-
-    def numbered(self, draft: Draft) -> Record:
-        """The draft as the journal has or had it already, else with the next number."""
-        wanted = draft(self.last_number + 1)
-        self._needs(wanted)
-        return super().numbered(draft)
-
-    def buried(self, record: Record) -> bool:
-        """Whether what has this id was forgotten."""
-        self._needs(record)
-        return super().buried(record)
-
-    def _needs(self, record: Record) -> None:
-        # What cannot be kept stands nowhere; the write refuses it in words of its own.
-        if is_text(record.id) and is_text(record.at):
-            self.digests.add(record.digest)
-            self.times.add(record.at)
-            self.ids.add(record.id)
-
-
-def settled(
+def _plan(
     talk: DatabaseSession,
     stream: int,
     last_number: int,
@@ -170,47 +142,53 @@ def settled(
     name: str,
     max_line_bytes: int,
 ) -> tuple[list[Appended], list[Record], int]:
-    """What an append comes to by the rules of `Known`, the records to write, the last number.
+    """What an append comes to, the records to write, and the last number.
 
     Numbers decide ids, and what stands there decides numbers: so what a first look would use is
     asked for, and looked at again, until nothing is left to ask.
     """
-    digests: set[str] = set()
-    times: set[str] = set()
-    ids: set[str] = set()
+    # Digest, id and time of every record that was looked at.
+    seen: set[tuple[str, str, str]] = set()
+
+    def noted(record: Record) -> Record:
+        # What cannot be kept stands nowhere; the write refuses it in words of its own.
+        if is_text(record.id) and is_text(record.at):
+            seen.add((record.digest, record.id, record.at))
+        return record
+
+    def noting(draft: Draft) -> Draft:
+        return lambda number: noted(draft(number))
+
+    asked: set[tuple[str, str, str]] = set()
     facts: dict[int, Row] = {}
+    watched = [noted(one) if isinstance(one, Record) else noting(one) for one in drafts]
     while True:
-        known = _Asking(last_number)
-        for _, kind, record_id, number, digest, was_at in (facts[at] for at in sorted(facts)):
+        state = AppenderState(last_number)
+        for _, (_, kind, record_id, number, digest, was_at) in sorted(facts.items()):
             if kind == FORGOTTEN:
-                known.bury(Tombstone(record_id, "", None, number, was_at or ""))
+                state.bury(record_id, number, was_at or "")
             else:
-                known.stands(digest, record_id, number)
+                state.add(record_id, number, digest)
         refused: RecordForgotten | None = None
-        appended: list[Appended] = []
-        fresh: list[tuple[Record, bytes]] = []
         try:
-            appended, fresh = prepared(drafts, known, name=name, max_line_bytes=max_line_bytes)
+            appended, fresh = state.plan(watched, name=name, max_line_bytes=max_line_bytes)
         except RecordForgotten as error:
             refused = error
-        lacking = known.digests - digests, known.ids - ids, known.times - times
-        if not any(lacking):
-            if refused is not None:
-                raise refused
-            records = [record for record, _ in fresh]
-            for record in records:
-                check_fits(record)
-            return appended, records, known.last_number
+        if seen <= asked:
+            break
         params: list[object] = []
-        for some in lacking:
-            params += [stream, list(some)]
+        for values in zip(*(seen - asked), strict=True):
+            params += [stream, list(values)]
         facts.update((row[0], row) for row in talk.rows(_ABOUT, params))
-        digests |= known.digests
-        ids |= known.ids
-        times |= known.times
+        asked = set(seen)
+    if refused is not None:
+        raise refused
+    records = [record for record, _ in fresh]
+    for record in records:
+        check_fits(record)
+    return appended, records, state.last_number
 
 
-CHANNEL = "ralph_journal"
 _PAGE_ROWS = 1000
 _PAGE_BYTES = 4 * 1024 * 1024
 _MICROS = "(extract(epoch FROM e.written_at) * 1000000)::bigint"
@@ -223,7 +201,7 @@ WHERE s.memory = %s AND s.name = %s
 _MARK = f"SELECT e.id, {_MICROS} FROM ralph_entries e WHERE e.stream = %s AND e.position = %s"
 # So many entries, or fewer where they are long: an answer must come within its time.
 _PAGE = f"""
-SELECT {COLUMNS} FROM (
+SELECT {_COLUMNS} FROM (
     SELECT *, sum(coalesce(octet_length(body), 0)) OVER (ORDER BY position)
         - coalesce(octet_length(body), 0) AS before
     FROM (SELECT * FROM ralph_entries WHERE stream = %s AND position > %s AND position <= %s
@@ -254,8 +232,13 @@ WITH gone AS (DELETE FROM ralph_entries
     WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' RETURNING 1)
 SELECT count(*) FROM gone
 """
-_EXPECTED = "SELECT head - removed FROM ralph_streams WHERE stream = %s"
-_BEYOND = "SELECT position FROM ralph_entries WHERE stream = %s AND position > %s LIMIT 1"
+# How many entries should be there, how many are, and how many stand where none should.
+_COUNTS = """
+SELECT s.head - s.removed,
+    (SELECT count(*) FROM ralph_entries e WHERE e.stream = s.stream AND e.position <= s.head),
+    (SELECT count(*) FROM ralph_entries e WHERE e.stream = s.stream AND e.position > s.head)
+FROM ralph_streams s WHERE s.stream = %s
+"""
 
 
 class TablePosition(msgspec.Struct, frozen=True):
@@ -264,6 +247,13 @@ class TablePosition(msgspec.Struct, frozen=True):
     epoch: str
     at: Annotated[int, msgspec.Meta(ge=0)]
     mark: str = ""
+
+
+class Numbers:
+    """The highest number that was given out, by whoever."""
+
+    def __init__(self, highest: int = 0) -> None:
+        self.highest = highest
 
 
 class Tried:
@@ -286,10 +276,6 @@ class _StreamRow(msgspec.Struct, frozen=True):
     epoch: str
     head: int
     last_number: int
-
-
-_decode = msgspec.json.Decoder(TablePosition).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class PostgresJournal:
@@ -331,7 +317,7 @@ class PostgresJournal:
                     return tried.appended  # only the answer to the commit was lost
                 tried.xid, tried.appended = None, []
                 with tried.numbers() as numbers:
-                    appended, fresh, last_number = settled(
+                    appended, fresh, last_number = _plan(
                         talk,
                         stream.stream,
                         max(stream.last_number, numbers.highest),
@@ -341,7 +327,7 @@ class PostgresJournal:
                     )
                     numbers.highest = last_number
                 if fresh:
-                    head = put(talk, stream.stream, stream.head, fresh)
+                    head = _put(talk, stream.stream, stream.head, fresh)
                     tried.xid = self._move(talk, stream, head, last_number)
                 tried.appended = appended
                 self.last_number = last_number
@@ -355,7 +341,7 @@ class PostgresJournal:
 
     def unchanged(self, position: str | None) -> bool:
         """Whether nothing can have happened since the position; cheap, for every query."""
-        at = known_position(position)
+        at = read_position(position, TablePosition)
         if at is None:
             return False
         state, fits = self._link.run(lambda talk: self._state(talk, at))
@@ -378,7 +364,30 @@ class PostgresJournal:
         if not wanted:
             return []
         tried: list[tuple[str, list[str]]] = []
-        return self._link.run(lambda talk: self._forget(talk, wanted, reason, given, tried))
+
+        def work(talk: DatabaseSession) -> list[str]:
+            with talk.transaction():
+                if not given and not talk.rows(_STATE, [0, self._memory(), self._stream]):
+                    return []
+                stream = self._locked(talk)
+                for xid, before in tried:
+                    if _committed(talk, xid):
+                        return before  # only the answer to the commit was lost
+                at = now()
+                gone = {
+                    row[0]: Tombstone(row[0], at, reason, row[1], row[2])
+                    for row in talk.rows(_STANDING, [stream.stream, wanted])
+                }
+                buried = {row[0] for row in talk.rows(_BURIED, [stream.stream, wanted])}
+                stones = [stone for i, stone in (gone | given).items() if i not in buried]
+                if gone or stones:
+                    removed = talk.rows(_DELETE, [stream.stream, list(gone)])[0][0]
+                    head = _put(talk, stream.stream, stream.head, stones)
+                    last = max([stream.last_number, *(stone.number for stone in stones)])
+                    tried.append((self._move(talk, stream, head, last, removed), list(gone)))
+            return list(gone)
+
+        return self._link.run(work)
 
     def forgotten(self) -> frozenset[str]:
         """The ids of everything that was forgotten here."""
@@ -408,68 +417,47 @@ class PostgresJournal:
         return state, same and (not at.mark or marked[0] is None or at.mark == _mark(marked))
 
     def _read(self, talk: DatabaseSession, position: str | None, limit: int | None) -> Batch:
-        at = known_position(position)
+        at = read_position(position, TablePosition)
         start = at or TablePosition("", 0)
         state, fits = self._state(talk, start)
         restarted = position is not None and (at is None or not fits)
         if state is None:
-            return Batch((), (), (), _given("", 0, ""), restarted, done=True)
+            end = write_position(TablePosition("", 0))
+            return Batch((), (), (), end, restarted, done=True)
         after = start.at if fits and at is not None else 0
-        rows: list[Row] = []
-        for page in self._pages(talk, state, after, limit):
-            rows += page
+        rows = list(self._rows(talk, state, after, limit))
         done = limit is None or len(rows) <= limit
-        kept = rows if limit is None else rows[:limit]
-        end = state.head if done else (kept[-1][0] if kept else after)
-        records: list[Located] = []
-        stones: list[Tombstone] = []
-        complaints: list[Complaint] = []
-        name = self.name
-        for step in steps(kept):
-            if step.complaint:
-                complaints.append(Complaint(name, step.line, step.complaint))
-            if isinstance(step.entry, Record):
-                records.append(Located(step.entry, name, step.line))
-            elif step.entry is not None:
-                stones.append(step.entry)
-        marked = talk.rows(_MARK, [state.stream, end])
-        where = _given(state.epoch, end, _mark(marked[0]) if marked else "")
-        return Batch(tuple(records), tuple(stones), tuple(complaints), where, restarted, done)
+        rows = rows[:limit]
+        last = state.head if done else (rows[-1][0] if rows else after)
+        marked = talk.rows(_MARK, [state.stream, last])
+        mark = _mark(marked[0]) if marked else ""
+        end = write_position(TablePosition(state.epoch, last, mark))
+        return Batch(*sort_steps(self.name, _steps(rows)), end, restarted, done)
 
-    def _pages(
+    def _rows(
         self, talk: DatabaseSession, state: _StreamRow, after: int, limit: int | None
-    ) -> Iterator[list[Row]]:
+    ) -> Iterator[Row]:
         """The rows up to the head as it was, and one beyond the limit where there is one."""
-        left = None if limit is None else limit + 1
-        while after < state.head and left != 0:
-            size = _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)
+        left = sys.maxsize if limit is None else limit + 1
+        while after < state.head and left > 0:
+            size = min(left, _PAGE_ROWS)
             page = talk.rows(_PAGE, [state.stream, after, state.head, size])
             if not page:
                 return
-            yield page
+            yield from page
             after = page[-1][0]
-            left = None if left is None else left - len(page)
+            left -= len(page)
 
     def _verify(self, talk: DatabaseSession) -> tuple[int, list[Complaint]]:
         with talk.transaction(snapshot=True):
             state, _ = self._state(talk, TablePosition("", 0))
             if state is None:
                 return 0, []
-            name = self.name
-            there = 0
-
-            def rows() -> Iterator[Row]:
-                nonlocal there
-                for page in self._pages(talk, state, 0, None):
-                    there += len(page)
-                    yield from page
-
-            count, complaints = judge(name, iter(steps(rows())))
-            [(expected,)] = talk.rows(_EXPECTED, [state.stream])
-            beyond = talk.rows(_BEYOND, [state.stream, state.head])
+            count, complaints = judge(self.name, _steps(self._rows(talk, state, 0, None)))
+            [(expected, there, beyond)] = talk.rows(_COUNTS, [state.stream])
         if expected != there or beyond:
             what = f"{there} entries stand here and {expected} were written: rows were taken away"
-            complaints.append(Complaint(name, state.head, what))
+            complaints.append(Complaint(self.name, state.head, what))
         return count, complaints
 
     # -- writing
@@ -496,47 +484,6 @@ class PostgresJournal:
         rows = talk.rows(_MOVE, [head, last_number, removed, stream.stream, woken])
         return str(rows[0][0])
 
-    def _forget(
-        self,
-        talk: DatabaseSession,
-        wanted: list[str],
-        reason: str | None,
-        given: dict[str, Tombstone],
-        tried: list[tuple[str, list[str]]],
-    ) -> list[str]:
-        with talk.transaction():
-            if not given and not talk.rows(_STATE, [0, self._memory(), self._stream]):
-                return []
-            stream = self._locked(talk)
-            for xid, were_there in tried:
-                if _committed(talk, xid):
-                    return were_there  # only the answer to the commit was lost
-            at = now()
-            gone = {
-                row[0]: Tombstone(row[0], at, reason, row[1], row[2])
-                for row in talk.rows(_STANDING, [stream.stream, wanted])
-            }
-            buried = {row[0] for row in talk.rows(_BURIED, [stream.stream, wanted])}
-            stones = [stone for i, stone in (gone | given).items() if i not in buried]
-            if gone or stones:
-                removed = talk.rows(_DELETE, [stream.stream, list(gone)])[0][0]
-                head = put(talk, stream.stream, stream.head, stones)
-                last = max([stream.last_number, *(stone.number for stone in stones)])
-                tried.append((self._move(talk, stream, head, last, removed), list(gone)))
-        return list(gone)
-
-
-def known_position(position: str | None) -> TablePosition | None:
-    """The position read; None for none, and for one of a file or of another version of Ralph."""
-    try:
-        return None if position is None else _decode(position)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-
-
-def _given(epoch: str, at: int, mark: str) -> str:
-    return _encode(TablePosition(epoch, at, mark)).decode()
-
 
 def _mark(row: Sequence[object]) -> str:
     return short_hash(f"{row[0]} {row[1]}".encode())
@@ -544,3 +491,69 @@ def _mark(row: Sequence[object]) -> str:
 
 def _committed(talk: DatabaseSession, xid: str) -> bool:
     return bool(talk.rows(_FATE, [xid, xid])[0][0] == "committed")
+
+
+# -- The journals of one memory, each a stream of one database.
+
+_NAMES = "SELECT name FROM ralph_streams WHERE memory = %s"
+_NEWEST = """
+SELECT at FROM ralph_entries
+WHERE stream = (SELECT stream FROM ralph_streams WHERE memory = %s AND name = %s)
+    AND kind <> 'forgotten'
+ORDER BY position DESC LIMIT 50
+"""
+# Enough to tell a short journal from a long one, however long it is.
+_SIZE = """
+SELECT coalesce(sum(size), 0) FROM (
+    SELECT octet_length(e.body) + 200 AS size
+    FROM ralph_entries e JOIN ralph_streams s USING (stream)
+    WHERE s.memory = %s AND s.name = %s LIMIT 10000) AS first
+"""
+
+
+class PostgresJournals:
+    """The journals of one memory, each a stream of one database.
+
+    The memory is named when it is used: a project gets its id with its first record.
+    """
+
+    def __init__(self, link: Link, memory: Callable[[], str]) -> None:
+        self.link = link
+        self.memory = memory
+
+    @property
+    def where(self) -> str:
+        """Host, database and memory."""
+        return f"{self.link.shown}/{self.memory()}"
+
+    def journal(self, name: str) -> PostgresJournal:
+        """The journal of this name; its stream is made by the first append."""
+        check_name(name)
+        return PostgresJournal(self.link, self.memory, name)
+
+    def names(self) -> list[str]:
+        """The names of all journals that are there."""
+        rows = self.link.run(lambda talk: talk.rows(_NAMES, [self.memory()]))
+        return sorted(row[0] for row in rows)
+
+    def newest_at(self, name: str) -> str:
+        """When the newest record of a journal was made, from its end alone; "" if unclear."""
+        rows = self.link.run(lambda talk: talk.rows(_NEWEST, [self.memory(), name]))
+        return max((row[0] for row in rows), default="")
+
+    def size_bytes(self, name: str) -> int:
+        """About how much there is to read in a journal; of a very long one only a part."""
+        return int(self.link.run(lambda talk: talk.rows(_SIZE, [self.memory(), name]))[0][0])
+
+    def trouble(self) -> str | None:
+        """Why the server was not reached the last time; None where it was."""
+        why = self.link.trouble
+        return None if why is None else f"{self.link.shown}: {why}"
+
+    def listener(self) -> Listener:
+        """What wakes whoever follows these journals; it has a connection of its own."""
+        return Listener(self.link, self.memory)
+
+    def close(self) -> None:
+        """Let go of the connection; it opens again by itself."""
+        self.link.close()

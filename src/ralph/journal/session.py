@@ -38,7 +38,9 @@ _IDLE_S = 5.0
 class DatabaseSession:
     """One connection. Whoever gives no answer in time is cut off, and the connection is lost.
 
-    After a fork it is the parent's alone: to the child it is lost, and never said good-bye on.
+    A thread looks at the clock about once a second; it comes with the first use, and goes when
+    nobody has needed it for a while. After a fork the connection is the parent's alone: to the
+    child it is lost, and never said good-bye on.
     """
 
     def __init__(
@@ -51,8 +53,11 @@ class DatabaseSession:
         self.connection = connection
         self._answer_timeout_s = answer_timeout_s
         self._lock_timeout_s = lock_timeout_s
-        self._watch = _AnswerTimer(self._cut)
         self._pid = os.getpid()
+        self._gate = threading.Lock()
+        self._deadline: float | None = None
+        self._used = 0.0
+        self._watching = False
 
     @property
     def lost(self) -> bool:
@@ -61,14 +66,9 @@ class DatabaseSession:
 
     def rows(self, sql: str, params: Sequence[object] = (), *, waits: bool = False) -> list[Row]:
         """The statement's rows; `waits` says that it may wait for a lock before it answers."""
-        with self._watched(waits):
+        with self._watched(self._answer_timeout_s + (self._lock_timeout_s if waits else 0.0)):
             cursor = self.connection.execute(sql.encode(), params or None)
             return cursor.fetchall() if cursor.description else []
-
-    def script(self, sql: str) -> None:
-        """Run many statements at once."""
-        with self._watched(waits=True):
-            self.connection.execute(sql.encode())
 
     @contextlib.contextmanager
     def transaction(self, *, snapshot: bool = False) -> Iterator[None]:
@@ -85,60 +85,41 @@ class DatabaseSession:
 
     def close(self) -> None:
         """Say good-bye; never raises."""
-        if self._pid != os.getpid():
-            return
-        with contextlib.suppress(Exception):
-            self.connection.close()
-
-    def _watched(self, waits: bool) -> contextlib.AbstractContextManager[None]:
-        return self._watch.within(self._answer_timeout_s + (self._lock_timeout_s if waits else 0.0))
-
-    def _cut(self) -> None:
-        if not self.lost:
-            _shut(self.connection.fileno())
-
-
-class _AnswerTimer:
-    """Calls `late` when something takes too long. Its thread comes with the first use, looks at
-    the clock about once a second, and goes when nobody has needed it for a while."""
-
-    def __init__(self, late: Callable[[], None]) -> None:
-        self._late = late
-        self._gate = threading.Lock()
-        self._deadline: float | None = None
-        self._used = 0.0
-        self._running = False
+        if self._pid == os.getpid():
+            with contextlib.suppress(Exception):
+                self.connection.close()
 
     @contextlib.contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
+    def _watched(self, seconds: float) -> Iterator[None]:
         with self._gate:
             self._used = time.monotonic()
             self._deadline = self._used + seconds
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, daemon=True, name="ralph-watch").start()
+            if not self._watching:
+                self._watching = True
+                threading.Thread(target=self._watch, daemon=True, name="ralph-watch").start()
         try:
             yield
         finally:
             with self._gate:  # what is late must still be what it was
                 self._deadline = None
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
         tick_s = _TICK_S
         while True:
             time.sleep(tick_s)
+            tick_s = _TICK_S
             with self._gate:
                 now_s = time.monotonic()
-                if self._deadline is not None and now_s >= self._deadline:
-                    self._deadline = None
-                    self._late()
-                elif self._deadline is not None:
+                if self._deadline is None:
+                    if now_s - self._used > _IDLE_S:
+                        self._watching = False
+                        return
+                elif now_s < self._deadline:
                     tick_s = min(_TICK_S, self._deadline - now_s)
-                elif now_s - self._used > _IDLE_S:
-                    self._running = False
-                    return
                 else:
-                    tick_s = _TICK_S
+                    self._deadline = None
+                    if not self.lost:
+                        _shut(self.connection.fileno())
 
 
 def _shut(descriptor: int) -> None:
@@ -212,7 +193,7 @@ def _apply(talk: DatabaseSession, shown: str, known: list[Migration]) -> int:
         have = int(talk.rows(_HAVE)[0][0])
         for step in known:
             if step.number > have:
-                talk.script(step.sql)
+                talk.rows(step.sql, waits=True)
                 talk.rows(
                     "INSERT INTO ralph_migrations (number, name) VALUES (%s, %s)",
                     [step.number, step.name],
@@ -258,8 +239,9 @@ class Link:
         weakref.finalize(self, _close_all, self._held)
         _links.add(self)
         self._off_until = 0.0
-        self._why: str | None = None
-        self._told = False
+        # Why the server was not reached the last time; None where it was.
+        self.trouble: str | None = None
+        self._warned = False
 
     @functools.cached_property
     def shown(self) -> str:
@@ -269,11 +251,6 @@ class Link:
         port = parts.get("port") or _DEFAULT_PORT
         where = host if port == _DEFAULT_PORT else f"{host}:{port}"
         return f"{where}/{parts.get('dbname') or parts.get('user') or ''}"
-
-    @property
-    def trouble(self) -> str | None:
-        """Why the server was not reached the last time; None where it was."""
-        return self._why
 
     def run(self, work: Callable[[DatabaseSession], _T]) -> _T:
         """Do the work, once more on a new connection where the old one broke; else JournalDown."""
@@ -288,12 +265,11 @@ class Link:
                 except Error as error:
                     if not talk.lost:
                         raise self._translated(error) from error
-                    self._drop()
+                    _close_all(self._held)
                     if not left:
                         raise self._down(self._said(error)) from error
                 else:
-                    if self._why is not None:
-                        self._well()
+                    self._well()
                     return done
         raise AssertionError("the loop above returns or raises")
 
@@ -336,16 +312,13 @@ class Link:
     def close(self) -> None:
         """Let go of the connection; it opens again by itself."""
         with self._lock:
-            self._drop()
+            _close_all(self._held)
 
     def _ready(self) -> DatabaseSession:
         if not self._held or self._held[0].lost:
-            self._drop()
+            _close_all(self._held)
             self._held.append(self.open())
         return self._held[0]
-
-    def _drop(self) -> None:
-        _close_all(self._held)
 
     def begin_anew(self) -> None:
         """After a fork: a thread that is not there any more may have held the lock."""
@@ -370,9 +343,8 @@ class Link:
         return connect(conninfo.make_conninfo(self._url, **asked), autocommit=True)
 
     def _prepare(self, talk: DatabaseSession) -> None:
-        patience = self.patience
-        lock_ms = max(1, int(patience.lock_s * 1000))
-        answer_ms = max(1, int(patience.answer_s * 1000))
+        lock_ms = max(1, int(self.patience.lock_s * 1000))
+        answer_ms = max(1, int(self.patience.answer_s * 1000))
         talk.rows(
             "SELECT set_config('lock_timeout', %s, false),"
             " set_config('statement_timeout', %s, false),"
@@ -390,27 +362,24 @@ class Link:
     def _noted(self) -> str | None:
         """Why it is not worth trying now, as found out here or by another process just before."""
         if time.monotonic() < self._off_until:
-            return self._why
-        if self._note is None:
-            return None
-        try:
-            age_s = time.time() - self._note.stat().st_mtime
-            if 0.0 <= age_s < self.patience.retry_after_s:
-                return self._note.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return None
+            return self.trouble
+        if self._note is not None:
+            with contextlib.suppress(OSError):
+                age_s = time.time() - self._note.stat().st_mtime
+                if 0.0 <= age_s < self.patience.retry_after_s:
+                    return self._note.read_text(encoding="utf-8", errors="replace")
         return None
 
     def _down(self, why: str, *, keep_note: bool = False) -> JournalDown:
-        self._why = why
+        self.trouble = why
         if not keep_note:
             self._off_until = time.monotonic() + self.patience.retry_after_s
             if self._note is not None:
                 with contextlib.suppress(OSError):  # then each process finds out for itself
                     disk.make_folder(self._note.parent)
                     disk.write(self._note, why.encode(errors="replace"))
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
         return JournalDown(
             f"the journal's server is not reached ({why})",
@@ -419,9 +388,9 @@ class Link:
         )
 
     def _well(self) -> None:
-        if self._why is not None:
+        if self.trouble is not None:
             self.retry()
-        self._why, self._told = None, False
+            self.trouble, self._warned = None, False
 
     def _translated(self, error: psycopg.Error) -> JournalError:
         from psycopg import errors
@@ -452,8 +421,8 @@ class Link:
         text = error.diag.message_primary or str(error)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         # Of several addresses each has a line below the first; what follows a failure is advice.
-        told = next((line for line in lines if "failed: " in line), (lines or [""])[0])
-        said = told.rpartition("failed: ")[2] or type(error).__name__
+        line = next((line for line in lines if "failed: " in line), (lines or [""])[0])
+        said = line.rpartition("failed: ")[2] or type(error).__name__
         parts = _parsed(self._url)
         if parts.get("user"):
             said = said.replace(f'"{parts["user"]}"', "in journal_url")
@@ -516,3 +485,73 @@ def _bad_url() -> BadSetting:
         todo="Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %40 for an @ "
         "and %2F for a / in the password.",
     )
+
+
+# -- Waiting for news from a memory's journals.
+
+CHANNEL = "ralph_journal"
+
+
+class Listener:
+    """Wakes up when something was written to a memory. Begin to listen, look, then wait."""
+
+    def __init__(self, link: Link, memory: Callable[[], str]) -> None:
+        self._link = link
+        self._memory = memory
+        self._talk: DatabaseSession | None = None
+        self._closed = threading.Event()
+
+    def listen(self) -> bool:
+        """Listen from now on; False where the server is not reached, or lets nobody listen."""
+        need_driver()
+        from psycopg import Error
+
+        if self._talk is None or self._talk.lost:
+            try:
+                talk = self._link.open()
+            except JournalDown:
+                return False
+            try:
+                talk.rows(f"LISTEN {CHANNEL}")
+            except Error:  # a standby refuses; whoever waits looks when his time is over
+                talk.close()
+                return False
+            self._talk = talk
+        return True
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether something may have happened; False when the time went by without a sign.
+
+        A connection that broke is a sign too: what happened meanwhile was not heard.
+        """
+        need_driver()
+        from psycopg import Error
+
+        before = self._talk
+        deadline = time.monotonic() + timeout_s
+        try:
+            if self._closed.is_set() or not self.listen():
+                self._closed.wait(max(0.0, deadline - time.monotonic()))
+                return False
+            if self._talk is None or self._talk is not before:
+                return True
+            connection = self._talk.connection
+            while (left_s := deadline - time.monotonic()) > 0:
+                heard = [*connection.notifies(timeout=left_s, stop_after=1)]
+                heard += connection.notifies(timeout=0)  # what came together is told together
+                if any(note.payload.partition("\n")[0] == self._memory() for note in heard):
+                    return True
+        except Error:
+            self._drop()
+            return True
+        return False
+
+    def close(self) -> None:
+        """End it; somebody who waits for a server that is down is let go."""
+        self._closed.set()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._talk is not None:
+            self._talk.close()
+        self._talk = None

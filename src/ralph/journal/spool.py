@@ -1,28 +1,40 @@
-"""Records that wait on this machine while a journal's server is down, delivered later in order."""
+"""Journals whose server may be down: writes wait here in their order, and are delivered later."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from ralph import disk
-from ralph.errors import JournalError, RecordForgotten
-from ralph.journal import Appended, Batch, Draft, Journal
-from ralph.journal.file import Numbers
-from ralph.journal.folder import JournalFolder, file_name
-from ralph.records import Located, Record, now
+from ralph.errors import JournalBusy, JournalDown, JournalError, RecordForgotten
+from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal.file import LOCK_TIMEOUT_S, JournalFolder, file_name
+from ralph.journal.postgres import (
+    Numbers,
+    PostgresJournal,
+    PostgresJournals,
+    Tried,
+    check_fits,
+)
+from ralph.journal.session import Link, Patience
+from ralph.records import Complaint, Located, Record, Tombstone, now
 
 _log = logging.getLogger("ralph")
 _SEEN = ".seen"
 _NUMBERING_TIMEOUT_S = 1.0
+# How long a writer waits for another one that is handing over; then it goes behind it.
+_DELIVERY_PATIENCE_S = 1.0
 _PORTION = 200
 _DIGITS = 20
 _WRITING = os.O_WRONLY | getattr(os, "O_BINARY", 0)
+
+_Append = Callable[[Sequence[Record | Draft]], list[Appended]]
 
 
 class _LastNumber(msgspec.Struct):
@@ -30,60 +42,43 @@ class _LastNumber(msgspec.Struct):
     number: int = 0
 
 
-_decode = msgspec.json.Decoder(_LastNumber).decode
-_encode = msgspec.json.Encoder().encode
-
-
 class Spool:
     """The records of one stream that wait for the server, in a file of their own."""
 
     def __init__(self, folder: Path, name: str, *, lock_timeout_s: float) -> None:
-        # Two names that a file system takes for one are refused: their records would mix.
-        kept = JournalFolder(folder, shown_as="spool", lock_timeout_s=lock_timeout_s)
-        self._file = kept.journal(name)
         self.name = name
+        # Two names that a file system takes for one are refused: their records would mix.
+        files = JournalFolder(folder, shown_as="spool", lock_timeout_s=lock_timeout_s)
+        self.file = files.journal(name)
         self._lock_timeout_s = lock_timeout_s
-        file = self._file.path
-        self._seen_file = file.with_name(file.name + _SEEN)
-        self._lock = file.with_name(file.name + ".lock")
+        path = self.file.path
+        self._seen_file = path.with_name(path.name + _SEEN)
+        self._lock = path.with_name(path.name + ".lock")
         self._seen = 0
-        self._told = False
+        self._warned = False
 
     @property
     def holds(self) -> bool:
         """Whether anything waits."""
         try:
-            return self._file.path.stat().st_size > 0
+            return self.file.path.stat().st_size > 0
         except FileNotFoundError:
             return False
 
     def keep(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""
         with self.numbering() as numbers:
-            appended = self._file.append(drafts, above=numbers.highest)
+            appended = self.file.append(drafts, above=numbers.highest)
             numbers.highest = max([numbers.highest, *(one.record.number for one in appended)])
         return appended
-
-    def read(self, position: str | None, *, limit: int | None = None) -> Batch:
-        """What waits behind the position."""
-        return self._file.read(position, limit=limit)
-
-    def unchanged(self, position: str | None) -> bool:
-        """Whether nothing more waits than at the position; None is before the first."""
-        return not self.holds if position is None else self._file.unchanged(position)
-
-    def waiting(self) -> tuple[Located, ...]:
-        """Everything that waits."""
-        return self._file.read().records
 
     # -- what was seen of the server
 
     def note(self, number: int) -> None:
         """Remember the highest number on the server, for the time when it is not reached."""
-        if number == self._seen and self._seen_file.exists():
-            return
-        with self.numbering() as numbers:
-            numbers.highest = max(number, numbers.highest)
+        if number != self._seen or not self._seen_file.exists():
+            with self.numbering() as numbers:
+                numbers.highest = max(number, numbers.highest)
 
     @contextlib.contextmanager
     def numbering(self) -> Iterator[Numbers]:
@@ -99,26 +94,22 @@ class Spool:
             except disk.Busy:
                 pass  # somebody hangs: better two with one number than a record that is not kept
             except OSError as error:
-                self._tell(error)
+                self._warn(error)
             numbers = Numbers(self.last_seen())
             yield numbers
-            self._remember(numbers.highest)
+            seen = _read_seen(self._seen_file)
+            self._seen = max(numbers.highest, self._seen, seen.number if seen else 0)
+            if seen is None or seen.number != self._seen:
+                try:
+                    _write_seen(self._seen_file, self.name, self._seen)
+                except OSError as error:
+                    self._warn(error)
 
-    def _remember(self, number: int) -> None:
-        seen = _read_seen(self._seen_file)
-        self._seen = max(number, self._seen, seen.number if seen else 0)
-        if seen is not None and seen.number == self._seen:
-            return
-        try:
-            _write_seen(self._seen_file, self.name, self._seen)
-        except OSError as error:
-            self._tell(error)
-
-    def _tell(self, error: OSError) -> None:
+    def _warn(self, error: OSError) -> None:
         # The server has the record. Without the note two may get one number while it is down.
-        if not self._told:
+        if not self._warned:
             _log.warning("memory: %s cannot be written (%s)", self._seen_file, error.strerror)
-        self._told = True
+        self._warned = True
 
     def last_seen(self) -> int:
         """The highest number that was on the server the last time; 0 where nobody knows."""
@@ -127,7 +118,7 @@ class Spool:
 
     # -- handing over
 
-    def deliver(self, target: Journal, *, patience_s: float) -> int | None:
+    def deliver(self, append: _Append, *, patience_s: float) -> int | None:
         """Hand everything over in its order; how many that were, or None: another is at it.
 
         A record goes away here only after the target has it. Whoever is killed in between hands
@@ -137,24 +128,24 @@ class Spool:
             return 0
         try:
             with disk.locked(self._lock, timeout_s=patience_s):
-                return self._deliver(target)
+                return self._deliver(append)
         except disk.Busy:
             return None
         except OSError as error:
             raise JournalError(
                 f"what waits for the journal's server cannot be handed over "
                 f"({error.strerror or error})",
-                where=str(self._file.path),
+                where=str(self.file.path),
                 todo="Free space or permit writing there, then try again.",
             ) from error
 
-    def _deliver(self, target: Journal) -> int:
+    def _deliver(self, append: _Append) -> int:
         count = 0
         position: str | None = None
         while True:
-            batch = self._file.read(position, limit=_PORTION)
+            batch = self.file.read(position, limit=_PORTION)
             records = [located.record for located in batch.records]
-            count += _hand_over(records, target)
+            count += _hand_over(records, append)
             if records:  # before they go: their numbers are given out
                 self.note(max(record.number for record in records))
             position = batch.position
@@ -163,34 +154,35 @@ class Spool:
 
     def _emptied(self, position: str) -> bool:
         """Empty the file, unless somebody kept more meanwhile."""
-        with disk.locked(self._file.path, timeout_s=self._lock_timeout_s) as fd:
-            if not self._file.unchanged(position):
+        path = self.file.path
+        with disk.locked(path, timeout_s=self._lock_timeout_s) as fd:
+            if not self.file.unchanged(position):
                 return False
-            if self._file.read().complaints:
+            if self.file.read().complaints:
                 stamp = "".join(char for char in now() if char.isdigit())
-                left = self._file.path.with_name(f"{self._file.path.name}.left-{stamp}")
-                disk.create(left, self._file.path.read_bytes())
+                left = path.with_name(f"{path.name}.left-{stamp}")
+                disk.create(left, path.read_bytes())
                 _log.warning("memory: lines that cannot be read were set aside as %s", left)
             os.ftruncate(fd, 0)
             disk.flush(fd)
         return True
 
 
-def _hand_over(records: Sequence[Record], target: Journal) -> int:
+def _hand_over(records: Sequence[Record], append: _Append) -> int:
     """All of them, but those that were forgotten on the server meanwhile."""
     if not records:
         return 0
     try:
-        return sum(one.fresh for one in target.append(records))
+        return sum(one.fresh for one in append(records))
     except RecordForgotten:
         if len(records) == 1:
             return 0
-    return sum(_hand_over([record], target) for record in records)
+    return sum(_hand_over([record], append) for record in records)
 
 
 def _write_seen(file: Path, name: str, number: int) -> None:
     """Write it over the old one, which is as long: cutting a file short first costs ten times."""
-    text = b'{"name":%b,"number":%*d}' % (_encode(name), _DIGITS, number)
+    text = b'{"name":%b,"number":%*d}' % (msgspec.json.encode(name), _DIGITS, number)
     # Made whole: an empty one would say that nothing was seen.
     if disk.create(file, text):
         return
@@ -203,25 +195,233 @@ def _write_seen(file: Path, name: str, number: int) -> None:
 
 def _read_seen(file: Path) -> _LastNumber | None:
     try:
-        return _decode(file.read_bytes())
+        return msgspec.json.decode(file.read_bytes(), type=_LastNumber)
     except (OSError, msgspec.DecodeError):
         return None  # nobody was there yet, or it was cut short by a crash
 
 
-def known_names(folder: Path) -> list[str]:
-    """The streams of a memory that this machine has heard of."""
-    if not folder.is_dir():
-        return []
-    seen = (_read_seen(file) for file in folder.glob(f"*{_SEEN}"))
-    return sorted({one.name for one in seen if one} | set(waiting_names(folder)))
-
-
 def waiting_names(folder: Path) -> list[str]:
     """The streams of which something waits here."""
-    kept = JournalFolder(folder)
-    return [name for name in kept.names() if kept.size_bytes(name)]
+    files = JournalFolder(folder)
+    return [name for name in files.names() if files.size_bytes(name)]
 
 
 def spool_folder(spools: Path, memory: str) -> Path:
     """The folder of one memory's spools; its name's parts are folders."""
     return spools.joinpath(*(Path(file_name(part)).stem for part in memory.split("/")))
+
+
+class _SpooledPosition(msgspec.Struct, frozen=True):
+    """How far the server's journal was read, and how far what waits here."""
+
+    server: str
+    spool: str | None = None
+
+
+class SpooledJournal(PostgresJournal):
+    """A stream on a server, with a spool here. An append is kept, whether it is reached or not."""
+
+    def __init__(
+        self, link: Link, memory: Callable[[], str], stream: str, spool: Callable[[], Spool]
+    ) -> None:
+        super().__init__(link, memory, stream)
+        self._spool = spool
+
+    def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
+        """Keep all of them or none; when this returns the server has them, or this disk."""
+        if not drafts:
+            return []
+        spool = self._spool()
+        tried = Tried(spool.numbering)
+        with contextlib.suppress(JournalDown, JournalBusy):
+            # Where another is delivering, these go behind those before them.
+            if spool.deliver(super().append, patience_s=_DELIVERY_PATIENCE_S) is not None:
+                return self.attempt(drafts, tried)
+        if not tried.appended:
+            return spool.keep([_fitting(draft) for draft in drafts])
+        # What may have arrived keeps its number: so it is known again when it is delivered.
+        spool.keep([one.record for one in tried.appended if one.fresh])
+        return list(tried.appended)
+
+    def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
+        """What stands behind the position; of a server that is away, what waits for it.
+
+        Where nothing was read of it yet, JournalDown: a part must not be taken for the whole.
+        """
+        at = _split(position)
+        spool = self._spool()
+        try:
+            spool.deliver(super().append, patience_s=0.0)
+            batch = super().read(None if at is None else at.server, limit=limit)
+        except JournalDown:
+            if at is None:
+                raise
+            batch = spool.file.read(at.spool, limit=limit)
+            joined = write_position(_SpooledPosition(at.server, batch.position))
+            # What waited may have been handed over by another process: nothing was taken away.
+            return msgspec.structs.replace(batch, position=joined, restarted=False)
+        spool.note(self.last_number)
+        return batch
+
+    def unchanged(self, position: str | None) -> bool:
+        """Whether nothing can have happened since the position, as far as anybody can tell here."""
+        at = _split(position)
+        if at is None:
+            return False
+        spool = self._spool()
+        try:
+            same = super().unchanged(at.server)
+        except JournalDown:
+            return not spool.holds if at.spool is None else spool.file.unchanged(at.spool)
+        return same and at.spool is None and not spool.holds
+
+    def forget(
+        self,
+        ids: Collection[str],
+        *,
+        reason: str | None = None,
+        stones: Sequence[Tombstone] = (),
+    ) -> list[str]:
+        """Take the content out for good, on the server; JournalDown where it is not reached."""
+        self.deliver()
+        return super().forget(ids, reason=reason, stones=stones)
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read on the server, and everything that looks wrong."""
+        self.deliver()
+        return super().verify()
+
+    def waiting(self) -> tuple[Located, ...]:
+        """What was kept here and has not reached the server yet."""
+        return self._spool().file.read().records
+
+    def deliver(self) -> int:
+        """Hand over what waits here; JournalDown where the server is not reached."""
+        lock_s = self._link.patience.lock_s
+        count = self._spool().deliver(super().append, patience_s=lock_s)
+        if count is None:
+            raise JournalBusy(
+                f"another process has handed over for more than {lock_s:g} s",
+                where=self.name,
+                todo="Try again when it has finished.",
+            )
+        return count
+
+
+class SpooledJournals(PostgresJournals):
+    """The journals of one memory on a server, with a folder here for what must wait."""
+
+    def __init__(self, link: Link, memory: Callable[[], str], spools: Path) -> None:
+        super().__init__(link, memory)
+        # The same without a spool: what does not reach it is an error.
+        self.server = PostgresJournals(link, memory)
+        self._spools = spools
+        self._spool: dict[tuple[Path, str], Spool] = {}
+
+    @property
+    def spool_folder(self) -> Path:
+        """Where what must wait is kept."""
+        return spool_folder(self._spools, self.memory())
+
+    def journal(self, name: str) -> SpooledJournal:
+        """The journal of this name."""
+        file_name(name)  # what cannot be kept here cannot be kept
+        return SpooledJournal(self.link, self.memory, name, lambda: self._spool_of(name))
+
+    def names(self) -> list[str]:
+        """The names of all journals that are there, as far as anybody can tell here."""
+        folder = self.spool_folder
+        waiting = set(waiting_names(folder))
+        try:
+            return sorted(waiting.union(super().names()))
+        except JournalDown:
+            seen = (_read_seen(file) for file in folder.glob(f"*{_SEEN}"))
+            return sorted(waiting | {one.name for one in seen if one})
+
+    def newest_at(self, name: str) -> str:
+        """When the newest record of a journal was made; "" where that is unclear."""
+        newest = max((one.record.at for one in self.journal(name).waiting()), default="")
+        with contextlib.suppress(JournalDown):
+            return max(newest, super().newest_at(name))
+        return newest
+
+    def size_bytes(self, name: str) -> int:
+        """About how much there is to read in a journal."""
+        with contextlib.suppress(JournalDown):
+            return super().size_bytes(name)
+        return 0
+
+    def trouble(self) -> str | None:
+        """Why answers may be old: the server was not reached the last time; None where it was."""
+        why = super().trouble()
+        if why is None:
+            return None
+        return f"the journal's server is not reached ({why}); answers are as of the last time"
+
+    def waiting(self) -> int:
+        """How many records wait here for the server."""
+        return sum(len(self.journal(name).waiting()) for name in waiting_names(self.spool_folder))
+
+    def deliver(self) -> int:
+        """Hand over what waits here for the server, and say how many records that were."""
+        self.link.retry()
+        return sum(self.journal(name).deliver() for name in waiting_names(self.spool_folder))
+
+    def _spool_of(self, name: str) -> Spool:
+        key = self.spool_folder, name
+        if key not in self._spool:
+            self._spool[key] = Spool(key[0], name, lock_timeout_s=self.link.patience.lock_s)
+        return self._spool[key]
+
+
+# The memories of a process share a connection; whoever closes it last closes it for all.
+_links: WeakValueDictionary[tuple[str, float, float, Path], Link] = WeakValueDictionary()
+
+
+def server_journals(
+    url: str,
+    memory: Callable[[], str],
+    spools: Path,
+    *,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+    connect_timeout_s: float = 2.0,
+) -> SpooledJournals:
+    """The journals of a memory as streams of a database; nothing is opened yet.
+
+    A memory is named `conversations`, `knowledge` or `feature/<project id>`.
+    """
+    key = (url, lock_timeout_s, connect_timeout_s, spools)
+    link = _links.get(key)
+    if link is None:
+        patience = Patience(connect_s=connect_timeout_s, lock_s=lock_timeout_s)
+        link = _links[key] = Link(url, patience=patience, notes=spools)
+    return SpooledJournals(link, memory, spools)
+
+
+def deliver_to_files(files: JournalFolder, memory: str, spools: Path) -> None:
+    """Bring what waits for a server that is no longer used into the files instead."""
+    folder = spool_folder(spools, memory)
+    for name in waiting_names(folder):
+        spool = Spool(folder, name, lock_timeout_s=LOCK_TIMEOUT_S)
+        spool.deliver(files.journal(name).append, patience_s=LOCK_TIMEOUT_S)
+
+
+def _fitting(draft: Record | Draft) -> Record | Draft:
+    """The draft, refused here where the server would refuse it later."""
+    if isinstance(draft, Record):
+        check_fits(draft)
+        return draft
+
+    def checked(number: int) -> Record:
+        record = draft(number)
+        check_fits(record)
+        return record
+
+    return checked
+
+
+def _split(position: str | None) -> _SpooledPosition | None:
+    """The position in both; one of the server alone is one before anything waited."""
+    if position is None:
+        return None
+    return read_position(position, _SpooledPosition) or _SpooledPosition(position)

@@ -2,133 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
-from ralph import disk
 from ralph.capture import AgentRun, Capture, Live
-from ralph.clients import AgentCall, agent_command, agent_variables, found_command, output_dialect
-from ralph.clients.detect import Detecting, open_capture
+from ralph.clients import (
+    AgentCall,
+    Detecting,
+    agent_command,
+    agent_variables,
+    found_command,
+    open_capture,
+    output_dialect,
+)
 from ralph.config import Settings
 from ralph.errors import BadInput
-from ralph.loop.environment import Listener, LoopEvent, Watched, agent_environment
-from ralph.loop.servers import Servers, write_mcp_config
+from ralph.loop.environment import Listener, LoopEvent, Servers, agent_environment, write_mcp_config
+from ralph.loop.process import AgentEnd, AgentProcess
 from ralph.records import now
 from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 
-# -- One run of an agent's command: output to a file, a wall clock, and an end for everyone.
-
-
-if sys.platform == "win32":
-    from ralph.loop.windows import WindowsAgent as PlatformAgent
-else:
-    from ralph.loop.posix import PosixAgent as PlatformAgent
-
-LOCK = "lock"
-_POLL_S = 0.05
-_STDERR_TAIL_BYTES = 4000
-
-
-class AgentEnd(msgspec.Struct, frozen=True):
-    """How an agent's run ended."""
-
-    exit_code: int | None
-    timed_out: bool
-    interrupted: bool
-    duration_ms: int
-    stderr: str
-    left_behind: int
-
-
-class AgentProcess:
-    """An agent that runs now. Leaving the `with` block ends it, whatever happened."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        prompt: bytes,
-        folder: Path,
-        cwd: Path,
-        env: Mapping[str, str],
-        grace_s: float,
-    ) -> None:
-        """The folder keeps the run's files: prompt.txt, output.jsonl, stderr.txt, and a lock.
-
-        The lock is held until the agent and everything it started have ended.
-        """
-        self.output = folder / "output.jsonl"
-        self._stderr = folder / "stderr.txt"
-        self._program = command[0]
-        prompt_file = folder / "prompt.txt"
-        disk.write(prompt_file, prompt)
-        self._began = time.monotonic()
-        with (
-            prompt_file.open("rb") as stdin,
-            self.output.open("ab") as stdout,
-            self._stderr.open("ab") as stderr,
-            (folder / LOCK).open("ab") as lock,
-        ):
-            self._agent: Watched = PlatformAgent(
-                command,
-                files=(stdin, stdout, stderr),
-                lock=lock,
-                cwd=cwd,
-                env=env,
-                grace_s=grace_s,
-            )
-
-    def wait(self, *, timeout_s: float, on_tick: Callable[[], bool]) -> AgentEnd:
-        """Until the agent ends, its time is over, or `on_tick` (called often) says to stop."""
-        deadline = self._began + timeout_s
-        timed_out = interrupted = False
-        while not self._agent.ended(_POLL_S):
-            interrupted = not on_tick()
-            timed_out = not interrupted and time.monotonic() >= deadline
-            if interrupted or timed_out:
-                self._agent.end()
-                break
-        started = self._agent.started
-        if started.failed:
-            raise BadInput(
-                f"the agent's command {self._program!r} cannot be started: {started.failed}",
-                todo="Install it, or name another with --agent.",
-            )
-        return AgentEnd(
-            exit_code=started.exit_code,
-            timed_out=timed_out,
-            interrupted=interrupted,
-            duration_ms=int((time.monotonic() - self._began) * 1000),
-            stderr=self._stderr_tail(),
-            left_behind=started.left_behind,
-        )
-
-    def _stderr_tail(self) -> str:
-        with self._stderr.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _STDERR_TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").strip()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._agent.close()
-
+# How long an agent may take to end after it was asked to.
+GRACE_S = 10.0
 
 # -- Following an agent's output file while it grows, and once more when nobody writes to it.
 
@@ -261,13 +161,6 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 
 
-class AgentCommand(msgspec.Struct, frozen=True):
-    """The command line and the environment of one run."""
-
-    command: list[str]
-    env: dict[str, str]
-
-
 class AgentDriver:
     """The means to run one agent in one project's folder: any number of times, one at a time."""
 
@@ -292,25 +185,25 @@ class AgentDriver:
         """Refuse an agent that is not there."""
         found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self._root)
 
-    def prepare(
-        self, folder: Path, servers: Servers, *, model: str | None, given: dict[str, str]
-    ) -> AgentCommand:
-        """What to start; the servers' file goes into the run's folder."""
-        call = AgentCall(
-            model=model,
-            mcp_config=write_mcp_config(folder, servers),
-            mcp_servers=servers.entries,
-        )
+    def run(
+        self,
+        folder: Path,
+        prompt: str,
+        servers: Servers,
+        *,
+        model: str | None,
+        given: dict[str, str],
+        observe: Callable[[bool], None],
+    ) -> tuple[AgentOutput, AgentEnd]:
+        """One run to its end; the servers' file goes into the run's folder.
+
+        `observe` is told often whether the agent was idle since.
+        """
+        config = write_mcp_config(folder, servers)
+        call = AgentCall(model=model, mcp_config=config, mcp_servers=servers.entries)
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
-        return AgentCommand(
-            found_command(agent_command(self.agent, call), env, root=self._root), env
-        )
-
-    def run(
-        self, start: AgentCommand, folder: Path, prompt: str, *, observe: Callable[[bool], None]
-    ) -> tuple[AgentOutput, AgentEnd]:
-        """One run to its end; `observe` is told often whether the agent was idle since."""
+        command = found_command(agent_command(self.agent, call), env, root=self._root)
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
@@ -332,12 +225,7 @@ class AgentDriver:
             return not self._stopping()
 
         with AgentProcess(
-            start.command,
-            prompt=prompt.encode(),
-            folder=folder,
-            cwd=self._root,
-            env=start.env,
-            grace_s=self._settings.agent_grace_s,
+            command, prompt=prompt.encode(), folder=folder, cwd=self._root, env=env, grace_s=GRACE_S
         ) as process:
             ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
         catch_up()

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import json
-import os
 import shutil
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import msgspec
 
@@ -24,10 +21,9 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import AgentDriver, AgentEnd
-from ralph.loop.environment import Listener, agent_environment, own_command
-from ralph.loop.iteration import prompt_limits
-from ralph.loop.servers import PLAN, planning_servers
+from ralph.loop.agent import AgentDriver
+from ralph.loop.environment import PLAN, Listener, agent_environment, own_command, planning_servers
+from ralph.loop.process import AgentEnd
 from ralph.loop.work import PendingIteration
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
@@ -48,7 +44,7 @@ from ralph.plan.model import (
 )
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
-from ralph.prompt.build import Prompt, braindump_prompt
+from ralph.prompt.build import Prompt, PromptLimits, braindump_prompt
 from ralph.records import now
 from ralph.text.tokens import estimate_tokens
 
@@ -78,35 +74,41 @@ class Proposal(msgspec.Struct, frozen=True):
 
     def changes(self) -> dict[Kind, Changes]:
         """What would be different, by kind."""
-        return {kind: _changes(kind, *self.data(kind)) for kind in KINDS}
+        found: dict[Kind, Changes] = {}
+        for kind in KINDS:
+            before, after = (_by_key(kind, data) for data in self.data(kind))
+            found[kind] = Changes(
+                added=tuple(key for key in after if key not in before),
+                changed=tuple(
+                    key for key in after if key in before and not identical(before[key], after[key])
+                ),
+                removed=tuple(key for key in before if key not in after),
+            )
+        return found
 
     def data(self, kind: Kind) -> tuple[Data, Data]:
         """What the file said, and what it would say."""
-        before, after = self.before.get(kind), self.after.get(kind)
-        return _parsed(kind, before), _parsed(kind, after)
+        name = f".ralph/db/{kind}.yaml"
+        before, after = (files.get(kind) or b"" for files in (self.before, self.after))
+        return PlanFile.read(before, name=name).data, PlanFile.read(after, name=name).data
 
     def thin(self) -> list[str]:
         """New features whose description says too little to work from."""
-        _, now = self.data("features")
-        entries = _by_key("features", now)
-        features = [
-            Feature(name=name, description=str(entries[name].get("description") or ""))
-            for name in self.changes()["features"].added
-        ]
-        return [feature.name for feature in features if feature.is_thin()]
+        entries = _by_key("features", self.data("features")[1])
+        added = self.changes()["features"].added
+        described = {name: str(entries[name].get("description") or "") for name in added}
+        return [name for name in added if Feature(name=name, description=described[name]).is_thin()]
 
     def diff(self) -> list[str]:
         """The files line by line, in the form of `diff -u`."""
         lines: list[str] = []
         for kind in KINDS:
             name = f".ralph/db/{kind}.yaml"
-            lines += difflib.unified_diff(
-                _lines(self.before.get(kind)),
-                _lines(self.after.get(kind)),
-                fromfile=name,
-                tofile=f"{name} (proposed)",
-                lineterm="",
+            before, after = (
+                (files.get(kind) or b"").decode("utf-8", "replace").splitlines()
+                for files in (self.before, self.after)
             )
+            lines += difflib.unified_diff(before, after, name, f"{name} (proposed)", lineterm="")
         return lines
 
 
@@ -122,14 +124,16 @@ def accept(plan: Plan, proposal: Proposal) -> Accepted:
     known = {problem.what for problem in check(plan)}
     with plan.editing(f"braindump of {proposal.source}", *KINDS) as data:
         merged, renumbered = _merged(data, proposal)
-        _refuse_unsound(plan, merged, known)
+        # What comes out must be a plan: it is written elsewhere and checked first.
+        with tempfile.TemporaryDirectory(prefix="ralph-plan-") as folder:
+            trial = Plan(Path(folder), state=Path(folder))
+            disk.make_folder(trial.folder)
+            for kind in KINDS:
+                text = plan.document(kind).with_data(merged[kind]).text
+                disk.write(trial.path(kind), text.encode())
+            _refuse_errors([one for one in check(trial) if one.what not in known])
         data.update(merged)
     return Accepted(renumbered, [one for one in check(plan) if one.what not in known])
-
-
-def errors(plan: Plan) -> list[Problem]:
-    """What is wrong with a plan, warnings left out."""
-    return [problem for problem in check(plan) if problem.severity == "error"]
 
 
 def _merged(
@@ -210,34 +214,15 @@ def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, Ta
     return result, ids
 
 
-def _refuse_unsound(plan: Plan, merged: dict[Kind, Data], known: set[str]) -> None:
-    """What comes out must be a plan: it is written elsewhere and checked first."""
-    with tempfile.TemporaryDirectory(prefix="ralph-plan-") as folder:
-        trial = Plan(Path(folder), state=Path(folder))
-        disk.make_folder(trial.folder)
-        for kind in KINDS:
-            text = plan.document(kind).with_data(merged[kind]).text
-            disk.write(trial.path(kind), text.encode())
-        refuse_errors([one for one in errors(trial) if one.what not in known])
-
-
-def refuse_errors(found: Sequence[Problem]) -> None:
-    """Raise what is wrong with a proposed plan, if anything is."""
+def _refuse_errors(problems: Sequence[Problem]) -> None:
+    """Raise what is wrong with a proposed plan, warnings left out."""
+    found = [problem.what for problem in problems if problem.severity == "error"]
     if found:
-        told = "; ".join(problem.what for problem in found[:5])
+        told = "; ".join(found[:5])
         raise BadPlan(
             f"the proposed plan is not sound: {told}",
             todo="Nothing was changed. Run the braindump again, or say more in the requirements.",
         )
-
-
-def _changes(kind: Kind, was: Data, now: Data) -> Changes:
-    before, after = _by_key(kind, was), _by_key(kind, now)
-    return Changes(
-        added=tuple(key for key in after if key not in before),
-        changed=tuple(k for k in after if k in before and not identical(before[k], after[k])),
-        removed=tuple(key for key in before if key not in after),
-    )
 
 
 def _by_key(kind: Kind, data: Data) -> dict[str, Data]:
@@ -246,14 +231,6 @@ def _by_key(kind: Kind, data: Data) -> dict[str, Data]:
         if entity.key is not None and isinstance(entity.value, dict):
             found.setdefault(entity.key, entity.value)
     return found
-
-
-def _parsed(kind: Kind, raw: bytes | None) -> Data:
-    return PlanFile.read(raw or b"", name=f".ralph/db/{kind}.yaml").data
-
-
-def _lines(raw: bytes | None) -> list[str]:
-    return (raw or b"").decode("utf-8", "replace").splitlines()
 
 
 _FOLDER = "braindump"
@@ -304,14 +281,13 @@ def braindump(
         before = {kind: copy.raw(kind) for kind in KINDS}
         guard = Guard(plan)
         snapshot = guard.snapshot()
-        start = driver.prepare(
+        output, ended = driver.run(
             folder,
+            prompt.text,
             planning_servers(ralph, copy.project),
             model=settings.model_review,
             given={"RALPH_PROJECT": str(copy.project), "RALPH_FEATURE": "", "RALPH_TASK": ""},
-        )
-        output, ended = driver.run(
-            start, folder, prompt.text, observe=lambda idle: guard.observe(snapshot, idle=idle)
+            observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
         repaired = _put_back(plan, guard, snapshot)
@@ -321,9 +297,10 @@ def braindump(
             what = f"the agent planned nothing{_said(captured)}"
             todo = "Say more in the requirements, or try another agent."
             raise _nothing(what, repaired, todo=todo)
-        refuse_errors(errors(copy))
+        _refuse_errors(check(copy))
         proposal = Proposal(source, now(), before, after)
-    _keep(_home(ralph), proposal)
+    disk.replace(_home(ralph) / _PROPOSAL, msgspec.msgpack.encode(proposal))
+    disk.replace(_home(ralph) / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
     return Planned(
         proposal=proposal,
         summary=captured.summary,
@@ -360,7 +337,7 @@ def _home(ralph: Ralph) -> Path:
 
 
 def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str) -> Prompt:
-    limits = prompt_limits(ralph.config.settings)
+    limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
     if not requirements.strip():
         raise BadInput("there are no requirements in it", where=source, todo="Write some.")
     tokens = estimate_tokens(requirements)
@@ -444,100 +421,3 @@ def _said(captured: AgentRun) -> str:
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
     return f": {words[:_LAST_WORDS_CHARS]}" if words else ""
-
-
-def _keep(home: Path, proposal: Proposal) -> None:
-    disk.replace(home / _PROPOSAL, msgspec.msgpack.encode(proposal))
-    disk.replace(home / _DIFF, ("\n".join(proposal.diff()) + "\n").encode())
-
-
-# -- A plain MCP client over stdio: what the scripted agent calls tools with.
-
-
-_PROTOCOL = "2025-11-25"
-_END_S = 10.0
-
-
-class Gone(Exception):
-    """The server does not answer any more, or never did."""
-
-
-class ServerProcess:
-    """One server of a config file, as a process of ours."""
-
-    def __init__(self, entry: dict[str, Any]) -> None:
-        self._number = 0
-        try:
-            self._process = subprocess.Popen(
-                [entry["command"], *entry.get("args", ())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **entry.get("env", {})},
-            )
-        except OSError as error:
-            raise Gone(str(error)) from None
-        client = {"name": "scripted", "version": "1"}
-        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client}
-        try:
-            self._ask("initialize", hello)
-            self._send({"method": "notifications/initialized"})
-        except Gone:
-            self.close()
-            raise
-
-    def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """The text a tool answers with, and whether it is an error."""
-        try:
-            answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
-        except Gone as gone:
-            return str(gone), True
-        if "error" in answer:
-            return str(answer["error"].get("message", answer["error"])), True
-        result = answer["result"]
-        texts = [part["text"] for part in result.get("content", ()) if part["type"] == "text"]
-        return "\n".join(texts), bool(result.get("isError"))
-
-    def close(self) -> None:
-        """End the server as clients do: by leaving."""
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.close()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._stdout.close()
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        return cast(IO[bytes], self._process.stdin)
-
-    @property
-    def _stdout(self) -> IO[bytes]:
-        return cast(IO[bytes], self._process.stdout)
-
-    def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        self._number += 1
-        self._send({"id": self._number, "method": method, "params": params})
-        for line in self._stdout:
-            answer: dict[str, Any] = json.loads(line)
-            if answer.get("id") == self._number and "method" not in answer:
-                return answer
-        raise Gone("Connection closed")
-
-    def _send(self, message: dict[str, Any]) -> None:
-        line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        try:
-            self._stdin.write(line)
-            self._stdin.flush()
-        except OSError:
-            raise Gone("Connection closed") from None
-
-
-def entries(config: str | None) -> dict[str, dict[str, Any]]:
-    """The servers of a config file by name; none without a file."""
-    if not config:
-        return {}
-    plain = json.loads(Path(config).read_text(encoding="utf-8"))
-    found: dict[str, dict[str, Any]] = plain["mcpServers"]
-    return found

@@ -10,18 +10,26 @@ import msgspec
 
 from ralph.capture import AgentRun
 from ralph.clients import takes_servers
-from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.loop.agent import AgentCommand, AgentDriver, AgentEnd, AgentOutput
-from ralph.loop.environment import Listener, LoopEvent, Name, agent_environment, own_command
+from ralph.loop.agent import GRACE_S, AgentDriver, AgentOutput
+from ralph.loop.environment import (
+    Listener,
+    LoopEvent,
+    Name,
+    Servers,
+    agent_environment,
+    loop_servers,
+    own_command,
+    own_server,
+)
 from ralph.loop.orchestrate import Orchestrator
-from ralph.loop.servers import loop_servers, own_server
+from ralph.loop.process import AgentEnd
 from ralph.loop.work import PendingIteration, RunFolder, plan_hash
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
-from ralph.plan.model import Feature, PlanView, Task
+from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
 from ralph.prompt.build import (
     CONTEXT,
@@ -40,6 +48,11 @@ from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
 
+REPEATED_ERRORS = 5
+_ATTEMPTS = 3
+_STALE_ITERATIONS = 10
+_STALE_FILES = 5
+
 # -- Gathering what a prompt is made from: the plan, the files, the memory.
 
 
@@ -48,16 +61,6 @@ _REPEATED_FROM = 2
 # What nobody met for so many iterations does not keep coming back.
 _LOOK_BACK = 300
 _signature = functools.lru_cache(maxsize=10_000)(signature)
-
-
-def prompt_limits(settings: Settings) -> PromptLimits:
-    """The budgets of a prompt, from the settings."""
-    return PromptLimits(
-        prompt=settings.prompt_tokens,
-        knowledge_file=settings.knowledge_file_tokens,
-        knowledge_excerpt=settings.knowledge_excerpt_tokens,
-        knowledge_all=settings.knowledge_all_tokens,
-    )
 
 
 def gather(
@@ -75,25 +78,21 @@ def gather(
     """
     view = plan.load()
     # A task may name a feature that nobody described yet.
-    feature = feature_view(view, task.feature) or Feature(name=task.feature)
+    named = (feature for feature in view.features if feature.name == task.feature)
+    feature = next(named, Feature(name=task.feature))
     feature, vanished = without_vanished(plan, feature)
     told = (history or IterationHistory(ralph)).of(task.feature)
-    settings = ralph.config.settings
-    agent = agent or settings.agent
+    number = last_number(told) + 1
+    attempts = [one for one in told if str(one.task_id) == str(task.id)]
+    settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
     return PromptFacts(
         feature=feature,
         task=task,
         current_state=view.current_state(task.feature),
         discipline=next((d for d in view.disciplines if d.name == task.discipline), None),
-        learnings=tuple(
-            prompt_lines(
-                feature.learnings,
-                current_iteration=last_number(told) + 1,
-                task_id=task.id,
-            )
-        ),
-        attempts=tuple(_attempts(told, task, settings.attempts_in_prompt)),
-        repeated=tuple(repeated_errors(told, settings.warnings_in_prompt)),
+        learnings=tuple(prompt_lines(feature.learnings, current_iteration=number, task_id=task.id)),
+        attempts=tuple(attempts[-_ATTEMPTS:]),
+        repeated=tuple(repeated_errors(told, REPEATED_ERRORS)),
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
@@ -103,28 +102,24 @@ def gather(
 
 
 def gather_review(
-    facts: PromptFacts, told: Sequence[Iteration], settings: Settings, *, everything: bool
+    facts: PromptFacts, told: Sequence[Iteration], *, everything: bool
 ) -> ReviewFacts:
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
-    return ReviewFacts(
-        learnings=tuple(
-            f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted
-        ),
-        all_learnings=everything,
-        flags=tuple(stale_prose(facts.feature, last_number(told), settings)),
-    )
+    lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
+    flags = stale_prose(facts.feature, last_number(told))
+    return ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
 
 
-def stale_prose(feature: Feature, iteration: int, settings: Settings) -> list[str]:
+def stale_prose(feature: Feature, iteration: int) -> list[str]:
     """Why the feature's prose may no longer be true."""
     verified = feature.last_verified if isinstance(feature.last_verified, int) else 0
     flags: list[str] = []
-    if iteration - verified >= settings.prose_stale_iterations:
+    if iteration - verified >= _STALE_ITERATIONS:
         when = f"since iteration {verified}" if verified else "yet"
         flags.append(f"The prose has not been verified {when}; this is iteration {iteration}.")
     changed = [f.path for f in feature.context_files if (f.last_touched or 0) > verified]
-    if len(changed) > settings.prose_stale_files:
+    if len(changed) > _STALE_FILES:
         flags.append(f"{len(changed)} context files changed since: {', '.join(changed[:10])}.")
     return flags
 
@@ -190,10 +185,6 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError
     return [RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
 
-def _attempts(told: Sequence[Iteration], task: Task, count: int) -> list[Iteration]:
-    return [one for one in told if str(one.task_id) == str(task.id)][-count:]
-
-
 def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
     found: list[KnowledgeFile] = []
     for path in feature.knowledge_paths:
@@ -204,11 +195,6 @@ def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
             # The plan names it, not a person: what it holds goes to the agent's provider.
             found.append(KnowledgeFile(path, redact(text)))
     return found
-
-
-def feature_view(view: PlanView, name: str) -> Feature | None:
-    """The feature of this name, if the plan has it."""
-    return next((feature for feature in view.features if feature.name == name), None)
 
 
 # -- What an iteration came to, by comparing its task before and after.
@@ -260,32 +246,25 @@ class IterationRunner:
         self,
         ralph: Ralph,
         plan: Plan,
+        driver: AgentDriver,
         *,
-        agent: str,
-        timeout_s: float,
         memory_on: bool,
         listener: Listener,
-        stopping: Callable[[], bool],
     ) -> None:
         self.ralph = ralph
         self.plan = plan
         self.settings = ralph.config.settings
         self.runs = RunFolder(ralph.project.cache / "runs")
-        self._driver = AgentDriver(
-            agent,
-            self.settings,
-            root=plan.project,
-            timeout_s=timeout_s,
-            listener=listener,
-            stopping=stopping,
-        )
+        self._driver = driver
         self._memory_on = memory_on
-        self._limits = prompt_limits(self.settings)
+        self._limits = PromptLimits(prompt=self.settings.prompt_tokens)
         self._listener = listener
         self._guard = Guard(plan)
         self._noted: set[str] = set()
         self.history = IterationHistory(ralph)
-        self.knowledge = Orchestrator(ralph, plan, self._say)
+        self.knowledge = Orchestrator(
+            ralph, plan, lambda line, well: self.tell("memory", line=line, available=well)
+        )
 
     def tell(self, event: Name, **facts: object) -> None:
         """Say what happened to whoever listens."""
@@ -295,20 +274,17 @@ class IterationRunner:
         """One iteration of work on a task."""
         facts = self._gather(task)
         context = self.knowledge.context(facts)
-        if context is None:
-            return self._run(task, task_prompt(facts, self._limits), review=False)
-        facts = msgspec.structs.replace(facts, context=context.block)
+        if context is not None:
+            facts = msgspec.structs.replace(facts, context=context.block)
         prompt = task_prompt(facts, self._limits)
-        carried = context.patterns if prompt.has(CONTEXT) else ()
+        carried = context.patterns if context and prompt.has(CONTEXT) else ()
         return self._run(task, prompt, review=False, patterns=carried)
 
     def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
         facts = self._gather(task)
-        told = self.history.of(task.feature)
-        review = gather_review(facts, told, self.settings, everything=everything)
-        prompt = review_prompt(facts, review, self._limits)
-        return self._run(task, prompt, review=True)
+        review = gather_review(facts, self.history.of(task.feature), everything=everything)
+        return self._run(task, review_prompt(facts, review, self._limits), review=True)
 
     def _gather(self, task: Task) -> PromptFacts:
         facts = gather(
@@ -331,16 +307,13 @@ class IterationRunner:
                 continue  # its loop is alive
             prompt = folder / "prompt.txt"
             if prompt.exists():  # else no agent had been started
-                patience_s = self.settings.agent_grace_s + _ENDING_S
+                patience_s = GRACE_S + _ENDING_S
                 ended = self.runs.how_it_ended(work, timeout_s=patience_s)
                 text = prompt.read_text("utf-8", "replace")
                 output = self._driver.output(folder, text, agent=work.agent)
                 finished.append(self._finish(work, output, ended).iteration)
             self.runs.finish(work)
         return finished
-
-    def _say(self, line: str, well: bool) -> None:
-        self.tell("memory", line=line, available=well)
 
     def _run(
         self, task: Task, prompt: Prompt, *, review: bool, patterns: tuple[str, ...] = ()
@@ -370,11 +343,16 @@ class IterationRunner:
             prompt_tokens=prompt.tokens,
         )
         try:
-            start = self._prepare(task, folder, review=review)
             output, ended = self._driver.run(
-                start,
                 folder,
                 prompt.text,
+                self._servers(task, review=review),
+                model=self.settings.model_review if review else self.settings.model_work,
+                given={
+                    "RALPH_PROJECT": str(self.plan.project),
+                    "RALPH_FEATURE": task.feature,
+                    "RALPH_TASK": "" if review else str(task.id),
+                },
                 observe=lambda idle: self._guard.observe(snapshot, idle=idle),
             )
         except BadInput:
@@ -388,27 +366,14 @@ class IterationRunner:
         self.runs.finish(work)
         return told
 
-    def check_agent(self) -> None:
-        """Refuse to begin with an agent that is not there."""
-        self._driver.check()
-
-    def _prepare(self, task: Task, folder: Path, *, review: bool) -> AgentCommand:
+    def _servers(self, task: Task, *, review: bool) -> Servers:
         servers = loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in servers.notes if note not in self._noted]:
             self._noted.update(new)
             self.tell("repaired", lines=new)
-        return self._driver.prepare(
-            folder,
-            servers,
-            model=self.settings.model_review if review else self.settings.model_work,
-            given={
-                "RALPH_PROJECT": str(self.plan.project),
-                "RALPH_FEATURE": task.feature,
-                "RALPH_TASK": "" if review else str(task.id),
-            },
-        )
+        return servers
 
     def _finish(
         self,
@@ -489,8 +454,11 @@ class IterationRunner:
 
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
-        told = self.history.of(work.feature)
-        return next((one for one in reversed(told) if _is_of(one, work)), None)
+        # One loop at a time works on a feature, so the moment it began tells a run from others.
+        for one in reversed(self.history.of(work.feature)):
+            if one.timestamp == work.started_at and str(one.task_id) == str(work.task_id):
+                return one
+        return None
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
@@ -523,9 +491,3 @@ def _task_now(plan: Plan, task_id: int | str | None) -> Task | None:
         return None if task_id is None else plan.task(task_id)
     except NotFound:
         return None
-
-
-def _is_of(iteration: Iteration, work: PendingIteration) -> bool:
-    """One loop at a time works on a feature, so the moment it began tells a run from others."""
-    same_task = str(iteration.task_id) == str(work.task_id)
-    return iteration.timestamp == work.started_at and same_task

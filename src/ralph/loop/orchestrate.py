@@ -3,6 +3,7 @@ it gives to them. The agent has no way there; trouble here is one line, and the 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,12 +17,11 @@ from ralph.plan.model import Task
 from ralph.plan.store import Plan
 from ralph.prompt.build import PromptFacts
 from ralph.records.iteration import FAILED, Iteration
-from ralph.records.knowledge import CheckpointKind, FailureSolution
+from ralph.records.knowledge import CheckpointKind
 
 if TYPE_CHECKING:
     from ralph.memory.checkpoints import CheckpointResult
     from ralph.memory.knowledge import Context
-    from ralph.memory.knowledge_journal import SavedEntry
 
 T = TypeVar("T")
 _ERRORS_ASKED = 3
@@ -66,14 +66,11 @@ def _questions(facts: PromptFacts) -> list[str]:
 
 def completed(tasks: Sequence[Task], feature: str | None) -> CheckpointKind | None:
     """What is complete now: the whole plan, this feature, or nothing."""
-    if _all_over(tasks):
+    open_features = {task.feature for task in tasks if task.status not in _OVER}
+    if tasks and not open_features:
         return "project_complete"
-    ours = [task for task in tasks if task.feature == feature]
-    return "phase_complete" if _all_over(ours) else None
-
-
-def _all_over(tasks: Sequence[Task]) -> bool:
-    return bool(tasks) and all(task.status in _OVER for task in tasks)
+    ours = any(task.feature == feature for task in tasks)
+    return "phase_complete" if ours and feature not in open_features else None
 
 
 class Orchestrator:
@@ -98,52 +95,39 @@ class Orchestrator:
         """Whether the patterns that an agent was given helped, by what its iteration came to."""
         if iteration.outcome != "success" and iteration.outcome not in FAILED:
             return
-        for pattern in patterns:
-            self._carefully("no outcome reported", partial(self._report, pattern, iteration))
+        helped, task, run = iteration.outcome == "success", iteration.task_id, iteration.session_id
 
-    def _report(self, pattern: str, iteration: Iteration) -> None:
-        try:
-            self._ralph.knowledge.report_outcome(
-                pattern,
-                iteration.outcome == "success",
-                task=iteration.task_id,
-                run=iteration.session_id,
-            )
-        except NotFound:
-            return  # it has expired or was forgotten while the agent worked
+        def report(pattern: str) -> None:
+            with contextlib.suppress(NotFound):  # it has expired, or was forgotten meanwhile
+                self._ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
+
+        for pattern in patterns:
+            self._carefully("no outcome reported", partial(report, pattern))
 
     def give(self, iteration: Iteration, told: Sequence[Iteration]) -> None:
         """Stage what a task that has become done teaches, and publish at the end of a phase."""
         if not self._settings.knowledge_give or iteration.task_id is None:
             return
-        root = self._ralph.project.root
-        found = lessons(
-            told,
-            iteration,
-            project=self._ralph.project.id,
-            technology=technology_of(root, self._settings),
-        )
+        project, knowledge = self._ralph.project, self._ralph.knowledge
+        technology = technology_of(project.root, self._settings)
         captured = 0
-        for one in found:
-            kept = self._carefully("not captured", partial(self._capture, portable(one, root)))
-            captured += bool(kept and kept.fresh)
+        for one in lessons(told, iteration, project=project.id, technology=technology):
+            capture = partial(knowledge.capture_all, [portable(one, project.root)])
+            captured += any(saved.fresh for saved in self._carefully("not captured", capture) or ())
         if captured:
             self._say(f"knowledge: {captured} captured", True)
         self.complete(iteration.feature)
 
-    def _capture(self, entry: FailureSolution) -> SavedEntry:
-        [captured] = self._ralph.knowledge.capture_all([entry])
-        return captured
-
     def complete(self, feature: str | None) -> None:
         """Publish what is staged if the plan or this feature is complete."""
-        if self._settings.knowledge_give:
-            self._carefully("not published", lambda: self._publish_if_complete(feature))
 
-    def _publish_if_complete(self, feature: str | None) -> None:
-        kind = completed(self._plan.read().tasks, feature)
-        if kind is not None:
-            self._tell(self._ralph.knowledge.checkpoint(kind=kind))
+        def publish() -> None:
+            kind = completed(self._plan.read().tasks, feature)
+            if kind is not None:
+                self._tell(self._ralph.knowledge.checkpoint(kind=kind))
+
+        if self._settings.knowledge_give:
+            self._carefully("not published", publish)
 
     def cancel(self) -> None:
         """Publish what is staged, within a short time: somebody waits for the run to end."""

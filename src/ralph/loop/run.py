@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ import msgspec
 from ralph import disk
 from ralph.capture import AgentRun
 from ralph.errors import BadInput, NotFound
+from ralph.loop.agent import AgentDriver
 from ralph.loop.environment import Listener
 from ralph.loop.iteration import IterationResult, IterationRunner, last_number
 from ralph.memory.ralph import Ralph
@@ -26,6 +28,9 @@ from ralph.plan.store import Plan
 from ralph.records import utc
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import plural
+
+# Every so many reviews, one looks at all learnings.
+_VERIFY_ALL_EVERY = 5
 
 # -- Which loop works on which feature: a lock a feature, given back by the system if we die.
 
@@ -44,8 +49,10 @@ class Claims:
             return True
         disk.make_folder(self._folder)
         stack = contextlib.ExitStack()
+        name = hashlib.sha256(feature.encode()).hexdigest()[:16]
+        lock = self._folder / f"feature-{name}.lock"
         try:
-            stack.enter_context(disk.locked(self._lock(feature), timeout_s=0.0))
+            stack.enter_context(disk.locked(lock, timeout_s=0.0))
         except disk.Busy:
             return False
         self.release()
@@ -57,10 +64,6 @@ class Claims:
         if self._held is not None:
             self._held.close()
             self._held, self.feature = None, None
-
-    def _lock(self, feature: str) -> Path:
-        name = hashlib.sha256(feature.encode()).hexdigest()[:16]
-        return self._folder / f"feature-{name}.lock"
 
 
 StopReason = Literal[
@@ -116,14 +119,16 @@ class _LoopRun:
         self._plan = Plan(ralph.project.root, state=ralph.project.cache)
         self._claims = Claims(ralph.project.cache / "locks")
         rag = status(ralph)
-        self._iterating = IterationRunner(
-            ralph,
-            self._plan,
-            agent=options.agent or self._settings.agent,
+        self._driver = AgentDriver(
+            options.agent or self._settings.agent,
+            self._settings,
+            root=self._plan.project,
             timeout_s=options.timeout_s or self._settings.iteration_timeout_s,
-            memory_on=rag.available,
             listener=listener,
             stopping=stop.is_set,
+        )
+        self._iterating = IterationRunner(
+            ralph, self._plan, self._driver, memory_on=rag.available, listener=listener
         )
         self._totals = Totals(outcomes={})
         self._stagnant = 0
@@ -137,16 +142,12 @@ class _LoopRun:
             if recovered:
                 self._iterating.tell("recovered", iterations=len(recovered))
             self._refuse_bad_plan()
-            self._iterating.check_agent()
+            self._driver.check()
             while True:
-                reason = self._reason_to_stop()
-                if reason is None:
-                    task = self._choose()
-                    if isinstance(task, Task):
-                        self._count(self._iterate(task))
-                        continue
-                    reason = task
-                return self._stopped(*reason)
+                task = self._reason_to_stop() or self._choose()
+                if not isinstance(task, Task):
+                    return self._stopped(*task)
+                self._count(self._iterate(task))
         finally:
             self._claims.release()
 
@@ -209,7 +210,7 @@ class _LoopRun:
         every = self._settings.review_every
         number -= _put_off(told)  # a review that the provider refused is still due
         if every and number % every == 0 and self._reviewable(task.feature):
-            everything = (number // every) % max(1, self._settings.verify_all_every) == 0
+            everything = (number // every) % _VERIFY_ALL_EVERY == 0
             return self._iterating.review(task, everything=everything)
         return self._iterating.work_on(task)
 
@@ -247,8 +248,8 @@ class _LoopRun:
         self._iterating.tell("waiting", seconds=round(seconds, 1), until=until)
         # By the wall clock, in slices: the machine may sleep meanwhile, and a signal's handler
         # may not set the event while this thread waits on it.
-        end = datetime.now(UTC) + timedelta(seconds=seconds)
-        while not self._stop.is_set() and (left := _seconds_until(end)) > 0:
+        end = time.time() + seconds
+        while not self._stop.is_set() and (left := end - time.time()) > 0:
             time.sleep(min(left, _SLICE_S))
 
     def _stopped(self, reason: StopReason, detail: str) -> RunResult:
@@ -271,13 +272,5 @@ class _LoopRun:
 
 def _put_off(told: Sequence[Iteration]) -> int:
     """How many reviews in a row were refused for rate just now."""
-    count = 0
-    for last in reversed(told):
-        if last.model_tier != "opus" or last.outcome != "rate_limited":
-            break
-        count += 1
-    return count
-
-
-def _seconds_until(end: datetime) -> float:
-    return (end - datetime.now(UTC)).total_seconds()
+    refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in reversed(told))
+    return sum(1 for _ in itertools.takewhile(bool, refused))

@@ -31,16 +31,86 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
-from ralph.loop.braindump import Gone, ServerProcess, entries
 from ralph.programs import python
 
 _BASH_TIMEOUT_S = 60
+_PROTOCOL = "2025-11-25"
+_END_S = 10.0
 
 
 class _ScriptEnd(Exception):
     """The run ends here, with this as its last word."""
+
+
+class ServerGone(Exception):
+    """The server does not answer any more, or never did."""
+
+
+class ServerProcess:
+    """One MCP server of a config file, as a process of ours, asked over stdio."""
+
+    def __init__(self, entry: dict[str, Any]) -> None:
+        self._number = 0
+        try:
+            self._process = subprocess.Popen(
+                [entry["command"], *entry.get("args", ())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **entry.get("env", {})},
+            )
+        except OSError as error:
+            raise ServerGone(str(error)) from None
+        self._stdin = cast(IO[bytes], self._process.stdin)
+        self._stdout = cast(IO[bytes], self._process.stdout)
+        client = {"name": "scripted", "version": "1"}
+        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client}
+        try:
+            self._ask("initialize", hello)
+            self._send({"method": "notifications/initialized"})
+        except ServerGone:
+            self.close()
+            raise
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """The text a tool answers with, and whether it is an error."""
+        try:
+            answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
+        except ServerGone as gone:
+            return str(gone), True
+        if "error" in answer:
+            return str(answer["error"].get("message", answer["error"])), True
+        result = answer["result"]
+        texts = [part["text"] for part in result.get("content", ()) if part["type"] == "text"]
+        return "\n".join(texts), bool(result.get("isError"))
+
+    def close(self) -> None:
+        """End the server as clients do: by leaving."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stdout.close()
+
+    def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._number += 1
+        self._send({"id": self._number, "method": method, "params": params})
+        for line in self._stdout:
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == self._number and "method" not in answer:
+                return answer
+        raise ServerGone("Connection closed")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            self._stdin.flush()
+        except OSError:
+            raise ServerGone("Connection closed") from None
 
 
 class ScriptedAgent:
@@ -48,112 +118,102 @@ class ScriptedAgent:
 
     def __init__(self, script: dict[str, Any], prompt: str) -> None:
         self._prompt = prompt
-        self._run = _chosen(script, prompt)
+        none = {"result": "The script has no run for this prompt."}
+        fitting = (run for run in script["runs"] if re.search(run.get("when", ""), prompt))
+        self._run: dict[str, Any] = next(fitting, none)
         self._session = str(uuid.uuid4())
-        self._started = time.monotonic()
         self._turns = 0
-        self._entries = entries(os.environ.get("RALPH_MCP_CONFIG"))
+        self._entries: dict[str, Any] = {}
+        if config := os.environ.get("RALPH_MCP_CONFIG"):
+            self._entries = json.loads(Path(config).read_text(encoding="utf-8"))["mcpServers"]
         self._servers: dict[str, ServerProcess] = {}
 
     def play(self) -> int:
         """Play the run to its end; the exit code is the real client's."""
+        started = time.monotonic()
         try:
-            return self._play()
+            self._emit(
+                "system",
+                subtype="init",
+                cwd=str(Path.cwd()),
+                tools=["Bash", "Read", "Write", "Edit"],
+                mcp_servers=self._connected(),
+                model="scripted",
+                permissionMode="acceptEdits",
+            )
+            result = self._play()
         finally:
             for server in self._servers.values():
                 server.close()
-
-    def _play(self) -> int:
+        usage = {"input_tokens": len(self._prompt) // 4, "output_tokens": self._turns * 50}
         self._emit(
-            {
-                "type": "system",
-                "subtype": "init",
-                "cwd": str(Path.cwd()),
-                "session_id": self._session,
-                "tools": ["Bash", "Read", "Write", "Edit"],
-                "mcp_servers": self._connected(),
-                "model": "scripted",
-                "permissionMode": "acceptEdits",
-            }
-        )
-        result = str(self._run.get("result", ""))
-        try:
-            for step in self._run.get("steps", []):
-                self._step(step)
-        except _ScriptEnd as stopped:
-            result = str(stopped)
-        self._emit(
-            {
-                "type": "result",
-                "subtype": "success",
-                "is_error": False,
-                "result": result,
-                "num_turns": self._turns,
-                "session_id": self._session,
-                "duration_ms": int((time.monotonic() - self._started) * 1000),
-                "total_cost_usd": float(self._run.get("cost_usd", 0.0)),
-                "usage": {
-                    "input_tokens": len(self._prompt) // 4,
-                    "output_tokens": self._turns * 50,
-                },
-                "permission_denials": [],
-            }
+            "result",
+            subtype="success",
+            is_error=False,
+            result=result,
+            num_turns=self._turns,
+            duration_ms=int((time.monotonic() - started) * 1000),
+            total_cost_usd=float(self._run.get("cost_usd", 0.0)),
+            usage=usage,
+            permission_denials=[],
         )
         return 0
 
-    def _step(self, step: dict[str, Any]) -> None:
-        if "say" in step:
-            self._speak({"type": "text", "text": step["say"]})
-        elif "sleep" in step:
-            time.sleep(float(step["sleep"]))
-        elif "bash" in step:
-            self._bash(step)
-        elif "read" in step:
-            self._read(step)
-        elif "write" in step:
-            self._write(step)
-        elif "edit" in step:
-            self._edit(step)
-        elif "mcp" in step:
-            self._mcp(step)
+    def _play(self) -> str:
+        steps = {
+            "bash": self._bash,
+            "read": self._read,
+            "write": self._write,
+            "edit": self._edit,
+            "mcp": self._mcp,
+        }
+        try:
+            for step in self._run.get("steps", []):
+                if "say" in step:
+                    self._speak({"type": "text", "text": step["say"]})
+                elif "sleep" in step:
+                    time.sleep(float(step["sleep"]))
+                else:
+                    next(steps[name] for name in steps if name in step)(step)
+        except _ScriptEnd as stopped:
+            return str(stopped)
+        return str(self._run.get("result", ""))
 
     def _read(self, step: dict[str, Any]) -> None:
-        use = self._call("Read", {"file_path": _whole(step["read"])})
+        use = self._call("Read", file_path=_whole(step["read"]))
         try:
             text = Path(step["read"]).read_text(encoding="utf-8")
         except OSError:
-            self._answer(use, "File does not exist.", "File does not exist.", is_error=True)
+            self._answer(use, "File does not exist.", failed=True)
         else:
             self._answer(use, text, {"file": {"content": text}})
 
     def _write(self, step: dict[str, Any]) -> None:
-        path = Path(step["write"])
+        path, file = Path(step["write"]), _whole(step["write"])
         kind = "update" if path.exists() else "create"
-        given = {"file_path": _whole(step["write"]), "content": step["content"]}
-        use = self._call("Write", given)
+        use = self._call("Write", file_path=file, content=step["content"])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(step["content"], encoding="utf-8")
-        self._answer(use, f"File {kind}d", {"type": kind, "filePath": given["file_path"]})
+        self._answer(use, f"File {kind}d", {"type": kind, "filePath": file})
 
     def _edit(self, step: dict[str, Any]) -> None:
-        path = Path(step["edit"])
-        given = {
-            "file_path": _whole(step["edit"]),
-            "old_string": step["old"],
-            "new_string": step["new"],
-        }
-        use = self._call("Edit", given)
+        path, file, old, new = Path(step["edit"]), _whole(step["edit"]), step["old"], step["new"]
+        use = self._call("Edit", file_path=file, old_string=old, new_string=new)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if step["old"] not in text:
-            problem = "String to replace not found in file."
-            self._answer(use, problem, problem, is_error=True)
+        if old not in text:
+            self._answer(use, "String to replace not found in file.", failed=True)
             return
-        path.write_text(text.replace(step["old"], step["new"], 1), encoding="utf-8")
-        self._answer(use, "File edited", {"filePath": given["file_path"]})
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        self._answer(use, "File edited", {"filePath": file})
 
     def _bash(self, step: dict[str, Any]) -> None:
-        command = self._filled(step["bash"])
-        use = self._call("Bash", {"command": command})
+        command = (
+            step["bash"]
+            .replace("{{python}}", shlex.quote(sys.executable))
+            .replace("{{ralph}}", shlex.join([*python(), "-m", "ralph"]))
+            .replace("{{prompt}}", shlex.quote(self._prompt))
+        )
+        use = self._call("Bash", command=command)
         done = subprocess.run(
             command,
             shell=True,
@@ -165,19 +225,19 @@ class ScriptedAgent:
             check=False,
         )
         output = (done.stdout + done.stderr).strip()
-        told = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
         text = output if done.returncode == 0 else f"Exit code {done.returncode}\n{output}"
-        self._answer(use, text, told, is_error=done.returncode != 0)
+        detail = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
+        self._answer(use, text, detail, failed=done.returncode != 0)
         _expect(step, output)
 
     def _mcp(self, step: dict[str, Any]) -> None:
         server, tool, given = self._server_of(step), step["mcp"], step.get("args", {})
-        use = self._call(f"mcp__{server}__{tool}", given)
+        name = f"mcp__{server}__{tool}"
+        use = self._call(name, **given)
+        text, failed = f"No such tool available: {name}", True
         if server in self._servers:
             text, failed = self._servers[server].call(tool, given)
-        else:
-            text, failed = f"No such tool available: mcp__{server}__{tool}", True
-        self._answer(use, text, text, is_error=failed)
+        self._answer(use, text, failed=failed)
         _expect(step, text)
 
     def _server_of(self, step: dict[str, Any]) -> str:
@@ -185,68 +245,39 @@ class ScriptedAgent:
 
     def _connected(self) -> list[dict[str, str]]:
         """The servers that the run will ask, started, each with how that went."""
-        told = []
         asked = [self._server_of(step) for step in self._run.get("steps", []) if "mcp" in step]
-        for name in dict.fromkeys(asked):
+        names = list(dict.fromkeys(asked))
+        for name in names:
             if name in self._entries:
-                with contextlib.suppress(Gone):
+                with contextlib.suppress(ServerGone):
                     self._servers[name] = ServerProcess(self._entries[name])
-            status = "connected" if name in self._servers else "failed"
-            told.append({"name": name, "status": status})
-        return told
+        return [
+            {"name": name, "status": "connected" if name in self._servers else "failed"}
+            for name in names
+        ]
 
-    def _filled(self, command: str) -> str:
-        return (
-            command.replace("{{python}}", shlex.quote(sys.executable))
-            .replace("{{ralph}}", shlex.join([*python(), "-m", "ralph"]))
-            .replace("{{prompt}}", shlex.quote(self._prompt))
-        )
-
-    def _call(self, name: str, given: dict[str, Any]) -> str:
+    def _call(self, tool: str, /, **given: Any) -> str:
         """Say which tool is about to be used, as the real client does."""
         use = f"toolu_{uuid.uuid4().hex[:16]}"
-        self._speak({"type": "tool_use", "id": use, "name": name, "input": given})
+        self._speak({"type": "tool_use", "id": use, "name": tool, "input": given})
         return use
 
-    def _answer(self, use: str, text: str, told: Any, *, is_error: bool = False) -> None:
-        block = {"type": "tool_result", "tool_use_id": use, "content": text, "is_error": is_error}
-        self._emit(
-            {
-                "type": "user",
-                "message": {"role": "user", "content": [block]},
-                "tool_use_result": told,
-                "session_id": self._session,
-                "parent_tool_use_id": None,
-            }
-        )
+    def _answer(self, use: str, text: str, detail: Any = None, *, failed: bool = False) -> None:
+        block = {"type": "tool_result", "tool_use_id": use, "content": text, "is_error": failed}
+        message = {"role": "user", "content": [block]}
+        detail = text if detail is None else detail
+        self._emit("user", message=message, tool_use_result=detail, parent_tool_use_id=None)
 
     def _speak(self, block: dict[str, Any]) -> None:
         self._turns += 1
-        self._emit(
-            {
-                "type": "assistant",
-                "message": {
-                    "id": f"msg_{uuid.uuid4().hex[:16]}",
-                    "role": "assistant",
-                    "model": "scripted",
-                    "content": [block],
-                },
-                "parent_tool_use_id": None,
-                "session_id": self._session,
-            }
-        )
+        identity = f"msg_{uuid.uuid4().hex[:16]}"
+        message = {"id": identity, "role": "assistant", "model": "scripted", "content": [block]}
+        self._emit("assistant", message=message, parent_tool_use_id=None)
 
-    def _emit(self, event: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps(event) + "\n")
+    def _emit(self, kind: str, **event: Any) -> None:
+        line = json.dumps({"type": kind, **event, "session_id": self._session})
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
-
-
-def _chosen(script: dict[str, Any], prompt: str) -> dict[str, Any]:
-    for run in script["runs"]:
-        if re.search(run.get("when", ""), prompt):
-            chosen: dict[str, Any] = run
-            return chosen
-    return {"result": "The script has no run for this prompt."}
 
 
 def _expect(step: dict[str, Any], output: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadPlan, LoopBusy
-from ralph.loop.agent import LOCK, AgentEnd
+from ralph.loop.process import LOCK, AgentEnd
 from ralph.plan.guard import Snapshot
 from ralph.plan.model import Task
 from ralph.plan.store import Plan

@@ -31,6 +31,7 @@ from ralph.memory.store import is_due, note_done
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, utc
+from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
     CHECKPOINT_KINDS,
     Checkpoint,
@@ -45,10 +46,12 @@ from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
 if TYPE_CHECKING:
-    from ralph.index import Vectors
-    from ralph.index.port import Collection, IndexView
+    from ralph.index import Collection, IndexView, Vectors
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ledger import PublishedState
+
+# How many entries one published line covers.
+BATCH = 500
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.
@@ -325,7 +328,7 @@ def _publish(
     before = set(memory.ledger.history().patterns)
     fresh_patterns: set[str] = set()
     notes: list[str] = []
-    while batch := waiting()[: memory.shelf.settings.knowledge_batch]:
+    while batch := waiting()[:BATCH]:
         try:
             line = _CheckpointBatch(memory, batch).publish(project, why)
             notes = memory.catch_up()
@@ -355,7 +358,7 @@ class _CheckpointBatch:
     def __init__(self, memory: Knowledge, records: Sequence[Record]) -> None:
         self._memory = memory
         self._records = records
-        max_chars = memory.shelf.settings.embedding_max_chars
+        max_chars = EMBEDDING_CHARS
         self._cut = [passages(record, max_chars) for record in records]
         embedder = memory.shelf.embedder
         self._ahead = None if embedder is None else CachedEmbedder(embedder)

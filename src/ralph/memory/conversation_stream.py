@@ -1,25 +1,23 @@
-"""The conversations of one project as a stream of the index, and how long they are kept."""
+"""The conversations of one project: their state, folded from the journal, and changes to it."""
 
 from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
-from ralph.errors import BadInput, BadRecord
+from ralph.errors import BadRecord
 from ralph.index import ASIDE, Passage
 from ralph.index.sync import IndexSpec
-from ralph.journal import Draft
-from ralph.journal.fold import Fold
-from ralph.memory.conversation_history import ConversationStates
+from ralph.journal import Draft, Fold
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, is_due, note_done, short_hash
+from ralph.memory.store import Store, short_hash
 from ralph.recall import Hit, ScoredRecord
-from ralph.records import Complaint, Record, utc
+from ralph.records import Complaint, Record, clean_text, utc
 from ralph.records.conversation import (
     CONVERSATION,
     DOCUMENT,
@@ -31,17 +29,31 @@ from ralph.records.conversation import (
     Document,
     Exchange,
     Label,
+    Message,
+    Rating,
     Summary,
     conversation_from,
+    conversation_record,
     exchange_from,
+    exchange_record,
     said_from,
     said_record,
 )
+from ralph.records.iteration import (
+    DECISION_CHARS,
+    EMBEDDING_CHARS,
+    ERROR_CHARS,
+    MOST_ERRORS,
+    MOST_FILES,
+    cut,
+    strongest,
+)
+from ralph.text.sanitize import strip_marked
 
-if TYPE_CHECKING:
-    from ralph.memory.conversations import Conversations
-
-
+_TITLE_CHARS = 80
+_SAVED_TITLE_CHARS = 200
+_SHORT_FIELD_CHARS = 300
+_EXCHANGE_CHARS = 20_000
 _CUT_VERSION = "exchange-2"
 _READERS: dict[str, Callable[[Record], Any]] = {
     CONVERSATION: conversation_from,
@@ -50,38 +62,261 @@ _READERS: dict[str, Callable[[Record], Any]] = {
 }
 
 
+def read_record(record: Record) -> Any:
+    """What stands in a record of conversations; None for a kind that is not known here."""
+    return _READERS[record.kind](record) if record.kind in _READERS else None
+
+
+# -- What a conversation goes through before it is saved: secrets out, our own words out, limits on.
+
+
+def prepared_conversation(conversation: Conversation) -> Conversation:
+    """The conversation as it may be written."""
+    if not conversation.id:
+        raise BadRecord("a conversation needs an id")
+    return msgspec.structs.replace(
+        conversation,
+        title=_fit(" ".join(conversation.title.split()), _SAVED_TITLE_CHARS),
+        source=_fit(conversation.source, _SHORT_FIELD_CHARS),
+        project=_fit(conversation.project, _SHORT_FIELD_CHARS),
+        created=utc(conversation.created, field="created") if conversation.created else None,
+    )
+
+
+def prepared_exchange(exchange: Exchange, conversation: str) -> Exchange:
+    """The exchange as it may be written: nothing secret, nothing that was recalled, no excess."""
+    if exchange.conversation not in ("", conversation):
+        raise BadRecord(f"exchange {exchange.id} belongs to conversation {exchange.conversation}")
+    if not exchange.id:
+        raise BadRecord("an exchange needs an id")
+    ready = msgspec.structs.replace(
+        exchange,
+        conversation=conversation,
+        user=_fit(strip_marked(exchange.user).strip(), _EXCHANGE_CHARS),
+        assistant=_fit(strip_marked(exchange.assistant).strip(), _EXCHANGE_CHARS),
+        started=utc(exchange.started, field="started") if exchange.started else None,
+        completed=utc(exchange.completed, field="completed") if exchange.completed else None,
+        model=_fit(exchange.model, _SHORT_FIELD_CHARS) or None,
+        errors=tuple(
+            msgspec.structs.replace(
+                error,
+                message=_fit(error.message, ERROR_CHARS),
+                resolution=_fit(error.resolution, DECISION_CHARS) or None,
+            )
+            for error in exchange.errors[:MOST_ERRORS]
+        ),
+        files_touched=strongest(exchange.files_touched)[:MOST_FILES],
+        messages=_messages(exchange.messages),
+    )
+    if not (ready.user or ready.assistant):
+        raise BadRecord("there is nothing in this exchange to remember")
+    return ready
+
+
+def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The first steps, as many as fit."""
+    max_chars = _EXCHANGE_CHARS
+    shown: list[Message] = []
+    for message in messages:
+        content, tool = _fit(message.content, max_chars), _fit(message.tool, _SHORT_FIELD_CHARS)
+        max_chars -= len(content)
+        if max_chars < 0:
+            break
+        shown.append(msgspec.structs.replace(message, content=content, tool=tool))
+    return tuple(shown)
+
+
+def _fit(text: str | None, max_chars: int) -> str:
+    # Redacted before it is cut: nobody recognizes half a secret. Half a surrogate pair cannot be
+    # written as UTF-8; it is damage, not content.
+    return cut(clean_text((text or "").encode("utf-8", "replace").decode("utf-8")), max_chars)
+
+
+# -- The state of the conversations of one journal.
+
+
+class _Glance(msgspec.Struct, frozen=True):
+    """As much of an exchange as a list needs; the decoder skips the rest."""
+
+    conversation: str
+    user: str = ""
+    assistant: str = ""
+
+
+_glance = msgspec.json.Decoder(_Glance).decode
+
+
+class ConversationState(msgspec.Struct):
+    """A conversation now: its exchanges, when the last one ended, its tags and its summary."""
+
+    conversation: Conversation
+    exchanges: int = 0
+    last: str = ""
+    tags: tuple[str, ...] = ()
+    summary: str = ""
+    titled: bool = False
+
+
+class ConversationStates:
+    """The conversations of one journal now. `exchanges` has the ids of each one's exchanges."""
+
+    def __init__(self) -> None:
+        self.conversations: dict[str, ConversationState] = {}
+        self.records: dict[str, Record] = {}
+        self.exchanges: dict[str, list[str]] = {}
+        self.summaries: dict[str, Summary] = {}
+        self.ratings: dict[str, int] = {}
+        # Labels of conversations whose first exchanges were forgotten.
+        self._early: dict[str, list[Label]] = {}
+
+    def add(self, record: Record) -> None:
+        """Take in the next record; of two with the same id the first counts."""
+        if record.id in self.records:
+            return
+        with contextlib.suppress(
+            BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError
+        ):  # `verify` reports what cannot be read
+            if record.kind == EXCHANGE:
+                self._add_exchange(record)
+            else:
+                self._add(read_record(record))
+            self.records[record.id] = record
+
+    def _add_exchange(self, record: Record) -> None:
+        seen = _glance(record.body)
+        state = self.conversations.get(seen.conversation)
+        if state is None:  # forgotten, and then it went on
+            title = cut(" ".join((seen.user or seen.assistant).split()), _TITLE_CHARS)
+            state = self._begin(Conversation(id=seen.conversation, title=title, created=record.at))
+        state.last = max(state.last, record.at) if state.exchanges else record.at
+        state.exchanges += 1
+        self.exchanges.setdefault(seen.conversation, []).append(record.id)
+
+    def _begin(self, conversation: Conversation) -> ConversationState:
+        name = conversation.id
+        state = ConversationState(conversation, last=conversation.created or "")
+        self.conversations[name] = state
+        if name in self.summaries:
+            state.summary = self.summaries[name].text
+        for label in self._early.pop(name, ()):
+            self._add_label(label)
+        return state
+
+    def _add(self, said: Any) -> None:
+        if isinstance(said, Conversation):
+            state = self.conversations.get(said.id)
+            if state is None:
+                self._begin(said).titled = bool(said.title)
+            elif not state.titled:
+                state.conversation, state.titled = said, True
+        elif isinstance(said, Summary):
+            before = self.summaries.get(said.target)
+            if before is None or before.covers <= said.covers:
+                self.summaries[said.target] = said
+                if said.target in self.conversations:
+                    self.conversations[said.target].summary = said.text
+        elif isinstance(said, Rating):
+            self.ratings[said.target] = said.value
+        elif isinstance(said, Label):
+            self._add_label(said)
+
+    def _add_label(self, label: Label) -> None:
+        state = self.conversations.get(label.target)
+        if state is None:
+            self._early.setdefault(label.target, []).append(label)
+            return
+        state.tags = tuple(sorted({*state.tags, *label.add} - set(label.remove)))
+        changes: dict[str, str] = {}
+        if label.source:
+            changes = {"source": label.source, "project": label.project}
+        if label.title is not None:
+            changes["title"] = label.title
+            state.titled = True
+        state.conversation = msgspec.structs.replace(state.conversation, **changes)
+
+    def read_exchanges(self, conversations: Iterable[str]) -> list[Exchange]:
+        """The readable exchanges of these conversations, in journal order."""
+        found: list[Exchange] = []
+        for name in conversations:
+            for record_id in self.exchanges.get(name, ()):
+                with contextlib.suppress(BadRecord):  # `verify` reports it
+                    found.append(exchange_from(self.records[record_id]))
+        return found
+
+
+# -- The stream.
+
+
+class ConversationContent(msgspec.Struct, frozen=True):
+    """A conversation and exchanges of it, in the order they were held."""
+
+    conversation: Conversation
+    exchanges: Sequence[Exchange]
+
+
+class SavedConversations(msgspec.Struct, frozen=True):
+    """Which conversations grew, the new exchanges by id, and how many exchanges were known.
+
+    What was forgotten once is known, too, and stays forgotten.
+    """
+
+    conversations: set[str]
+    exchanges: dict[str, Exchange]
+    known: int = 0
+
+
+class ConversationImport(msgspec.Struct, kw_only=True):
+    """What an import came to; `conversations` counts those that are new or grew.
+
+    `known` are exchanges that were kept, or forgotten, before. `waiting` are still under way and
+    left for the next import. `files` were read, `unchanged` were not: nothing is new in them;
+    `unread` are those of which nothing could be read, and why. `elsewhere` were held in other
+    projects, and left out.
+    """
+
+    conversations: int = 0
+    exchanges: int = 0
+    known: int = 0
+    waiting: int = 0
+    files: int = 0
+    unchanged: int = 0
+    elsewhere: int = 0
+    unread: list[Complaint] = []
+    complaints: list[Complaint] = []
+
+
 class ConversationStream:
-    """The conversations of one project: a stream of the shelf."""
+    """The conversations of one project: a stream of the index."""
 
     def __init__(self, name: str, shelf: Store, *, foreign: bool = False) -> None:
         self.name = name
         self.foreign = foreign
         self._shelf = shelf
-        self.journals = shelf.journals
         self.journal = shelf.journals.journal(name)
         self._fold = Fold(self.journal)
-        self._history = ConversationStates()
+        self._states = ConversationStates()
+        self._generation = self._seen = 0
 
     @property
     def history(self) -> ConversationStates:
-        """Everything as it stands now."""
+        """Everything as it is now. Only what is new in the journal is read."""
         located = self._fold.records()
-        self._history.follow(located, self._fold.generation)
-        return self._history
+        if self._fold.generation != self._generation:
+            self._states, self._seen = ConversationStates(), 0
+            self._generation = self._fold.generation
+        for each in located[self._seen :]:
+            self._states.add(each.record)
+        self._seen = len(located)
+        return self._states
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow these conversations."""
-        max_chars = self._shelf.settings.embedding_max_chars
-
-        def passages(record: Record) -> Sequence[Passage]:
-            return _passages(record, max_chars)
-
         return IndexSpec(
             name=f"{short_hash('conversations')}-{short_hash(self.name)}",
             stream=self.name,
             journal=self.journal,
-            cut=passages,
-            cut_version=f"{_CUT_VERSION}-{max_chars}",
+            cut=_passages,
+            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
             embedder=self._shelf.embedder,
         )
 
@@ -89,157 +324,161 @@ class ConversationStream:
         """Every living record, whatever its kind."""
         return [located.record for located in self._fold.records()]
 
+    def standing(self) -> list[Record]:
+        """Every record in the journal, also forgotten ones that a merge brought back."""
+        return [located.record for located in self.journal.read().records]
+
     def forgotten(self) -> frozenset[str]:
         """The ids of everything that was forgotten here."""
         return self._fold.forgotten()
 
+    def reasons(self) -> dict[str, str]:
+        """Why everything that was forgotten here went, by its id."""
+        return {stone.id: stone.reason or "" for stone in self.journal.read().tombstones}
+
+    def met(self) -> set[str]:
+        """The ids of everything that was ever saved here, forgotten or not."""
+        return {record.id for record in self.records()} | self.forgotten()
+
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer: exchanges, summaries and sections of documents."""
-        return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=when(one.record.at),
-                why=one.why,
-                record=_READERS[one.record.kind](one.record),
-                parts=one.parts,
-            )
-            for one in found
-        ]
+        return [one.hit(when(one.record.at), read_record(one.record)) for one in found]
 
-    def conversations(self) -> dict[str, Conversation]:
-        """Every conversation by its id."""
-        return {name: held.conversation for name, held in self.history.conversations.items()}
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+        count, complaints = self.journal.verify()
+        for located in self._fold.records():
+            try:
+                read_record(located.record)
+            except BadRecord as error:
+                complaints.append(Complaint(located.file, located.line, error.what))
+                count -= 1
+        return count, sorted(complaints, key=lambda complaint: complaint.line)
 
-    def exchange(self, wanted: str) -> Exchange | None:
-        """The exchange with this id, if it is there."""
-        record = self.history.records.get(wanted)
-        return exchange_from(record) if record is not None and record.kind == EXCHANGE else None
+    def save(
+        self, talks: Iterable[ConversationContent], *, begins: bool = True
+    ) -> SavedConversations:
+        """Save all of them with one flush, or none; what was met by its id is not written again.
 
-    def exchanges(self, conversation: str | None = None) -> list[Exchange]:
-        """Every readable exchange, or those of one conversation, in journal order."""
-        history = self.history
-        names = history.conversations if conversation is None else [conversation]
-        told: list[Exchange] = []
-        for record in history.exchanges_of(names):
-            with contextlib.suppress(BadRecord):  # left to `verify`
-                told.append(exchange_from(record))
-        return told
+        `begins`: whether conversations themselves are saved too.
+        """
+        met = self.met()
+        records: list[Record] = []
+        saved = SavedConversations(set(), {})
+        known = 0
+        for talk in talks:
+            conversation = prepared_conversation(talk.conversation)
+            if begins and conversation.id not in met and conversation.id not in saved.conversations:
+                saved.conversations.add(conversation.id)
+                records.append(conversation_record(conversation, number=0))
+            for exchange in talk.exchanges:
+                if exchange.id in met or exchange.id in saved.exchanges:
+                    known += 1
+                    continue
+                ready = prepared_exchange(exchange, conversation.id)
+                saved.exchanges[exchange.id] = ready
+                saved.conversations.add(conversation.id)
+                records.append(exchange_record(ready, number=0))
+        self.append(records)
+        return msgspec.structs.replace(saved, known=known)
 
-    def bound_to(self, ids: set[str]) -> set[str]:
+    def append(self, records: Sequence[Record]) -> None:
+        """Write these, each under the number that the journal gives it: all of them, or none."""
+        self.journal.append([_numbered(record) for record in records])
+
+    def bound_to(self, ids: Iterable[str]) -> set[str]:
         """These records and those that cannot stay without them."""
+        bound = set(ids)
         history = self.history
-        for conversation, exchanges in history.of.items():
-            if conversation in ids:
-                ids |= set(exchanges)
-            elif ids.issuperset(exchanges):
-                ids.add(conversation)
+        for conversation, exchanges in history.exchanges.items():
+            if conversation in bound:
+                bound |= set(exchanges)
+            elif bound.issuperset(exchanges):
+                bound.add(conversation)
         # What was said of something forgotten would still tell of it; so would a summary that
         # covers it, of a conversation that goes on without it.
         first = {
-            name: next(place for place, one in enumerate(exchanges) if one in ids)
-            for name, exchanges in history.of.items()
-            if not ids.isdisjoint(exchanges)
+            name: next(place for place, one in enumerate(exchanges) if one in bound)
+            for name, exchanges in history.exchanges.items()
+            if not bound.isdisjoint(exchanges)
         }
         for record in history.records.values():
             if record.kind in (SUMMARY, LABEL, RATING):
                 said = said_from(record)
                 covers = said.covers if record.kind == SUMMARY else 0
-                if said.target in ids or covers > first.get(said.target, covers):
-                    ids.add(record.id)
-        return ids
+                if said.target in bound or covers > first.get(said.target, covers):
+                    bound.add(record.id)
+        return bound
 
     def forget(
         self, ids: Collection[str], *, reason: str | None = None, titles: Collection[str] = ()
     ) -> list[str]:
-        """Take these and what is bound to them out for good, and say which were there.
+        """Remove these and what is bound to them for good, and return which were there.
 
         A conversation that stays loses a title that tells of what goes, or is among `titles`: its
         record goes, and what else that said is written anew.
         """
-        gone = self.bound_to(set(ids))
+        gone = self.bound_to(ids)
         titled = [one for one in self._titled(gone, titles) if one.id not in gone]
         were_there = self.journal.forget(gone | {one.id for one in titled}, reason=reason)
         labels = [Label(target=one.id, source=one.source, project=one.project) for one in titled]
-        self.journal.append([_draft(one) for one in labels])
+        self.append([said_record(one, id=uuid.uuid4().hex[:16], number=0) for one in labels])
+        if were_there:
+            self._shelf.erase_soon(self.target())
         return were_there
 
     def _titled(self, gone: set[str], titles: Collection[str]) -> list[Conversation]:
         """The conversations that go on under a title that must not stay."""
         history = self.history
         found: list[Conversation] = []
-        for name, exchanges in history.of.items():
+        for name, exchanges in history.exchanges.items():
             record = history.records.get(name)
             lost = gone.intersection(exchanges)
             if record is None or not (lost or name in titles):
                 continue
-            one = conversation_from(record)
-            texts = {place: list(texts_of(history.records[place].body)) for place in exchanges}
-            told = [text for place in lost for text in texts[place]]
-            left = [text for place in exchanges if place not in lost for text in texts[place]]
-            if one.title and (name in titles or tells_of(one.title, told, left)):
-                found.append(one)
+            conversation = conversation_from(record)
+            texts = {one: list(texts_of(history.records[one].body)) for one in exchanges}
+            removed = [text for one in lost for text in texts.pop(one)]
+            left = [text for some in texts.values() for text in some]
+            if conversation.title and (
+                name in titles or tells_of(conversation.title, removed, left)
+            ):
+                found.append(conversation)
         return found
 
-    def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
-        count, complaints = self.journal.verify()
-        for located in self._fold.records():
-            reader = _READERS.get(located.record.kind)
-            try:
-                if reader is not None:
-                    reader(located.record)
-            except BadRecord as error:
-                complaints.append(Complaint(located.file, located.line, error.what))
-                count -= 1
-        return count, sorted(complaints, key=lambda complaint: complaint.line)
 
-
-def _draft(label: Label) -> Draft:
-    identity = uuid.uuid4().hex[:16]
-    record = said_record(label, id=identity, number=0)
+def _numbered(record: Record) -> Draft:
     return lambda number: msgspec.structs.replace(record, number=number)
 
 
-def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
-    try:
+def _passages(record: Record) -> Sequence[Passage]:
+    with contextlib.suppress(BadRecord):
         if record.kind == EXCHANGE:
-            return _of_exchange(exchange_from(record), max_chars)
+            return _exchange_passages(exchange_from(record))
         if record.kind == SUMMARY:
-            said: Summary = said_from(record)
-            return [Passage(title="", text=said.text, embed=said.text)]
+            text = said_from(record).text
+            return [Passage(title="", text=text, embed=text)]
         if record.kind == DOCUMENT:
             section: Document = said_from(record)
-            whole = f"{section.heading}\n{section.text}".strip()[:max_chars]
-            return [
-                Passage(
-                    title=section.heading,
-                    text=section.text[:max_chars],
-                    places=section.path,
-                    embed=whole,
-                )
-            ]
-    except BadRecord:
-        return ()
+            whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
+            text = section.text[:EMBEDDING_CHARS]
+            return [Passage(title=section.heading, text=text, places=section.path, embed=whole)]
     return ()
 
 
-def _of_exchange(one: Exchange, max_chars: int) -> Sequence[Passage]:
-    """What a person asked says what an exchange is about; the answer holds much besides."""
-    asked, answered = one.user[:max_chars], one.assistant[:max_chars]
-    told: list[str] = []
-    for error in one.errors:
-        told += [error.message, error.resolution or ""]
-    told += [file.path for file in one.files_touched]
-    embed = f"{asked}{ASIDE}{answered}" if answered else asked
-    if not asked:
-        embed = answered
+def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
+    """What a person asked says what an exchange is about; the answer has much besides."""
+    asked, answered = exchange.user[:EMBEDDING_CHARS], exchange.assistant[:EMBEDDING_CHARS]
+    embed = ASIDE.join(filter(None, (asked, answered)))
     if not embed:
         return ()
-    text = "\n".join(part for part in told if part)
+    beside = [text for one in exchange.errors for text in (one.message, one.resolution)]
+    beside += [file.path for file in exchange.files_touched]
+    text = "\n".join(part for part in beside if part)
     return [Passage(title=asked, text=text, places=answered, embed=embed)]
+
+
+# -- Times.
 
 
 def when(at: str, *, today: datetime | None = None) -> str:
@@ -255,76 +494,9 @@ def when(at: str, *, today: datetime | None = None) -> str:
     return f"{moment.date().isoformat()}, {ago}"
 
 
-# -- Retention: what was said longer ago than the person wants to keep goes, everywhere.
-#
-# Off unless `conversations_keep_days` says otherwise. Documents stay: nobody said them.
-
-
-REASON = "older than conversations_keep_days"
-_STAMP = "pruned"
-
-
-class PrunedConversations(msgspec.Struct, frozen=True, kw_only=True):
-    """What is older than `before`: how many exchanges, and conversations none of which is left."""
-
-    before: str
-    exchanges: int = 0
-    conversations: int = 0
-
-
-def prune(
-    memory: Conversations, *, dry_run: bool = False, at: datetime | None = None
-) -> PrunedConversations:
-    """Forget what is too old, in every project; or only say what that would be."""
-    days = memory.shelf.settings.conversations_keep_days
-    if not days:
-        raise BadInput(
-            "conversations are kept for ever: conversations_keep_days is 0",
-            todo="Say how long, for example: ralph config --user conversations_keep_days 365",
-        )
-    before = (at or datetime.now(UTC)) - timedelta(days=days)
-    shelf = memory.shelf
-    exchanges = conversations = 0
-    for name in shelf.journals.names():
-        series = ConversationStream(name, shelf)
-        old = series.bound_to(_older(series, before))
-        kinds = [one.kind for one in series.history.records.values() if one.id in old]
-        exchanges += kinds.count(EXCHANGE)
-        conversations += kinds.count(CONVERSATION)
-        if old and not dry_run and series.forget(old, reason=REASON):
-            shelf.erase_soon(series.target())
-    told = utc(before.isoformat(timespec="seconds"))
-    return PrunedConversations(before=told, exchanges=exchanges, conversations=conversations)
-
-
-def prune_if_due(
-    memory: Conversations, *, at: datetime | None = None
-) -> PrunedConversations | None:
-    """Prune where that is wanted and the last time was a day ago; None when it was not."""
-    if not memory.shelf.settings.conversations_keep_days:
-        return None
-    stamp = memory.home / "cache" / _STAMP
-    moment = at or datetime.now(UTC)
-    if not is_due(stamp, moment):
-        return None
-    pruned = prune(memory, at=moment)
-    note_done(stamp, moment)
-    return pruned
-
-
-def _older(series: ConversationStream, before: datetime) -> set[str]:
-    """Exchanges that ended before, and conversations begun before in which nothing was said."""
-    history = series.history
-    return {
-        one.id
-        for one in history.records.values()
-        if (one.kind == EXCHANGE or (one.kind == CONVERSATION and one.id not in history.of))
-        and _is_before(one, before)
-    }
-
-
-def _is_before(record: Record, before: datetime) -> bool:
+def is_before(at: str, limit: datetime) -> bool:
+    """Whether this was before; never of an unknown time, which `journal verify` reports."""
     try:
-        return datetime.fromisoformat(utc(record.at)) < before
-    except BadRecord:  # nobody knows when it was, and `journal verify` says so
+        return datetime.fromisoformat(utc(at)) < limit
+    except BadRecord:
         return False

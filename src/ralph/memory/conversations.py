@@ -2,51 +2,301 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, JournalError, NotFound
-from ralph.journal import Draft
-from ralph.memory.conversation_history import (
+from ralph.errors import BadInput, NotFound
+from ralph.index import Embedder
+from ralph.index.sync import Progress, Synced
+from ralph.memory.conversation_search import (
     Related,
     SearchFilter,
-    Weights,
     grouped,
     homes,
-    in_order,
+    ranked,
     without_summaries,
 )
-from ralph.memory.conversation_journal import (
-    ConversationJournal,
-    ConversationSummary,
+from ralph.memory.conversation_stream import (
+    ConversationContent,
+    ConversationState,
+    ConversationStream,
+    is_before,
     prepared_conversation,
     prepared_exchange,
-    renumbered,
+    read_record,
+    when,
 )
-from ralph.memory.conversation_stream import ConversationStream
+from ralph.memory.store import (
+    CONVERSATIONS,
+    Store,
+    home_journals,
+    index_for,
+    is_due,
+    note_done,
+    short_hash,
+)
 from ralph.recall import Answer, Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
-from ralph.records import Complaint, Record
+from ralph.records import Record, Tombstone, clean, clean_text, now, utc
 from ralph.records.conversation import (
+    CONVERSATION,
     DOCUMENT,
     EXCHANGE,
     Conversation,
     Exchange,
-    conversation_record,
-    exchange_record,
+    Label,
+    Rating,
+    Said,
+    Summary,
+    conversation_id,
+    exchange_from,
+    exchange_id,
+    said_record,
 )
 from ralph.text.times import event_range
 
+# Where conversations go that belong to no project.
+GENERAL = "general"
+_SHORTEST_ID = 4
+_ID_CHARS = 16
+_MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
+_T = TypeVar("_T")
 
 
-class Conversations(ConversationJournal):
+class SavedExchange(msgspec.Struct, frozen=True):
+    """An exchange as memory has it now, and whether it was new."""
+
+    id: str
+    record: Exchange
+    fresh: bool
+
+
+class Conversations:
     """The conversations of one project, or of none; those of others can be asked for too."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        settings: Settings,
+        embedder: Embedder | None,
+        project_id: str | None = None,
+        project: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        scope = f"{short_hash('conversations')}-"
+        index = index_for(
+            settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
+        )
+        journals = home_journals(CONVERSATIONS, settings, home)
+        self.shelf = Store(journals, index, embedder, settings, progress=progress)
+        self.home = home
+        self._own = project_id or GENERAL
+        self._project = "" if self._own == GENERAL else project
+        self._streams: dict[str, ConversationStream] = {}
+
+    @property
+    def exist(self) -> bool:
+        """Whether anything was said in this project yet."""
+        return self._own in self.shelf.journals.names()
+
+    @property
+    def stream(self) -> ConversationStream:
+        """The conversations of this project as a stream, with its history and its index."""
+        return self._stream(self._own)
+
+    def _stream(self, name: str) -> ConversationStream:
+        if name not in self._streams:
+            self._streams[name] = ConversationStream(name, self.shelf, foreign=name != self._own)
+        return self._streams[name]
+
+    def _within(self, everywhere: bool) -> Sequence[ConversationStream]:
+        names = self.shelf.journals.names() if everywhere else [self._own]
+        return [self._stream(name) for name in names]
+
+    def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
+        """Bring the index up to this project's conversations, or build it anew."""
+        return self.shelf.index.sync(
+            self.stream.target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
+        )
+
+    def close(self) -> None:
+        """Let go of files; nothing is lost without it."""
+        self.shelf.index.close()
+        self.shelf.journals.close()
+
+    # -- writing
+
+    def start(self, title: str = "", *, session: str | None = None, source: str = "api") -> str:
+        """Start a conversation and return its id; a session that is known continues."""
+        identity = conversation_id(source, session or uuid.uuid4().hex)
+        self.add(Conversation(id=identity, title=title, source=source, created=now()), [])
+        return identity
+
+    def exchange(
+        self,
+        conversation: str,
+        *,
+        user: str,
+        assistant: str,
+        key: str | None = None,
+        **more: Any,
+    ) -> SavedExchange:
+        """Save one exchange of a conversation that was started; the same key twice is one."""
+        begins = True
+        try:
+            talk = self.conversation(conversation)
+        except NotFound:
+            if self.shelf.journals.trouble() is None or len(conversation) < _ID_CHARS:
+                raise
+            # Its server is away: the conversation is there, and what is said in it waits here.
+            talk, begins = Conversation(id=conversation), False
+        identity = exchange_id(talk.id, key or uuid.uuid4().hex)
+        try:
+            exchange = Exchange(
+                id=identity, conversation=talk.id, user=user, assistant=assistant, **more
+            )
+        except TypeError as error:
+            raise BadInput(f"not an exchange: {error}") from None
+        return self.add(talk, [exchange], begins=begins)[0]
+
+    def add(
+        self, conversation: Conversation, exchanges: Sequence[Exchange], *, begins: bool = True
+    ) -> list[SavedExchange]:
+        """Save a conversation and many of its exchanges with one flush: all of them, or none.
+
+        What is known by its id is not written again, nor is what was forgotten. `begins`: whether
+        the conversation itself is saved too.
+        """
+        named = msgspec.structs.replace(conversation, project=conversation.project or self._project)
+        known = self.stream.history.records
+        fresh = self.stream.save([ConversationContent(named, exchanges)], begins=begins).exchanges
+
+        def saved(exchange: Exchange) -> Exchange:
+            if exchange.id in fresh:
+                return fresh[exchange.id]
+            if exchange.id in known:
+                return exchange_from(known[exchange.id])
+            return prepared_exchange(exchange, named.id)
+
+        return [SavedExchange(one.id, saved(one), one.id in fresh) for one in exchanges]
+
+    def forget(
+        self, ids: Collection[str], *, reason: str | None = None, titles: Collection[str] = ()
+    ) -> list[str]:
+        """Remove conversations and exchanges from journal and index for good.
+
+        A conversation goes with its exchanges, and with the last of them. `titles` names those
+        that only lose theirs.
+        """
+        return self.stream.forget(ids, reason=clean(reason), titles=titles)
+
+    def bury(self, ids: Collection[str], *, reason: str) -> None:
+        """Make sure that what has these ids is never saved, whether it was or not."""
+        stream, at = self.stream, now()
+        stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
+        if stones and stream.journal.forget((), stones=stones):
+            self.shelf.erase_soon(stream.target())
+
+    # -- what is said of them later
+
+    def tag(
+        self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    ) -> None:
+        """Put tags on a conversation, or remove them."""
+        # Redacted first: in lower case many a secret is no longer recognized.
+        words = [" ".join(clean_text(word).split()).casefold() for word in (*add, *remove)]
+        if not words or not all(words):
+            raise BadInput("a tag needs a word", todo="Try: ralph conversations tag ID auth")
+        target, count = self.conversation(conversation).id, len(add)
+        self.say(Label(target=target, add=tuple(words[:count]), remove=tuple(words[count:])))
+
+    def rename(self, conversation: str, title: str) -> None:
+        """Give a conversation another title, which must not be empty."""
+        if not title.strip():
+            raise BadInput("the title is empty", todo="Give it some words.")
+        talk = msgspec.structs.replace(self.conversation(conversation), title=title)
+        self.say(Label(target=talk.id, title=prepared_conversation(talk).title))
+
+    def rate(self, exchange: str, value: Literal[-1, 0, 1]) -> None:
+        """Rate an exchange as worth finding (1) or not (-1), or take that back (0)."""
+        self.say(Rating(target=self.get(exchange).id, value=value))
+
+    def say(self, said: Said, *, id: str | None = None) -> str:
+        """Save a record about a conversation or an exchange, once for an id, and return its id."""
+        identity = id or uuid.uuid4().hex[:16]
+        self.say_all([(said, identity)])
+        return identity
+
+    def say_all(self, said: Sequence[tuple[Said, str]]) -> list[bool]:
+        """Save many with one flush, all of them or none; returns which were new.
+
+        What was forgotten once stays so.
+        """
+        met = self.stream.met()
+        fresh = [(one, identity) for one, identity in said if identity not in met]
+        self.stream.append([said_record(one, id=identity, number=0) for one, identity in fresh])
+        return [identity not in met for _, identity in said]
+
+    # -- looking up
+
+    def states(self, *, everywhere: bool = False) -> dict[str, ConversationState]:
+        """Every conversation now, by its id."""
+        return {
+            name: state
+            for stream in self._within(everywhere)
+            for name, state in stream.history.conversations.items()
+        }
+
+    def conversation(self, wanted: str, *, everywhere: bool = False) -> Conversation:
+        """A conversation by its id or a prefix of it."""
+        states = self.states(everywhere=everywhere)
+        return the_only(states, wanted, CONVERSATION).conversation
+
+    def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
+        """A conversation's exchanges, in the order they were held."""
+        name = self.conversation(conversation, everywhere=everywhere).id
+        streams = self._within(everywhere)
+        found = [one for stream in streams for one in stream.history.read_exchanges([name])]
+        return sorted(found, key=held_at)
+
+    def get(self, wanted: str, *, everywhere: bool = False) -> Hit:
+        """One exchange by its id or a prefix of it."""
+        return self._hit(wanted, EXCHANGE, everywhere)
+
+    def document(self, wanted: str, *, everywhere: bool = False) -> Hit:
+        """One section of a document by its id or a prefix of it."""
+        return self._hit(wanted, DOCUMENT, everywhere)
+
+    def _hit(self, wanted: str, kind: str, everywhere: bool) -> Hit:
+        records = {
+            name: record
+            for stream in self._within(everywhere)
+            for name, record in stream.history.records.items()
+            if record.kind == kind
+        }
+        record = the_only(records, wanted, kind)
+        return Hit(record.id, kind, None, None, when(record.at), None, read_record(record))
+
+    def said(self, kind: str) -> list[Record]:
+        """Every record of one kind in this project, in journal order."""
+        return [one for one in self.stream.history.records.values() if one.kind == kind]
+
+    def summary(self, target: str, *, everywhere: bool = False) -> Summary | None:
+        """The newest summary of a conversation or an exchange."""
+        found = (one.history.summaries.get(target) for one in self._within(everywhere))
+        return next((one for one in found if one is not None), None)
+
+    # -- searching
 
     def search(
         self,
@@ -70,14 +320,20 @@ class Conversations(ConversationJournal):
         """
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
-        floor = self.shelf.settings.conversation_min_score if min_score is None else min_score
+        floor = _MIN_SCORE if min_score is None else min_score
         question = self.shelf.question(query, limit=limit, min_score=floor)
         streams = self._within(everywhere)
         scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
-        scope = self._dated(scope, streams, meaning=not words_only, budget_s=budget_s)
-        deeper = msgspec.structs.replace(question, text=scope.question, limit=_DEPTH)
-        found = self.shelf.ask(streams, deeper, meaning=not words_only, budget_s=budget_s)
-        hits = self._fitting(streams, found, scope, exclude=exclude, documents=documents)
+        found = self._find(
+            question,
+            streams,
+            scope,
+            exclude=exclude,
+            documents=documents,
+            meaning=not words_only,
+            budget_s=budget_s,
+        )
+        hits = without_summaries(found, [stream.history for stream in streams])
         return Answer(hits[: question.limit], found.notes)
 
     def related(
@@ -101,89 +357,94 @@ class Conversations(ConversationJournal):
         asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
         streams = self._within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
-        scope = self._dated(scope, streams, meaning=True, budget_s=budget_s)
-        deeper = msgspec.structs.replace(asked, text=scope.question, limit=_DEPTH)
-        found = self.shelf.ask(streams, deeper, budget_s=budget_s)
-        hits = self._fitting(streams, found, scope, exclude=exclude, summaries=True)
+        found = self._find(asked, streams, scope, exclude=exclude, budget_s=budget_s)
         return grouped(
             question,
-            hits,
-            [series.history for series in streams],
+            found,
+            [stream.history for stream in streams],
             floor=floor,
             conversations=conversations or settings.rag_conversation_limit,
             exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
             notes=found.notes,
         )
 
-    def _dated(
+    def _find(
         self,
-        scope: SearchFilter,
+        question: Question,
         streams: Sequence[ConversationStream],
-        *,
-        meaning: bool,
-        budget_s: float | None,
-    ) -> SearchFilter:
-        """`before the release`: the day is that of the exchange which tells of it most surely."""
-        event = None if scope.first or scope.last else event_range(scope.question)
-        if event is None:
-            return scope
-        side, phrase = event
-        asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
-        found = self.shelf.ask(streams, asked, meaning=meaning, budget_s=budget_s)
-        days = [hit.record.completed[:10] for hit in found if hit.kind == EXCHANGE]
-        return scope.around(side, days[0]) if days else scope
-
-    def _fitting(
-        self,
-        streams: Sequence[ConversationStream],
-        found: Sequence[Hit],
         scope: SearchFilter,
         *,
         exclude: str | None,
         documents: bool = False,
-        summaries: bool = False,
-    ) -> list[Hit]:
-        histories = [series.history for series in streams]
+        meaning: bool = True,
+        budget_s: float | None,
+    ) -> Answer:
+        """Every hit that the scope allows, in order, summaries too."""
+        if not (scope.first or scope.last) and (event := event_range(question.text)):
+            # `before the release`: the day is that of the exchange which tells of it most surely.
+            side, phrase = event
+            asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
+            dated = self.shelf.ask(streams, asked, meaning=meaning, budget_s=budget_s)
+            days = [hit.record.completed[:10] for hit in dated if hit.kind == EXCHANGE]
+            scope = scope.around(side, days[0]) if days else scope
+        deeper = msgspec.structs.replace(question, limit=_DEPTH)
+        found = self.shelf.ask(streams, deeper, meaning=meaning, budget_s=budget_s)
+        histories = [stream.history for stream in streams]
         home = homes(found, histories)
-        kept = [
+        # The index may know more than can be read of a journal whose server is away.
+        readable = {"", *(name for history in histories for name in history.conversations)}
+        away = self.shelf.journals.trouble() is not None
+        hits = [
             hit
             for hit in found
-            if scope.holds(hit, home[hit.id], histories)
+            if scope.allows(hit, home[hit.id], histories)
             and (not exclude or home[hit.id] != exclude)
             and (documents or hit.kind != DOCUMENT)
+            and not (away and home[hit.id] not in readable)
         ]
-        half_life = self.shelf.settings.rag_recency_half_life_days
-        ratings = {name: value for one in histories for name, value in one.ratings.items()}
-        named = frozenset(hit.id for hit in kept if scope.named and scope.in_time(hit))
-        weights = Weights(ratings, named, half_life, datetime.now(UTC))
-        ordered = in_order(kept, home, weights)
-        return ordered if summaries else without_summaries(ordered, histories)
+        ordered = ranked(
+            hits,
+            home,
+            ratings={name: value for one in histories for name, value in one.ratings.items()},
+            in_time={hit.id for hit in hits if scope.named and scope.in_time(hit)},
+            half_life_days=self.shelf.settings.rag_recency_half_life_days,
+        )
+        return Answer(ordered, found.notes)
 
     def list(
         self, limit: int | None = None, *, everywhere: bool = False, tags: Collection[str] = ()
-    ) -> list[ConversationSummary]:
+    ) -> list[ConversationState]:
         """The conversations, those with the newest exchange first."""
         wanted = {tag.casefold() for tag in tags}
         listed = [
-            ConversationSummary(
-                held.conversation,
-                held.exchanges,
-                held.last or held.conversation.created or "",
-                tuple(sorted(held.tags)),
-                summary.text if (summary := history.summaries.get(name)) else "",
-            )
-            for history in (series.history for series in self._within(everywhere))
-            for name, held in history.conversations.items()
-            if wanted <= held.tags
+            state
+            for stream in self._within(everywhere)
+            for state in stream.history.conversations.values()
+            if wanted.issubset(state.tags)
         ]
         # Of those that ended in the same moment, the one begun later.
-        return sorted(reversed(listed), key=lambda one: one.last, reverse=True)[:limit]
+        return sorted(reversed(listed), key=lambda state: state.last, reverse=True)[:limit]
+
+
+def the_only(found: Mapping[str, _T], wanted: str, what: str) -> _T:
+    """The one whose id starts so, or an error that helps."""
+    fitting = [name for name in found if name.startswith(wanted.lower())]
+    if not fitting or len(wanted) < _SHORTEST_ID:
+        raise NotFound(
+            f"there is no {what} {wanted!r}",
+            todo="Listing, showing and searching conversations gives the ids.",
+        )
+    if len(fitting) > 1:
+        raise BadInput(f"{wanted} is the beginning of {len(fitting)} ids; give more of it")
+    return found[fitting[0]]
+
+
+def held_at(exchange: Exchange) -> tuple[str, int]:
+    """What orders the exchanges of a conversation."""
+    return exchange.started or exchange.completed or "", exchange.number or 0
 
 
 # -- One conversation, or one exchange of it, with all that was said of it later.
-
-
-_SHORTEST_ID = 4
 
 
 class ConversationDetails(msgspec.Struct, frozen=True):
@@ -203,121 +464,97 @@ def details(
     exchange: str | None = None,
     everywhere: bool = False,
 ) -> ConversationDetails:
-    """What is known of a conversation or of one exchange, by its id or the beginning of it."""
+    """What is known of a conversation or of one exchange, by its id or a prefix of it."""
     if (conversation is None) == (exchange is None):
         raise BadInput(
             "give a conversation_id or an exchange_id, one of them",
             todo='For example: fetch_conversation_details {"exchange_id": "3f2a9c1e"}',
         )
-    wanted = _long_enough(exchange or conversation or "")
+    wanted = (exchange or conversation or "").strip()
+    if len(wanted) < _SHORTEST_ID:
+        raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
     # Another project's conversations do not exist here, unless all were asked for.
+    exchanges: Sequence[Exchange] | None = None
     try:
         if exchange is not None:
             exchanges = [memory.get(wanted, everywhere=everywhere).record]
-            held = memory.conversation(exchanges[0].conversation, everywhere=everywhere)
-        else:
-            held = memory.conversation(wanted, everywhere=everywhere)
-            exchanges = memory.exchanges(held.id, everywhere=everywhere)
+            wanted = exchanges[0].conversation
+        talk = memory.conversation(wanted, everywhere=everywhere)
     except NotFound:
         raise NotFound(
             f"there is no {wanted!r} here", todo="Take an id from search_conversations."
         ) from None
-    listed = standing(memory, everywhere=everywhere).get(held.id)
+    if exchanges is None:
+        exchanges = memory.exchanges(talk.id, everywhere=everywhere)
     summaries = {
-        one: told.text for one in (x.id for x in exchanges) if (told := memory.summary(one))
+        name: summary.text
+        for name in (talk.id, *(one.id for one in exchanges))
+        if (summary := memory.summary(name, everywhere=everywhere))
     }
-    if listed is not None and listed.summary:
-        summaries[held.id] = listed.summary
-    return ConversationDetails(held, exchanges, listed.tags if listed else (), summaries)
+    tags = memory.states(everywhere=everywhere)[talk.id].tags
+    return ConversationDetails(talk, exchanges, tags, summaries)
 
 
-def standing(memory: Conversations, *, everywhere: bool = False) -> dict[str, ConversationSummary]:
-    """Every conversation as it stands now, by its id."""
-    return {one.conversation.id: one for one in memory.list(everywhere=everywhere)}
+# -- Retention: what was said longer ago than the person wants to keep goes, everywhere.
+#
+# Off unless `conversations_keep_days` says otherwise. Documents stay: nobody said them.
 
 
-def _long_enough(wanted: str) -> str:
-    plain = wanted.strip()
-    if len(plain) < _SHORTEST_ID:
-        raise BadInput(f"{wanted!r} is too short for an id", todo="Give 4 characters or more.")
-    return plain
+REASON = "older than conversations_keep_days"
+_STAMP = "pruned"
 
 
-# -- Many conversations of one project kept at once: one reading of its journal, one flush.
+class PrunedConversations(msgspec.Struct, frozen=True, kw_only=True):
+    """What is older than `before`: how many exchanges, and conversations none of which is left."""
 
-
-class ConversationContent(msgspec.Struct, frozen=True):
-    """A conversation and exchanges of it, in the order they were held."""
-
-    conversation: Conversation
-    exchanges: Sequence[Exchange]
-
-
-class SavedConversations(msgspec.Struct, frozen=True):
-    """What came of it: conversations that grew, new exchanges, and those that were known.
-
-    What was forgotten once is known, too, and stays forgotten.
-    """
-
-    conversations: frozenset[str] = frozenset()
+    before: str
     exchanges: int = 0
-    known: int = 0
-
-
-class ConversationImport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import came to; `conversations` counts those that are new or grew.
-
-    `known` are exchanges that were kept, or forgotten, before. `waiting` are still under way and
-    left for the next import. `files` were read, `unchanged` were not: nothing is new in them;
-    `unread` are those of which nothing could be read, and why. `elsewhere` were held in other
-    projects, and left out.
-    """
-
     conversations: int = 0
-    exchanges: int = 0
-    known: int = 0
-    waiting: int = 0
-    files: int = 0
-    unchanged: int = 0
-    elsewhere: int = 0
-    unread: list[Complaint] = []
-    complaints: list[Complaint] = []
 
 
-def keep_many(
-    series: ConversationStream, talks: Sequence[ConversationContent], settings: Settings
-) -> SavedConversations:
-    """Keep all of them or none; what is known by its id is neither prepared nor written again."""
-    met = series.forgotten() | {record.id for record in series.records()}
-    drafts: list[Record | Draft] = []
-    grown: set[str] = set()
-    fresh: set[str] = set()
-    known = 0
-    for one in talks:
-        conversation = prepared_conversation(one.conversation)
-        if conversation.id not in met and conversation.id not in grown:
-            grown.add(conversation.id)
-            drafts.append(renumbered(conversation_record(conversation, number=0)))
-        for exchange in one.exchanges:
-            if exchange.id in met or exchange.id in fresh:
-                known += 1
-                continue
-            fresh.add(exchange.id)
-            grown.add(conversation.id)
-            ready = prepared_exchange(exchange, conversation.id, settings)
-            drafts.append(renumbered(exchange_record(ready, number=0)))
-    if drafts:
-        _make_folder(series)
-        series.journal.append(drafts)
-    return SavedConversations(frozenset(grown), len(fresh), known)
+def prune(
+    memory: Conversations, *, dry_run: bool = False, at: datetime | None = None
+) -> PrunedConversations:
+    """Forget what is too old, in every project; or only say what that would be."""
+    days = memory.shelf.settings.conversations_keep_days
+    if not days:
+        raise BadInput(
+            "conversations are kept for ever: conversations_keep_days is 0",
+            todo="Say how long, for example: ralph config --user conversations_keep_days 365",
+        )
+    before = (at or datetime.now(UTC)) - timedelta(days=days)
+    kinds: list[str] = []
+    for name in memory.shelf.journals.names():
+        stream = ConversationStream(name, memory.shelf)
+        history = stream.history
+        # Exchanges that ended before, and conversations begun before in which nothing was said.
+        old = stream.bound_to(
+            one.id
+            for one in history.records.values()
+            if (
+                one.kind == EXCHANGE
+                or (one.kind == CONVERSATION and one.id not in history.exchanges)
+            )
+            and is_before(one.at, before)
+        )
+        kinds += [one.kind for one in history.records.values() if one.id in old]
+        if old and not dry_run:
+            stream.forget(old, reason=REASON)
+    return PrunedConversations(
+        before=utc(before.isoformat(timespec="seconds")),
+        exchanges=kinds.count(EXCHANGE),
+        conversations=kinds.count(CONVERSATION),
+    )
 
 
-def _make_folder(series: ConversationStream) -> None:
-    try:
-        series.journals.prepare()
-    except OSError as error:
-        raise JournalError(
-            f"conversations cannot be kept ({error.strerror or error})",
-            where=series.journals.where,
-            todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-        ) from error
+def prune_if_due(
+    memory: Conversations, *, at: datetime | None = None
+) -> PrunedConversations | None:
+    """Prune where that is wanted and the last time was a day ago; None when it was not."""
+    stamp = memory.home / "cache" / _STAMP
+    moment = at or datetime.now(UTC)
+    if not memory.shelf.settings.conversations_keep_days or not is_due(stamp, moment):
+        return None
+    pruned = prune(memory, at=moment)
+    note_done(stamp, moment)
+    return pruned

@@ -14,12 +14,8 @@ import msgspec
 
 from ralph.errors import BadInput, NotFound
 from ralph.memory.conversations import Conversations
-from ralph.records.conversation import (
-    DOCUMENT,
-    Document,
-    document_id,
-    said_from,
-)
+from ralph.records import Record
+from ralph.records.conversation import DOCUMENT, Document, document_id, said_from
 from ralph.text.redact import redact
 from ralph.text.sections import BETWEEN_HEADINGS, sections
 
@@ -69,61 +65,74 @@ def add_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -
 
     No path at all means every document that is known.
     """
-    kept = _kept(memory)
-    files, refused = _files(paths or [_place(name, root) for name in kept], root)
-    wanted: dict[str, list[Document]] = {}
+    saved = _saved(memory)
+    base = root.resolve()  # what is outside it is named by its whole path
+    files, refused = _files(paths or [base / name for name in saved], base)
+    vanished = sorted(
+        name
+        for name in saved
+        if name not in files
+        and not (base / name).exists()
+        and (not paths or any((base / name).is_relative_to(path.resolve()) for path in paths))
+    )
+    reasons = memory.stream.reasons()
+    fresh: list[tuple[Document, str]] = []
+    stale: list[str] = []
+    read = unchanged = forgotten = 0
     for name, file in files.items():
         try:
-            wanted[name] = read_document(file, name)
+            found = read_document(file, name)
         except BadInput as error:
             refused.append(Refused(name, error.what))
-    vanished = [
-        name
-        for name in kept
-        if name not in files
-        and not _place(name, root).exists()
-        and (not paths or any(_is_below(_place(name, root), one) for one in paths))
-    ]
-    fresh, stale, unchanged, forgotten = _compared(memory, wanted, kept)
+            continue
+        read += 1
+        living = {record.id for record in saved.get(name, ())}
+        used: set[str] = set()
+        for section in found:
+            identity = _identity(section, used, reasons)
+            if identity is None:
+                forgotten += 1
+                continue
+            used.add(identity)
+            if identity not in living:
+                fresh.append((section, identity))
+        unchanged += len(used & living)
+        stale += living - used
     # The new first: killed in between, the next adding takes out what is left of the old.
     memory.say_all(fresh)
     taken_out = memory.forget(stale, reason=REPLACED) if stale else []
     return Added(
-        files=len(wanted),
+        files=read,
         added=len(fresh),
         unchanged=unchanged,
         taken_out=len(taken_out),
         forgotten=forgotten,
-        vanished=sorted(vanished),
+        vanished=vanished,
         refused=[one for one in refused if one.path not in vanished],
     )
 
 
 def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path) -> list[str]:
     """Take documents out of memory, those in folders too; the files themselves are left alone."""
-    kept = _kept(memory)
-    gone: dict[str, list[str]] = {}
+    saved, base = _saved(memory), root.resolve()
+    gone: set[str] = set()
     for path in paths:
-        below = [name for name in kept if _is_below(_place(name, root), path)]
+        below = [name for name in saved if (base / name).is_relative_to(path.resolve())]
         if not below:
             raise NotFound(
                 f"no document {path} is kept",
                 todo="`ralph conversations add-document --list` shows them. Nothing was removed.",
             )
-        gone |= {name: [one.id for one in kept[name]] for name in below}
-    memory.forget([one for ids in gone.values() for one in ids], reason=REMOVED)
+        gone.update(below)
+    memory.forget([one.id for name in gone for one in saved[name]], reason=REMOVED)
     return sorted(gone)
 
 
 def list_documents(memory: Conversations) -> list[ListedDocument]:
     """Every document that is kept, by its path."""
-    added: dict[str, str] = {}
-    for record in memory.said(DOCUMENT):
-        name = said_from(record).path
-        added[name] = max(record.at, added.get(name, ""))
     return [
-        ListedDocument(name, some[0].title, len(some), added[name])
-        for name, some in sorted(_kept(memory).items())
+        ListedDocument(name, said_from(some[0]).title, len(some), max(one.at for one in some))
+        for name, some in sorted(_saved(memory).items())
     ]
 
 
@@ -148,7 +157,7 @@ def read_document(file: Path, name: str) -> list[Document]:
 def line_of(one: Document, root: Path) -> int:
     """The line where the section begins now, as far as the file still tells."""
     try:
-        text = _text(_place(one.path, root)).replace("\r\n", "\n")
+        text = _text(root.resolve() / one.path).replace("\r\n", "\n")
     except BadInput:
         return one.line
     at = text.find(one.text)
@@ -158,37 +167,12 @@ def line_of(one: Document, root: Path) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _compared(
-    memory: Conversations, wanted: dict[str, list[Document]], kept: dict[str, list[Document]]
-) -> tuple[list[tuple[Document, str]], list[str], int, int]:
-    """What is new with its ids, the ids of what is gone, how many stay and how many stay out."""
-    buried = memory.buried()
-    fresh: list[tuple[Document, str]] = []
-    stale: list[str] = []
-    unchanged = forgotten = 0
-    for name, found in wanted.items():
-        living = {one.id for one in kept.get(name, ())}
-        used: set[str] = set()
-        for section in found:
-            identity = _identity(section, used, buried)
-            if identity is None:
-                forgotten += 1
-                continue
-            used.add(identity)
-            if identity in living:
-                unchanged += 1
-            else:
-                fresh.append((section, identity))
-        stale += living - used
-    return fresh, stale, unchanged, forgotten
-
-
-def _identity(one: Document, used: Collection[str], buried: dict[str, str]) -> str | None:
+def _identity(one: Document, used: Collection[str], reasons: dict[str, str]) -> str | None:
     """The id of a section: the first that is free; None for what a person forgot."""
     place = 0
     while True:
         identity = document_id(one.path, one.heading, one.text, place)
-        reason = buried.get(identity)
+        reason = reasons.get(identity)
         if reason is not None and reason not in (REPLACED, REMOVED):
             return None
         if reason is None and identity not in used:
@@ -196,32 +180,33 @@ def _identity(one: Document, used: Collection[str], buried: dict[str, str]) -> s
         place += 1  # a twin in the same file, or it was here before
 
 
-def _kept(memory: Conversations) -> dict[str, list[Document]]:
+def _saved(memory: Conversations) -> dict[str, list[Record]]:
     """The sections that memory has, by their file."""
-    kept: dict[str, list[Document]] = {}
+    saved: dict[str, list[Record]] = {}
     for record in memory.said(DOCUMENT):
-        one: Document = said_from(record)
-        kept.setdefault(one.path, []).append(one)
-    return kept
+        saved.setdefault(said_from(record).path, []).append(record)
+    return saved
 
 
 # -- files
 
 
-def _files(paths: Sequence[Path], root: Path) -> tuple[dict[str, Path], list[Refused]]:
-    """Every text in these files and folders, each once, by the name it is kept under."""
+def _files(paths: Sequence[Path], base: Path) -> tuple[dict[str, Path], list[Refused]]:
+    """Every text in these files and folders, each once, by the name it is kept under.
+
+    A file within the project is called by its way from there, another by its whole path.
+    """
     found: dict[str, Path] = {}
     refused: list[Refused] = []
-    seen: set[Path] = set()
     for path in paths:
-        if not path.exists():
-            refused.append(Refused(_name(path, root), "there is no such file"))
-            continue
-        for file in _texts_in(path) if path.is_dir() else [path]:
+        files = list(_texts_in(path)) if path.is_dir() else [path]
+        for file in files:
             real = file.resolve()
-            if real not in seen:
-                seen.add(real)
-                found[_name(file, root)] = file
+            name = (real.relative_to(base) if real.is_relative_to(base) else real).as_posix()
+            if path.exists():
+                found.setdefault(name, file)
+            else:
+                refused.append(Refused(name, "there is no such file"))
     return found, refused
 
 
@@ -252,17 +237,3 @@ def _text(file: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(f"it is not UTF-8 text (byte {error.start})", where=str(file)) from None
-
-
-def _name(path: Path, root: Path) -> str:
-    """How a file is called: within the project by its way from there, else by its whole path."""
-    whole, base = path.resolve(), root.resolve()
-    return (whole.relative_to(base) if whole.is_relative_to(base) else whole).as_posix()
-
-
-def _place(name: str, root: Path) -> Path:
-    return root.resolve() / name  # a whole path stays what it is
-
-
-def _is_below(place: Path, path: Path) -> bool:
-    return place.is_relative_to(path.resolve())

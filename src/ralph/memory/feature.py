@@ -5,24 +5,30 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from ralph.config import Settings
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
-from ralph.journal import Draft
-from ralph.journal.fold import Fold
-from ralph.journal.folder import check_name
+from ralph.journal import Draft, Fold
+from ralph.journal.file import check_name
 from ralph.memory.store import ProjectStore
 from ralph.recall import Answer, Hit, ScoredRecord
-from ralph.records import Complaint, Located, Record, Source, Tombstone, now, utc
-from ralph.records.clean import clean, clean_text
+from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records.iteration import (
+    DECISION_CHARS,
+    EMBEDDING_CHARS,
+    ERROR_CHARS,
     KIND,
+    MOST_DECISIONS,
+    MOST_ERRORS,
+    MOST_FILES,
+    RECENT_COUNT,
+    SUMMARY_CHARS,
     Decision,
     ErrorSeen,
     FileAction,
@@ -47,7 +53,7 @@ _SHORT_FIELD_CHARS = 300
 _LAST_NUMBER = 1_000_000_000
 
 
-def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteration:
+def prepared(iteration: Iteration, *, root: str) -> Iteration:
     """The iteration as it may be written: nothing secret, nothing over its limit."""
     number = iteration.iteration_number
     if number is not None and not 1 <= number <= _LAST_NUMBER:
@@ -67,12 +73,10 @@ def prepared(iteration: Iteration, settings: Settings, *, root: str) -> Iteratio
         task_id=_task_id(iteration.task_id),
         task_title=_clean(iteration.task_title, _SHORT_FIELD_CHARS),
         discipline=_clean(iteration.discipline, _SHORT_FIELD_CHARS),
-        summary=_clean(iteration.summary, settings.summary_max_chars),
-        errors=tuple(_error(e, settings, root) for e in errors[: settings.errors_max]),
-        decisions=tuple(
-            _decision(d, settings) for d in iteration.decisions[: settings.decisions_max]
-        ),
-        files_touched=_files(iteration.files_touched, root)[: settings.files_max],
+        summary=_clean(iteration.summary, SUMMARY_CHARS),
+        errors=tuple(_error(e, root) for e in errors[:MOST_ERRORS]),
+        decisions=tuple(_decision(d) for d in iteration.decisions[:MOST_DECISIONS]),
+        files_touched=_files(iteration.files_touched, root)[:MOST_FILES],
         model=_clean(iteration.model, _SHORT_FIELD_CHARS) if iteration.model else None,
         session_id=_run(iteration.session_id) if iteration.session_id else None,
     )
@@ -94,19 +98,17 @@ def clean_source(source: Source) -> Source:
     )
 
 
-def _error(error: ErrorSeen, settings: Settings, root: str) -> ErrorSeen:
+def _error(error: ErrorSeen, root: str) -> ErrorSeen:
     return msgspec.structs.replace(
         error,
-        message=_clean(error.message, settings.error_max_chars),
-        resolution=(
-            _clean(error.resolution, settings.decision_max_chars) if error.resolution else None
-        ),
+        message=_clean(error.message, ERROR_CHARS),
+        resolution=(_clean(error.resolution, DECISION_CHARS) if error.resolution else None),
         file_path=_path(error.file_path, root) if error.file_path else None,
     )
 
 
-def _decision(decision: Decision, settings: Settings) -> Decision:
-    limit = settings.decision_max_chars
+def _decision(decision: Decision) -> Decision:
+    limit = DECISION_CHARS
     return Decision(
         _clean(decision.description, limit),
         _clean(decision.rationale, limit) if decision.rationale else None,
@@ -249,7 +251,7 @@ class FeatureMemory:
             )
         at = utc(one.timestamp) if one.timestamp else now()
         named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
-        return prepared(named, self._place.settings, root=str(self._place.project.root))
+        return prepared(named, root=str(self._place.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
         clean = clean_source(source) if source else None
@@ -274,7 +276,7 @@ class FeatureMemory:
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""
-        wanted = self._place.settings.recent_count if count is None else count
+        wanted = RECENT_COUNT if count is None else count
         if wanted < 1:
             raise BadInput(f"count must be at least 1, not {wanted}")
         return Answer(self._hits(self._newest_first()[:wanted]))
@@ -352,7 +354,7 @@ class FeatureMemory:
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
-        max_chars = self._place.settings.embedding_max_chars
+        max_chars = EMBEDDING_CHARS
 
         def cut(record: Record) -> Sequence[Passage]:
             return _passages(record, max_chars)
@@ -378,17 +380,7 @@ class FeatureMemory:
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer."""
         return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=_when(one.record.number, last_number),
-                why=one.why,
-                record=from_record(one.record),
-                parts=one.parts,
-            )
-            for one in found
+            one.hit(_when(one.record.number, last_number), from_record(one.record)) for one in found
         ]
 
     def records(self) -> list[Record]:
@@ -488,3 +480,13 @@ def _when(number: int, last: int) -> str:
     if ago <= 0:
         return f"iteration {number}, the latest"
     return f"iteration {number}, {ago} iteration{'s' if ago > 1 else ''} ago"
+
+
+def merged(
+    memories: Sequence[FeatureMemory], find: Callable[[FeatureMemory], list[Hit]]
+) -> list[Hit]:
+    """What is found in each of the memories, the newest first."""
+    if len(memories) == 1:
+        return list(find(memories[0]))
+    hits = [hit for memory in memories for hit in find(memory)]
+    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ralph.clients import CLIENTS
 from ralph.errors import BadInput, BadPlan, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
-from ralph.memory.conversation_history import CLAUDE_CODE
+from ralph.memory.conversation_search import CLAUDE_CODE
+from ralph.memory.conversation_stream import is_before
 from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
 from ralph.memory.knowledge_journal import stream_of
 from ralph.memory.lessons import taught_by
@@ -33,34 +35,33 @@ if TYPE_CHECKING:
     from ralph.journal import Journal
     from ralph.memory.ralph import Ralph
 
+_CLIENTS = {client.source: client.title for client in CLIENTS}
+_SHORTEST_ID = 4
+_TOLD_IDS = 10
+
 
 # -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
 
 
-_CLIENTS = {client.source: client.title for client in CLIENTS}
-
-
-def iterations_of(ralph: Ralph, said: Collection[str]) -> dict[str, list[str]]:
-    """By feature the iterations that these exchanges and conversations were."""
+def _told_elsewhere(
+    ralph: Ralph, ids: Mapping[str, Collection[str]], said: Collection[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """What else is the same event: iterations, by feature, and what was said."""
     wanted = set(said)
-    found: dict[str, list[str]] = {}
-    for memory in ralph.features() if wanted else ():
+    iterations: dict[str, list[str]] = {}
+    told: set[str] = set()
+    for memory in ralph.features() if ids or wanted else ():
+        chosen = set(ids.get(memory.name, ()))
         for record in memory.records():
-            if not wanted.isdisjoint(_events(record.source.run)):
-                found.setdefault(memory.name, []).append(record.id)
-    return found
-
-
-def said_in(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[str]:
-    """The exchanges and conversations that these iterations were."""
-    events = {
-        event
-        for name, some in ids.items()
-        for record in ralph.feature(name).records()
-        if record.id in some
-        for event in _events(record.source.run)
-    }
-    return sorted(events & ralph.conversations.known()) if events else []
+            events = _events(record.source.run)
+            if record.id in chosen:
+                told.update(events)
+            elif not wanted.isdisjoint(events):
+                iterations.setdefault(memory.name, []).append(record.id)
+    if told:
+        history = ralph.conversations.stream.history
+        told &= (history.records.keys() | history.conversations.keys()) - wanted
+    return iterations, sorted(told)
 
 
 def _events(run: str | None) -> list[str]:
@@ -73,41 +74,40 @@ def _events(run: str | None) -> list[str]:
     return [conversation_id(client, run) for client in _CLIENTS]
 
 
-def clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
+def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
     """The clients that keep the sessions in which these were said."""
-    wanted = set(said)
-    talks = ralph.conversations.talks() if wanted else {}
-    touched = {name for name, some in talks.items() if not wanted.isdisjoint([name, *some])}
-    listed = ralph.conversations.list() if touched else []
-    sources = {one.conversation.source for one in listed if one.conversation.id in touched}
+    if not said:
+        return []
+    history = ralph.conversations.stream.history
+    sources = {
+        history.conversations[name].conversation.source
+        for name, exchanges in history.exchanges.items()
+        if not set(said).isdisjoint([name, *exchanges])
+    }
     return [name for source, name in _CLIENTS.items() if source in sources]
 
 
-def lessons_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> tuple[list[str], list[str]]:
+def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> tuple[list[str], list[str]]:
     """What this project gave others that tells of these iterations: staged, and published."""
-    iterations = list(_iterations(ralph, ids))
-    memory, own = ralph.knowledge, stream_of(ralph.project.id)
-    if not iterations or own not in memory.shelf.journals.names():
+    memory, root = ralph.knowledge, ralph.project.root
+    if not iterations or stream_of(ralph.project.id) not in memory.shelf.journals.names():
         return [], []
     staged = {record.id for record in memory.staged_records(ralph.project.id)}
     found: list[str] = []
     for record in memory.of_project():
-        try:
+        with contextlib.suppress(BadRecord):
             entry = knowledge_from(record)
-        except BadRecord:
-            continue
-        root = ralph.project.root
-        if isinstance(entry, FailureSolution) and any(
-            taught_by(entry, one, root) for one in iterations
-        ):
-            found.append(record.id)
+            if isinstance(entry, FailureSolution) and any(
+                taught_by(entry, one, root) for one in iterations
+            ):
+                found.append(record.id)
     return [one for one in found if one in staged], [one for one in found if one not in staged]
 
 
-def learnings_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[str]:
+def _learnings_from(ralph: Ralph, iterations: list[Iteration]) -> list[str]:
     """The commands that remove what the plan learned by itself from these iterations."""
     numbers: dict[str, set[int | None]] = {}
-    for one in _iterations(ralph, ids):
+    for one in iterations:
         numbers.setdefault(one.feature, set()).add(one.iteration_number)
     if not numbers:
         return []
@@ -123,16 +123,7 @@ def learnings_from(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> list[str
     ]
 
 
-def _iterations(ralph: Ralph, ids: Mapping[str, Collection[str]]) -> Iterator[Iteration]:
-    for name, some in ids.items():
-        wanted = set(some)
-        for located, iteration in ralph.feature(name).iterations():
-            if located.record.id in wanted:
-                yield iteration
-
-
-_SHORTEST_ID = 4
-_TOLD_IDS = 10
+# -- Choose and forget.
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -167,40 +158,6 @@ class Forgotten(msgspec.Struct, frozen=True):
     remains: list[str]
 
 
-class ImportResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an import came to.
-
-    `staged` are the entries of knowledge that came and wait for a person's checkpoint, `left_out`
-    counts what would have published, judged or forgotten knowledge by itself.
-    """
-
-    added: int
-    known: int
-    forgotten: int
-    complaints: list[Complaint]
-    staged: list[str] = []
-    left_out: int = 0
-
-
-class _Exported(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A line of an export: of a feature's journal, or of a project's knowledge."""
-
-    stream: str | None = None
-    knowledge: str | None = None
-    entry: msgspec.Raw
-
-
-class _LineHome(msgspec.Struct, frozen=True):
-    """The journal that a line belongs to: a feature's, or that of a project's knowledge."""
-
-    name: str
-    knowledge: bool = False
-
-
-_read_exported = msgspec.json.Decoder(_Exported).decode
-_encode = msgspec.json.Encoder().encode
-
-
 def choose(
     ralph: Ralph,
     *,
@@ -226,15 +183,16 @@ def choose(
     found_ids: set[str] = set()
 
     def fitting(
-        records: Iterable[Record], called: Callable[[Record], Iterable[str]] = _by_id
+        records: Iterable[Record],
+        names: Callable[[Record], Iterable[str]] = lambda record: (record.id,),
     ) -> list[str]:
         fit: dict[str, None] = {}
         for record in records:
-            named = [(one, name) for name in called(record) if (one := _begins(name, wanted))]
+            named = [(one, name) for name in names(record) if (one := _prefix(name, wanted))]
             found_ids.update(one for one, _ in named)
             if (
                 (not wanted or named)
-                and (limit is None or _is_before(record, limit))
+                and (limit is None or is_before(record.at, limit))
                 and (not match or match.casefold() in _text(record))
             ):
                 fit[record.id] = None
@@ -247,52 +205,66 @@ def choose(
     # One that was forgotten and came back by a merge stands in the file too.
     chosen = {one.name: fitting(_standing(ralph, one.name)) for one in features}
     # What a person said in this project, or what it taught others, belongs to no feature.
-    standing = [] if feature or knowledge else ralph.conversations.standing()
+    standing = [] if feature or knowledge else ralph.conversations.stream.standing()
     said = fitting(standing)
     titles: list[str] = []
     if not wanted:
         said, titles = _without_conversations(ralph, standing, said, match)
     known: list[str] = []
     if not (feature or conversations) and (not wanted or set(wanted) - found_ids):
-        pattern = _pattern_of(ralph) if wanted else {}
-        own = _known(ralph, everywhere=bool(wanted))
-        known = fitting(own, lambda one: [one.id, *pattern.get(one.id, ())])
+        # By the id of a published entry that of its pattern.
+        memory = ralph.knowledge
+        slots = memory.ledger.history().slots if wanted and memory.shelf.names() else {}
+        known = fitting(
+            _known(ralph, everywhere=bool(wanted)),
+            lambda one: [one.id, slots[one.id].pattern] if one.id in slots else [one.id],
+        )
     missing = [one for one in wanted if one not in found_ids]
     if missing:
         raise NotFound(f"there is no record {', '.join(missing)}", todo="Nothing was forgotten.")
-    _refuse_ambiguous(meant)
+    for prefix, found in meant.items():
+        if len(found) > 1:
+            raise BadInput(
+                f"{prefix} is the beginning of {len(found)} ids",
+                todo="Give more of it; nothing was forgotten.",
+            )
     chosen = {name: some for name, some in chosen.items() if some}
-    said = ralph.conversations.bound_to(said) if said else []
-    choice = Choice(chosen, said, known, titles, match or "")
+    choice = Choice(chosen, _bound(ralph, said), known, titles, match or "")
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
     everywhere = bool(wanted) and not (feature or conversations or knowledge)
     return _with_tellings(ralph, choice, everywhere=everywhere)
 
 
+def _bound(ralph: Ralph, said: list[str]) -> list[str]:
+    """What was said, and after it what is forgotten with it."""
+    bound = ralph.conversations.stream.bound_to(said) if said else set()
+    return [*said, *sorted(bound - set(said))]
+
+
 def _with_tellings(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
     """The choice with what else tells of it: forgotten as well, or named with the command."""
     ids, said, remains = dict(choice.ids), list(choice.conversations), list[str]()
-    told_in = {
-        name: [one for one in some if one not in ids.get(name, ())]
-        for name, some in iterations_of(ralph, said).items()
-    }
-    told_by = [one for one in said_in(ralph, ids) if one not in said]
+    told_in, told_by = _told_elsewhere(ralph, ids, said)
+    others = [*(one for some in told_in.values() for one in some), *told_by]
     if everywhere:
         for name, some in told_in.items():
             ids[name] = [*ids.get(name, ()), *some]
-        said = ralph.conversations.bound_to([*said, *told_by])
-    elif not choice.match:
-        others = [*(one for some in told_in.values() for one in some), *told_by]
-        if others:
-            remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
-    ids = {name: some for name, some in ids.items() if some}
-    staged, published = lessons_from(ralph, ids)
+        said = _bound(ralph, [*said, *told_by])
+    elif others and not choice.match:
+        remains.append(f"the same told elsewhere: ralph forget {_some(others)}")
+    wanted = {one for some in ids.values() for one in some}
+    iterations = [
+        iteration
+        for name in ids
+        for located, iteration in ralph.feature(name).iterations()
+        if located.record.id in wanted
+    ]
+    staged, published = _lessons_from(ralph, iterations)
     known = [*choice.knowledge, *(one for one in staged if one not in choice.knowledge)]
     if published := [one for one in published if one not in known]:
         remains.append(f"published for other projects: ralph forget {_some(published)}")
-    remains += [f"in the plan: {command}" for command in learnings_from(ralph, ids)]
-    clients = clients_of(ralph, said)
-    remains += [f"the session's own file, as {client} keeps it" for client in clients]
+    remains += [f"in the plan: {command}" for command in _learnings_from(ralph, iterations)]
+    remains += [f"the session's own file, as {name} keeps it" for name in _clients_of(ralph, said)]
     return msgspec.structs.replace(
         choice, ids=ids, conversations=said, knowledge=known, remains=remains
     )
@@ -306,37 +278,27 @@ def _some(ids: list[str]) -> str:
 
 def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
     """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
-    records = _chosen_records(ralph, choice)
-    words = Words(records, choice.match)
-    gone = sum(
-        len(ralph.feature(name).forget(ids, reason=reason)) for name, ids in choice.ids.items()
-    )
-    if choice.conversations or choice.titles:
-        gone += len(
-            ralph.conversations.forget(choice.conversations, reason=reason, titles=choice.titles)
-        )
+    wanted = {*choice.conversations, *choice.knowledge}
+    wanted.update(one for some in choice.ids.values() for one in some)
+    records = [record for name in choice.ids for record in _standing(ralph, name)]
+    if choice.conversations:
+        records += ralph.conversations.stream.standing()
     if choice.knowledge:
-        gone += len(ralph.knowledge.forget(choice.knowledge, reason=reason))
+        records += _known(ralph, everywhere=True)
+    records = [record for record in records if record.id in wanted]
+    words = Words(records, choice.match)
+    gone: list[str] = []
+    for name, ids in choice.ids.items():
+        gone += ralph.feature(name).forget(ids, reason=reason)
+    if choice.conversations or choice.titles:
+        memory = ralph.conversations
+        gone += memory.forget(choice.conversations, reason=reason, titles=choice.titles)
+    if choice.knowledge:
+        gone += ralph.knowledge.forget(choice.knowledge, reason=reason)
     copies = remove_copies(ralph, words) if gone or choice.match else []
     old = old_journals(ralph, {record.id for record in records})
-    return Forgotten(gone, copies, [*choice.remains, *left_to_the_person(ralph, words), *old])
-
-
-def _chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
-    """Everything that was chosen, as it stands now."""
-    found = [
-        record
-        for name, ids in choice.ids.items()
-        for record in _standing(ralph, name)
-        if record.id in set(ids)
-    ]
-    if choice.conversations:
-        wanted = set(choice.conversations)
-        found += [one for one in ralph.conversations.standing() if one.id in wanted]
-    if choice.knowledge:
-        wanted = set(choice.knowledge)
-        found += [one for one in _known(ralph, everywhere=True) if one.id in wanted]
-    return found
+    remains = [*choice.remains, *left_to_the_person(ralph, words), *old]
+    return Forgotten(len(gone), copies, remains)
 
 
 def _without_conversations(
@@ -348,12 +310,78 @@ def _without_conversations(
     fit = set(said)
     parted = {
         name
-        for name, exchanges in ralph.conversations.talks().items()
+        for name, exchanges in ralph.conversations.stream.history.exchanges.items()
         if not match or not fit.isdisjoint(exchanges)
     }
     named = {one.id for one in standing if one.kind == CONVERSATION and one.id in parted}
     titles = [one for one in said if one in named] if match else []
     return [one for one in said if one not in named], titles
+
+
+def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
+    """What may be forgotten of knowledge: entries, waiting gates, outcomes."""
+    memory = ralph.knowledge
+    own = stream_of(ralph.project.id)
+    kinds = (*ENTRIES, GATE, OUTCOME)
+    return [
+        located.record
+        for account in (memory.ledger.accounts() if memory.shelf.names() else ())
+        if everywhere or account.name == own
+        for located in account.standing()
+        if located.record.kind in kinds
+    ]
+
+
+def _standing(ralph: Ralph, name: str) -> list[Record]:
+    return [located.record for located in ralph.place.journals.journal(name).read().records]
+
+
+def _prefix(record_id: str, wanted: list[str]) -> str | None:
+    for prefix in wanted:
+        if len(prefix) >= _SHORTEST_ID and record_id.startswith(prefix.lower()):
+            return prefix
+    return None
+
+
+def _text(record: Record) -> str:
+    return record.body.decode("utf-8", "replace").casefold()
+
+
+# -- Export and import.
+
+
+class ImportResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an import came to.
+
+    `staged` are the entries of knowledge that came and wait for a person's checkpoint, `left_out`
+    counts what would have published, judged or forgotten knowledge by itself.
+    """
+
+    added: int
+    known: int
+    forgotten: int
+    complaints: list[Complaint]
+    staged: list[str] = []
+    left_out: int = 0
+
+
+class _Exported(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A line of an export: of a feature's journal, or of a project's knowledge."""
+
+    stream: str | None = None
+    knowledge: str | None = None
+    entry: msgspec.Raw
+
+
+class _LineHome(NamedTuple):
+    """The journal that a line belongs to: a feature's, or that of a project's knowledge."""
+
+    name: str
+    knowledge: bool = False
+
+
+_read_exported = msgspec.json.Decoder(_Exported).decode
+_encode = msgspec.json.Encoder().encode
 
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:
@@ -366,6 +394,14 @@ def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]
         yield from _exported(ralph.knowledge.shelf.journals.journal(own), knowledge=own)
 
 
+def _exported(journal: Journal, **home: str) -> Iterable[bytes]:
+    batch = journal.read()
+    buried = {stone.id for stone in batch.tombstones}
+    lines = [write_record(one.record) for one in batch.records if one.record.id not in buried]
+    for line in [*lines, *(write_tombstone(stone) for stone in batch.tombstones)]:
+        yield _encode(_Exported(entry=msgspec.Raw(line.strip()), **home)) + b"\n"
+
+
 def import_lines(
     ralph: Ralph, lines: Iterable[bytes], *, name: str, own: bool = False
 ) -> ImportResult:
@@ -375,8 +411,7 @@ def import_lines(
     written the file, so it is staged until a person publishes it. `own`: the file is a person's
     own backup, and its knowledge is staged or published as it was.
     """
-    records: dict[_LineHome, list[Record]] = {}
-    stones: dict[_LineHome, list[Tombstone]] = {}
+    homes: dict[_LineHome, tuple[list[Record], list[Tombstone]]] = {}
     complaints: list[Complaint] = []
     left_out = 0
     for number, raw in enumerate(lines, 1):
@@ -384,25 +419,25 @@ def import_lines(
             continue
         try:
             home, entry = _read(raw)
-            clean = entry if isinstance(entry, Tombstone) else _redacted(entry)
+            if isinstance(entry, Record):
+                entry = _redacted(entry)
         except Unreadable as error:
             complaints.append(Complaint(name, number, str(error)))
             continue
         if home.knowledge and not own:
-            if isinstance(clean, Tombstone) or clean.kind not in ENTRIES:
+            if isinstance(entry, Tombstone) or entry.kind not in ENTRIES:
                 left_out += 1
                 continue
-            clean = msgspec.structs.replace(clean, source=Source(file=name, line=number))
-        if isinstance(clean, Tombstone):
-            stones.setdefault(home, []).append(clean)
+            entry = msgspec.structs.replace(entry, source=Source(file=name, line=number))
+        records, stones = homes.setdefault(home, ([], []))
+        if isinstance(entry, Tombstone):
+            stones.append(entry)
         else:
-            records.setdefault(home, []).append(clean)
+            records.append(entry)
     ralph.place.ensure()
-    added = known = forgotten = 0
     staged_before = _staged(ralph)
-    for home in dict.fromkeys([*stones, *records]):
-        came = _adopted(ralph, home, records.get(home, []), stones.get(home, []))
-        added, known, forgotten = added + came[0], known + came[1], forgotten + came[2]
+    counts = [_adopted(ralph, home, *entries) for home, entries in homes.items()]
+    added, known, forgotten = (sum(some) for some in zip((0, 0, 0), *counts, strict=True))
     staged = [one for one in _staged(ralph) if one not in staged_before]
     return ImportResult(added, known, forgotten, complaints, staged, left_out)
 
@@ -422,7 +457,6 @@ def _adopted(
             memory.forget((), stones=stones)
         return memory.adopt(records) if records else (0, 0, 0)
     shelf = ralph.knowledge.shelf
-    shelf.journals.prepare()
     journal = shelf.journals.journal(home.name)
     if stones and journal.forget((), stones=stones):
         shelf.erase_soon(ralph.knowledge.stream.target())
@@ -430,14 +464,6 @@ def _adopted(
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append(wanted))
     return fresh, len(wanted) - fresh, len(records) - len(wanted)
-
-
-def _exported(journal: Journal, **home: str) -> Iterable[bytes]:
-    batch = journal.read()
-    buried = {stone.id for stone in batch.tombstones}
-    lines = [write_record(one.record) for one in batch.records if one.record.id not in buried]
-    for line in [*lines, *(write_tombstone(stone) for stone in batch.tombstones)]:
-        yield _encode(_Exported(entry=msgspec.Raw(line.strip()), **home)) + b"\n"
 
 
 def _read(raw: bytes) -> tuple[_LineHome, Record | Tombstone]:
@@ -463,9 +489,7 @@ def _redacted(record: Record) -> Record:
     try:
         body = msgspec.json.decode(record.body)
         clean = redact_tree(body)
-        if clean == body:
-            return record
-        return msgspec.structs.replace(record, body=_encode(clean))
+        return record if clean == body else msgspec.structs.replace(record, body=_encode(clean))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return record  # whoever reads it complains
     except RecursionError:
@@ -483,59 +507,3 @@ def _home_of(entry: Record | Tombstone) -> _LineHome:
         if feature:
             return _LineHome(feature)
     raise Unreadable("does not say which feature it belongs to")
-
-
-def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
-    """What may be forgotten of knowledge: entries, waiting gates, outcomes."""
-    memory = ralph.knowledge
-    own = stream_of(ralph.project.id)
-    kinds = (*ENTRIES, GATE, OUTCOME)
-    return [
-        located.record
-        for account in (memory.ledger.accounts() if memory.shelf.names() else ())
-        if everywhere or account.name == own
-        for located in account.standing()
-        if located.record.kind in kinds
-    ]
-
-
-def _pattern_of(ralph: Ralph) -> dict[str, tuple[str]]:
-    """By the id of a published entry that of its pattern."""
-    memory = ralph.knowledge
-    slots = memory.ledger.history().slots if memory.shelf.names() else {}
-    return {entry: (slot.pattern,) for entry, slot in slots.items()}
-
-
-def _standing(ralph: Ralph, name: str) -> list[Record]:
-    return [located.record for located in ralph.place.journals.journal(name).read().records]
-
-
-def _is_before(record: Record, limit: datetime) -> bool:
-    try:
-        return datetime.fromisoformat(utc(record.at)) < limit
-    except BadRecord:  # nobody knows when it was, and `journal verify` says so
-        return False
-
-
-def _by_id(record: Record) -> Iterable[str]:
-    return (record.id,)
-
-
-def _begins(record_id: str, wanted: list[str]) -> str | None:
-    for prefix in wanted:
-        if len(prefix) >= _SHORTEST_ID and record_id.startswith(prefix.lower()):
-            return prefix
-    return None
-
-
-def _refuse_ambiguous(meant: dict[str, set[str]]) -> None:
-    for prefix, found in meant.items():
-        if len(found) > 1:
-            raise BadInput(
-                f"{prefix} is the beginning of {len(found)} ids",
-                todo="Give more of it; nothing was forgotten.",
-            )
-
-
-def _text(record: Record) -> str:
-    return record.body.decode("utf-8", "replace").casefold()

@@ -41,6 +41,13 @@ from ralph.recall.patterns import (
 from ralph.records import Record
 from ralph.records.knowledge import FAILURE_SOLUTION, Entry, EntryType, knowledge_from
 
+TASK_MIN_SCORE = 0.70
+FAILURE_MIN_SCORE = 0.75
+_TASK_LIMIT = 5
+_FAILURE_LIMIT = 3
+_PATTERNS_IN_CONTEXT = 3
+_MOST_CONFLICTS = 3
+
 # How many entries are looked at: they are put together into patterns afterwards.
 _DEPTH = 60
 _NOT_RECEIVING = "this project receives no knowledge: knowledge_receive is false"
@@ -120,12 +127,11 @@ class Knowledge(KnowledgeJournal):
         budget_s: float | None = None,
     ) -> Patterns:
         """The patterns that may help with a task, best first, before an agent gets it."""
-        settings = self.shelf.settings
         return self._query(
             task_description,
             self._only(agent_type, task_type, technology),
-            limit=settings.knowledge_task_limit if max_results is None else max_results,
-            floor=settings.knowledge_task_min_score if min_score is None else min_score,
+            limit=_TASK_LIMIT if max_results is None else max_results,
+            floor=TASK_MIN_SCORE if min_score is None else min_score,
             budget_s=budget_s,
         )
 
@@ -142,13 +148,12 @@ class Knowledge(KnowledgeJournal):
         budget_s: float | None = None,
     ) -> Patterns:
         """How failures like this one were solved, best first."""
-        settings = self.shelf.settings
         asked = "\n".join(part for part in (failure_description, error_message) if part)
         return self._query(
             asked,
             self._only(agent_type, task_type, technology, [FAILURE_SOLUTION]),
-            limit=settings.knowledge_failure_limit if max_results is None else max_results,
-            floor=settings.knowledge_failure_min_score if min_score is None else min_score,
+            limit=_FAILURE_LIMIT if max_results is None else max_results,
+            floor=FAILURE_MIN_SCORE if min_score is None else min_score,
             budget_s=budget_s,
         )
 
@@ -166,7 +171,7 @@ class Knowledge(KnowledgeJournal):
         found = self.query_for_task(
             task_description, agent_type, task_type, technology, budget_s=budget_s
         )
-        shown = found[: self.shelf.settings.knowledge_patterns_in_context]
+        shown = found[:_PATTERNS_IN_CONTEXT]
         block = context_block(shown)
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
         return Context(
@@ -285,7 +290,7 @@ class Knowledge(KnowledgeJournal):
             fitting,
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
-            conflicts_max=self.shelf.settings.knowledge_conflicts_max,
+            conflicts_max=_MOST_CONFLICTS,
             limit=question.limit,
         )
         return Patterns(ordered, found.notes)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import BadInput, BadRecord, JournalError, NotFound
+from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index import Embedder, Passage
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Appended, Draft
@@ -25,11 +25,11 @@ from ralph.memory.ledger import (
     prepared_entry,
     read_entry,
 )
-from ralph.memory.store import Store, index_for, knowledge_journals, short_hash
+from ralph.memory.store import KNOWLEDGE, Store, home_journals, index_for, short_hash
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import Pattern, case_of
-from ralph.records import Complaint, Record, now
-from ralph.records.clean import clean
+from ralph.records import Complaint, Record, clean, now
+from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
     ENTRIES,
     Entry,
@@ -79,7 +79,7 @@ class KnowledgeStream:
 
     def target(self, embedder: Embedder | None = None) -> IndexSpec:
         """What the index needs to know to follow what is published."""
-        max_chars = self._shelf.settings.embedding_max_chars
+        max_chars = EMBEDDING_CHARS
 
         def cut(record: Record) -> Sequence[Passage]:
             return passages(record, max_chars)
@@ -105,19 +105,7 @@ class KnowledgeStream:
 
     def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
         """What recall found, as an answer: entries."""
-        return [
-            Hit(
-                id=one.record.id,
-                kind=one.record.kind,
-                score=one.score,
-                relevance=one.relevance,
-                when=when(one.record.at),
-                why=one.why,
-                record=knowledge_from(one.record),
-                parts=one.parts,
-            )
-            for one in found
-        ]
+        return [one.hit(when(one.record.at), knowledge_from(one.record)) for one in found]
 
 
 def passages(record: Record, max_chars: int) -> Sequence[Passage]:
@@ -192,7 +180,7 @@ class KnowledgeJournal:
         project_id: str,
         progress: Progress | None = None,
     ) -> None:
-        journals = knowledge_journals(settings, home)
+        journals = home_journals(KNOWLEDGE, settings, home)
         folder = home / "cache" / "knowledge"
         index = index_for(settings, [folder], home=home, scope=lambda: COLLECTION)
         self.shelf = KnowledgeShelf(journals, index, embedder, settings, progress=progress)
@@ -330,16 +318,6 @@ class KnowledgeJournal:
     def _append(
         self, account: ProjectKnowledge, drafts: Sequence[Record | Draft]
     ) -> list[Appended]:
-        if not drafts:
-            return []
-        try:
-            self.shelf.journals.prepare()
-        except OSError as error:
-            raise JournalError(
-                f"knowledge cannot be kept ({error.strerror or error})",
-                where=self.shelf.journals.where,
-                todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-            ) from error
         return account.journal.append(drafts)
 
     # -- looking up

@@ -13,10 +13,8 @@ import msgspec
 
 from ralph.config import Settings
 from ralph.errors import BadRecord
-from ralph.journal import Batch, Journal, Journals
-from ralph.journal.fold import Fold
-from ralph.records import Located, Record, Tombstone, utc
-from ralph.records.clean import clean_text
+from ralph.journal import Batch, Fold, Journal, Journals
+from ralph.records import Located, Record, Tombstone, clean_text, utc
 from ralph.records.iteration import cut
 from ralph.records.knowledge import (
     CHECKPOINT,
@@ -33,6 +31,8 @@ from ralph.records.knowledge import (
 )
 from ralph.text.redact import redact
 from ralph.text.sanitize import strip_marked, visible
+
+_TEXT_CHARS = 4000
 
 # How many entries of a pattern are found by their own words.
 _TELLINGS = 2
@@ -424,7 +424,7 @@ def prepared_entry(entry: Entry, settings: Settings) -> Entry:
             "a failure whose solution is not verified is not knowledge yet",
             todo="Capture it when the solution was seen to work.",
         )
-    most = settings.knowledge_text_max_chars
+    most = _TEXT_CHARS
     # What nobody can see goes first: it can hide a secret, or a marker, from who looks for it.
     texts = {
         name: _clean(strip_marked(visible(value)).strip(), most)

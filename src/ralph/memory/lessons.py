@@ -13,8 +13,9 @@ from typing import TypeVar
 import msgspec
 
 from ralph.config import Settings
-from ralph.memory.conversation_history import event_of, held_in
+from ralph.memory.conversation_search import event_of, held_in
 from ralph.memory.ralph import Ralph
+from ralph.memory.store import MOST_HITS
 from ralph.recall import Hit
 from ralph.recall.search import Question
 from ralph.records import Located
@@ -200,7 +201,7 @@ def _hits(ralph: Ralph, asked: str, feature: str | None, budget_s: float | None)
     if feature is None:
         hits += ralph.conversations.search(
             asked,
-            limit=ralph.config.settings.search_max_limit,
+            limit=MOST_HITS,
             min_score=0.0,
             words_only=True,
             budget_s=budget_s,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph.capture.lines import SessionExchange
-    from ralph.memory.conversations import ConversationContent
+    from ralph.memory.conversation_stream import ConversationContent
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
 
@@ -200,7 +200,7 @@ def unpaused(
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
     held = PausesInForce(read_pauses(ralph.place.home), ralph.project.id)
-    from ralph.memory.conversation_history import CLAUDE_CODE
+    from ralph.memory.conversation_search import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
     free: list[SessionExchange] = []

@@ -24,7 +24,7 @@ from ralph.config import PROJECT_FILE, home_folder
 from ralph.config import wishes as setting_wishes
 from ralph.disk import AnyPath
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
-from ralph.journal.folder import check_name
+from ralph.journal.file import check_name
 from ralph.programs import find_program
 from ralph.records import now
 from ralph.trust import Wish, trusted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ralph import disk
 from ralph.config import Config, home_folder, load
 from ralph.errors import BadInput, NotAProject, NotFound
-from ralph.index.port import Collection
+from ralph.index import Collection
 from ralph.index.sync import Progress
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, SavedIteration

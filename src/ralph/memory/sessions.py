@@ -1,32 +1,366 @@
-"""Sessions of a client become conversations and iterations; and the brief for the next one.
+"""Sessions of clients become conversations and iterations; and the brief for the next session.
 
-Everything here may be done again: an exchange has the id its prompt gives it, and an iteration is
-looked for by its run before it is written.
+Everything here may be done again, and may be killed anywhere: an exchange has the id its prompt
+gives it, an iteration is looked for by its run before it is written, and how far a file was read is
+noted only once its exchanges are in the journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path, PureWindowsPath
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from ralph.capture.lines import SessionExchange
-from ralph.errors import BadRecord
-from ralph.memory.conversation_history import CLAUDE_CODE, run_name
-from ralph.memory.conversation_journal import SavedExchange
+from ralph import disk
+from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.clients import BY_SOURCE
+from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
+from ralph.memory.conversation_search import CLAUDE_CODE, run_name
+from ralph.memory.conversation_stream import (
+    ConversationContent,
+    ConversationImport,
+    ConversationStream,
+)
+from ralph.memory.conversations import GENERAL, SavedExchange
 from ralph.memory.feature import SavedIteration
-from ralph.memory.importing import SessionHome, conversations_of, first_words
-from ralph.memory.project import Focus
+from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, write_marks
+from ralph.memory.pausing import unpaused_talks
+from ralph.memory.project import Focus, Project, find_project
 from ralph.memory.ralph import Ralph
+from ralph.memory.store import Store
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Feature, PlanView, Task
-from ralph.records import utc
-from ralph.records.conversation import conversation_id, exchange_id
-from ralph.records.iteration import Iteration, Outcome
+from ralph.records import Complaint, utc
+from ralph.records.conversation import Conversation, Exchange, conversation_id, exchange_id
+from ralph.records.iteration import Iteration, Outcome, cut
+from ralph.text.sanitize import strip_marked
 
-# Not done, but no longer as it was.
-_MOVED = ("in_progress", "blocked", "skipped")
+_TITLE_CHARS = 80
+# How long a file must be left alone before its last exchange counts as over: after the
+# assistant's last word, and without one.
+SETTLED_S = 10.0
+ABANDONED_S = 600.0
+# So much is read between two flushes of the journal.
+_BATCH_BYTES = 16 * 1024 * 1024
+
+
+# -- What was seen in a session's file, as the conversations it is.
+
+
+class SessionHome(NamedTuple):
+    """Where a session belongs: the stream, the project's name and its root."""
+
+    stream: str
+    project: str = ""
+    root: str | None = None
+
+
+def home_of(cwd: str, home: Path) -> SessionHome:
+    """The project around a folder, or the folder itself; it need not be there any more."""
+    if not cwd or "\0" in cwd:
+        return SessionHome(GENERAL)
+    path = Path(cwd)
+    if not path.is_absolute():  # another system's
+        return SessionHome(str(uuid.uuid5(uuid.NAMESPACE_URL, cwd)), PureWindowsPath(cwd).name, cwd)
+    project = None
+    with contextlib.suppress(UnsafeFile):
+        project = find_project(path, home=home)
+    if project is None:
+        return SessionHome(Project(path, home).id, path.name, cwd)
+    return SessionHome(project.id, project.root.name, str(project.root))
+
+
+def conversations_of(
+    seen: Sequence[SessionExchange],
+    *,
+    source: str,
+    session: str,
+    title: str | None,
+    project: str = "",
+) -> list[ConversationContent]:
+    """What was seen, as the conversations it belongs to: a copied session keeps its first name."""
+    by_session: dict[str, list[SessionExchange]] = {}
+    for one in seen:
+        if strip_marked(one.user).strip() or strip_marked(one.assistant).strip():
+            by_session.setdefault(one.session_id or session, []).append(one)
+    found: list[ConversationContent] = []
+    for name, some in by_session.items():
+        conversation = Conversation(
+            id=conversation_id(source, name),
+            title=title or _first_words(some[0]),
+            source=source,
+            project=project,
+            created=some[0].captured.started_at,
+        )
+        exchanges = [_exchange(conversation.id, one) for one in some]
+        found.append(ConversationContent(conversation, exchanges))
+    return found
+
+
+def _exchange(conversation: str, seen: SessionExchange) -> Exchange:
+    captured = seen.captured
+    return Exchange(
+        id=exchange_id(conversation, seen.key),
+        conversation=conversation,
+        user=seen.user,
+        assistant=seen.assistant,
+        status=seen.status,
+        started=captured.started_at,
+        completed=captured.ended_at,
+        tokens_used=captured.tokens_used,
+        model=captured.model,
+        errors=captured.errors,
+        files_touched=captured.files_touched,
+        messages=seen.messages,
+    )
+
+
+def _first_words(seen: SessionExchange) -> str:
+    """How an exchange begins: a title where there is none."""
+    words = strip_marked(seen.user).split() or strip_marked(seen.assistant).split()
+    return cut(" ".join(words), _TITLE_CHARS)
+
+
+# -- All sessions that a client left on this machine.
+
+
+class _SessionFile(NamedTuple):
+    path: Path
+    file: BinaryIO
+    stat: os.stat_result
+    head: SessionHead
+    home: SessionHome
+    quiet_s: float
+
+
+class Importer:
+    """The sessions of one client under a folder; `once` brings in what is new.
+
+    `within` leaves out what was held in other projects. `progress` is called with how many bytes of
+    `total_bytes` were looked at.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        shelf: Store,
+        *,
+        home: Path,
+        folder: Path | None = None,
+        within: Project | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = BY_SOURCE[client]
+        self._files = self._client.program.sessions()
+        self._shelf = shelf
+        self._home = home
+        self.folder = folder or self._files.session_folder(os.environ)
+        self._within = within
+        self._progress = progress
+        self._clock = clock
+        self._marks_file = home / "cache" / "imports" / f"{client}.json"
+        self._marks: dict[str, Mark] = {}
+        self._streams: dict[str, ConversationStream] = {}
+        # Of other projects, or a sub-agent's: that does not change.
+        self._passed_over: set[Path] = set()
+        # What was read and is not saved yet: conversations by stream, and marks by file.
+        self._talks: dict[str, list[ConversationContent]] = {}
+        self._new_marks: dict[str, Mark] = {}
+        self._unsaved_bytes = 0
+        self._grown: set[str] = set()
+        self._result = ConversationImport()
+        self.total_bytes = 0
+
+    def once(self) -> ConversationImport:
+        """Bring in what is new since the last time."""
+        if not self.folder.exists():
+            raise NotFound(
+                f"there are no sessions of {self._client.source}",
+                where=str(self.folder),
+                todo="Name the folder that holds them.",
+            )
+        self._marks_file.parent.mkdir(parents=True, exist_ok=True)
+        lock = self._marks_file.with_suffix(".lock")
+        try:
+            with disk.locked(lock, timeout_s=self._shelf.settings.journal_lock_timeout_s):
+                self._read_all()
+        except disk.Busy:
+            raise JournalBusy(
+                f"another import of {self._client.source} is under way",
+                where=str(lock),
+                todo="Try again when it is done.",
+            ) from None
+        self._result.conversations = len(self._grown)
+        return self._result
+
+    def _read_all(self) -> None:
+        self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
+        self._grown, self._result = set(), ConversationImport()
+        self._marks = read_marks(self._marks_file)
+        sizes = dict(self._sizes())
+        self.total_bytes = sum(sizes.values())
+        done = 0
+        for path, size in sizes.items():
+            try:
+                with path.open("rb") as file:
+                    self._look_at(path, file, done)
+            except OSError as error:
+                self._unread(path, f"cannot be read ({error.strerror or error})")
+            done += size
+            self._progress(done)
+            if self._unsaved_bytes >= _BATCH_BYTES:
+                self._save()
+        self._save()
+
+    def _sizes(self) -> Iterator[tuple[Path, int]]:
+        """The files to look at, each with its size."""
+        files = [self.folder]
+        if not self.folder.is_file():
+            files = [*self._files.session_files(self.folder)]
+        for path in files:
+            # One may be removed while we look, or be a link to nothing.
+            with contextlib.suppress(FileNotFoundError):
+                if path not in self._passed_over:
+                    yield path, path.stat().st_size
+
+    def _look_at(self, path: Path, file: BinaryIO, done: int) -> None:
+        mark = self._marks.get(str(path), Mark())
+        stat = os.fstat(file.fileno())
+        quiet_s = abs(self._clock() - stat.st_mtime)
+        same = (mark.size, mark.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+        if not stat.st_size or (same and not 0 < mark.waits_s <= quiet_s):
+            self._result.waiting += bool(same and mark.waits_s)
+            self._result.unchanged += 1
+            return
+        head = self._files.session_head(path, file)
+        if head is None:
+            self._unread(path, f"holds no session of {self._client.source}")
+            return
+        home = None if head.is_subagent else home_of(head.cwd, self._home)
+        if home is None or (self._within is not None and home.stream != self._within.id):
+            self._passed_over.add(path)
+            self._result.elsewhere += home is not None
+            return
+        if not still_fits(mark, file, stat.st_size):
+            mark = Mark()
+        self._result.files += 1
+        self._read(_SessionFile(path, file, stat, head, home, quiet_s), mark, done)
+
+    def _read(self, source: _SessionFile, mark: Mark, done: int) -> None:
+        """Read a file on from its mark; everything that is over in it goes into the batch."""
+        reader = self._files.session_reader(
+            SessionStart(
+                str(source.path),
+                source.home.root,
+                source.head,
+                mark.offset,
+                mark.line,
+                mark.title or None,
+            )
+        )
+        at = begun = ends_at = mark.offset
+        line, waits_s = mark.line, 0.0
+        seen: list[SessionExchange] = []
+        source.file.seek(at)
+        for data in source.file:
+            if not data.endswith(b"\n") and source.quiet_s < ABANDONED_S:
+                waits_s = ABANDONED_S  # being written just now, or left so
+                break
+            at += len(data)
+            line += 1
+            if finished := reader.feed(data):
+                seen += finished
+                ends_at = finished[-1].ends_at
+            if seen and at - begun >= _BATCH_BYTES:
+                # A file that was not read to its end must not look so to who comes after a crash.
+                self._put(source, reader, seen, Mark(offset=ends_at, line=line), at)
+                self._save()
+                seen, begun = [], at
+                self._progress(done + at)
+        ends_at = reader.ends_at
+        for last in reader.rest():
+            is_over = last.captured.terminal_reason != "unknown"
+            wait_s = SETTLED_S if is_over else ABANDONED_S
+            if source.quiet_s < wait_s:
+                ends_at, waits_s = last.begins_at, max(wait_s, waits_s)
+            else:
+                seen.append(last)
+        size, mtime_ns = source.stat.st_size, source.stat.st_mtime_ns
+        end = Mark(size=size, mtime_ns=mtime_ns, offset=ends_at, line=line, waits_s=waits_s)
+        self._put(source, reader, seen, end, at)
+        self._unsaved_bytes += at - begun
+        self._result.waiting += bool(waits_s)
+        self._result.complaints += reader.complaints
+
+    def _put(
+        self,
+        source: _SessionFile,
+        reader: SessionReader,
+        seen: Sequence[SessionExchange],
+        mark: Mark,
+        at: int,
+    ) -> None:
+        """Into the batch with what was seen up to `at`, and with how far that goes."""
+        talks = conversations_of(
+            seen,
+            source=self._client.source,
+            session=source.head.session,
+            title=reader.title,
+            project=source.home.project,
+        )
+        self._talks.setdefault(source.home.stream, []).extend(talks)
+        self._new_marks[str(source.path)] = msgspec.structs.replace(
+            mark,
+            line=mark.line - _newlines(source.file, mark.offset, at),
+            crc=beginning(source.file, mark.offset),
+            title=reader.title or "",
+        )
+        source.file.seek(at)
+
+    def _save(self) -> None:
+        """Into the journals first, then into the notes."""
+        talks, marks = self._talks, self._new_marks
+        self._talks, self._new_marks, self._unsaved_bytes = {}, {}, 0
+        for name, some in talks.items():
+            free = unpaused_talks(self._home, name, some)
+            if free != some:  # what was held in a pause may have given titles
+                marks = {
+                    file: msgspec.structs.replace(mark, title="") for file, mark in marks.items()
+                }
+            if free:
+                if name not in self._streams:
+                    self._streams[name] = ConversationStream(name, self._shelf)
+                saved = self._streams[name].save(free)
+                self._grown |= saved.conversations
+                self._result.exchanges += len(saved.exchanges)
+                self._result.known += saved.known
+        if marks:
+            self._marks |= marks
+            write_marks(self._marks_file, self._marks)
+
+    def _unread(self, path: Path, why: str) -> None:
+        self._result.unread.append(Complaint(str(path), 1, why))
+
+
+def _newlines(file: BinaryIO, start: int, end: int) -> int:
+    """How many lines end between two places of a file."""
+    file.seek(start)
+    found = 0
+    while start < end and (part := file.read(min(1 << 20, end - start))):
+        found += part.count(b"\n")
+        start += len(part)
+    return found
+
+
+# -- One session, as hooks capture it.
 
 
 class SessionWork(msgspec.Struct, frozen=True):
@@ -41,14 +375,12 @@ class SessionWork(msgspec.Struct, frozen=True):
 def keep_exchanges(
     ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, title: str | None
 ) -> list[SavedExchange]:
-    """Keep what was said, each exchange once, in the conversation its session is."""
-    talks = conversations_of(
-        seen, source=CLAUDE_CODE, session=session, title=title, where=SessionHome("")
-    )
+    """Save what was said, each exchange once, in the conversation its session is."""
+    talks = conversations_of(seen, source=CLAUDE_CODE, session=session, title=title)
     return [
-        kept
+        saved
         for talk in talks
-        for kept in ralph.conversations.add(talk.conversation, talk.exchanges)
+        for saved in ralph.conversations.add(talk.conversation, talk.exchanges)
     ]
 
 
@@ -58,30 +390,31 @@ def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> li
     A session that goes on is read from its beginning, and whatever was in focus when it was held
     need not be now.
     """
-    ids = {_id(one, session): one for one in seen}
-    met = ralph.conversations.met(ids)
+    met = ralph.conversations.stream.met()
+    ids = {
+        exchange_id(conversation_id(CLAUDE_CODE, one.session_id or session), one.key): one
+        for one in seen
+    }
     return [one for identity, one in ids.items() if identity not in met]
-
-
-def _id(seen: SessionExchange, session: str) -> str:
-    return exchange_id(conversation_id(CLAUDE_CODE, seen.session_id or session), seen.key)
 
 
 def keep_iteration(
     ralph: Ralph, seen: SessionExchange, work: SessionWork, *, session: str
 ) -> SavedIteration | None:
-    """Keep the exchange as an iteration of the feature, if it did anything and is not there yet."""
-    if not (_did_something(seen) or work.moved):
+    """Save the exchange as an iteration of the feature, if it did anything and is not there yet."""
+    captured = seen.captured
+    changed = any(file.action != "read" for file in captured.files_touched)
+    if not (changed or captured.errors or captured.decisions or work.moved):
         return None
     run = run_name(seen.session_id or session, seen.key)
     memory = ralph.feature(work.feature)
     if any(record.source.run == run for record in memory.records()):
         return None
     task = work.task
-    iteration = seen.captured.to_iteration(
+    iteration = captured.to_iteration(
         feature=work.feature,
         task_id=task.id if task else None,
-        task_title=task.title if task else first_words(seen),
+        task_title=task.title if task else _first_words(seen),
         discipline=(task.discipline or "") if task else "",
         outcome=None if work.outcome == "unknown" else work.outcome,
     )
@@ -90,70 +423,48 @@ def keep_iteration(
     return memory.remember(msgspec.structs.replace(iteration, session_id=run, summary=summary))
 
 
-def _did_something(seen: SessionExchange) -> bool:
-    captured = seen.captured
-    changed = any(file.action != "read" for file in captured.files_touched)
-    return bool(changed or captured.errors or captured.decisions)
-
-
 def work_of(seen: SessionExchange, view: PlanView, focus: Focus | None) -> SessionWork | None:
     """What the exchange was work on: what a person set, else the one feature whose tasks moved.
 
     None when neither says; never a failure by default.
     """
-    moved = [task for task in view.tasks if _moved(task, seen)]
+
+    def within(at: str | None) -> bool:
+        moments = (seen.captured.started_at, at, seen.captured.ended_at)
+        try:
+            times = [datetime.fromisoformat(utc(moment)) for moment in moments if moment]
+        except BadRecord:
+            return False  # somebody wrote a time of his own into the plan
+        return len(times) == len(moments) and times == sorted(times)
+
+    def done(task: Task) -> bool:
+        return task.status == "done" and within(task.completed or task.updated)
+
+    def commented(task: Task) -> bool:
+        return any(within(comment.at) for comment in task.comments)
+
+    moved = [one for one in view.tasks if within(one.updated) or done(one) or commented(one)]
     if focus is None:
         features = {task.feature for task in moved}
         if len(features) != 1:
             return None
-        feature, task_id = features.pop(), None
+        feature = features.pop()
     else:
-        feature, task_id = focus.feature, focus.task_id
+        feature = focus.feature
         moved = [task for task in moved if task.feature == feature]
-    if task_id is not None:
-        named = [task for task in view.tasks if str(task.id) == str(task_id)]
-        moved = [task for task in moved if str(task.id) == str(task_id)]
+    if focus is not None and focus.task_id is not None:
+        named = [task for task in view.tasks if str(task.id) == str(focus.task_id)]
+        moved = [task for task in moved if task in named]
         if not moved:
             return SessionWork(feature, named[0] if named else None)
     if not moved:
         return SessionWork(feature)
     # Of several tasks the one that got done says most, then the one that moved last.
-    task = max(moved, key=lambda one: (_done(one, seen), one.updated or ""))
-    return SessionWork(
-        feature, task, "success" if _done(task, seen) else _outcome(task, seen), moved=True
-    )
-
-
-def _moved(task: Task, seen: SessionExchange) -> bool:
-    return _within(task.updated, seen) or _done(task, seen) or _commented(task, seen)
-
-
-def _done(task: Task, seen: SessionExchange) -> bool:
-    return task.status == "done" and _within(task.completed or task.updated, seen)
-
-
-def _commented(task: Task, seen: SessionExchange) -> bool:
-    return any(_within(comment.at, seen) for comment in task.comments)
-
-
-def _outcome(task: Task, seen: SessionExchange) -> Outcome:
-    if task.status in _MOVED or _commented(task, seen):
-        return "partial"
-    return "unknown"
-
-
-def _within(at: str | None, seen: SessionExchange) -> bool:
-    begun, ended = seen.captured.started_at, seen.captured.ended_at
-    if not at or not begun or not ended:
-        return False
-    try:
-        return _moment(begun) <= _moment(at) <= _moment(ended)
-    except BadRecord:
-        return False  # somebody wrote a time of his own into the plan
-
-
-def _moment(at: str) -> datetime:
-    return datetime.fromisoformat(utc(at))
+    task = max(moved, key=lambda one: (done(one), one.updated or ""))
+    # Not done, but no longer as it was.
+    partial = task.status in ("in_progress", "blocked", "skipped") or commented(task)
+    outcome: Outcome = "success" if done(task) else "partial" if partial else "unknown"
+    return SessionWork(feature, task, outcome, moved=True)
 
 
 # -- What matters in a project now: the feature being worked on, its tasks, and its latest work.
@@ -179,20 +490,24 @@ def brief(ralph: Ralph, view: PlanView, focus: Focus | None) -> Brief | None:
     name, chosen = _feature_now(ralph, view, focus)
     if name is None:
         return None
-    told = _told(ralph, name)
+    iterations = [iteration for _, iteration in ralph.feature(name).iterations()]
+    iterations.sort(key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
     feature = next((one for one in view.features if one.name == name), None)
-    planned = any(task.feature == name for task in view.tasks)
-    if feature is None and not told and not planned:
+    planned = [task for task in view.tasks if task.feature == name]
+    if feature is None and not iterations and not planned:
         return None
     feature = feature or Feature(name=name)
-    tasks = _tasks_now(view, name, focus)
-    last = max((one.iteration_number or 0 for one in told), default=0)
+    # The task a person chose, and those in progress.
+    wanted = None if focus is None or focus.task_id is None else str(focus.task_id)
+    tasks = [task for task in planned if str(task.id) == wanted]
+    tasks += [task for task in planned if task.status == "in_progress" and task not in tasks]
+    last = max((one.iteration_number or 0 for one in iterations), default=0)
     return Brief(
         feature=feature,
         chosen=chosen,
         current_state=view.current_state(name) if planned else "",
-        tasks=tasks,
-        told=told,
+        tasks=tuple(tasks),
+        told=tuple(iterations),
         learnings=tuple(
             prompt_lines(
                 feature.learnings,
@@ -208,24 +523,10 @@ def _feature_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> tuple[str
         return focus.feature, "in focus"
     begun = [task for task in view.tasks if task.status == "in_progress"]
     if begun:
-        return max(
-            begun, key=lambda task: task.updated or task.created or ""
-        ).feature, "in progress"
+        newest = max(begun, key=lambda task: task.updated or task.created or "")
+        return newest.feature, "in progress"
     journals = ralph.place.journals
     last = {name: journals.newest_at(name) for name in journals.names()}
     if last:
         return max(last, key=lambda name: last[name]), "last worked on"
     return None, ""
-
-
-def _tasks_now(view: PlanView, feature: str, focus: Focus | None) -> tuple[Task, ...]:
-    """The task a person chose, and those in progress."""
-    wanted = None if focus is None or focus.task_id is None else str(focus.task_id)
-    tasks = [task for task in view.tasks if task.feature == feature]
-    chosen = [task for task in tasks if str(task.id) == wanted]
-    return tuple(chosen + [t for t in tasks if t.status == "in_progress" and t not in chosen])
-
-
-def _told(ralph: Ralph, feature: str) -> tuple[Iteration, ...]:
-    told = [iteration for _, iteration in ralph.feature(feature).iterations()]
-    return tuple(sorted(told, key=lambda one: (one.iteration_number or 0, one.timestamp or "")))

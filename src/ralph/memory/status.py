@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.errors import EmbedderOff, MemoryOff
-from ralph.index.port import CollectionSize, Corrupt
+from ralph.index import CollectionSize, Corrupt
 from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def _conversations(ralph: Ralph) -> dict[str, int]:
     """What was said in this project: messages, summaries, labels, documents."""
     memory = ralph.conversations
     try:
-        journalled = memory.count()
-        indexed = _records(memory.shelf, memory.target().name) if journalled else 0
+        journalled = len(memory.stream.records()) if memory.exist else 0
+        indexed = _records(memory.shelf, memory.stream.target().name) if journalled else 0
     except (MemoryOff, Corrupt):
         return {"journalled": 0, "indexed": 0}
     return {"journalled": journalled, "indexed": indexed}

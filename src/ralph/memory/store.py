@@ -13,12 +13,10 @@ from ralph import disk
 from ralph.config import Settings
 from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, JournalError, MemoryOff
 from ralph.index import Embedder
-from ralph.index.embedders import choose_embedder
-from ralph.index.open import Index, open_index
-from ralph.index.port import live_of
-from ralph.index.sync import IndexSpec, Progress, is_current_in
+from ralph.index.open import Index, choose_embedder, open_index
+from ralph.index.sync import IndexSpec, Progress, is_current_in, live_of
 from ralph.journal import Journals
-from ralph.journal.folder import JournalFolder, journals_for
+from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
 from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
@@ -26,7 +24,11 @@ from ralph.records import Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.journal.spooled import SpooledJournals
+    from ralph.journal.spool import SpooledJournals
+
+MOST_HITS = 20
+# An answer of Qdrant may take this many times the budget.
+_QDRANT_SHARE = 2.5
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
@@ -39,68 +41,45 @@ _log = logging.getLogger("ralph")
 
 
 def feature_journals(
-    project: Project,
-    settings: Settings,
-    home: Path,
-    *,
-    warns: bool = True,
+    project: Project, settings: Settings, home: Path, *, warns: bool = True
 ) -> Journals:
     """The journals of a project's features; `warns` of what waits though no server is set."""
-    return _opened(
-        settings,
-        project.journals,
-        memory=lambda: f"feature/{project.id}",
-        home=home,
-        shown_as=".ralph/db/memory",
-        warns=warns,
-    )
+
+    def memory() -> str:
+        return f"feature/{project.id}"
+
+    return _open(settings, project.journals, ".ralph/db/memory", memory, home, warns)
 
 
-def conversation_journals(settings: Settings, home: Path, *, warns: bool = True) -> Journals:
-    """The journals of what was said, one a project."""
-    return _in_home(CONVERSATIONS, settings, home, warns)
+def home_journals(memory: str, settings: Settings, home: Path, *, warns: bool = True) -> Journals:
+    """The journals of what was said or learned, one a project."""
+    folder = home / "journal" / memory
+    return _open(settings, folder, f"journal/{memory}", lambda: memory, home, warns)
 
 
-def knowledge_journals(settings: Settings, home: Path, *, warns: bool = True) -> Journals:
-    """The journals of what was learned, one a project."""
-    return _in_home(KNOWLEDGE, settings, home, warns)
-
-
-def _in_home(memory: str, settings: Settings, home: Path, warns: bool) -> Journals:
-    return _opened(
-        settings,
-        home / "journal" / memory,
-        memory=lambda: memory,
-        home=home,
-        shown_as=f"journal/{memory}",
-        warns=warns,
-    )
-
-
-def _opened(
+def _open(
     settings: Settings,
     folder: Path,
-    *,
+    shown_as: str,
     memory: Callable[[], str],
     home: Path,
-    shown_as: str,
     warns: bool,
 ) -> Journals:
+    spools, lock_timeout_s = home / SPOOL, settings.journal_lock_timeout_s
     if not settings.journal_url:
-        # Not by `journals_for`, which would bring what waits for a server into these files: whoever
-        # lacks the address (an agent does) must not decide that.
-        if warns and (home / SPOOL).is_dir():
-            _tell_of_waiting(home / SPOOL, memory())
-        lock_timeout_s = settings.journal_lock_timeout_s
+        # What waits for a server is not brought into these files: whoever lacks the address (an
+        # agent does) must not decide that.
+        if warns and spools.is_dir():
+            _warn_of_waiting(spools, memory())
         return JournalFolder(folder, shown_as=shown_as, lock_timeout_s=lock_timeout_s)
-    return journals_for(
+    from ralph.journal.spool import server_journals
+
+    return server_journals(
         settings.journal_url,
-        folder,
-        memory=memory,
-        home=home,
-        shown_as=shown_as,
-        lock_timeout_s=settings.journal_lock_timeout_s,
-        connect_timeout_s=settings.journal_connect_timeout_s,
+        memory,
+        spools,
+        lock_timeout_s=lock_timeout_s,
+        connect_timeout_s=settings.remember_budget_s,
     )
 
 
@@ -108,12 +87,12 @@ def on_server(journals: Journals) -> SpooledJournals | None:
     """The journals as those of a server; None where they are files."""
     if isinstance(journals, JournalFolder):
         return None
-    from ralph.journal.spooled import SpooledJournals
+    from ralph.journal.spool import SpooledJournals
 
     return journals if isinstance(journals, SpooledJournals) else None
 
 
-def _tell_of_waiting(spools: Path, memory: str) -> None:
+def _warn_of_waiting(spools: Path, memory: str) -> None:
     from ralph.journal.spool import spool_folder, waiting_names
 
     if waiting_names(spool_folder(spools, memory)):
@@ -223,7 +202,7 @@ class Store:
         floor = self.settings.min_score if min_score is None else min_score
         if not 0.0 <= floor <= 1.0:
             raise BadInput(f"min_score goes from 0 to 1, not {floor}")
-        return Question(plain, min(wanted, self.settings.search_max_limit), floor)
+        return Question(plain, min(wanted, MOST_HITS), floor)
 
     def ask(
         self,
@@ -359,7 +338,7 @@ def index_for(
         journal_url=settings.journal_url,
         qdrant_url=settings.qdrant_url,
         qdrant_api_key=settings.qdrant_api_key,
-        qdrant_timeout_s=settings.qdrant_timeout_s,
+        qdrant_timeout_s=_QDRANT_SHARE * settings.remember_budget_s,
         qdrant_binary=settings.qdrant_binary,
     )
 

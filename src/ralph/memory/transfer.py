@@ -1,11 +1,14 @@
-"""Move a project's memories to a server or back, and deliver what waits for a server."""
+"""Move a project's memories to a server or back, and deliver what waits for a server.
+
+A move copies what is missing, then verifies every record by id and hash.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
@@ -13,27 +16,43 @@ import msgspec
 from ralph import disk
 from ralph.config import Settings
 from ralph.errors import BadInput, JournalDown, JournalError
-from ralph.journal import Journals
-from ralph.journal.folder import journals_for
-from ralph.journal.moving import MovedStream, Progress, move
+from ralph.journal import Journal, Journals
+from ralph.journal.file import JournalFolder
+from ralph.journal.line import short_hash, write_record
 from ralph.memory.knowledge_journal import stream_of
 from ralph.memory.project import Project
 from ralph.memory.store import (
     CONVERSATIONS,
     KNOWLEDGE,
     SPOOL,
-    conversation_journals,
     feature_journals,
-    knowledge_journals,
+    home_journals,
     on_server,
 )
-
-if TYPE_CHECKING:
-    from ralph.journal.spooled import SpooledJournals
-
+from ralph.records import Complaint
 
 FEATURES = "features"
 _FEATURE = "feature"
+_PORTION = 500
+_TRIES = 3
+
+# Called with the stream's name and how many of its records were looked at.
+Progress = Callable[[str, int], None]
+
+
+class MovedStream(msgspec.Struct, frozen=True):
+    """How much of one stream is the same in both places now, and what is not there.
+
+    `unreadable` are lines that cannot be read and stay where they are; `forgotten_there` are
+    records that the target had forgotten before, and that stay forgotten.
+    """
+
+    name: str
+    records: int
+    tombstones: int
+    fresh: int
+    forgotten_there: int
+    unreadable: tuple[Complaint, ...]
 
 
 class MovedMemory(msgspec.Struct, frozen=True):
@@ -45,6 +64,16 @@ class MovedMemory(msgspec.Struct, frozen=True):
     streams: tuple[MovedStream, ...]
     left: int = 0
 
+    @property
+    def records(self) -> int:
+        """How many records are the same in both places, or would be."""
+        return sum(one.records for one in self.streams)
+
+    @property
+    def fresh(self) -> int:
+        """How many of them the target did not have."""
+        return sum(one.fresh for one in self.streams)
+
 
 class MovedProject(msgspec.Struct, frozen=True):
     """All memories of a project, copied and compared; `dry_run`: only looked at."""
@@ -55,24 +84,17 @@ class MovedProject(msgspec.Struct, frozen=True):
     @property
     def records(self) -> int:
         """How many records are the same in both places, or would be."""
-        return sum(one.records for each in self.memories for one in each.streams)
+        return sum(one.records for one in self.memories)
 
     @property
     def fresh(self) -> int:
         """How many of them the target did not have."""
-        return sum(one.fresh for each in self.memories for one in each.streams)
+        return sum(one.fresh for one in self.memories)
 
     @property
     def left(self) -> int:
         """How many journals of other projects were not moved."""
         return sum(one.left for one in self.memories)
-
-
-class _Pair(msgspec.Struct, frozen=True):
-    memory: str
-    source: Journals
-    target: Journals
-    own: str | None = None
 
 
 def move_project(
@@ -91,86 +113,168 @@ def move_project(
     An address is a server, None is files. The source is not changed. `everything` takes the
     conversations and the knowledge of all projects along.
     """
-    ends = [_End(one, settings, hands_over=not dry_run) for one in (source, target)]
-    # One of the two is files: that is no sign that somebody lacks the address.
-    features = [
-        one.itself(feature_journals(project, one.settings, home, warns=False)) for one in ends
-    ]
-    said = [one.itself(conversation_journals(one.settings, home, warns=False)) for one in ends]
-    known = [one.itself(knowledge_journals(one.settings, home, warns=False)) for one in ends]
-    pairs = [
-        _Pair(FEATURES, features[0], features[1]),
-        _Pair(CONVERSATIONS, said[0], said[1], project.id),
-        _Pair(KNOWLEDGE, known[0], known[1], stream_of(project.id)),
-    ]
-    try:
-        for pair in pairs:
-            if pair.source.where == pair.target.where:
-                raise BadInput("the journals are there already", where=pair.target.where)
-        moved = tuple(_moved(one, everything, dry_run, progress) for one in pairs)
-        if not dry_run:
-            ends[1].note(moved)
-    finally:
-        for pair in pairs:
-            pair.source.close()
-            pair.target.close()
+    own = {FEATURES: None, CONVERSATIONS: project.id, KNOWLEDGE: stream_of(project.id)}
+    with contextlib.ExitStack() as stack:
+
+        def opened(url: str | None) -> list[Journals]:
+            chosen = msgspec.structs.replace(settings, journal_url=url)
+            # One of the two is files: that is no sign that somebody lacks the address.
+            journals = [
+                feature_journals(project, chosen, home, warns=False),
+                *(home_journals(one, chosen, home, warns=False) for one in own if one != FEATURES),
+            ]
+            for one in journals:
+                stack.callback(one.close)
+                if server := on_server(one):
+                    if _hands_over(url, settings, dry_run):
+                        server.deliver()
+                    else:
+                        server.link.retry()  # a person asks
+            return journals
+
+        # A server without its spool, so that what it does not have is not called moved.
+        sources, targets = opened(source), opened(target)
+        plain = ([getattr(one, "server", one) for one in side] for side in (sources, targets))
+        pairs = list(zip(*plain, strict=True))
+        for begin, end in pairs:
+            if begin.where == end.where:
+                raise BadInput("the journals are there already", where=end.where)
+        moved = tuple(
+            move(
+                begin,
+                end,
+                progress,
+                memory=memory,
+                only=None if everything else mine,
+                dry_run=dry_run,
+            )
+            for (memory, mine), (begin, end) in zip(own.items(), pairs, strict=True)
+        )
+        if target is not None and _hands_over(target, settings, dry_run):
+            # Remember how far the numbers go, so that they go on when the server is away.
+            with contextlib.suppress(JournalDown):  # the next use that reaches it does so, too
+                for journals, memory in zip(targets, moved, strict=True):
+                    for stream in memory.streams:
+                        journals.journal(stream.name).read(limit=1)
     return MovedProject(moved, dry_run)
 
 
-class _End:
-    """One of the two places. What waits here is handed over to the server it waits for alone."""
-
-    def __init__(self, url: str | None, settings: Settings, *, hands_over: bool) -> None:
-        self.settings = msgspec.structs.replace(settings, journal_url=url)
-        self._hands_over = hands_over and (settings.journal_url or url) == url
-        self._servers: list[SpooledJournals] = []
-
-    def itself(self, journals: Journals) -> Journals:
-        """A server without its spool, so that what it does not have is not called moved."""
-        server = on_server(journals)
-        if server is None:
-            return journals
-        self._servers.append(server)
-        if self._hands_over:
-            server.deliver()
-        else:
-            server.server.link.retry()  # a person asks
-        return server.server
-
-    def note(self, moved: Sequence[MovedMemory]) -> None:
-        """Remember how far the numbers go, so that they go on when the server is away."""
-        if not self._hands_over:
-            return
-        with contextlib.suppress(JournalDown):  # all is moved; the next use that reaches it notes
-            for server, memory in zip(self._servers, moved, strict=False):
-                for one in memory.streams:
-                    server.journal(one.name).read(limit=1)
+def _hands_over(url: str | None, settings: Settings, dry_run: bool) -> bool:
+    """Whether what waits here goes to this server: it may wait for another."""
+    return not dry_run and (settings.journal_url or url) == url
 
 
-def _moved(pair: _Pair, everything: bool, dry_run: bool, progress: Progress | None) -> MovedMemory:
-    names = pair.source.names()
-    chosen = [name for name in names if everything or pair.own in (None, name)]
-    if chosen and not dry_run:
-        _prepare(pair.target)
+def move(
+    source: Journals,
+    target: Journals,
+    progress: Progress | None = None,
+    *,
+    memory: str = "",
+    only: str | None = None,
+    dry_run: bool = False,
+) -> MovedMemory:
+    """Copy every stream (or one of this name); return only when all of it is there.
 
-    def report(name: str, count: int) -> None:
-        if progress:
-            progress(f"{pair.memory} {name}", count)
+    The source is not changed. After an interruption it can be repeated. Refused before anything
+    is written: other content under an id that both have. `dry_run` writes nothing.
+    """
+    names = source.names()
+    chosen = [name for name in names if only in (None, name)]
+    streams = [_plan(source.journal(name), target, name) for name in chosen]
+    if not dry_run:
 
-    moved = move(pair.source, pair.target, report, names=chosen, dry_run=dry_run)
+        def report(name: str, count: int) -> None:
+            if progress:
+                progress(f"{memory} {name}".strip(), count)
+
+        streams = [_copy_checked(source.journal(name), target, name, report) for name in chosen]
     left = len(names) - len(chosen)
-    return MovedMemory(pair.memory, pair.source.where, pair.target.where, moved.streams, left)
+    return MovedMemory(memory, source.where, target.where, tuple(streams), left)
 
 
-def _prepare(target: Journals) -> None:
-    try:
-        target.prepare()
-    except OSError as error:
+class _Contents:
+    """What is in a journal: living records by id and hash, and the ids of its tombstones."""
+
+    def __init__(self, journal: Journal) -> None:
+        batch = journal.read()
+        self.complaints = batch.complaints
+        self.buried = {stone.id for stone in batch.tombstones}
+        self.living = {
+            (one.record.id, short_hash(write_record(one.record)))
+            for one in batch.records
+            if one.record.id not in self.buried
+        }
+
+
+def _plan(source: Journal, place: Journals, name: str) -> MovedStream:
+    """What a move would come to."""
+    ours, theirs = _Contents(source), _Contents(place.journal(name))
+    ids = {record_id for record_id, _ in ours.living}
+    others = sorted({key[0] for key in theirs.living - ours.living if key[0] in ids})
+    if others:
+        raise BadInput(
+            f"records of {name!r} exist there with other content ({len(others)}), the first is "
+            f"{others[0]}; nothing was copied",
+            where=place.where,
+            todo="Move into an empty place, or forget those records on one side.",
+        )
+    return _report(name, ours, theirs)
+
+
+def _copy_checked(source: Journal, place: Journals, name: str, report: Progress) -> MovedStream:
+    """Copy a stream, and return only when every id and hash of it is in the target."""
+    target = place.journal(name)
+    fresh = 0
+    for _ in range(_TRIES):
+        added, position = _copy(source, target, name, report)
+        fresh += added
+        ours, theirs = _Contents(source), _Contents(target)
+        if source.unchanged(position):
+            break
+    else:
         raise JournalError(
-            f"the journals cannot be written ({error.strerror or error})",
-            where=target.where,
-            todo="Free space or permit writing there, then try again.",
-        ) from error
+            f"{name!r} is written to faster than it can be copied",
+            where=place.where,
+            todo="Stop what writes to it, then move again.",
+        )
+    missing = {key[0] for key in ours.living - theirs.living} | ours.buried
+    if missing := missing - theirs.buried:
+        raise JournalError(
+            f"the copy of {name!r} lacks records ({len(missing)}), the first is {min(missing)}",
+            where=place.where,
+            todo="Keep using the old place; move into an empty one.",
+        )
+    return _report(name, ours, theirs, fresh)
+
+
+def _copy(source: Journal, target: Journal, name: str, report: Progress) -> tuple[int, str]:
+    """Append what the target lacks, in the source's order: how many, and up to which position."""
+    forgotten = source.forgotten() | target.forgotten()
+    position: str | None = None
+    fresh = seen = 0
+    while True:
+        batch = source.read(position, limit=_PORTION)
+        records = [one.record for one in batch.records if one.record.id not in forgotten]
+        fresh += sum(one.fresh for one in target.append(records))
+        if batch.tombstones:
+            target.forget((), stones=batch.tombstones)
+        seen += len(batch.records)
+        report(name, seen)
+        position = batch.position
+        if batch.done:
+            return fresh, position
+
+
+def _report(name: str, ours: _Contents, theirs: _Contents, fresh: int | None = None) -> MovedStream:
+    lost = {key for key in ours.living if key[0] in theirs.buried}
+    return MovedStream(
+        name=name,
+        records=len(ours.living) - len(lost),
+        tombstones=len(ours.buried),
+        fresh=len(ours.living - theirs.living - lost) if fresh is None else fresh,
+        forgotten_there=len(lost),
+        unreadable=ours.complaints,
+    )
 
 
 # -- what waits for a server
@@ -178,60 +282,49 @@ def _prepare(target: Journals) -> None:
 
 def waiting_records(home: Path) -> dict[str, int]:
     """How many records wait on this machine for a server, by memory."""
-    from ralph.journal.folder import JournalFolder
-    from ralph.journal.spool import spool_folder, waiting_names
+    from ralph.journal.spool import spool_folder
 
-    counted: dict[str, int] = {}
-    for memory in _spooled(home):
-        place = spool_folder(home / SPOOL, memory)
-        kept = JournalFolder(place)
-        count = sum(len(kept.journal(name).read().records) for name in waiting_names(place))
-        if count:
-            counted[memory] = count
-    return counted
-
-
-def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
-    """Hand everything that waits on this machine to the server, of whichever project, by memory."""
-    delivered: dict[str, int] = {}
-    for memory in waiting_records(home):
-        journals = journals_for(
-            url,
-            home / SPOOL,
-            memory=memory,
-            home=home,
-            lock_timeout_s=settings.journal_lock_timeout_s,
-            connect_timeout_s=settings.journal_connect_timeout_s,
-        )
-        try:
-            delivered[memory] = journals.deliver()
-        finally:
-            journals.close()
-    return delivered
-
-
-def bring_home(project: Project, settings: Settings, home: Path) -> dict[str, int]:
-    """Put what waits for a server into the files instead: all but other projects' features."""
-    folders: dict[str, Path] = {
-        f"{_FEATURE}/{project.id}": project.journals,
-        **{memory: home / "journal" / memory for memory in (CONVERSATIONS, KNOWLEDGE)},
-    }
-    waiting = waiting_records(home)
-    brought: dict[str, int] = {}
-    for memory, folder in folders.items():
-        if memory in waiting:
-            disk.make_folder(folder)
-            lock_timeout_s = settings.journal_lock_timeout_s
-            journals_for(None, folder, memory=memory, home=home, lock_timeout_s=lock_timeout_s)
-            brought[memory] = waiting[memory]
-    return brought
-
-
-def _spooled(home: Path) -> list[str]:
-    """The memories that have a spool on this machine."""
     spools = home / SPOOL
     found = [name for name in (CONVERSATIONS, KNOWLEDGE) if (spools / name).is_dir()]
     features = spools / _FEATURE
     if features.is_dir():
         found += [f"{_FEATURE}/{unquote(one.name)}" for one in sorted(features.iterdir())]
-    return found
+    counts: dict[str, int] = {}
+    for memory in found:
+        files = JournalFolder(spool_folder(spools, memory))
+        counts[memory] = sum(len(files.journal(name).read().records) for name in files.names())
+    return {memory: count for memory, count in counts.items() if count}
+
+
+def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
+    """Hand everything that waits on this machine to the server, of whichever project, by memory."""
+    from ralph.journal.spool import server_journals
+
+    delivered: dict[str, int] = {}
+    for memory in waiting_records(home):
+        journals = server_journals(
+            url,
+            partial(str, memory),
+            home / SPOOL,
+            lock_timeout_s=settings.journal_lock_timeout_s,
+            connect_timeout_s=settings.remember_budget_s,
+        )
+        with contextlib.closing(journals):
+            delivered[memory] = journals.deliver()
+    return delivered
+
+
+def bring_home(project: Project, settings: Settings, home: Path) -> dict[str, int]:
+    """Put what waits for a server into the files instead: all but other projects' features."""
+    from ralph.journal.spool import deliver_to_files
+
+    folders: dict[str, Path] = {
+        f"{_FEATURE}/{project.id}": project.journals,
+        **{memory: home / "journal" / memory for memory in (CONVERSATIONS, KNOWLEDGE)},
+    }
+    waiting = waiting_records(home)
+    for memory in waiting.keys() & folders.keys():
+        disk.make_folder(folders[memory])
+        files = JournalFolder(folders[memory], lock_timeout_s=settings.journal_lock_timeout_s)
+        deliver_to_files(files, memory, home / SPOOL)
+    return {memory: count for memory, count in waiting.items() if memory in folders}

@@ -12,6 +12,10 @@ from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line
 from ralph.text.tokens import estimate_tokens, first_tokens
 
+# The most that one answer to a model holds: of several records, and of one whole record.
+ANSWER_TOKENS = 2000
+RECORD_TOKENS = 8000
+
 _TITLE_CHARS = 120
 _TOLD_CHARS = 400
 _ASKED_CHARS = 250
@@ -214,7 +218,7 @@ def hit_lines(
     """An exchange that a search found; `about` tells of its conversation."""
     one: Exchange = hit.record
     parts = [f"[{plain_id(hit.id)}] {harmless(hit.when)}"]
-    parts += [f"conversation {plain_id(one.conversation)}", _sureness(hit)]
+    parts += [f"conversation {plain_id(one.conversation)}", sureness(hit)]
     if one.status != "complete":
         parts.append(one.status)
     parts += about
@@ -225,7 +229,7 @@ def hit_lines(
         lines.append(f"  summary: {harmless(summary, side_chars)}")
     lines.append(f"  asked: {harmless(one.user, side_chars)}")
     lines.append(f"  answered: {harmless(one.assistant, side_chars)}")
-    lines += _error_lines(one.errors[:errors], side_chars)
+    lines += error_lines(one.errors[:errors], side_chars)
     if one.files_touched and files:
         names = ", ".join(harmless(file.path) for file in one.files_touched[:files])
         lines.append(f"  files: {names}")
@@ -237,7 +241,7 @@ def document_lines(hit: Hit, *, chars: int) -> list[str]:
     one: Document = hit.record
     place = f"document {harmless(one.path)}:{one.line}"
     heading = f'"{harmless(one.heading, 120)}"' if one.heading else ""
-    parts = [f"[{plain_id(hit.id)}] {place}", _sureness(hit), heading]
+    parts = [f"[{plain_id(hit.id)}] {place}", sureness(hit), heading]
     why = [f"  why it matched: {harmless(hit.why, 160)}"] if hit.why else []
     return [" | ".join(filter(None, parts)), *why, f"  says: {harmless(one.text, chars)}"]
 
@@ -291,14 +295,15 @@ def _exchange_lines(one: Exchange, *, whole: bool, side_tokens: int, summary: st
         lines.append(f"  summary: {harmless(summary, _STEP_CHARS)}")
     for name, side in (("asked", one.user), ("answered", one.assistant)):
         lines.append(f"  {name}: {beginning(harmless(side, chars), side_tokens)}")
-    lines += _error_lines(one.errors if whole else one.errors[:2], chars)
+    lines += error_lines(one.errors if whole else one.errors[:2], chars)
     if one.files_touched and whole:
         told = ", ".join(f"{harmless(file.path)} ({file.action})" for file in one.files_touched)
         lines.append(f"  files: {told}")
     return lines
 
 
-def _error_lines(errors: Sequence[ErrorSeen], max_chars: int) -> list[str]:
+def error_lines(errors: Sequence[ErrorSeen], max_chars: int) -> list[str]:
+    """Errors with their kind and place, as far as they are known, and how they were solved."""
     lines = []
     for error in errors:
         kind = "" if error.error_type == "unknown" else f" ({error.error_type})"
@@ -316,7 +321,8 @@ def beginning(text: str, tokens: int) -> str:
     return first if first == text else first.rstrip() + _CUT
 
 
-def _sureness(hit: Hit) -> str:
+def sureness(hit: Hit) -> str:
+    """How sure a match is, in words and as its score; empty where nothing was asked."""
     if hit.score is None:
         return ""
     words = {"relevant": "relevant", "possibly": "possibly relevant"}

@@ -38,6 +38,19 @@ class ScoredRecord(msgspec.Struct, frozen=True):
     why: str
     parts: Parts
 
+    def hit(self, when: str, record: Any) -> Hit:
+        """As an answer; `record` is what stands in the record."""
+        return Hit(
+            self.record.id,
+            self.record.kind,
+            self.score,
+            self.relevance,
+            when,
+            self.why,
+            record,
+            self.parts,
+        )
+
 
 class Hit(msgspec.Struct, frozen=True):
     """An answer as every door shows it; score and why are None where nothing was asked.

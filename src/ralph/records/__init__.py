@@ -1,17 +1,26 @@
-"""The envelope every memory shares: a Record, its Source, and what may be wrong with a line.
+"""The envelope every memory shares, what may be wrong with a line, and the codec of all kinds.
 
 A Record is a frozen value. It knows its identity, its place in its series and where it came
-from, and nothing about what is inside; the modules here give the inside its type.
+from, and nothing about what is inside; the modules here give the inside its type. Every string is
+redacted where a body is written, whatever its field is called.
 """
 
 from __future__ import annotations
 
 import hashlib
+import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import msgspec
 
 from ralph.errors import BadRecord
+
+T = TypeVar("T")
+_SHORT_ID_CHARS = 16
+_encode = msgspec.json.Encoder().encode
 
 
 # `gc=False`: there are many of these, and none can hold itself.
@@ -86,3 +95,74 @@ def utc(timestamp: str, *, field: str = "timestamp") -> str:
         ) from None
     spec = "auto" if moment.microsecond % 1000 or not moment.microsecond else "milliseconds"
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
+
+
+# -- the codec
+
+
+def write_body(value: msgspec.Struct, **envelope: Any) -> bytes:
+    """The value as a record's body: redacted, without what the envelope has (at its default)."""
+    ready = clean(value)
+    return encode(msgspec.structs.replace(ready, **envelope) if envelope else ready)
+
+
+def encode(value: Any) -> bytes:
+    """The value as JSON, or an error that says which half of a character is in the way."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError as error:
+        raise BadRecord(
+            "its text holds half a character "
+            f"({error.object[error.start : error.end]!r}), which no file can keep"
+        ) from None
+
+
+def read_body(decode: Callable[[bytes], Any], record: Record, **envelope: Any) -> Any:
+    """The value inside a record, with what its envelope says."""
+    try:
+        value = decode(record.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecord(f"record {record.id} is not a readable {record.kind}: {error}") from None
+    for name, said in envelope.items():  # nobody else has the value yet
+        msgspec.structs.force_setattr(value, name, said)
+    return value
+
+
+def short_id(namespace: uuid.UUID, *parts: str) -> str:
+    """The id that these parts always get; JSON keeps them apart."""
+    name = _encode([part.encode(errors="replace").decode() for part in parts]).decode()
+    return uuid.uuid5(namespace, name).hex[:_SHORT_ID_CHARS]
+
+
+def to_json(value: msgspec.Struct) -> dict[str, Any]:
+    """Every field under its published name, the empty ones too."""
+    return {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}
+
+
+# What comes in was cleaned before it was cut to size, and is seldom another string by then.
+@lru_cache(maxsize=256)
+def clean_text(text: str) -> str:
+    """The text without secrets."""
+    from ralph.text.redact import redact  # who only reads records need not load it
+
+    return redact(text)
+
+
+def clean(value: T) -> T:
+    """The same value with every string in it redacted, at any depth."""
+    result: Any = value
+    if isinstance(value, str):
+        redacted = clean_text(value)
+        result = value if redacted == value else redacted  # the cache may hold an equal string
+    elif isinstance(value, msgspec.Struct):
+        names = value.__struct_fields__
+        found = {name: clean(getattr(value, name)) for name in names}
+        changed = {name: one for name, one in found.items() if one is not getattr(value, name)}
+        result = msgspec.structs.replace(value, **changed) if changed else value
+    elif isinstance(value, tuple | list):
+        items = [clean(one) for one in value]
+        if any(new is not old for new, old in zip(items, value, strict=True)):
+            result = items if isinstance(value, list) else tuple(items)
+    elif isinstance(value, dict):
+        result = {clean(key): clean(one) for key, one in value.items()}
+    return result  # type: ignore[no-any-return]

@@ -10,9 +10,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from ralph.errors import BadRecord
-from ralph.records import Record, Source, now, utc
-from ralph.records.clean import clean
+from ralph.records import (
+    Record,
+    Source,
+    clean,
+    now,
+    read_body,
+    short_id,
+    to_json,
+    utc,
+    write_body,
+)
 from ralph.records.iteration import ErrorSeen, FileTouched
 
 CONVERSATION = "conversation"
@@ -31,7 +39,6 @@ Summarised = Literal["conversation", "exchange"]
 
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("0d6f2a53-9d0b-5c0e-8f52-6a5f4f1b7c33")
-_ID_CHARS = 16
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,20 +53,19 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: bool = False
 
 
-class _ConversationBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Conversation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A series of exchanges; `source` says who held it, `project` where."""
+
     title: str = ""
     source: str = "api"
     project: str = ""
-
-
-class Conversation(_ConversationBody, frozen=True, omit_defaults=True, kw_only=True):
-    """A series of exchanges; `source` says who held it, `project` where."""
-
-    id: str
+    id: str = ""
     created: str | None = None
 
 
-class _ExchangeBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One question and its answer, with what was done in between."""
+
     conversation: str
     user: str = ""
     assistant: str = ""
@@ -71,18 +77,13 @@ class _ExchangeBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     errors: tuple[ErrorSeen, ...] = ()
     files_touched: tuple[FileTouched, ...] = ()
     messages: tuple[Message, ...] = ()
-
-
-class Exchange(_ExchangeBody, frozen=True, omit_defaults=True, kw_only=True):
-    """One question and its answer, with what was done in between."""
-
     completed: str | None = None
     id: str = ""
     number: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its published name, the empty ones too."""
-        return {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
+        return to_json(self)
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -134,7 +135,7 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its published name, the empty ones too."""
-        return {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
+        return to_json(self)
 
 
 Said = Summary | Label | Rating | Document
@@ -143,89 +144,64 @@ _READERS: dict[str, Any] = {
     kind: msgspec.json.Decoder(said).decode for said, kind in _KINDS.items()
 }
 
-_CONVERSATION_FIELDS = _ConversationBody.__struct_fields__
-_EXCHANGE_FIELDS = _ExchangeBody.__struct_fields__
-_encode = msgspec.json.Encoder().encode
-_decode_conversation = msgspec.json.Decoder(_ConversationBody).decode
-_decode_exchange = msgspec.json.Decoder(_ExchangeBody).decode
+_decode_conversation = msgspec.json.Decoder(Conversation).decode
+_decode_exchange = msgspec.json.Decoder(Exchange).decode
 
 
 def conversation_id(source: str, session: str) -> str:
     """The id that a session of this source always gets."""
-    return _short_id([CONVERSATION, source, session])
+    return short_id(_NAMESPACE, CONVERSATION, source, session)
 
 
 def exchange_id(conversation: str, key: str) -> str:
     """The id that the exchange with this key (its prompt's own name) always gets."""
-    return _short_id([EXCHANGE, conversation, key])
+    return short_id(_NAMESPACE, EXCHANGE, conversation, key)
 
 
 def summary_id(target: str, covers: int) -> str:
     """The id that a summary of this, so far, always gets: it is made once."""
-    return _short_id([SUMMARY, target, str(covers)])
+    return short_id(_NAMESPACE, SUMMARY, target, str(covers))
 
 
 def document_id(path: str, heading: str, text: str, place: int) -> str:
     """The id that a section always gets; one that changed is another."""
-    return _short_id([DOCUMENT, path, heading, text, str(place)])
-
-
-def _short_id(parts: list[str]) -> str:
-    name = _encode([part.encode(errors="replace").decode() for part in parts]).decode()
-    return uuid.uuid5(_NAMESPACE, name).hex[:_ID_CHARS]
+    return short_id(_NAMESPACE, DOCUMENT, path, heading, text, str(place))
 
 
 def conversation_record(conversation: Conversation, *, number: int) -> Record:
     """The conversation in its envelope."""
-    body = _ConversationBody(**{name: getattr(conversation, name) for name in _CONVERSATION_FIELDS})
     at = utc(conversation.created, field="created") if conversation.created else now()
-    return Record(conversation.id, CONVERSATION, number, at, _written(body))
+    body = write_body(conversation, id="", created=None)
+    return Record(conversation.id, CONVERSATION, number, at, body)
 
 
 def exchange_record(exchange: Exchange, *, number: int, source: Source | None = None) -> Record:
     """The exchange in its envelope; it stands at the time it was completed."""
-    body = _ExchangeBody(**{name: getattr(exchange, name) for name in _EXCHANGE_FIELDS})
     at = utc(exchange.completed, field="completed") if exchange.completed else now()
-    return Record(exchange.id, EXCHANGE, number, at, _written(body), clean(source or Source()))
-
-
-def _written(body: msgspec.Struct) -> bytes:
-    try:
-        return _encode(clean(body))
-    except UnicodeEncodeError as error:
-        raise BadRecord(
-            "its text holds half a character "
-            f"({error.object[error.start : error.end]!r}), which no file can keep"
-        ) from None
+    body = write_body(exchange, id="", number=None, completed=None)
+    return Record(exchange.id, EXCHANGE, number, at, body, clean(source or Source()))
 
 
 def conversation_from(record: Record) -> Conversation:
     """The conversation inside a record."""
-    body = _read(_decode_conversation, record)
-    told = {name: getattr(body, name) for name in _CONVERSATION_FIELDS}
-    return Conversation(id=record.id, created=record.at, **told)
+    found: Conversation = read_body(_decode_conversation, record, id=record.id, created=record.at)
+    return found
 
 
 def exchange_from(record: Record) -> Exchange:
     """The exchange inside a record."""
-    body = _read(_decode_exchange, record)
-    told = {name: getattr(body, name) for name in _EXCHANGE_FIELDS}
-    return Exchange(id=record.id, number=record.number, completed=record.at, **told)
-
-
-def _read(decode: Any, record: Record) -> Any:
-    try:
-        return decode(record.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRecord(f"record {record.id} is not a readable {record.kind}: {error}") from None
+    found: Exchange = read_body(
+        _decode_exchange, record, id=record.id, number=record.number, completed=record.at
+    )
+    return found
 
 
 def said_record(said: Said, *, id: str, number: int, at: str | None = None) -> Record:
     """What was said of a conversation, in its envelope."""
-    return Record(id, _KINDS[type(said)], number, at or now(), _written(said))
+    return Record(id, _KINDS[type(said)], number, at or now(), write_body(said))
 
 
 def said_from(record: Record) -> Any:
     """The Summary, Label, Rating or Document inside a record."""
-    said = _read(_READERS[record.kind], record)
-    return msgspec.structs.replace(said, id=record.id) if record.kind == DOCUMENT else said
+    envelope = {"id": record.id} if record.kind == DOCUMENT else {}
+    return read_body(_READERS[record.kind], record, **envelope)

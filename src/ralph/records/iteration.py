@@ -13,8 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.records import Record, Source, now, utc
-from ralph.records.clean import clean
+from ralph.records import Record, Source, encode, now, read_body, to_json, utc, write_body
 
 KIND = "iteration"
 
@@ -25,6 +24,18 @@ ModelTier = Literal["haiku", "opus"]
 
 FAILED: frozenset[Outcome] = frozenset({"failure", "timeout"})
 TRUNCATED = " [truncated]"
+
+# The most that a record keeps of each.
+SUMMARY_CHARS = 2000
+ERROR_CHARS = 1000
+DECISION_CHARS = 500
+MOST_ERRORS = 50
+MOST_DECISIONS = 50
+MOST_FILES = 500
+# The most of a record's text that is embedded.
+EMBEDDING_CHARS = 4000
+# How many of the newest are listed, unless a number is given.
+RECENT_COUNT = 10
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("6f1c2f0e-53f4-5a0b-9b1c-0d1f6f0c7a11")
 _STRENGTH: dict[FileAction, int] = {action: i for i, action in enumerate(get_args(FileAction))}
@@ -55,10 +66,15 @@ class FileTouched(msgspec.Struct, frozen=True):
     action: FileAction
 
 
-class _Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The iteration as the journal keeps it: number, time and run stand in the envelope."""
+class Iteration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One iteration of an agent on one task of one feature.
 
-    feature: str
+    `iteration_number` and `timestamp` may be left out: the journal gives the number, the clock
+    the time. `session_id` is the agent's own name for the run. In the journal these three stand
+    in the envelope.
+    """
+
+    feature: str = ""
     task_id: int | str | None = None
     task_title: str = ""
     discipline: str = ""
@@ -72,16 +88,6 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     duration_ms: int | None = None
     model: str | None = None
     model_tier: ModelTier | None = None
-
-
-class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
-    """One iteration of an agent on one task of one feature.
-
-    `iteration_number` and `timestamp` may be left out: the journal gives the number, the clock
-    the time. `session_id` is the agent's own name for the run.
-    """
-
-    feature: str = ""
     iteration_number: int | None = None
     timestamp: str | None = None
     session_id: str | None = None
@@ -93,22 +99,12 @@ class Iteration(_Body, frozen=True, omit_defaults=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its published name, the empty ones too."""
-        plain: dict[str, Any] = {
-            name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__
-        }
-        plain["errors"] = [
-            {
-                "message": e.message,
-                "error_type": e.error_type,
-                "file_path": e.file_path,
-                "line": e.line,
-                **({"resolution": e.resolution} if e.resolution else {}),
-            }
-            for e in self.errors
-        ]
-        plain["decisions"] = [
-            {"description": d.description, "rationale": d.rationale} for d in self.decisions
-        ]
+        plain = to_json(self)
+        plain["errors"] = [to_json(error) for error in self.errors]
+        for error in plain["errors"]:
+            if not error["resolution"]:
+                del error["resolution"]
+        plain["decisions"] = [to_json(decision) for decision in self.decisions]
         return plain
 
 
@@ -120,9 +116,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "action": get_args(FileAction),
     "model_tier": get_args(ModelTier),
 }
-_BODY_FIELDS = _Body.__struct_fields__
-_encode = msgspec.json.Encoder().encode
-_decode_body = msgspec.json.Decoder(_Body).decode
+_decode = msgspec.json.Decoder(Iteration).decode
 
 
 def read_iteration(plain: Mapping[str, Any], *, where: str | None = None) -> Iteration:
@@ -167,68 +161,40 @@ def to_record(
     iteration: Iteration, *, project_id: str, number: int, source: Source | None = None
 ) -> Record:
     """The iteration in its envelope, with the id that the same iteration always gets."""
+    cost = iteration.cost_usd
+    if cost is not None and not math.isfinite(cost):  # JSON would keep it as null
+        raise BadRecord(f"not an iteration: cost_usd {cost} is not an amount")
     at = utc(iteration.timestamp) if iteration.timestamp else now()
-    body = _body(clean(iteration))
     run = iteration.session_id or (source.run if source else None)
+    try:
+        body = write_body(iteration, iteration_number=None, timestamp=None, session_id=None)
+        task = None if iteration.task_id is None else str(iteration.task_id)
+        # UUIDv5 of what makes an iteration this one; JSON keeps the parts apart.
+        name = encode([project_id, iteration.feature, number, task, run or at])
+    except BadRecord as error:
+        raise BadRecord(f"not an iteration: {error}") from None
     return Record(
-        id=iteration_id(
-            project_id=project_id,
-            feature=iteration.feature,
-            number=number,
-            task_id=iteration.task_id,
-            run=run or at,
-        ),
+        id=str(uuid.uuid5(_NAMESPACE, name.decode())),
         kind=KIND,
         number=number,
         at=at,
         body=body,
-        source=Source(
-            run=run, file=source.file if source else None, line=source.line if source else None
-        ),
+        source=msgspec.structs.replace(source or Source(), run=run),
     )
-
-
-def iteration_id(
-    *, project_id: str, feature: str, number: int, task_id: int | str | None, run: str
-) -> str:
-    """UUIDv5 of what makes an iteration this one; JSON keeps the parts apart."""
-    try:
-        name = _encode(
-            [project_id, feature, number, None if task_id is None else str(task_id), run]
-        )
-    except UnicodeEncodeError as error:
-        raise BadRecord(f"not an iteration: {_half_character(error)}") from None
-    return str(uuid.uuid5(_NAMESPACE, name.decode()))
-
-
-def _body(iteration: Iteration) -> bytes:
-    cost = iteration.cost_usd
-    if cost is not None and not math.isfinite(cost):  # JSON would keep it as null
-        raise BadRecord(f"not an iteration: cost_usd {cost} is not an amount")
-    try:
-        return _encode(_Body(**{name: getattr(iteration, name) for name in _BODY_FIELDS}))
-    except UnicodeEncodeError as error:
-        raise BadRecord(f"not an iteration: {_half_character(error)}") from None
-
-
-def _half_character(error: UnicodeEncodeError) -> str:
-    found = error.object[error.start : error.end]
-    return f"its text holds half a character ({found!r}), which no file can keep"
 
 
 def from_record(record: Record) -> Iteration:
     """The iteration inside a record."""
     try:
-        body = _decode_body(record.body)
         at = _moment(record.at)
-    except (BadRecord, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except BadRecord as error:
         raise BadRecord(f"record {record.id} is not a readable iteration: {error}") from None
-    return Iteration(
-        iteration_number=record.number,
-        timestamp=at,
-        session_id=record.source.run,
-        **{name: getattr(body, name) for name in _BODY_FIELDS},
+    found: Iteration = read_body(
+        _decode, record, iteration_number=record.number, timestamp=at, session_id=record.source.run
     )
+    if not found.feature:
+        raise BadRecord(f"record {record.id} is not a readable iteration: it names no feature")
+    return found
 
 
 def _moment(at: str) -> str:

@@ -12,8 +12,17 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.records import Record, Source, now, utc
-from ralph.records.clean import clean
+from ralph.records import (
+    Record,
+    Source,
+    clean,
+    now,
+    read_body,
+    short_id,
+    to_json,
+    utc,
+    write_body,
+)
 
 FAILURE_SOLUTION: Final = "failure_solution"
 GATE_REJECTION: Final = "gate_rejection"
@@ -34,7 +43,6 @@ CHECKPOINT_KINDS: tuple[CheckpointKind, ...] = (
 
 # Ids must be the same on every machine for ever, so this namespace never changes.
 _NAMESPACE = uuid.UUID("5f6a1d0c-7a53-5a0e-9b1e-2f8f0d6c4e17")
-_ID_CHARS = 16
 
 
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -52,8 +60,7 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its published name, the empty ones too."""
-        fields = {name: msgspec.to_builtins(getattr(self, name)) for name in self.__struct_fields__}
-        return {"entry_type": self.entry_type, **fields}
+        return {"entry_type": self.entry_type, **to_json(self)}
 
 
 class FailureSolution(_Entry, frozen=True, omit_defaults=True, kw_only=True):
@@ -136,7 +143,6 @@ ENTRIES: dict[str, type[Entry]] = {
     GATE_APPROVAL: GateApproval,
 }
 _SAID: dict[type, str] = {Checkpoint: CHECKPOINT, Outcome: OUTCOME, Gate: GATE}
-_encode = msgspec.json.Encoder().encode
 _READERS: dict[str, Any] = {
     **{kind: msgspec.json.Decoder(entry).decode for kind, entry in ENTRIES.items()},
     **{kind: msgspec.json.Decoder(said).decode for said, kind in _SAID.items()},
@@ -149,27 +155,22 @@ def entry_id(entry: Entry, *, again: int = 0) -> str:
     `again` counts how often it was kept, and expired, before.
     """
     fields = [str(getattr(entry, name)) for name in sorted(entry.__struct_fields__)]
-    return _short_id([entry.entry_type, *fields, *([str(again)] if again else [])])
+    return short_id(_NAMESPACE, entry.entry_type, *fields, *([str(again)] if again else []))
 
 
 def pattern_id(entry: str) -> str:
     """The id of the pattern that begins with this entry."""
-    return _short_id(["pattern", entry])
+    return short_id(_NAMESPACE, "pattern", entry)
 
 
 def checkpoint_id(project: str, first: str) -> str:
     """The id of the checkpoint that covers this entry: it is covered once."""
-    return _short_id([CHECKPOINT, project, first])
+    return short_id(_NAMESPACE, CHECKPOINT, project, first)
 
 
 def outcome_id(project: str, pattern: str, task: str, run: str) -> str:
     """The id of what this run on this task says of a pattern: said once."""
-    return _short_id([OUTCOME, project, pattern, task, run])
-
-
-def _short_id(parts: list[str]) -> str:
-    name = _encode([part.encode(errors="replace").decode() for part in parts]).decode()
-    return uuid.uuid5(_NAMESPACE, name).hex[:_ID_CHARS]
+    return short_id(_NAMESPACE, OUTCOME, project, pattern, task, run)
 
 
 def entry_record(
@@ -177,13 +178,15 @@ def entry_record(
 ) -> Record:
     """The entry in its envelope; it stands at the time it was captured."""
     moment = utc(at, field="at") if at else now()
-    return Record(id, entry.entry_type, number, moment, _written(entry), clean(source or Source()))
+    return Record(
+        id, entry.entry_type, number, moment, write_body(entry), clean(source or Source())
+    )
 
 
 def said_record(said: Said, *, id: str, number: int, at: str | None = None) -> Record:
     """What was said of entries or patterns, in its envelope."""
     moment = utc(at, field="at") if at else now()
-    return Record(id, _SAID[type(said)], number, moment, _written(said))
+    return Record(id, _SAID[type(said)], number, moment, write_body(said))
 
 
 def is_known(kind: str) -> bool:
@@ -193,19 +196,6 @@ def is_known(kind: str) -> bool:
 
 def knowledge_from(record: Record) -> Any:
     """What is inside a record: an entry, a Checkpoint, an Outcome or a Gate."""
-    try:
-        return _READERS[record.kind](record.body)
-    except KeyError:
-        raise BadRecord(f"record {record.id} is a {record.kind}, not knowledge") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRecord(f"record {record.id} is not a readable {record.kind}: {error}") from None
-
-
-def _written(value: Entry | Said) -> bytes:
-    try:
-        return _encode(clean(value))
-    except UnicodeEncodeError as error:
-        raise BadRecord(
-            "its text holds half a character "
-            f"({error.object[error.start : error.end]!r}), which no file can keep"
-        ) from None
+    if not is_known(record.kind):
+        raise BadRecord(f"record {record.id} is a {record.kind}, not knowledge")
+    return read_body(_READERS[record.kind], record)

@@ -11,8 +11,8 @@ from commanding import LOGIN, Line
 from remembering import index_file
 
 from ralph import __version__
-from ralph.doors.cli.tree import COMMANDS, GROUPS, Tree
-from ralph.doors.cli.tree import ralph as tree
+from ralph.doors.cli.main import COMMANDS, GROUPS, Tree
+from ralph.doors.cli.main import ralph as tree
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_every_command_takes_a_project(name: str) -> None:
     assert any("--project" in option.opts for option in command.params)
 
 
-LOADED = "import sys; from ralph.doors.cli import run; run(sys.argv[1:]); print(*sys.modules)"
+LOADED = "import sys; from ralph.doors.cli.main import run; run(sys.argv[1:]); print(*sys.modules)"
 
 
 def loaded(project: Path, *words: str) -> set[str]:
@@ -78,7 +78,7 @@ def loaded(project: Path, *words: str) -> set[str]:
 def test_help_loads_no_command(project: Path) -> None:
     modules = loaded(project, "--help")
 
-    assert "ralph.doors.cli.tree" in modules
+    assert "ralph.doors.cli.main" in modules
     assert not {name for name in modules if name.startswith("ralph.doors.cli.commands.")}
     assert modules & {"msgspec", "numpy", "rich", "sqlite3", "logging", "json.tool"} == set()
 

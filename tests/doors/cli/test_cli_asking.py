@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commanding import COOKIE, LOGIN, Line, Terminal
 
-from ralph.doors.cli import run
+from ralph.doors.cli.main import run
 
 HIT = ["id", "kind", "score", "relevance", "when", "why", "record"]
 

@@ -164,7 +164,7 @@ def test_a_private_exchange_is_gone_for_good(
     [journal] = (home / "journal" / "conversations").glob("*.jsonl")
     assert "connection pool" not in journal.read_text(encoding="utf-8")
     with open_ralph(project) as opened:
-        assert opened.conversations.buried()[said["pool"]] == "private"
+        assert opened.conversations.stream.reasons()[said["pool"]] == "private"
     assert "no exchange" in ralph("conversations", "private", said["pool"]).complaint
 
 

@@ -87,7 +87,7 @@ def test_a_step_that_fails_ends_the_demo_with_its_own_words(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("ralph.plan.importing.import_plan", refuse)
+    monkeypatch.setattr("ralph.doors.cli.commands.plan.import_plan", refuse)
     before = dict(os.environ)
 
     assert run(["demo"]) == 1
@@ -110,6 +110,6 @@ def test_the_demo_begins_also_in_a_folder_that_is_gone(tmp_path: Path) -> None:
 
 
 GONE = (
-    "from ralph.doors.cli.commands.demo import _scratch\n"
+    "from ralph.doors.cli.commands.run import _scratch\n"
     "with _scratch(keep=False) as folder: print('somewhere' if folder.is_dir() else '')\n"
 )

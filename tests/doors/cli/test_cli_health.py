@@ -135,14 +135,14 @@ def test_status_without_an_embedder_says_what_to_do(ralph: Line, words: None) ->
 def test_config_shows_every_setting_and_where_it_comes_from(
     ralph: Line, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RALPH_RECENT_COUNT", "7")
+    monkeypatch.setenv("RALPH_STAGNATION_LIMIT", "7")
     ralph.well("config", "search_limit", "5")
     ralph.well("config", "--user", "min_score", "0.3")
 
     told = {one["key"]: one for one in ralph.well("config", "--json").json}
 
     assert tuple(told) == KEYS
-    assert told["recent_count"]["origin"] == "RALPH_RECENT_COUNT"
+    assert told["stagnation_limit"]["origin"] == "RALPH_STAGNATION_LIMIT"
     file = str(project / ".ralph" / "rag_config.json")
     assert told["search_limit"] == {"key": "search_limit", "value": 5, "origin": file}
     assert told["min_score"]["origin"] == str(home / "config.json")

@@ -10,8 +10,8 @@ import pytest
 from commanding import LOGIN, Line, Terminal, process
 
 from ralph.doors.cli.context import completing
-from ralph.doors.cli.tree import COMMANDS
-from ralph.doors.cli.tree import ralph as tree
+from ralph.doors.cli.main import COMMANDS
+from ralph.doors.cli.main import ralph as tree
 from ralph.errors import IndexOff
 from ralph.memory.feature import FeatureMemory
 
@@ -236,7 +236,7 @@ def test_a_field_is_cleared_by_its_name_or_by_its_options(ralph: Line, word: str
         ("task update 1 --blocked-by ٣", ".ralph/db/tasks.yaml: no task '٣'."),
         ("task delete 1", ".ralph/db/tasks.yaml: task 1 blocks 2."),
         ("discipline add be --mcp-servers {", "--mcp-servers is not JSON: Expecting property name"),
-        ("discipline add be --mcp-servers 7", "`mcp_servers` must be a mapping."),
+        ("discipline add be --mcp-servers 7", "`mcp_servers` is not a mapping."),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(planned: Line, line: str, told: str) -> None:

@@ -107,7 +107,7 @@ def test_ctrl_c_ends_it_quietly(odd_project: Path) -> None:
         assert reader.stderr is not None
         # The last module it loads before it waits for stdin.
         for line in reader.stderr:
-            if b"ralph.doors.cli.input_files" in line:
+            if b"ralph.memory.feature" in line:
                 break
         while Path(f"/proc/{reader.pid}/wchan").exists() and not waits(reader.pid):
             time.sleep(0.005)

@@ -134,9 +134,9 @@ def test_bad_files_and_calls_are_refused(ralph: Line, tmp_path: Path) -> None:
 
 IN_SMALL_STEPS = """\
 import sys
-from ralph.doors.cli import run
-from ralph.memory import importing
-importing._BATCH_BYTES = 3000
+from ralph.doors.cli.main import run
+from ralph.memory import sessions
+sessions._BATCH_BYTES = 3000
 sys.exit(run(sys.argv[1:]))
 """
 

@@ -15,8 +15,8 @@ from serving import wired
 
 from ralph.current_run import CurrentRun, current_run
 from ralph.doors.cli.in_run import _PLANNING, _WORK
-from ralph.doors.cli.tree import CheckedCommand
-from ralph.doors.cli.tree import ralph as tree
+from ralph.doors.cli.main import Command
+from ralph.doors.cli.main import ralph as tree
 
 Enter = Callable[..., None]
 PRIVATE = "zebra quokka"
@@ -59,7 +59,7 @@ LEAVES = dict(leaves(tree))
 
 
 def test_every_command_asks_the_table_and_the_table_names_only_commands() -> None:
-    assert all(isinstance(command, CheckedCommand) for command in LEAVES.values())
+    assert all(isinstance(command, Command) for command in LEAVES.values())
     for table in (_WORK, _PLANNING):
         assert table.keys() <= LEAVES.keys()
         for words, call in table.items():

@@ -233,7 +233,7 @@ def test_a_title_made_from_what_is_forgotten_goes_on_the_server_too(
             "What is a cookie?",
             "chat",
         )
-        assert not any(b"zebra" in one.body for one in memory.standing())
+        assert not any(b"zebra" in one.body for one in memory.stream.standing())
 
 
 @pytest.mark.parametrize("words", [["--dry-run"], []])
@@ -270,9 +270,9 @@ def test_a_move_that_is_killed_is_repeated_without_harm(
         records = everything(memory)
     dying = """
 import os, sys
-from ralph.doors.cli import run
-from ralph.doors.cli.commands import journal
-journal._show_progress = lambda bar, name, number: "conversations" in name and os._exit(9)
+from ralph.doors.cli.main import run
+from ralph.doors.cli.commands import storage
+storage._show_progress = lambda bar, name, number: "conversations" in name and os._exit(9)
 sys.exit(run(sys.argv[1:]))
 """
     words = [sys.executable, "-c", dying, "journal", "move", "--to", database, "--all"]

@@ -191,14 +191,14 @@ def test_a_project_that_was_named_is_the_one(project: Path, tmp_path: Path) -> N
 
 
 def test_settings_that_cannot_be_read_are_one_line(project: Path, tmp_path: Path) -> None:
-    Project(project).settings_file.write_text('{"hook_stop_s": "long"}')
+    Project(project).settings_file.write_text('{"hook_timeout_s": "long"}')
     session = Session(project, tmp_path)
     session.prompts("A question")
 
     session.hook("stop", last_assistant_message="An answer.")
 
     [line] = log(project)
-    assert "hook_stop_s cannot be 'long'" in line
+    assert "hook_timeout_s cannot be 'long'" in line
     assert "rag_config.json" in line
 
 
@@ -290,3 +290,12 @@ files.replace(sys.argv[1], b"x" * 5000)
     assert "File too large" in ran.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["note.jsonl"]
     assert file.read_bytes() == b"whole"
+
+
+def test_a_setting_of_an_earlier_version_is_a_line_in_the_log_and_not_on_the_screen(
+    project: Path, tmp_path: Path
+) -> None:
+    Project(project).settings_file.write_text('{"hook_stop_s": 3}')
+    Session(project, tmp_path).hook("session-start")  # checks that stderr is empty
+    [line] = log(project)
+    assert "hook_stop_s has no effect: use hook_timeout_s" in line

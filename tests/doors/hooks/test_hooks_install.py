@@ -16,13 +16,14 @@ import pytest
 from commanding import Line
 
 from ralph import __version__
-from ralph.clients.claude_code_settings import hooks_in, plugin_folder, wanted_hooks
-from ralph.clients.codex_settings import with_block
+from ralph.clients.claude_code_settings import PLUGIN_FOLDER, hooks_in, wanted_hooks
+from ralph.clients.codex import CodexSetup
 from ralph.clients.setup import NAMED, RalphCall
 from ralph.memory.project import Project
 
 WHERE = Path("config.toml")
 EVENTS = list(wanted_hooks(RalphCall(NAMED)))
+OLD_BLOCK = CodexSetup().with_server(None, RalphCall("old/ralph"), Path("config.toml"))
 
 
 @pytest.fixture
@@ -463,7 +464,10 @@ def test_somebody_elses_server_in_a_persons_own_file_is_refused(ralph: Line, hom
         ("[mcp_servers.ralph-memory]\ncommand = 'x'\n", "that Ralph did not make"),
         ("mcp_servers = {}\n", "Write it as tables"),
         ("[[mcp_servers]]\n", "Write it as tables"),
-        (with_block(None, RalphCall("old/ralph"), WHERE).replace("# <<<", "# <"), "is missing"),
+        (
+            CodexSetup().with_server(None, RalphCall("old/ralph"), WHERE).replace("# <<<", "# <"),
+            "is missing",
+        ),
     ],
 )
 def test_codex_settings_that_cannot_be_edited_are_refused(
@@ -760,6 +764,6 @@ def test_help_and_completion_name_the_doors_beside_the_command_line(
 def test_the_plugin_has_a_folder(ralph: Line) -> None:
     folder = Path(ralph.well("hooks", "plugin-path").out.rstrip("\n"))
 
-    assert folder == plugin_folder()
+    assert folder == PLUGIN_FOLDER
     manifest = json.loads((folder / ".claude-plugin" / "plugin.json").read_bytes())
     assert manifest["version"] == __version__

@@ -21,7 +21,7 @@ from ralph.memory.project import Focus, Project, set_focus
 
 DONE = "The login form is there, with validation of empty passwords and its own tests."
 CAUGHT_UP = "kept what an earlier hook had no time for"
-NO_TIME = {"RALPH_HOOK_STOP_S": "0.01", "RALPH_HOOK_SESSION_END_S": "0.01"}
+NO_TIME = {"RALPH_HOOK_TIMEOUT_S": "0.01"}
 # Runs a hook that is killed as soon as it calls the function that is named.
 KILLED = """
 import os, pkgutil, signal, sys

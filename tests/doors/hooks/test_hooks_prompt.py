@@ -12,6 +12,7 @@ from ralph.doors.hooks.answers import says_something
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import ErrorSeen
+from ralph.text.tokens import estimate_tokens
 
 COOKIE = "Why does Safari refuse the session cookie of the login form?"
 
@@ -217,13 +218,9 @@ def test_no_more_than_a_few_and_within_the_budget(project: Path, tmp_path: Path)
         )
 
     text = prompted(Session(project, tmp_path), COOKIE)
-    short = prompted(Session(project, tmp_path), COOKIE, RALPH_HOOK_PROMPT_TOKENS="200")
-    one = prompted(Session(project, tmp_path), COOKIE, RALPH_HOOK_PROMPT_HITS="1")
 
     assert text.count("- Feature login") == 3
-    assert short.count("- Feature login") == 1
-    assert one.count("- Feature login") == 1
-    assert len(text) <= 10_000
+    assert estimate_tokens(text) <= 800
 
 
 @pytest.mark.parametrize("name", ["RALPH_HOOK_INJECT", "RALPH_FEATURE"])

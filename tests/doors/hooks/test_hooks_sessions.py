@@ -234,7 +234,7 @@ def test_a_lock_that_is_held_is_not_waited_for_and_nothing_is_lost(
         ralph.feature("login").remember(made("Earlier work."))
     session.says(DONE)
     journal = project / ".ralph" / "db" / "memory" / "login.jsonl"
-    environ = {"RALPH_HOOK_STOP_S": "2"}
+    environ = {"RALPH_HOOK_TIMEOUT_S": "2"}
 
     with disk.locked(journal, timeout_s=5):
         session.hook("stop", environ=environ, last_assistant_message=DONE)
@@ -253,7 +253,7 @@ def test_two_hooks_do_not_capture_at_the_same_time(
     [folder] = (home / "cache" / "hooks").iterdir()
 
     with disk.locked(folder / "lock", timeout_s=5):
-        environ = {"RALPH_HOOK_STOP_S": "2"}
+        environ = {"RALPH_HOOK_TIMEOUT_S": "2"}
         session.hook("stop", environ=environ, last_assistant_message=DONE)
 
     [line] = log(project)
@@ -265,7 +265,7 @@ def test_two_hooks_do_not_capture_at_the_same_time(
 def test_the_clock_ends_what_waits_too_long(session: Session, project: Path) -> None:
     journal = project / ".ralph" / "db" / "memory" / "login.jsonl"
     journal.touch()
-    environ = {"RALPH_HOOK_STOP_S": "0.05"}
+    environ = {"RALPH_HOOK_TIMEOUT_S": "0.05"}
 
     session.hook("stop", environ=environ, last_assistant_message=DONE)
 

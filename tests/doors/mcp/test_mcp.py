@@ -16,8 +16,9 @@ from serving import Served, served
 
 from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import perform
-from ralph.doors.mcp.tool import Arguments, reading
+from ralph.doors.mcp.tool import tool
 from ralph.memory.ralph import open_ralph
+from ralph.prompt.recalled import ANSWER_TOKENS, RECORD_TOKENS
 from ralph.records.iteration import Iteration
 from ralph.text.tokens import estimate_tokens
 
@@ -242,7 +243,7 @@ def test_two_hundred_long_iterations_stay_within_the_budget(root: Path) -> None:
         ),
     )
     with served(root, "--feature", "auth") as server:
-        most = server.desk.settings.mcp_answer_tokens
+        most = ANSWER_TOKENS
         search = server.told("search_feature_memory", query="session cookie lost", limit=50)
         recent = server.told("get_recent_iterations", count=50)
         failed = server.told("get_failed_attempts")
@@ -255,7 +256,7 @@ def test_two_hundred_long_iterations_stay_within_the_budget(root: Path) -> None:
         few = server.told("search_feature_memory", query="session cookie lost", limit=2)
         assert "did not fit" not in few
         whole = server.told("get_memory", id=ids[7])
-        assert estimate_tokens(whole) <= server.desk.settings.mcp_record_tokens
+        assert estimate_tokens(whole) <= RECORD_TOKENS
         assert f"src/{marker(7)}/19.py" in whole
 
 
@@ -293,18 +294,6 @@ def test_a_hint_to_stop_asking_comes_after_ten_questions_and_is_soft(server: Ser
     assert "The browser drops the session cookie." in text
 
 
-def test_the_number_of_questions_before_the_hint_is_a_setting(
-    root: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RALPH_MCP_CALLS_HINT", "1")
-    with served(root, "--feature", "auth") as server:
-        assert "Work with what" not in server.told("get_recent_iterations")
-        assert "Work with what" in server.told("get_recent_iterations")
-    monkeypatch.setenv("RALPH_MCP_CALLS_HINT", "0")
-    with served(root, "--feature", "auth") as server:
-        assert all("Work with what" not in server.told("get_recent_iterations") for _ in range(12))
-
-
 def test_without_an_embedder_it_searches_by_words_and_says_so(
     root: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,16 +329,13 @@ def test_damage_is_told_and_the_server_lives_on(root: Path, told: list[str]) -> 
 
 
 def test_what_nobody_foresaw_is_one_line_and_no_end(root: Path) -> None:
-    class None_(Arguments, frozen=True, kw_only=True):
-        """No arguments."""
-
-    def broken(desk: ServerContext, given: None_) -> str:
+    @tool("t", example={})
+    def broken(context: ServerContext) -> str:
         raise ZeroDivisionError("division\nby zero")
 
-    tool = reading(None_, broken, title="t", description="d", example={})
-    desk = ServerContext(read_options(["--feature", "auth"]), root)
+    context = ServerContext(read_options(["--feature", "auth"]), root)
 
-    assert perform(desk, tool, {}) == (
+    assert perform(context, broken, {}) == (
         "something unforeseen in the server: ZeroDivisionError: division by zero",
         True,
     )

@@ -11,6 +11,7 @@ from serving import Served, served
 
 from ralph.memory.documents import add_documents
 from ralph.memory.ralph import open_ralph
+from ralph.prompt.recalled import ANSWER_TOKENS, RECORD_TOKENS
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
 from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.tokens import estimate_tokens
@@ -191,12 +192,12 @@ def test_long_conversations_stay_within_the_budget(root: Path) -> None:
         )
     with served(root, "--conversations") as server:
         found = server.told("search_conversations", query="words about marmalade", limit=20)
-        assert estimate_tokens(found) <= server.desk.settings.mcp_answer_tokens
+        assert estimate_tokens(found) <= ANSWER_TOKENS
         assert "fetch_conversation_details(exchange_id) gives it whole" in found
         whole = server.told(
             "fetch_conversation_details", conversation_id=long, include_full_transcript=True
         )
-        assert estimate_tokens(whole) <= server.desk.settings.mcp_record_tokens
+        assert estimate_tokens(whole) <= RECORD_TOKENS
         assert "Ask for single exchanges by exchange_id." in whole
 
 
@@ -216,7 +217,7 @@ def test_of_an_exchange_that_is_too_long_both_sides_are_told(root: Path) -> None
         )
     with served(root, "--conversations") as server:
         text = server.told("fetch_conversation_details", exchange_id=exchange_id(huge, "1"))
-        most = server.desk.settings.mcp_record_tokens
+        most = RECORD_TOKENS
         assert most * 0.7 < estimate_tokens(text) <= most
         assert "why? why? [...]\n  answered: The marmalade was first. because!" in text
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from looping import planned
 from places import DOCS
 
-from ralph.config import Settings
 from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import tools_for
 from ralph.doors.mcp.tool import Tool, input_schema
@@ -45,7 +43,7 @@ def table(root: Path) -> str:
 
 
 def _arguments(tool: Tool) -> str:
-    schema = input_schema(tool.takes)
+    schema = input_schema(tool)
     needed = schema.get("required", [])
     names = [f"{name}*" if name in needed else name for name in schema["properties"]]
     return f"`{', '.join(names)}`" if names else "none"
@@ -63,11 +61,3 @@ def test_the_table_of_tools_is_that_of_the_server(tmp_path: Path) -> None:
     found = re.search(r"<!-- tools: [^>]*-->\n(.*?)<!-- end of tools -->", text, re.S)
     assert found is not None
     assert found[1].strip() == made, f"docs/mcp.md must have this table:\n{made}"
-
-
-@pytest.mark.parametrize(
-    "name", ["mcp_answer_tokens", "mcp_record_tokens", "mcp_resource_bytes", "mcp_calls_hint"]
-)
-def test_the_settings_have_the_defaults_that_the_page_tells(name: str) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert f"| `{name}` | {getattr(Settings(), name)} |" in text

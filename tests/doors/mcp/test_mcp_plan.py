@@ -16,6 +16,7 @@ from ralph.plan import learnings
 from ralph.plan.edit import check
 from ralph.plan.guard import Guard
 from ralph.plan.store import Plan
+from ralph.prompt.recalled import RECORD_TOKENS
 from ralph.text.tokens import estimate_tokens
 
 
@@ -315,7 +316,7 @@ def test_a_large_plan_stays_within_the_budget(tmp_path: Path) -> None:
     tasks = "".join(f"- {{id: {n}, feature: auth, title: {title}}}\n" for n in range(300))
     root = planned(tmp_path / "large", f"features:\n{features}", f"tasks:\n{tasks}")
     with served(root, "--planning") as planner:
-        most = planner.desk.settings.mcp_record_tokens
+        most = RECORD_TOKENS
         text = planner.told("get_plan")
         assert most / 2 < estimate_tokens(text) <= most
         assert "more lines did not fit" in text

@@ -91,14 +91,14 @@ def test_the_handshake_opens_neither_memory_nor_plan(root: Path) -> None:
     """Asked from inside the process, at the moment the tools have been listed."""
     code = """
 import sys, json, ralph.doors.mcp.server as server
-listing = server._told
+listing = server.wire_tool
 def told(tool):
     heavy = ("numpy", "tokenizers", "sqlite3", "ruamel", "ralph.memory.ralph", "ralph.index",
              "ralph.plan.store", "ralph.doors.cli", "rich")
     sys.stderr.write(json.dumps([name for name in heavy if name in sys.modules]) + "\\n")
     return listing(tool)
-server._told = told
-from ralph.doors.mcp import run
+server.wire_tool = told
+from ralph.doors.mcp.main import run
 sys.exit(run(["--feature", "auth"]))
 """
     with subprocess.Popen(
@@ -121,7 +121,7 @@ sys.exit(run(["--feature", "auth"]))
 
 def test_the_agents_keys_are_dropped_before_anything_else(root: Path) -> None:
     code = (
-        "import json, os, sys; from ralph.doors.mcp import run; code = run(['--help']); "
+        "import json, os, sys; from ralph.doors.mcp.main import run; code = run(['--help']); "
         "sys.stderr.write(json.dumps(dict(os.environ))); sys.exit(code)"
     )
     kept = {"RALPH_HOME": "/tmp/x", "CLAUDE_PROJECT_DIR": "/tmp/y", "LC_ALL": "C.UTF-8"}

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.doors.cli.context import options
-from ralph.doors.cli.render import Page, Span, Table, excerpt
+from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, plain
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.knowledge_journal import SavedEntry
     from ralph.recall import Answer, Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records import Record
-    from ralph.records.conversation import Document, Exchange
-    from ralph.records.iteration import ErrorSeen, Iteration
+    from ralph.records.iteration import ErrorSeen, FileTouched
     from ralph.records.knowledge import Entry
 
 SHORT_ID = 8
 _EXCERPT_CHARS = 240
 _LINE_CHARS = 70
 _ERRORS_SHOWN = 2
-_TITLES = {"exchange": "user", "document": "heading"}
-_BODIES = {"exchange": "assistant", "document": "text"}
+# The fields with the title and the body of a record.
+_TEXTS = {"exchange": ("user", "assistant"), "document": ("heading", "text")}
+_ITERATION_TEXTS = ("task_title", "summary")
 _STYLES = {
     "relevant": "bold green",
     "possibly": "yellow",
@@ -59,25 +60,51 @@ def minute(timestamp: str | None) -> str:
     return (timestamp or "")[:16].replace("T", " ")
 
 
+def fresh_and_known(saved: Sequence[SavedIteration | SavedEntry]) -> tuple[int, str]:
+    """How many records are new, and how many were here before in words."""
+    fresh = sum(each.fresh for each in saved)
+    old = len(saved) - fresh
+    return fresh, f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
+
+
 def styled(word: str) -> Span:
     """A word in the color it has everywhere."""
     return word, _STYLES.get(word, "")
 
 
-def show_cards(page: Page, items: Iterable[Any], show: Callable[[Page, Any], None]) -> None:
-    """One card each, with a blank line between them."""
-    for place, item in enumerate(items):
-        if place:
-            page.line()
-        show(page, item)
+def _show_head(page: Page, found: Hit | Pattern, title: str, facts: Sequence[Span]) -> None:
+    spans: list[Span] = [short_id(found.id), "  "]
+    if found.score is not None:
+        style = _STYLES.get(found.relevance or "", "")
+        spans += [(f"{found.score:.2f} {found.relevance or 'doubtful'}", style), "  "]
+    page.line(*spans, (excerpt(title, 120) or "(no title)", "bold"))
+    page.line(*facts, indent=2)
 
 
-def _headline(identity: str, score: float | None, relevance: str | None, title: str) -> list[Span]:
-    spans: list[Span] = [short_id(identity), "  "]
-    if score is not None:
-        style = _STYLES.get(relevance or "", "")
-        spans += [(f"{score:.2f} {relevance or 'doubtful'}", style), "  "]
-    return [*spans, (excerpt(title, 120) or "(no title)", "bold")]
+def _show_why(page: Page, found: Hit | Pattern, parts: Parts | None = None) -> None:
+    if found.why:
+        page.line((f"why: {found.why}", "dim"), indent=2)
+    if parts is not None:
+        page.line((f"explain: {_explained(parts)}", "dim"), indent=2)
+
+
+def _explained(parts: Parts) -> str:
+    def stage(name: str, score: float, rank: int | None) -> str:
+        return f"{name} {score:.2f}" + ("" if rank is None else f" (rank {rank})")
+
+    meaning = "no meaning"
+    if parts.meaning is not None:
+        meaning = stage("meaning", parts.meaning, parts.meaning_rank)
+    matched = f"{len(parts.matched)} of {parts.asked} words, coverage {parts.coverage:.2f}"
+    stages = [stage("words", parts.words, parts.words_rank), matched, meaning]
+    return "; ".join([*stages, f"mixed {parts.mixed:.2f}", f"score {parts.score:.2f}"])
+
+
+def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Result:
+    """What was forgotten because it is old, or would be."""
+    verb = "Would forget" if dry_run else "Forgot"
+    text = f"{verb} {records} from before {found.before[:10]}, and {empty}."
+    return Result(plain(found) | {"dry_run": dry_run}, text)
 
 
 # -- iterations, exchanges, documents
@@ -85,15 +112,8 @@ def _headline(identity: str, score: float | None, relevance: str | None, title: 
 
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     """The published shape of a hit; `explain` adds what each stage gave it."""
-    plain: dict[str, Any] = {
-        "id": hit.id,
-        "kind": hit.kind,
-        "score": hit.score,
-        "relevance": hit.relevance,
-        "when": hit.when,
-        "why": hit.why,
-        "record": hit.record.to_json(),
-    }
+    names = ("id", "kind", "score", "relevance", "when", "why")
+    plain = {name: getattr(hit, name) for name in names} | {"record": hit.record.to_json()}
     return plain | {"explain": hit.parts} if explain else plain
 
 
@@ -117,35 +137,28 @@ def located(answer: Answer, root: Path) -> Answer:
 
 def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """A hit in a few lines: what it is, when, what happened, and why it is here."""
-    record = hit.record  # an Iteration, an Exchange or a Document
-    title = getattr(record, _TITLES.get(hit.kind, "task_title"))
-    page.line(*_headline(hit.id, hit.score, hit.relevance, title))
-    page.line(*whereabouts(hit), indent=2)
-    if body := getattr(record, _BODIES.get(hit.kind, "summary")):
+    title, body = (getattr(hit.record, name) for name in _TEXTS.get(hit.kind, _ITERATION_TEXTS))
+    _show_head(page, hit, title, whereabouts(hit))
+    if body:
         page.line(excerpt(body, _EXCERPT_CHARS), indent=2)
-    errors: Sequence[ErrorSeen] = getattr(record, "errors", ())
+    errors: Sequence[ErrorSeen] = getattr(hit.record, "errors", ())
     for error in errors[:_ERRORS_SHOWN]:
         page.line(("error ", "red"), excerpt(error_text(error), _EXCERPT_CHARS), indent=2)
-    if more := errors[_ERRORS_SHOWN:]:
-        page.line((f"and {len(more)} more", "dim"), indent=2)
-    _show_why(page, hit, explain=explain)
+    page.more(len(errors) - _ERRORS_SHOWN)
+    _show_why(page, hit, hit.parts if explain else None)
 
 
 def whereabouts(hit: Hit) -> list[Span]:
     """When it was, how it ended, and what it belongs to."""
+    record = hit.record  # an Iteration, an Exchange or a Document
     if hit.kind == "exchange":
-        exchange: Exchange = hit.record
-        end = [] if exchange.status == "complete" else [" | ", styled(exchange.status)]
-        return [hit.when, *end, " | ", f"conversation {exchange.conversation[:SHORT_ID]}"]
+        end = [] if record.status == "complete" else [" | ", styled(record.status)]
+        return [hit.when, *end, " | ", f"conversation {record.conversation[:SHORT_ID]}"]
     if hit.kind == "document":
-        document: Document = hit.record
-        return [f"{document.path}:{document.line}", " | ", f"added {hit.when}"]
-    iteration: Iteration = hit.record
-    spans: list[Span] = [hit.when, ", ", minute(iteration.timestamp)]
-    spans += [" | ", styled(iteration.outcome)]
-    if iteration.task_id is not None:
-        spans += [" | ", f"task {iteration.task_id}"]
-    return [*spans, " | ", iteration.feature]
+        return [f"{record.path}:{record.line}", " | ", f"added {hit.when}"]
+    spans: list[Span] = [hit.when, ", ", minute(record.timestamp), " | ", styled(record.outcome)]
+    task = "" if record.task_id is None else f" | task {record.task_id}"
+    return [*spans, f"{task} | {record.feature}"]
 
 
 def error_text(error: ErrorSeen) -> str:
@@ -158,104 +171,77 @@ def error_text(error: ErrorSeen) -> str:
     return f"{kind}{error.message}" + (f" ({place})" if place else "") + solved
 
 
-def _show_why(page: Page, hit: Hit, *, explain: bool) -> None:
-    if hit.why:
-        page.line((f"why: {hit.why}", "dim"), indent=2)
-    if explain and hit.parts is not None:
-        page.line((f"explain: {_explained(hit.parts)}", "dim"), indent=2)
+def show_errors(page: Page, errors: Sequence[ErrorSeen]) -> None:
+    """Every error of a record."""
+    for error in errors:
+        page.line(("error ", "red"), error_text(error))
 
 
-def _explained(parts: Parts) -> str:
-    stages = [
-        f"words {parts.words:.2f}{_rank(parts.words_rank)}",
-        f"{len(parts.matched)} of {parts.asked} words, coverage {parts.coverage:.2f}",
-        "no meaning"
-        if parts.meaning is None
-        else f"meaning {parts.meaning:.2f}{_rank(parts.meaning_rank)}",
-        f"mixed {parts.mixed:.2f}",
-        f"score {parts.score:.2f}",
-    ]
-    return "; ".join(stages)
-
-
-def _rank(rank: int | None) -> str:
-    return "" if rank is None else f" (rank {rank})"
+def show_files(page: Page, files: Sequence[FileTouched]) -> None:
+    """Every file of a record."""
+    for file in files:
+        page.line((f"{file.action} ", "magenta"), file.path)
 
 
 # -- entries of knowledge
 
 
-def entry_line(identity: str, entry: Entry) -> list[Span]:
+def entry_text(entry: Entry) -> str:
     """An entry on one line."""
-    return [short_id(identity), f"  {entry.entry_type}  ", _entry_text(entry)]
+    return f"{entry.entry_type}  {_entry_text(entry)}"
 
 
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """The entries that wait for a checkpoint, a line each."""
-    return Table(
-        ("id", "type", "project", "technology", "imported from", "text"),
-        [
-            (
-                short_id(captured.id),
-                captured.record.entry_type,
-                captured.record.project[:SHORT_ID],
-                captured.record.technology,
-                captured.imported or "",
-                _entry_text(captured.record),
-            )
-            for captured in staged
-        ],
-        empty,
-    )
-
-
-def entry_hit(record: Record) -> Hit:
-    """An entry as a hit without a score."""
-    from ralph.memory.conversation_stream import when
-    from ralph.recall import Hit
-    from ralph.records.knowledge import knowledge_from
-
-    return Hit(
-        id=record.id,
-        kind=record.kind,
-        score=None,
-        relevance=None,
-        when=when(record.at),
-        why=None,
-        record=knowledge_from(record),
-    )
+    rows = [
+        (
+            short_id(captured.id),
+            captured.record.entry_type,
+            captured.record.project[:SHORT_ID],
+            captured.record.technology,
+            captured.imported or "",
+            _entry_text(captured.record),
+        )
+        for captured in staged
+    ]
+    return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
 
 def show_entry(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """An entry in a few lines."""
     from ralph.recall.patterns import case_of, described
 
-    entry: Entry = hit.record
-    page.line(*_headline(hit.id, hit.score, hit.relevance, described(entry)))
-    page.line(hit.when, " | ", " | ".join(_entry_facts(entry)), indent=2)
-    solution = excerpt(case_of(entry).solution, _EXCERPT_CHARS)
+    _show_head(page, hit, described(hit.record), [f"{hit.when} | {_entry_facts(hit.record)}"])
+    solution = excerpt(case_of(hit.record).solution, _EXCERPT_CHARS)
     page.line(("solution ", "green"), solution, indent=2)
-    _show_why(page, hit, explain=explain)
+    _show_why(page, hit, hit.parts if explain else None)
 
 
-def show_entry_whole(page: Page, hit: Hit, state: str) -> None:
+def entry_result(memory: Knowledge, record: Record) -> Result:
     """An entry with every field that it has."""
-    entry: Entry = hit.record
-    fields = entry.to_json()
-    page.line((fields.pop("subject") or entry.entry_type, "bold"))
-    page.line((hit.id, "cyan"))
-    page.line(hit.when, " | ", " | ".join(_entry_facts(entry)), " | ", state)
-    shown = {"entry_type", "project", "gate_type", *FILTERS}
-    for name, value in fields.items():
-        if name not in shown and isinstance(value, str) and value:
-            page.line((name.replace("_", " "), "bold"))
-            page.lines(value)
+    from ralph.memory.conversation_stream import when
+    from ralph.records.knowledge import knowledge_from
 
+    entry: Entry = knowledge_from(record)
+    slot = memory.ledger.history().slots.get(record.id)
+    pattern = slot.pattern if slot else None
+    at = when(record.at)
 
-def entry_state(memory: Knowledge, identity: str) -> tuple[bool, str | None]:
-    """Whether an entry waits for a checkpoint, and if not, the pattern it is in."""
-    slot = memory.ledger.history().slots.get(identity)
-    return slot is None, slot.pattern if slot else None
+    def show(page: Page) -> None:
+        fields = entry.to_json()
+        page.line((fields.pop("subject") or entry.entry_type, "bold"))
+        page.line((record.id, "cyan"))
+        state = f"in pattern {pattern[:SHORT_ID]}" if pattern else "staged"
+        page.line(f"{at} | {_entry_facts(entry)} | {state}")
+        shown = {"entry_type", "project", "gate_type", *FILTERS}
+        for name, value in fields.items():
+            if name not in shown and isinstance(value, str) and value:
+                page.line((name.replace("_", " "), "bold"))
+                page.lines(value)
+
+    value = {"id": record.id, "kind": record.kind, "score": None, "relevance": None, "when": at}
+    more = {"why": None, "record": entry, "staged": slot is None, "pattern": pattern}
+    return Result(value | more, show)
 
 
 def _entry_text(entry: Entry) -> str:
@@ -270,11 +256,11 @@ def _entry_text(entry: Entry) -> str:
     return excerpt(text, _LINE_CHARS)
 
 
-def _entry_facts(entry: Entry) -> list[str]:
+def _entry_facts(entry: Entry) -> str:
     gate = getattr(entry, "gate_type", "")
     kind = f"{entry.entry_type} ({gate})" if gate else entry.entry_type
-    facts = (entry.agent_type, entry.task_type, entry.technology)
-    return [kind, *(text for text in facts if text), f"project {entry.project[:SHORT_ID]}"]
+    facts = [kind, entry.agent_type, entry.task_type, entry.technology]
+    return " | ".join([*filter(None, facts), f"project {entry.project[:SHORT_ID]}"])
 
 
 # -- patterns
@@ -288,71 +274,69 @@ def success_ratio(pattern: Pattern) -> str:
 
 def show_pattern(page: Page, pattern: Pattern) -> None:
     """A pattern in a few lines."""
-    page.line(*_headline(pattern.id, pattern.score, pattern.relevance, pattern.problem))
-    page.line(*_pattern_facts(pattern), indent=2)
+    _show_head(page, pattern, pattern.problem, _pattern_facts(pattern))
     page.line(("solution ", "green"), excerpt(pattern.solution, _EXCERPT_CHARS), indent=2)
     page.line(("when to try ", "dim"), excerpt(pattern.when_to_try, _EXCERPT_CHARS), indent=2)
     if pattern.conflicts:
         against = ", ".join(identity[:SHORT_ID] for identity in pattern.conflicts)
         page.line(("contradicts ", "yellow"), against, indent=2)
-    if pattern.why:
-        page.line((f"why: {pattern.why}", "dim"), indent=2)
+    _show_why(page, pattern)
 
 
 def pattern_table(patterns: Sequence[Pattern], empty: str) -> Table:
     """Many patterns, a line each."""
-    return Table(
-        ("id", "worked", "rate", "projects", "type", "technology", "problem"),
-        [
-            (
-                short_id(pattern.id),
-                success_ratio(pattern),
-                f"{pattern.success_rate:.2f}",
-                str(pattern.projects),
-                pattern.entry_type,
-                pattern.record.technology,
-                _entry_text(pattern.record),
-            )
-            for pattern in patterns
-        ],
-        empty,
-    )
+    rows = [
+        (
+            short_id(pattern.id),
+            success_ratio(pattern),
+            f"{pattern.success_rate:.2f}",
+            str(pattern.projects),
+            pattern.entry_type,
+            pattern.record.technology,
+            _entry_text(pattern.record),
+        )
+        for pattern in patterns
+    ]
+    heads = ("id", "worked", "rate", "projects", "type", "technology", "problem")
+    return Table(heads, rows, empty)
 
 
-def pattern_json(pattern: Pattern, records: Sequence[Record]) -> dict[str, Any]:
-    """A pattern whole, with its entries."""
-    from ralph.records.knowledge import knowledge_from
-
-    entries = [{"id": r.id, "at": r.at, **knowledge_from(r).to_json()} for r in records]
-    return {**pattern.to_json(), "kind": "pattern", "records": entries}
-
-
-def show_pattern_whole(page: Page, pattern: Pattern, records: Sequence[Record]) -> None:
+def pattern_result(memory: Knowledge, pattern: Pattern) -> Result:
     """A pattern whole: what it says, how often it worked, and its entries."""
     from ralph.records.knowledge import knowledge_from
 
-    page.line((excerpt(pattern.problem, 120), "bold"))
-    page.line((pattern.id, "cyan"))
-    page.line(*_pattern_facts(pattern))
-    page.line(
-        ("reported ", "dim"),
-        f"{plural(pattern.success_count, 'time')} by {plural(pattern.projects, 'project')}; used"
-        f" later, it worked {plural(pattern.worked, 'time')} and failed"
-        f" {plural(pattern.failed, 'time')}",
-    )
-    for name in ("problem", "solution", "when_to_try"):
-        page.line((name.replace("_", " "), "bold"))
-        page.lines(getattr(pattern, name))
-    page.line(("entries", "bold"))
-    for record in records:
-        entry: Entry = knowledge_from(record)
-        about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
-        project = entry.project[:SHORT_ID]
-        page.line(short_id(record.id), f"  {record.at[:10]}  project {project}  {about}", indent=2)
+    records = memory.entries_of(pattern)
+    entries: list[Entry] = [knowledge_from(record) for record in records]
+
+    def show(page: Page) -> None:
+        page.line((excerpt(pattern.problem, 120), "bold"))
+        page.line((pattern.id, "cyan"))
+        page.line(*_pattern_facts(pattern))
+        page.line(
+            ("reported ", "dim"),
+            f"{plural(pattern.success_count, 'time')} by {plural(pattern.projects, 'project')}; "
+            f"used later, it worked {plural(pattern.worked, 'time')} and failed"
+            f" {plural(pattern.failed, 'time')}",
+        )
+        for name in ("problem", "solution", "when_to_try"):
+            page.line((name.replace("_", " "), "bold"))
+            page.lines(getattr(pattern, name))
+        page.line(("entries", "bold"))
+        for record, entry in zip(records, entries, strict=True):
+            about = excerpt(entry.subject, _LINE_CHARS) or "(no subject)"
+            facts = f"  {record.at[:10]}  project {entry.project[:SHORT_ID]}  {about}"
+            page.line(short_id(record.id), facts, indent=2)
+
+    entries_json = [
+        {"id": record.id, "at": record.at, **entry.to_json()}
+        for record, entry in zip(records, entries, strict=True)
+    ]
+    return Result({**pattern.to_json(), "kind": "pattern", "records": entries_json}, show)
 
 
 def _pattern_facts(pattern: Pattern) -> list[Span]:
-    style = "green" if pattern.failed == 0 else "yellow"
-    worked = (f"worked {success_ratio(pattern)} times", style)
-    facts = " | ".join(_entry_facts(pattern.record))
-    return [worked, f", rate {pattern.success_rate:.2f}", " | ", facts]
+    worked = (
+        f"worked {success_ratio(pattern)} times",
+        "green" if pattern.failed == 0 else "yellow",
+    )
+    return [worked, f", rate {pattern.success_rate:.2f} | {_entry_facts(pattern.record)}"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import json
 import os
 import re
 import sys
@@ -15,30 +17,29 @@ import click
 
 from ralph import disk
 from ralph.current_run import current_run
-from ralph.doors.cli.render import is_terminal, note, raw
-from ralph.doors.cli.tree import keep_json, project_given
-from ralph.errors import BadInput, RalphError
+from ralph.doors.cli.main import project_given
+from ralph.doors.cli.render import console, is_terminal, note
+from ralph.errors import BadInput, BadRecord, RalphError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from ralph.config import Config
+    from ralph.memory.feature import FeatureMemory
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Kind
     from ralph.plan.store import Plan
 
 _PATIENCE_S = 0.5
+_BLANK = re.compile(r"\s*")
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
 Decorator = Callable[[Any], Any]
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 # -- options
-
-json_option = click.option(
-    "--json", is_flag=True, expose_value=False, callback=keep_json, help="Print JSON."
-)
 
 
 def flag(name: str, help: str, *parameter: str) -> Decorator:
@@ -174,23 +175,28 @@ def the_project(*, anyones: bool = False) -> Project:
     return need_project(start_folder(), home=home_folder(), anyones=anyones)
 
 
-def project_config(*, optional: bool = False) -> tuple[Project | None, Config, Path]:
-    """The project with its settings, and Ralph's home; if optional, the project may be missing.
-
-    A project that `--project` names must exist all the same.
-    """
-    from ralph.config import home_folder, load
-    from ralph.memory.project import find_project
-
-    home = home_folder()
-    optional = optional and not project_given()
-    project = find_project(start_folder(), home=home) if optional else the_project()
-    return project, load(home=home, project_file=project.settings_file if project else None), home
-
-
 def is_named() -> bool:
     """Whether the line or the environment names the project."""
     return bool(project_given() or os.environ.get("RALPH_PROJECT"))
+
+
+def found_project() -> Project | None:
+    """The project around this folder, if there is one; one that `--project` names must exist."""
+    from ralph.config import home_folder
+    from ralph.memory.project import find_project
+
+    if project_given():
+        return the_project()
+    return find_project(start_folder(), home=home_folder())
+
+
+def project_config(*, optional: bool = False) -> tuple[Project | None, Config, Path]:
+    """The project with its settings, and Ralph's home; if optional, the project may be missing."""
+    from ralph.config import home_folder, load
+
+    home = home_folder()
+    project = found_project() if optional else the_project()
+    return project, load(home=home, project_file=project.settings_file if project else None), home
 
 
 def conversations_folder() -> Path:
@@ -199,33 +205,28 @@ def conversations_folder() -> Path:
 
 
 @contextlib.contextmanager
-def opened(*, patience_s: float = _PATIENCE_S) -> Iterator[Ralph]:
-    """The project's memories; a long sync shows a bar, each warning becomes a line."""
+def opened(*, anywhere: bool = False, patience_s: float = _PATIENCE_S) -> Iterator[Ralph]:
+    """The project's memories; a long sync shows a bar, each warning becomes a line.
+
+    `anywhere`: where there is no project, the conversations that belong to none.
+    """
     from ralph.memory.ralph import open_ralph
 
-    project = the_project()
-    bar = Bar(lambda: _records(ralph), patience_s=patience_s)
-    with warnings_told(), open_ralph(project.root, progress=bar) as ralph:
-        try:
-            yield ralph
-        finally:
-            bar.close()
+    if anywhere and not is_named() and found_project() is None:
+        from ralph.chat import open_memory
 
-
-@contextlib.contextmanager
-def opened_anywhere() -> Iterator[Ralph]:
-    """As `opened`; where there is no project, the conversations that belong to none."""
-    from ralph.config import home_folder
-    from ralph.memory.project import find_project
-
-    if is_named() or find_project(start_folder(), home=home_folder()) is not None:
-        with opened() as ralph:
+        with warnings_noted(), open_memory(start_folder(), waits=True) as ralph:
             yield ralph
         return
-    from ralph.chat import open_memory
-
-    with warnings_told(), open_memory(start_folder(), waits=True) as ralph:
+    root = the_project().root
+    bar = Bar(lambda: _records(ralph), patience_s=patience_s)
+    with warnings_noted(), open_ralph(root, progress=bar) as ralph, contextlib.closing(bar):
         yield ralph
+
+
+def memories(ralph: Ralph, feature: str | None) -> list[FeatureMemory]:
+    """The memory of a feature, or of all."""
+    return ralph.features() if feature is None else [ralph.feature(feature)]
 
 
 def the_plan() -> Plan:
@@ -248,7 +249,7 @@ def in_agents_run() -> bool:
 
 
 @contextlib.contextmanager
-def warnings_told() -> Iterator[None]:
+def warnings_noted() -> Iterator[None]:
     """Print each warning of the memories as one line on stderr."""
     import logging
 
@@ -281,15 +282,84 @@ def opened_input(name: str) -> Iterator[BinaryIO]:
     yield sys.stdin.buffer
 
 
-def read_input(name: str) -> bytes:
+def read_input(name: str, max_bytes: int = -1) -> bytes:
     """A file's bytes, or stdin's for `-`."""
     with opened_input(name) as file:
-        return file.read()
+        return file.read(max_bytes)
 
 
 def shown_name(name: str) -> str:
     """What a file is called in messages and sources."""
     return "<stdin>" if name == "-" else name
+
+
+def text_of(data: bytes, name: str) -> str:
+    """The text in these bytes: UTF-8, or what Windows PowerShell writes."""
+    encoding = "UTF-16" if data.startswith(UTF16) else "UTF-8"
+    try:
+        return data.removeprefix(codecs.BOM_UTF8).decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadRecord(f"is not {encoding} text", where=f"{name}:{line}") from None
+
+
+def json_objects(data: bytes, *, name: str, todo: str) -> list[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a document, a list, or lines, each with its line number.
+
+    `todo` says what such a file has, for error messages.
+    """
+    found: list[tuple[int, dict[str, Any]]] = []
+    for line, value in _json_values(text_of(data, name), name, todo):
+        if not isinstance(value, dict):
+            what = f"a record is a JSON object, not {json.dumps(value)[:40]}"
+            raise BadRecord(what, where=f"{name}:{line}", todo=todo)
+        found.append((line, value))
+    if not found:
+        raise BadRecord("there is nothing in it to record", where=name, todo=todo)
+    return found
+
+
+def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
+    """Each value on the outside and each element of a list there, with its line."""
+
+    def problem(what: str, line: int) -> BadRecord:
+        return BadRecord(f"is not JSON: {what}", where=f"{name}:{line}", todo=todo)
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is not a JSON value")
+
+    decoder = json.JSONDecoder(parse_constant=refuse)
+    at, before, line = 0, 0, 1
+    where = "outside"  # or in a list: at its beginning, behind a comma, behind a value
+    while True:
+        blank = _BLANK.match(text, at)
+        at = blank.end() if blank else at
+        line += text.count("\n", before, at)
+        before = at
+        mark = text[at : at + 1]
+        if not mark:
+            if where == "outside":
+                return
+            raise BadRecord("is not JSON: the list does not end", where=f"{name}:{line}")
+        if where == "outside" and mark == "[":
+            where = "beginning"
+        elif where in ("beginning", "value") and mark == "]":
+            where = "outside"
+        elif where == "value" and mark == ",":
+            where = "comma"
+        elif where == "value":
+            raise problem("Expecting ',' between records", line)
+        else:
+            try:
+                value, at = decoder.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                raise problem(f"{error.msg} (column {error.colno})", error.lineno) from None
+            except (ValueError, RecursionError) as error:
+                raise problem(str(error), line) from None
+            yield line, value
+            where = where if where == "outside" else "value"
+            continue
+        at += 1
 
 
 # -- progress on stderr
@@ -361,14 +431,13 @@ class Bar:
 
     def _show(self) -> tuple[Progress, TaskID]:
         from rich import progress
-        from rich.console import Console
 
         bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.DownloadColumn() if self._in_bytes else progress.MofNCompleteColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(file=raw(sys.stderr)),
+            console=console(sys.stderr),
             transient=True,
         )
         task = bar.add_task(self._text, total=self._total())

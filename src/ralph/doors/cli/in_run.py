@@ -6,16 +6,18 @@ to the person's conversations, settings and keys, or to whoever directs agents i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 from click.core import ParameterSource
 
+from ralph.config import home_folder
 from ralph.current_run import current_run
+from ralph.doors.cli.context import the_plan
+from ralph.doors.cli.main import project_given
 from ralph.errors import BadInput
-
-if TYPE_CHECKING:
-    from ralph.current_run import CurrentRun
+from ralph.memory.project import find_project
 
 
 class Call(NamedTuple):
@@ -32,17 +34,13 @@ class Call(NamedTuple):
 
 _ANY = Call()
 _OWN = Call(feature="feature")
-_READING = {
-    "feature list": _ANY,
-    "feature show": _ANY,
-    "task list": _ANY,
-    "task ready": _ANY,
-    "task show": _ANY,
-    "learning list": _ANY,
-    "discipline list": _ANY,
-    "discipline show": _ANY,
-    "plan check": _ANY,
-}
+_READING = dict.fromkeys(
+    (
+        *("feature list", "feature show", "task list", "task ready", "task show"),
+        *("learning list", "discipline list", "discipline show", "plan check"),
+    ),
+    _ANY,
+)
 # Work on a feature, and reviews of it.
 _WORK = _READING | {
     "search": Call(
@@ -71,10 +69,9 @@ _PLANNING = _READING | {
 
 
 def check(context: click.Context) -> None:
-    """Refuse what an agent in its run may not call; outside of a run nothing happens."""
+    """Refuse what an agent in its run may not call."""
     run = current_run()
-    if run is None:
-        return
+    assert run is not None
     words = context.command_path.partition(" ")[2]
     call = (_PLANNING if run.feature == "" else _WORK).get(words)
     if call is None:
@@ -83,44 +80,25 @@ def check(context: click.Context) -> None:
         name = parameter.name or ""
         if name in call.but and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise _refused(f"`ralph {words} {parameter.opts[0]}` is not for it")
-    _check_project(run)
-    if call.feature and run.feature:
-        _check_feature(context, run.feature, call.feature, fills=words != "task update")
-    if call.task and run.feature:
-        _check_task(run.feature, str(context.params[call.task]))
-
-
-def _check_project(run: CurrentRun) -> None:
-    from pathlib import Path
-
-    from ralph.config import home_folder
-    from ralph.doors.cli.tree import project_given
-    from ralph.memory.project import find_project
-
-    given = project_given()
-    if given is None:
-        return
-    home = home_folder()
-    wanted = find_project(Path(given).expanduser(), home=home)
-    own = find_project(Path(run.project) if run.project else Path.cwd(), home=home)
-    if wanted is None or own is None or wanted.root != own.root:
-        raise _refused(f"{given} is not its project")
-
-
-def _check_feature(context: click.Context, own: str, name: str, *, fills: bool) -> None:
-    given = context.params.get(name)
-    if given is None and fills:
-        context.params[name] = own
-    elif given is not None and given != own:
-        raise _refused(f"it works on {own!r}, not on {given!r}")
-
-
-def _check_task(own: str, wanted: str) -> None:
-    from ralph.doors.cli.context import the_plan
-
-    for task in the_plan().read("tasks").tasks:
-        if str(task.id) == wanted and task.feature != own:
-            raise _refused(f"it works on {own!r}, and task {wanted} is of {task.feature!r}")
+    if (named := project_given()) is not None:
+        home = home_folder()
+        wanted = find_project(Path(named).expanduser(), home=home)
+        own = find_project(Path(run.project) if run.project else Path.cwd(), home=home)
+        if wanted is None or own is None or wanted.root != own.root:
+            raise _refused(f"{named} is not its project")
+    feature = run.feature
+    if call.feature and feature:
+        given = context.params.get(call.feature)
+        if given is None and words != "task update":
+            context.params[call.feature] = feature
+        elif given is not None and given != feature:
+            raise _refused(f"it works on {feature!r}, not on {given!r}")
+    if call.task and feature:
+        wanted_id = str(context.params[call.task])
+        for task in the_plan().read("tasks").tasks:
+            if str(task.id) == wanted_id and task.feature != feature:
+                what = f"it works on {feature!r}, and task {wanted_id} is of {task.feature!r}"
+                raise _refused(what)
 
 
 def _refused(why: str) -> BadInput:

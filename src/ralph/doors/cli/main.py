@@ -1,77 +1,290 @@
-"""One run of the command line: the only place where errors become a line and an exit code."""
+"""The command line: its tree of commands, and the only place where errors become exit codes.
+
+Listing the commands loads none; running one loads that one.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli.render import clean_streams, one_line
-from ralph.doors.cli.tree import ralph
-from ralph.errors import RalphError
+from ralph.current_run import current_run
+from ralph.doors.cli.render import clean_streams, one_line, render
+from ralph.errors import RalphError, os_error_text
 
-FAILED = 1
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_FAILED = 1
 INTERRUPTED = 130
-BROKEN_PIPE = 141  # as the shell names the end by SIGPIPE
-_COMPLETE = "_RALPH_COMPLETE"
+_BROKEN_PIPE = 141  # as the shell names the end by SIGPIPE
+COMPLETE = "_RALPH_COMPLETE"
 # Commands that show what was remembered or written into the plan.
 _RECALLS = frozenset(
     "conversations discipline failures feature files gate learning recent search show status"
     " task".split()
 )
+# Each command in its group: where it is defined and what it does, in the order that help lists
+# them. Those defined nowhere here are doors of their own, opened before the command line is.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "init": ("project:init", "Create `.ralph/` in this directory. Safe to run again."),
+        "hooks": ("hooks:hooks", "Let Claude Code and Codex use the memory."),
+        "demo": ("run:demo", "Run the loop with a scripted agent in a temporary project."),
+        "status": ("recall:status", "Show whether memory is working and what's in it."),
+        "doctor": ("doctor:doctor", "Check everything memory needs and say how to fix it."),
+        "config": ("project:config", "Show settings and where they come from, or change one."),
+        "trust": ("project:trust", "Show what a project asks for, and allow it."),
+    },
+    "Look": {
+        "search": ("recall:search", "Search the memory by meaning and by words."),
+        "recent": ("recall:recent", "List the newest iterations."),
+        "failures": ("recall:failures", "List attempts that failed or timed out."),
+        "files": ("recall:files", "List the files that iterations touched."),
+        "show": ("recall:show", "Show one record."),
+        "conversations": ("conversations:conversations", "List, show and manage conversations."),
+        "knowledge": ("knowledge:knowledge", "Share what projects learned, and search it."),
+    },
+    "Plan": {
+        "plan": ("plan:plan", "Import a plan, let an agent draft one, or check it."),
+        "feature": ("entries:feature", "Add, show and change features of the plan."),
+        "task": ("entries:task", "Add, show and change tasks of the plan."),
+        "discipline": ("entries:discipline", "Add, show and change disciplines of the plan."),
+        "learning": ("entries:learning", "List, add, remove and review learnings."),
+        "focus": (
+            "project:focus",
+            "Choose the feature and task your sessions are filed under.",
+        ),
+    },
+    "Run": {
+        "run": ("run:run", "Run an agent on the plan, and learn from each iteration."),
+        "prompt": ("plan:prompt", "Print the prompt for a task as a run would send it."),
+        "gate": ("knowledge:gate", "Approve or reject an agent's work, and learn from it."),
+        "record": ("record:record", "Save iterations to memory."),
+        "chat": ("chat:chat", "Chat with a model that remembers past conversations."),
+    },
+    "Care": {
+        "pause": ("project:pause", "Stop recording, and stop adding memory to prompts."),
+        "resume": ("project:resume", "Start recording again after `ralph pause`."),
+        "forget": ("transfer:forget", "Delete records from journal and index for good."),
+        "export": ("transfer:export", "Write all records to a file."),
+        "import": ("transfer:import_", "Import the records of an export."),
+        "journal": ("storage:journal", "Check the journal, or move it to a server and back."),
+        "index": ("storage:index", "Check, rebuild or clean up the index."),
+    },
+    "Advanced": {
+        "mcp": ("", "Serve the memory to an agent over MCP."),
+        "workers": (
+            "chat:workers",
+            "Run the background workers, or show their status.",
+        ),
+        "rag": ("chat:rag", "Show or change what is recalled before an answer."),
+        "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),
+        "embeddings": ("chat:embeddings", "Show, switch or rebuild the embeddings."),
+        "completion": ("project:completion", "Print a shell completion script."),
+    },
+}
+# Programs call these; help does not list them.
+_HIDDEN = {"hook": ("", "Answer one event of Claude Code.")}
+COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in rows.items()}
+# Commands that are gone; the error says where they went.
+GONE: dict[str, str] = {
+    "bench": "Run `scripts/bench NAME` from a clone of the repository.",
+}
+_PROJECT, _JSON = f"{__name__}.project", f"{__name__}.json"
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+# -- commands and groups
+
+
+def project_given() -> str | None:
+    """The folder after `--project`, wherever on the line it stood."""
+    given: str | None = click.get_current_context().meta.get(_PROJECT)
+    return given
+
+
+def keep_project(context: click.Context, folder: str | None) -> None:
+    """Store the value of `--project`, for the commands below too."""
+    if folder is not None:
+        context.meta[_PROJECT] = folder
+
+
+def wants_json() -> bool:
+    """Whether this command prints JSON."""
+    return bool(click.get_current_context().meta.get(_JSON))
+
+
+def _json_option() -> click.Option:
+    return click.Option(
+        ["--json"],
+        is_flag=True,
+        expose_value=False,
+        callback=lambda context, _, value: context.meta.update({_JSON: value}),
+        help="Print JSON.",
+    )
+
+
+def _project_option() -> click.Option:
+    return click.Option(
+        ["--project"],
+        type=click.Path(file_okay=False),
+        metavar="DIR",
+        expose_value=False,
+        callback=lambda context, _, value: keep_project(context, value),
+        help="Project directory (default: nearest parent with a .ralph/).",
+    )
+
+
+class Command(click.Command):
+    """A command with `--json` and `--project`; `in_run` says which of them a run may call."""
+
+    def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
+        if json:
+            self.params.append(_json_option())
+        if all(option.name != "project" for option in self.params):
+            self.params.append(_project_option())
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Check the call, run the command, print its result and return its exit code."""
+        if current_run() is not None:
+            from ralph.doors.cli.in_run import check
+
+            check(ctx)
+        return render(super().invoke(ctx), as_json=wants_json())
+
+
+class Group(click.Group):
+    """A group of such commands, which takes `--project` as well."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
+        self.params.append(_project_option())
+
+
+class Tree(Group):
+    """All commands by name; each is imported when it is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        if not name:
+            return Command(cmd_name) if ctx.resilient_parsing else None
+        command: click.Command = getattr(import_module(f"ralph.doors.cli.commands.{module}"), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first word; for an unknown word the error suggests one."""
+        word = args[0]
+        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        if word in GONE:
+            raise RalphError(f"`ralph {word}` is no longer part of the package", todo=GONE[word])
+        from difflib import get_close_matches
+
+        near = get_close_matches(word, COMMANDS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise click.UsageError(f"There is no command {word!r}.{hint}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The groups of the table, without importing a command."""
+        width = max(map(len, COMMANDS))
+        for title, rows in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands from the table, options from click."""
+        from click.shell_completion import CompletionItem
+
+        words = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in COMMANDS.items()
+            if name.startswith(incomplete) and name not in _HIDDEN
+        ]
+        return words + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from ralph import __version__
+
+        click.echo(f"ralph {__version__}")
+        context.exit()
+
+
+@click.command(cls=Tree)
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version.",
+)
+def ralph() -> None:
+    """Long-term memory for coding agents.
+
+    The journal is the source of truth, the index can be deleted at any time, memory is optional.
+
+    \b
+    Examples:
+      ralph init
+      ralph hooks install
+      ralph search "why did the login test fail?"
+    """
+
+
+# -- one run
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command and give its exit code."""
-    _encode_anything()
+    """Run one command and give its exit code; nothing is raised but what ends a process."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or code page that lacks a character shows it escaped instead of failing.
+        if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
+            reconfigure(errors="backslashreplace")
     with clean_streams(fenced=_model_reads(argv)):
-        return _exit_code(argv)
+        try:
+            code = _run(list(argv))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _close_quietly()
+            return _BROKEN_PIPE
+        except (KeyboardInterrupt, click.Abort):
+            return INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - the last place before a traceback
+            return _fail(error)
+        return code
 
 
 def _model_reads(argv: Sequence[str]) -> bool:
     """Whether an agent in its run asks memory or plan, and gets text; JSON is for programs."""
-    if "--json" in argv or not _RECALLS.intersection(argv):
-        return False
-    from ralph.doors.cli.context import in_agents_run
-
-    return in_agents_run()
-
-
-def _exit_code(argv: Sequence[str]) -> int:
-    try:
-        code = _run(list(argv))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _close_quietly()
-        return BROKEN_PIPE
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
-    except RalphError as error:
-        return _fail(str(error))
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}")
-    except RecursionError:
-        return _fail("the input is nested too deeply")
-    except UnicodeEncodeError as error:
-        half = error.object[error.start : error.end]
-        return _fail(f"the input is not UTF-8 text ({half!a})")
-    except MemoryError:
-        return _fail("not enough memory for this")
-    except Exception as error:  # noqa: BLE001 - the last place before a traceback
-        what = f"{type(error).__name__}: {error}"
-        return _fail(f"internal error ({what}). Run again with RALPH_DEBUG=1 for a traceback")
-    else:
-        return code
+    return "--json" not in argv and bool(_RECALLS & {*argv}) and current_run() is not None
 
 
 def _run(argv: list[str]) -> int:
-    if instruction := os.environ.get(_COMPLETE):
+    if instruction := os.environ.get(COMPLETE):
         from click.shell_completion import shell_complete
 
-        return shell_complete(ralph, {}, "ralph", _COMPLETE, instruction)
+        return shell_complete(ralph, {}, "ralph", COMPLETE, instruction)
     try:
         with ralph.make_context("ralph", argv) as context:
             code = ralph.invoke(context)
@@ -83,7 +296,7 @@ def _run(argv: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _fail(message: str) -> int:
+def _fail(error: Exception) -> int:
     if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
         import traceback
 
@@ -92,22 +305,29 @@ def _fail(message: str) -> int:
         sys.stdout.flush()
     except OSError:
         _close_quietly()
-    sys.stderr.write(f"ralph: {one_line(message)}\n")
-    return FAILED
+    sys.stderr.write(f"ralph: {one_line(_message(error))}\n")
+    return _FAILED
 
 
-def _encode_anything() -> None:
-    """A terminal or code page that lacks a character shows it escaped instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+def _message(error: Exception) -> str:
+    match error:
+        case RalphError():
+            return str(error)
+        case OSError():
+            return os_error_text(error)
+        case RecursionError():
+            return "the input is nested too deeply"
+        case UnicodeEncodeError():
+            return f"the input is not UTF-8 text ({error.object[error.start : error.end]!a})"
+        case MemoryError():
+            return "not enough memory for this"
+    what = f"{type(error).__name__}: {error}"
+    return f"internal error ({what}). Run again with RALPH_DEBUG=1 for a traceback"
 
 
 def _close_quietly() -> None:
     """Nobody reads stdout any more: drop the rest, and keep Python's own flush silent."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         return  # not a real file, so there is no flush to come

@@ -39,8 +39,16 @@ class Table(NamedTuple):
     empty: str = ""
 
 
-# The answer for a person: a line, some lines, a table, or a function that writes a page.
-TextView = str | list[str] | Table | Callable[["Page"], None]
+class Cards(NamedTuple):
+    """A few lines for each item, with a blank line between them."""
+
+    rows: Sequence[Any]
+    show: Callable[[Page, Any], None]
+    empty: str = ""
+
+
+# The answer for a person: a line, some lines, a table, cards, or a function that writes a page.
+TextView = str | list[str] | Table | Cards | Callable[["Page"], None]
 
 
 class Result(NamedTuple):
@@ -60,7 +68,7 @@ def render(result: Any, *, as_json: bool) -> Any:
     if not isinstance(result, Result):
         return result
     if as_json:
-        print_json(plain(result.value))
+        sys.stdout.write(to_json(plain(result.value), indent=2) + "\n")
     else:
         Page().show(result.view)
     for text in result.notes:
@@ -174,11 +182,6 @@ def _escape(char: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document on stdout."""
-    sys.stdout.write(to_json(value, indent=2) + "\n")
-
-
 def print_json_line(value: Any) -> None:
     """Print one line of JSON now: one event of many."""
     sys.stdout.write(to_json(plain(value)) + "\n")
@@ -219,15 +222,20 @@ def first_of(items: Sequence[Any]) -> str:
     return f"{items[0]}" + (f" and {len(items) - 1} more" if len(items) > 1 else "")
 
 
+def typed_answer(question: str) -> str:
+    """Ask on stderr and read a line; it is empty when nobody is there."""
+    sys.stdout.flush()
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline()
+
+
 def confirm(action: str, *, problem: str, todo: str, refusal: str) -> None:
     """Ask for a typed yes; BadInput where it is not given, or where nobody can be asked."""
 
     if not sys.stdin.isatty():
         raise BadInput(problem, todo=f"{todo} {refusal}")
-    sys.stdout.flush()
-    sys.stderr.write(f"Type yes to {action}: ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() != "yes":
+    if typed_answer(f"Type yes to {action}: ").strip().lower() != "yes":
         raise BadInput("that was not yes", todo=refusal)
 
 
@@ -235,18 +243,29 @@ class Page:
     """The text side of an answer: lines and tables on stdout."""
 
     def __init__(self) -> None:
-        self._rich = _console(raw(sys.stdout)) if is_terminal(sys.stdout) else None
+        self._rich = console(sys.stdout) if is_terminal(sys.stdout) else None
 
     def show(self, view: TextView) -> None:
-        """Print lines, a table or a page; an empty text prints nothing."""
-        if isinstance(view, Table) and view.rows:
+        """Print lines, a table, cards or a page; an empty text prints nothing."""
+        if isinstance(view, Table | Cards) and not view.rows:
+            view = view.empty
+        if isinstance(view, Table):
             self.table(view.heads, view.rows)
-        elif isinstance(view, str | list | Table):
-            text = view.empty if isinstance(view, Table) else view
-            for line in [text] if isinstance(text, str) and text else list(text):
+        elif isinstance(view, Cards):
+            for place, item in enumerate(view.rows):
+                if place:
+                    self.line()
+                view.show(self, item)
+        elif isinstance(view, str | list):
+            for line in [view] if isinstance(view, str) and view else view:
                 self.line(line.strip(), indent=len(line) - len(line.lstrip()))
         else:
             view(self)
+
+    def more(self, number: int, what: str = "", *, indent: int = 2) -> None:
+        """A dim line that says how many more there are, if any."""
+        if number > 0:
+            self.line((f"and {number} more{what}", "dim"), indent=indent)
 
     def line(self, *spans: Span, indent: int = 0) -> None:
         """One line of styled pieces; a terminal wraps it within its indent."""
@@ -255,7 +274,7 @@ class Page:
             return
         from rich.text import Text
 
-        text = Text.assemble(*(_styled(span) for span in spans))
+        text = Text.assemble(*map(_styled, spans))
         width = max(self._rich.width - indent, 1)
         for part in text.wrap(self._rich, width, overflow="fold") or [Text()]:
             part.rstrip()
@@ -285,45 +304,42 @@ class Page:
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[Span]]) -> None:
         """Rows in aligned columns; numbers to the right."""
+        columns = [[_plain(cell) for cell in column] for column in zip(heads, *rows, strict=True)]
+        numeric = [all(map(str.isdecimal, column[1:])) for column in columns]
         if self._rich is None:
-            self._plain_table(heads, [[_plain(cell) for cell in row] for row in rows])
+            widths = [max(map(len, column)) for column in columns]
+            for line in zip(*columns, strict=True):
+                cells = [
+                    cell.rjust(width) if right else cell.ljust(width)
+                    for cell, width, right in zip(line, widths, numeric, strict=True)
+                ]
+                sys.stdout.write(_GAP.join(cells).rstrip() + "\n")
             return
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for place, head in enumerate(heads):
-            numeric = all(_plain(row[place]).isdecimal() for row in rows)
-            table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+        for head, right in zip(heads, numeric, strict=True):
+            table.add_column(head, justify="right" if right else "left", overflow="fold")
         for row in rows:
             table.add_row(*(Text.assemble(_styled(cell)) for cell in row))
         self._rich.print(table)
 
-    def _plain_table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        columns = list(zip(heads, *rows, strict=True))
-        widths = [max(map(len, column)) for column in columns]
-        numeric = [all(map(str.isdecimal, column[1:])) for column in columns]
-        for row in (heads, *rows):
-            cells = [
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(row, widths, numeric, strict=True)
-            ]
-            sys.stdout.write(_GAP.join(cells).rstrip() + "\n")
 
-
-def _console(file: TextIO) -> Console:
+def console(stream: TextIO) -> Console:
+    """A terminal for styled text; marks and highlights would be read out of what was remembered."""
     from rich.console import Console
 
-    # Marks and highlights would be read out of what was remembered.
-    return Console(file=file, markup=False, highlight=False, emoji=False)
+    return Console(file=raw(stream), markup=False, highlight=False, emoji=False)
+
+
+def _styled(span: Span) -> tuple[str, str]:
+    text, style = (span, "") if isinstance(span, str) else span
+    return one_span(text), style
 
 
 def _plain(span: Span) -> str:
-    return one_span(span if isinstance(span, str) else span[0])
-
-
-def _styled(span: Span) -> Span:
-    return one_span(span) if isinstance(span, str) else (one_span(span[0]), span[1])
+    return _styled(span)[0]
 
 
 def one_span(text: str) -> str:

@@ -4,12 +4,3 @@ A hook never breaks or delays the client: whatever happens it ends with 0 and wi
 nothing but its answer, and leaves one line in a log. Until something heavy is really needed, only
 the standard library's lightest parts are loaded.
 """
-
-from __future__ import annotations
-
-
-def run(argv: list[str]) -> int:
-    """Serve one event and give 0, whatever happened."""
-    from ralph.doors.hooks.call import serve
-
-    return serve(argv)

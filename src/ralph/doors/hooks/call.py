@@ -83,9 +83,10 @@ in cache/hooks/<project>/hooks.log in Ralph's home.
 """
 # What the model is told at, and what is noted of a session before it is captured.
 _TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
-# Until the settings are known, and they say how long the event may take.
-_FIRST_LIMIT_S = 2.0
-_FIRST_LIMITS_S = {"stop": 10.0, "stop-failure": 10.0, "pre-compact": 5.0}
+# How long an event may take, unless the setting `hook_timeout_s` says otherwise. Loading the
+# settings has that time too, and never less than the first number.
+_USUAL_S = 2.0
+LIMITS_S = {"stop": 10.0, "stop-failure": 10.0, "pre-compact": 5.0, "session-end": 1.2}
 _LONGEST_FIRST_S = 60.0
 # After these an exchange is over.
 _OVER = ("stop", "stop-failure", "session-end")
@@ -168,7 +169,7 @@ def serve(argv: list[str]) -> int:
             what = f"ended after {limit_s:g} s, with its work undone"
             note(log_folders(known, home), event, what, known)
 
-    watch = HookTimer(_FIRST_LIMIT_S, late)
+    watch = HookTimer(_USUAL_S, late)
     try:
         data = _stdin()
         given, trouble = _read(data)
@@ -193,11 +194,16 @@ def serve(argv: list[str]) -> int:
     return 0
 
 
+def limit_s(event: str) -> float:
+    """How long the event may take."""
+    return LIMITS_S.get(event, _USUAL_S)
+
+
 def _first_limit_s(event: str) -> float:
     """How long loading the settings may take: what the environment allows, if that is more."""
-    usual_s = _FIRST_LIMITS_S.get(event, _FIRST_LIMIT_S)
+    usual_s = max(_USUAL_S, limit_s(event))
     try:
-        given_s = float(os.environ.get(f"RALPH_HOOK_{event.replace('-', '_').upper()}_S", "0"))
+        given_s = float(os.environ.get("RALPH_HOOK_TIMEOUT_S", "0"))
     except ValueError:
         return usual_s  # the settings tell what is wrong with it
     return max(usual_s, min(given_s, _LONGEST_FIRST_S))
@@ -259,7 +265,7 @@ def _paused(call: HookCall) -> bool:
         return Project(Path(call.root), Path(call.home)).id
 
     def conversation() -> str:
-        from ralph.memory.conversation_history import CLAUDE_CODE
+        from ralph.memory.conversation_search import CLAUDE_CODE
         from ralph.records.conversation import conversation_id
 
         return conversation_id(CLAUDE_CODE, call.session)

@@ -16,7 +16,7 @@ from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
 from ralph.loop.environment import agent_environment, own_command
-from ralph.memory.conversation_history import CLAUDE_CODE, event_of, held_in
+from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import Solved, later_success, solved
 from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
@@ -33,23 +33,26 @@ if TYPE_CHECKING:
     from ralph.records.iteration import ErrorSeen
 
 
-_LIMITS = {"stop-failure": "hook_stop_s"}
-# Shares of a hook's time that single waits may take, and reaching a server.
+# Shares of a hook's time that single waits may take.
+_MIN_SCORE = 0.55
+_PROMPT_HITS = 3
+_PROMPT_TOKENS = 800
+_SESSION_TOKENS = 1500
 _SHARES = {
     "journal_lock_timeout_s": 0.3,
     "index_lock_timeout_s": 0.1,
     "remember_budget_s": 0.3,
-    "journal_connect_timeout_s": 0.3,
-    "qdrant_timeout_s": 0.6,
 }
 
 
 def settings_of(call: HookCall) -> Settings:
     """The settings in force for this project; from now on the hook's clock follows them."""
+    from ralph.doors.hooks.call import limit_s
+
     file = Path(call.root) / ".ralph" / PROJECT_FILE
-    settings = load(home=Path(call.home), project_file=file).settings
-    name = _LIMITS.get(call.event, f"hook_{call.event.replace('-', '_')}_s")
-    call.watch.limit(getattr(settings, name))
+    with _warnings_noted(call):
+        settings = load(home=Path(call.home), project_file=file).settings
+    call.watch.limit(settings.hook_timeout_s or limit_s(call.event))
     return settings
 
 
@@ -115,7 +118,7 @@ _OUTCOMES = 5
 
 def text_now(call: HookCall, ralph: Ralph) -> str:
     """What matters in the project now, or nothing where nothing was planned or done yet."""
-    from ralph.loop.iteration import repeated_errors
+    from ralph.loop.iteration import REPEATED_ERRORS, repeated_errors
     from ralph.memory.sessions import brief
     from ralph.prompt.build import brief_text
 
@@ -132,9 +135,9 @@ def text_now(call: HookCall, ralph: Ralph) -> str:
         tasks=now.tasks,
         outcomes=now.told[: -_OUTCOMES - 1 : -1],
         learnings=now.learnings,
-        repeated=repeated_errors(now.told, settings.warnings_in_prompt),
+        repeated=repeated_errors(now.told, REPEATED_ERRORS),
         command=own_command(agent_environment()),
-        budget_tokens=settings.hook_session_tokens,
+        budget_tokens=_SESSION_TOKENS,
         max_chars=MOST_CHARS,
     )
 
@@ -153,20 +156,20 @@ _SHORT_JOURNAL_BYTES = 1_000_000
 def recalled(call: HookCall, prompt: str) -> str:
     """The few things memory has on the prompt, or nothing when nothing is relevant."""
     settings = settings_of(call)
-    if not settings.hook_inject or not settings.hook_prompt_hits:
+    if not settings.hook_inject:
         return ""
     told = frozenset(call.sessions.read(call.session).told)
     with opened(call) as ralph:
         hits = _relevant(call, ralph, prompt, settings)
         # What was said once in a session the model knows.
         fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
-        chosen = fresh[: settings.hook_prompt_hits]
+        chosen = fresh[:_PROMPT_HITS]
         ended = {hit.id: how for hit in chosen if (how := _how_it_ended(ralph, hit))}
     text = recalled_text(
         chosen,
         ended=ended,
         command=own_command(agent_environment()),
-        budget_tokens=settings.hook_prompt_tokens,
+        budget_tokens=_PROMPT_TOKENS,
         max_chars=MOST_CHARS,
     )
     if text:
@@ -200,18 +203,18 @@ def _found(
 ) -> list[Hit]:
     """Every relevant iteration and exchange of earlier sessions, each event once."""
     own = conversation_id(CLAUDE_CODE, call.session)
-    wanted = min(settings.hook_prompt_hits * 4, settings.search_max_limit)
+    wanted = _PROMPT_HITS * 4
     features = ralph.features()
     found: dict[str, Hit] = {}
     for text in questions:
-        question = ralph.place.question(text, limit=wanted, min_score=settings.hook_min_score)
+        question = ralph.place.question(text, limit=wanted, min_score=_MIN_SCORE)
         budget_s = call.watch.left_s() * _FOR_INDEX
         hits = [
             *ralph.place.ask(features, question, meaning=meaning, budget_s=budget_s),
             *ralph.conversations.search(
                 text,
                 limit=wanted,
-                min_score=settings.hook_min_score,
+                min_score=_MIN_SCORE,
                 exclude=own,
                 words_only=not meaning,
                 budget_s=budget_s,
@@ -295,7 +298,7 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     return before_text(
         **msgspec.structs.asdict(found),
         command=own_command(agent_environment()),
-        budget_tokens=settings.hook_prompt_tokens,
+        budget_tokens=_PROMPT_TOKENS,
         max_chars=MOST_CHARS,
     )
 

@@ -3,12 +3,3 @@
 A tool is a typed function that answers in text; a scope is fixed when the server starts, and no
 argument of a call leads out of it.
 """
-
-from __future__ import annotations
-
-
-def run(argv: list[str]) -> int:
-    """Serve until the client leaves, and give the exit code."""
-    from ralph.doors.mcp.main import run as serve
-
-    return serve(argv)

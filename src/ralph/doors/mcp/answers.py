@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.prompt.recalled import beginning, harmless
+from ralph.prompt.recalled import ANSWER_TOKENS, beginning, error_lines, harmless, sureness
 from ralph.text.sanitize import mark, plain_date, plain_id
 from ralph.text.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from ralph.recall import Hit
-    from ralph.records.iteration import ErrorSeen, FileTouched, Iteration
+    from ralph.records.iteration import FileTouched, Iteration
 
 SHORT_ID = 8
 FRAME = (
@@ -64,7 +64,6 @@ def fenced(
     heading: str,
     entries: Sequence[AnswerEntry],
     *,
-    budget_tokens: int,
     notes: Sequence[str] = (),
     in_all: int | None = None,
     whole: str = "get_memory(id)",
@@ -75,8 +74,7 @@ def fenced(
     `in_all`: how many there are, where not all were handed over. `whole`: the call that gives one
     of them whole.
     """
-    room = max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
-    shown = _fitting(entries, room)
+    shown = _fitting(entries, _room(heading, ANSWER_TOKENS))
     lines = [f"{heading} {FRAME}", mark("\n\n".join(shown))]
     lines += [f"Note: {harmless(note)}" for note in notes]
     if any(text != one.text(WHOLE) for text, one in zip(shown, entries, strict=False)):
@@ -93,17 +91,25 @@ def fenced(
 
 
 def fenced_lines(
-    heading: str, lines: Sequence[str], *, budget_tokens: int, rest: str, frame: str = FRAME
+    heading: str,
+    lines: Sequence[str],
+    *,
+    rest: str,
+    budget_tokens: int = ANSWER_TOKENS,
+    frame: str = FRAME,
 ) -> str:
     """Lines under a heading, as many as fit; `rest` tells how to get the others."""
-    room = max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
-    shown = _filling(lines, room)
+    shown = _filling(lines, _room(heading, budget_tokens))
     text = f"{heading} {frame}\n{mark(chr(10).join(shown))}"
     if shown == list(lines):
         return text
     missing = len(lines) - len(shown)
     more = f"{missing} more line{'' if missing == 1 else 's'} did not fit." if missing else ""
     return f"{text}\nNot all of it is here. {more} {rest}".replace("  ", " ")
+
+
+def _room(heading: str, budget_tokens: int) -> int:
+    return max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
 
 
 def _fitting(entries: Sequence[AnswerEntry], room: int) -> list[str]:
@@ -184,10 +190,7 @@ def _iteration_lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[st
         lines.append(f"  why it matched: {harmless(hit.why, 160)}")
     if one.summary:
         lines.append(f"  {harmless(one.summary, detail.prose)}")
-    for error in one.errors[: detail.errors]:
-        lines.append(f"  {error_line(error, detail.prose)}")
-        if error.resolution:
-            lines.append(f"    solved by: {harmless(error.resolution, detail.prose)}")
+    lines += error_lines(one.errors[: detail.errors], detail.prose)
     lines += _more(len(one.errors), detail.errors, "error")
     chars = max(detail.prose, _NOTE_CHARS)
     for decision in one.decisions[: detail.decisions]:
@@ -214,23 +217,6 @@ def _headline(hit: Hit, detail: Detail, *, with_feature: bool) -> str:
         parts.append(title)
     parts.append(sureness(hit))
     return " | ".join(part for part in parts if part)
-
-
-def sureness(hit: Hit) -> str:
-    """How sure a match is, in words and as its score; empty where nothing was asked."""
-    if hit.score is None:
-        return ""
-    words = {"relevant": "relevant", "possibly": "possibly relevant"}
-    return f"{words.get(hit.relevance or '', 'doubtful')}, score {hit.score:.2f}"
-
-
-def error_line(error: ErrorSeen, max_chars: int) -> str:
-    """An error with its kind and place, as far as they are known."""
-    kind = "" if error.error_type == "unknown" else f" ({error.error_type})"
-    place = harmless(error.file_path or "")
-    if place and error.line is not None:
-        place += f":{error.line}"
-    return f"error{kind}{f' at {place}' if place else ''}: {harmless(error.message, max_chars)}"
 
 
 def _files(files: Sequence[FileTouched], most: int) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 import msgspec
 
+from ralph.config import home_folder
 from ralph.errors import BadInput
 from ralph.text.sanitize import sanitize_line
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
     from ralph.plan.store import Plan
+
+# After so many questions the answers say that it is time to work.
+MANY_CALLS = 10
 
 
 # -- What a server is started with: its mode, its scope, and where to look for the project.
@@ -56,39 +60,8 @@ class _Parser(argparse.ArgumentParser):
         raise BadInput(message, todo="See: ralph mcp --help")
 
 
-def read_options(argv: list[str]) -> ServerOptions:
-    """The options in these words, or an error in one line."""
-    given = _parser().parse_args(argv)
-    modes = [mode for mode in ("conversations", "planning", "focus") if getattr(given, mode)]
-    if given.feature is not None:
-        modes.insert(0, "feature")
-    if len(modes) != 1:
-        found = " and ".join(f"--{mode}" for mode in modes) or "none"
-        raise BadInput(
-            f"exactly one mode is needed, and there is {found}",
-            todo="Give one of --feature NAME, --conversations, --planning, --focus.",
-        )
-    mode = modes[0]
-    for word, belongs_to in _BELONGS_TO.items():
-        if getattr(given, word) and mode != belongs_to:
-            raise BadInput(f"--{word.replace('_', '-')} goes with --{belongs_to} only")
-    if mode == "feature":
-        _check_feature(given.feature)
-    return msgspec.convert(
-        {
-            "mode": mode,
-            "project": given.project,
-            "feature": given.feature or "",
-            "task_id": given.task or None,
-            "review": given.review,
-            "memory": not given.no_memory,
-            "everywhere": given.everywhere,
-        },
-        ServerOptions,
-    )
-
-
-_BELONGS_TO = {
+_MODES: tuple[Mode, ...] = ("feature", "conversations", "planning", "focus")
+_MODE_OF = {
     "task": "feature",
     "review": "feature",
     "no_memory": "feature",
@@ -96,13 +69,36 @@ _BELONGS_TO = {
 }
 
 
-def _check_feature(name: str) -> None:
-    from ralph.journal.folder import check_name
+def read_options(argv: list[str]) -> ServerOptions:
+    """The options in these words, or an error in one line."""
+    from ralph.journal.file import check_name
 
-    try:
-        check_name(name)
-    except BadInput as error:
-        raise BadInput(f"--feature: {error.what}", todo=error.todo) from None
+    given = _parser().parse_args(argv)
+    modes = [mode for mode in _MODES if getattr(given, mode) not in (None, False)]
+    if len(modes) != 1:
+        found = " and ".join(f"--{mode}" for mode in modes) or "none"
+        raise BadInput(
+            f"exactly one mode is needed, and there is {found}",
+            todo="Give one of --feature NAME, --conversations, --planning, --focus.",
+        )
+    [mode] = modes
+    for word, own_mode in _MODE_OF.items():
+        if getattr(given, word) and mode != own_mode:
+            raise BadInput(f"--{word.replace('_', '-')} goes with --{own_mode} only")
+    if mode == "feature":
+        try:
+            check_name(given.feature)
+        except BadInput as error:
+            raise BadInput(f"--feature: {error.what}", todo=error.todo) from None
+    return ServerOptions(
+        mode=mode,
+        project=given.project,
+        feature=given.feature or "",
+        task_id=given.task or None,
+        review=given.review,
+        memory=not given.no_memory,
+        everywhere=given.everywhere,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -110,21 +106,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--project", metavar="DIR", help="where the project is")
     modes = parser.add_argument_group("modes")
     modes.add_argument("--feature", metavar="NAME", help="the memory and plan of one feature")
-    modes.add_argument(
-        "--conversations", action="store_true", help="past conversations in this project"
-    )
-    modes.add_argument("--planning", action="store_true", help="make a plan: features and tasks")
-    modes.add_argument(
-        "--focus",
-        action="store_true",
-        help="a person's own work: what `ralph focus` says at each call, and conversations",
-    )
     more = parser.add_argument_group("with --feature")
     more.add_argument("--task", metavar="ID", help="the task that update_task means by itself")
-    more.add_argument("--review", action="store_true", help="add the tools of a review")
-    more.add_argument("--no-memory", action="store_true", help="the tools of the plan only")
     talk = parser.add_argument_group("with --conversations")
-    talk.add_argument("--everywhere", action="store_true", help="those of all projects")
+    focus = "a person's own work: what `ralph focus` says at each call, and conversations"
+    for group, word, help in (
+        (modes, "--conversations", "past conversations in this project"),
+        (modes, "--planning", "make a plan: features and tasks"),
+        (modes, "--focus", focus),
+        (more, "--review", "add the tools of a review"),
+        (more, "--no-memory", "the tools of the plan only"),
+        (talk, "--everywhere", "those of all projects"),
+    ):
+        group.add_argument(word, action="store_true", help=help)
     return parser
 
 
@@ -147,36 +141,31 @@ class ServerContext:
     def __init__(self, options: ServerOptions, start: Path) -> None:
         self.options = options
         self.start = start
+        self.home = home_folder()
         self.closed = False
         self._calls = 0
-        self._ralph: Ralph | None = None
-        self._conversations: Conversations | None = None
 
     # -- what there is
 
     def find_project(self) -> Project | None:
         """The project as of now; a folder may become one while the server runs."""
-        from ralph.config import home_folder
         from ralph.memory.project import find_project
 
-        return find_project(self.start, home=home_folder())
+        return find_project(self.start, home=self.home)
 
     @cached_property
     def project(self) -> Project:
         """The project, or an error that says how to make one."""
-        from ralph.config import home_folder
         from ralph.memory.project import need_project
 
-        return need_project(self.start, home=home_folder())
+        return need_project(self.start, home=self.home)
 
-    @property
+    @cached_property
     def ralph(self) -> Ralph:
         """The memories, opened by the first call that needs them."""
-        if self._ralph is None:
-            from ralph.memory.ralph import open_ralph
+        from ralph.memory.ralph import open_ralph
 
-            self._ralph = open_ralph(self.start)
-        return self._ralph
+        return open_ralph(self.start)
 
     @cached_property
     def plan(self) -> Plan:
@@ -188,27 +177,24 @@ class ServerContext:
     @property
     def conversations(self) -> Conversations:
         """Past conversations of this project, or of none where there is none."""
-        if self.find_project() is not None:
-            return self.ralph.conversations
-        if self._conversations is None:
-            from ralph.config import home_folder
-            from ralph.memory.conversations import Conversations
-            from ralph.memory.store import make_embedder
+        found = self.find_project()
+        return self._own_conversations if found is None else self.ralph.conversations
 
-            home, settings = home_folder(), self.settings
-            embedder = make_embedder(settings, home)
-            self._conversations = Conversations(home=home, settings=settings, embedder=embedder)
-        return self._conversations
+    @cached_property
+    def _own_conversations(self) -> Conversations:
+        from ralph.memory.conversations import Conversations
+        from ralph.memory.store import make_embedder
+
+        embedder = make_embedder(self.settings, self.home)
+        return Conversations(home=self.home, settings=self.settings, embedder=embedder)
 
     @cached_property
     def settings(self) -> Settings:
         """The settings in force here."""
-        from ralph.config import home_folder, load
+        from ralph.config import load
 
         found = self.find_project()
-        return load(
-            home=home_folder(), project_file=found.settings_file if found else None
-        ).settings
+        return load(home=self.home, project_file=found.settings_file if found else None).settings
 
     # -- what may be reached
 
@@ -250,15 +236,13 @@ class ServerContext:
 
     def hint(self) -> str:
         """After many questions, a soft word to stop asking."""
-        most = self.settings.mcp_calls_hint
-        return _HINT.format(calls=self._calls) if most and self._calls > most else ""
+        return _HINT.format(calls=self._calls) if self._calls > MANY_CALLS else ""
 
     def close(self) -> None:
         """Let go of files."""
-        for opened in (self._ralph, self._conversations):
-            if opened is not None:
-                opened.close()
-        self._ralph = self._conversations = None
+        for name in ("ralph", "_own_conversations"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
         self.closed = True
 
 
@@ -303,30 +287,22 @@ one agent run can finish, with acceptance criteria that can be checked and block
 task needs another. A person looks at the result before it counts. Do not edit .ralph/db by hand."""
 
 
-def instructions(desk: ServerContext) -> str | None:
+def instructions(context: ServerContext) -> str | None:
     """The instructions for this server's mode; none where there is nothing to offer."""
-    options = desk.options
+    options = context.options
+    where = ", in all projects" if options.everywhere else " in this project"
+    talks = _CONVERSATIONS.format(where=where)
     if options.mode == "planning":
         return _PLANNING
     if options.mode == "conversations":
-        where = ", in all projects" if options.everywhere else " in this project"
-        return _CONVERSATIONS.format(where=where)
+        return talks
     if options.mode == "focus":
-        if desk.find_project() is None:
+        if context.find_project() is None:
             return None
         what = "the feature in focus (`ralph focus`), or on all features when there is none"
-        return "\n\n".join(
-            [
-                _MEMORY.format(what=what),
-                _PLAN.format(task=""),
-                _CONVERSATIONS.format(where=" in this project"),
-            ]
-        )
+        return "\n\n".join([_MEMORY.format(what=what), _PLAN.format(task=""), talks])
     task = f"; your task is {sanitize_line(str(options.task_id))}" if options.task_id else ""
-    parts = [_PLAN.format(task=task)]
-    if options.memory:
-        name = sanitize_line(options.feature or "")
-        parts.insert(0, _MEMORY.format(what=f"the feature {name!r}"))
-    if options.review:
-        parts.append(_REVIEW)
-    return "\n\n".join(parts)
+    what = f"the feature {sanitize_line(options.feature)!r}"
+    parts = [_MEMORY.format(what=what)] if options.memory else []
+    parts.append(_PLAN.format(task=task))
+    return "\n\n".join([*parts, _REVIEW] if options.review else parts)

@@ -60,16 +60,16 @@ def run(argv: list[str]) -> int:
     # Nothing is lost by an end at any moment: every write is atomic. Python's own way would wait
     # for the thread that reads stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    desk = ServerContext(options, start)
+    context = ServerContext(options, start)
     try:
-        serve(desk)
+        serve(context)
     except RalphError as error:
         return _fail(f"mcp: {error}", FAILED)
     except Exception as error:
         if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
             raise
         return _fail(f"mcp: something unforeseen: {type(error).__name__}: {error}", FAILED)
-    if not desk.closed:  # a call is still at work, and nobody waits for its answer any more
+    if not context.closed:  # a call is still at work, and nobody waits for its answer any more
         os._exit(0)
     return 0
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders import check_file, mean_direction, unit_rows
-from ralph.index.embedders.served import cut, ends
+from ralph.index.embedders.served import cut, ends, mean_direction, unit_rows
+from ralph.index.embedders.static import find_package, model_file
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -139,16 +139,8 @@ class MiniLMEmbedder:
 
     def _file(self, place: tuple[str, Path], sha256: str) -> Path:
         package, name = place
-        folder = self._site / package if self._site else _find_package(package)
-        try:
-            check_file(folder / name, (sha256,), stamps=self._stamp_folder, todo=_REINSTALL)
-        except OSError as error:
-            raise EmbedderOff(
-                f"MiniLM cannot be read ({error.strerror or error})",
-                where=str(folder / name),
-                todo=_REINSTALL,
-            ) from error
-        return folder / name
+        folder = self._site / package if self._site else find_package(package, "MiniLM", _INSTALL)
+        return model_file("MiniLM", folder, name, [sha256], self._stamp_folder, _REINSTALL)
 
 
 def open_embedder(settings: object, cache: Path | None) -> MiniLMEmbedder:
@@ -166,10 +158,3 @@ def _runs(order: Sequence[int], ids: Sequence[list[int]]) -> Iterator[list[int]]
         rows.append(row)
     if rows:
         yield rows
-
-
-def _find_package(name: str) -> Path:
-    spec = find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise EmbedderOff(f"MiniLM is not installed (no package {name})", todo=_INSTALL)
-    return Path(next(iter(spec.submodule_search_locations)))

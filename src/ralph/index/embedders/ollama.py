@@ -9,19 +9,10 @@ from typing import Any
 import msgspec
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders.served import (
-    SLOW,
-    UNWANTED,
-    ServedEmbedder,
-    TextsRefused,
-    plain_name,
-    recipe_for,
-    served_embedder,
-)
+from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, plain_name, served_embedder
 from ralph.wire import Deadline, Reply, Wire
 
-DEFAULT_URL = "http://127.0.0.1:11434"
-DEFAULT_MODEL = "nomic-embed-text"
+_DEFAULT_MODEL = "nomic-embed-text"
 _TAG = ":latest"
 _VERSION_CHARS = 12
 
@@ -35,34 +26,30 @@ class _OllamaModels(msgspec.Struct):
     models: list[_OllamaModel] = []
 
 
-class _OllamaAnswer(msgspec.Struct):
+class _OllamaVectors(msgspec.Struct):
     embeddings: list[list[float]]
 
 
-class Ollama:
+class Ollama(Dialect):
     """The dialect of Ollama: `/api/tags` tells its models, `/api/embed` makes vectors."""
 
-    def __init__(self, wire: Wire[EmbedderOff], model: str = DEFAULT_MODEL) -> None:
-        self._wire = wire
-        self._model = model
-        self.name = f"ollama:{plain_name(model)}"
-        self.title = f"Ollama {model}"
-        self.recipe = recipe_for(model)
+    def __init__(self, wire: Wire[EmbedderOff], model: str = _DEFAULT_MODEL) -> None:
+        super().__init__(wire, model, name=f"ollama:{plain_name(model)}", title=f"Ollama {model}")
 
     def version(self, deadline: Deadline) -> str:
         """The model's digest: pulling another version is another model."""
-        models = self._listed("/api/tags", deadline)
-        found = models.get(_tagged(self._model))
+        reply = self._wire.call("GET", "/api/tags", deadline=deadline)
+        if reply.status != 200:
+            raise self.off(f"does not list its models ({reply.describe()})")
+        found = self._models(reply).get(_tagged(self._model))
         if found is None:
-            raise missing(self._model)
+            raise self._missing()
         return found.digest.removeprefix("sha256:")[:_VERSION_CHARS]
 
     def idle(self, deadline: Deadline) -> bool:
         """Whether the model is not among those in memory; an older Ollama does not tell."""
         reply = self._wire.call("GET", "/api/ps", deadline=deadline)
-        if reply.status != 200:
-            return False
-        return _tagged(self._model) not in self._models(reply)
+        return reply.status == 200 and _tagged(self._model) not in self._models(reply)
 
     def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
         """One list of numbers a text."""
@@ -70,35 +57,20 @@ class Ollama:
         reply = self._wire.call("POST", "/api/embed", body, deadline=deadline)
         if reply.status == 404:
             if reply.complaint():
-                raise missing(self._model)
+                raise self._missing()
             raise self.off("cannot embed batches", "Update Ollama to 0.3 or newer.")
         if reply.status != 200:
-            error = self.off(
-                f"refused to embed ({reply.describe()})",
-                f"If {self._model} is no embedding model: ralph config ollama_model NAME",
-            )
-            raise TextsRefused(error) if reply.status in UNWANTED else error
-        try:
-            return msgspec.json.decode(reply.body, type=_OllamaAnswer).embeddings
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise self.off(f"gave an answer that cannot be read ({error})") from None
+            todo = f"If {self._model} is no embedding model: ralph config ollama_model NAME"
+            error = self.off(f"refused to embed ({reply.describe()})", todo)
+            raise self.refusal(reply, error)
+        return self.decoded(reply, _OllamaVectors).embeddings
 
-    def off(self, what: str, todo: str | None = None) -> EmbedderOff:
-        """An error about this server."""
-        return self._wire.off(what, todo)
-
-    def _listed(self, path: str, deadline: Deadline) -> dict[str, _OllamaModel]:
-        reply = self._wire.call("GET", path, deadline=deadline)
-        if reply.status != 200:
-            raise self.off(f"does not list its models ({reply.describe()})")
-        return self._models(reply)
+    def _missing(self) -> EmbedderOff:
+        """Ollama is there, its model is not."""
+        return EmbedderOff(f"{self._model} not found", todo=f"Run: ollama pull {self._model}")
 
     def _models(self, reply: Reply) -> dict[str, _OllamaModel]:
-        try:
-            listed = msgspec.json.decode(reply.body, type=_OllamaModels).models
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise self.off(f"gave an answer that cannot be read ({error})") from None
-        return {_tagged(model.name): model for model in listed}
+        return {_tagged(one.name): one for one in self.decoded(reply, _OllamaModels).models}
 
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
@@ -110,11 +82,6 @@ def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:
 def ollama_wire(url: str) -> Wire[EmbedderOff]:
     """The way to an Ollama."""
     return Wire(url, name="Ollama", todo="Start it: ollama serve", error=EmbedderOff, slow=SLOW)
-
-
-def missing(model: str) -> EmbedderOff:
-    """Ollama is there, its model is not."""
-    return EmbedderOff(f"{model} not found", todo=f"Run: ollama pull {model}")
 
 
 def _tagged(model: str) -> str:

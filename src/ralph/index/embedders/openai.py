@@ -11,19 +11,11 @@ from typing import Any
 import msgspec
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders.served import (
-    SLOW,
-    UNWANTED,
-    ServedEmbedder,
-    TextsRefused,
-    plain_name,
-    recipe_for,
-    served_embedder,
-)
-from ralph.wire import Deadline, Reply, Wire, versioned
+from ralph.index.embedders.served import SLOW, Dialect, ServedEmbedder, plain_name, served_embedder
+from ralph.wire import Deadline, Wire, versioned
 
-DEFAULT_URL = "https://api.openai.com/v1"
-DEFAULT_MODEL = "text-embedding-3-small"
+_DEFAULT_URL = "https://api.openai.com/v1"
+_DEFAULT_MODEL = "text-embedding-3-small"
 
 
 class _OpenAIVector(msgspec.Struct):
@@ -31,29 +23,28 @@ class _OpenAIVector(msgspec.Struct):
     index: int | None = None
 
 
-class _OpenAIAnswer(msgspec.Struct):
+class _OpenAIVectors(msgspec.Struct):
     data: list[_OpenAIVector]
 
 
-class OpenAI:
+class OpenAI(Dialect):
     """The dialect of OpenAI's embeddings; the key goes into a header and nowhere else."""
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
-        model: str = DEFAULT_MODEL,
+        url: str = _DEFAULT_URL,
+        model: str = _DEFAULT_MODEL,
         *,
         key: str | None = None,
         dimensions: int | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._url = versioned(url)
-        self._model = model
         self._key = key
         self._dimensions = dimensions
-        self._wire = Wire(
-            self._url,
-            name="OpenAI" if self._url == DEFAULT_URL else "the embedding server",
+        self._is_openai = versioned(url) == _DEFAULT_URL
+        wire = Wire(
+            versioned(url),
+            name="OpenAI" if self._is_openai else "the embedding server",
             todo="Check openai_base_url and the network.",
             error=EmbedderOff,
             slow=SLOW,
@@ -61,20 +52,15 @@ class OpenAI:
             sleep=sleep,
         )
         # The same name may be another model on another server.
-        server = hashlib.sha256(self._wire.shown.encode(errors="replace")).hexdigest()[:8]
-        self.name = f"openai:{plain_name(model)}:{server}"
-        self.title = f"OpenAI {model}" if self._url == DEFAULT_URL else model
-        self.recipe = recipe_for(model)
+        server = hashlib.sha256(wire.shown.encode(errors="replace")).hexdigest()[:8]
+        title = f"OpenAI {model}" if self._is_openai else model
+        super().__init__(wire, model, name=f"openai:{plain_name(model)}:{server}", title=title)
 
     def version(self, deadline: Deadline) -> str:
         """Nobody can know; but a key that is needed and not there is known at once."""
-        if self._key is None and self._url == DEFAULT_URL:
+        if self._key is None and self._is_openai:
             raise self.off("needs a key", "Set RALPH_OPENAI_API_KEY.")
         return "" if self._dimensions is None else f"cut{self._dimensions}"
-
-    def idle(self, deadline: Deadline) -> bool:
-        """It is always there."""
-        return False
 
     def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
         """One list of numbers a text, in the order of the texts."""
@@ -84,32 +70,21 @@ class OpenAI:
         body = msgspec.json.encode(asked)
         reply = self._wire.call("POST", "/embeddings", body, deadline=deadline)
         if reply.status != 200:
-            error = self._refused(reply)
-            raise TextsRefused(error) if reply.status in UNWANTED else error
-        try:
-            rows = msgspec.json.decode(reply.body, type=_OpenAIAnswer).data
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise self.off(f"gave an answer that cannot be read ({error})") from None
+            described = reply.describe(*filter(None, [self._key]))
+            what, todo = {
+                401: ("does not accept the key", "Check RALPH_OPENAI_API_KEY."),
+                403: ("does not accept the key", "Check RALPH_OPENAI_API_KEY."),
+                404: (f"does not know {self._model}", "Check openai_model."),
+                429: ("has enough of us for now", "Wait, or raise the limits."),
+            }.get(reply.status, ("refused to embed", None))
+            raise self.refusal(reply, self.off(f"{what} ({described})", todo))
+        rows = self.decoded(reply, _OpenAIVectors).data
         if any(row.index is not None for row in rows):
             by_index = {row.index: row for row in rows}
             if set(by_index) != set(range(len(texts))) or len(rows) != len(texts):
                 raise self.off(f"gave {len(by_index)} vectors for {len(texts)} texts")
             rows = [by_index[place] for place in range(len(texts))]
         return [row.embedding for row in rows]
-
-    def off(self, what: str, todo: str | None = None) -> EmbedderOff:
-        """An error about this server."""
-        return self._wire.off(what, todo)
-
-    def _refused(self, reply: Reply) -> EmbedderOff:
-        said = reply.describe(*filter(None, [self._key]))
-        if reply.status in (401, 403):
-            return self.off(f"does not accept the key ({said})", "Check RALPH_OPENAI_API_KEY.")
-        if reply.status == 404:
-            return self.off(f"does not know {self._model} ({said})", "Check openai_model.")
-        if reply.status == 429:
-            return self.off(f"has enough of us for now ({said})", "Wait, or raise the limits.")
-        return self.off(f"refused to embed ({said})")
 
 
 def open_embedder(settings: Any, cache: Path | None) -> ServedEmbedder:

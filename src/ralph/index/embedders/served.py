@@ -10,27 +10,30 @@ import contextlib
 import hashlib
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.index.embedders import mean_direction, unit_rows
-from ralph.wire import Deadline
+from ralph.wire import Deadline, Reply, Wire
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
+
+_TIMEOUT_S = 60.0
+_CHECK_TIMEOUT_S = 30.0
 
 
 # -- What a server of an embedding model may refuse, and what to do about a slow one.
 
 
-# Statuses that speak of the texts: one is too long, or they are too many.
-UNWANTED = frozenset({400, 413, 422})
-SLOW = "Look after the server; if it is only slow, raise embed_query_timeout_s."
+_UNWANTED = frozenset({400, 413, 422})
+_T = TypeVar("_T")
+SLOW = "Look after the server; if it is only slow, raise remember_budget_s."
 
 
 class TextsRefused(Exception):
@@ -113,7 +116,8 @@ def cut(text: str, tokens: Sequence[tuple[int, int]], *, size: int, overlap: int
             found.append(text[tokens[first][0] :])
             return found
         found.append(text[tokens[first][0] if found else 0 : tokens[end - 1][1]])
-        first = _word(text, tokens, range(end - overlap, end))
+        starts = (n for n in range(end - overlap, end) if text[tokens[n][0] - 1].isspace())
+        first = next(starts, end - overlap)
 
 
 def ends(pieces: Sequence[str]) -> Sequence[str]:
@@ -121,11 +125,25 @@ def ends(pieces: Sequence[str]) -> Sequence[str]:
     return pieces if len(pieces) < 3 else (pieces[0], pieces[-1])
 
 
-def _word(text: str, tokens: Sequence[tuple[int, int]], among: range) -> int:
-    for place in among:
-        if text[tokens[place][0] - 1].isspace():
-            return place
-    return among.start
+# -- Vectors of length one; what has no direction stays zero.
+
+
+def unit_rows(vectors: Vectors) -> Vectors:
+    """Each row brought to length one."""
+    import numpy as np
+
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    lengths[lengths == 0.0] = 1.0
+    scaled: Vectors = (vectors / lengths[:, None]).astype(np.float32)
+    return scaled
+
+
+def mean_direction(vectors: Vectors) -> Vectors:
+    """One vector that points where the rows point together."""
+    import numpy as np
+
+    whole: Vectors = np.add.reduce(vectors, axis=0)
+    return whole if len(vectors) == 1 else unit_rows(whole[None, :]).reshape(-1)
 
 
 # Of a model's window, for tokens are only estimated here; and of that, what two pieces share.
@@ -150,30 +168,45 @@ class ServedModel(msgspec.Struct, frozen=True):
     version: str
 
 
-class Dialect(Protocol):
-    """How one kind of server is asked. All raise EmbedderOff, `vectors` also Refused."""
+class Dialect(ABC):
+    """How one kind of server is asked. All raise EmbedderOff, `vectors` also TextsRefused.
 
-    # The beginning of the identity: the kind of server and its model.
-    name: str
-    # What people call it, and how its model wants its texts.
-    title: str
-    recipe: Recipe
+    `name` begins the identity: the kind of server and its model. `title` is what people call it.
+    """
 
+    def __init__(self, wire: Wire[EmbedderOff], model: str, *, name: str, title: str) -> None:
+        self._wire = wire
+        self._model = model
+        self.name = name
+        self.title = title
+        self.recipe = recipe_for(model)
+
+    @abstractmethod
     def version(self, deadline: Deadline) -> str:
         """Which version of the model is there now; empty where nobody can know."""
-        ...
 
     def idle(self, deadline: Deadline) -> bool:
         """Whether the model must be loaded first, which takes its time."""
-        ...
+        return False
 
+    @abstractmethod
     def vectors(self, texts: Sequence[str], deadline: Deadline) -> list[list[float]]:
         """What the server makes of these texts, as it gave it."""
-        ...
 
     def off(self, what: str, todo: str | None = None) -> EmbedderOff:
         """An error about this server."""
-        ...
+        return self._wire.off(what, todo)
+
+    def refusal(self, reply: Reply, error: EmbedderOff) -> Exception:
+        """The error; but some statuses speak of the texts: one is too long, or too many."""
+        return TextsRefused(error) if reply.status in _UNWANTED else error
+
+    def decoded(self, reply: Reply, kind: type[_T]) -> _T:
+        """The answer as this type."""
+        try:
+            return msgspec.json.decode(reply.body, type=kind)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise self.off(f"gave an answer that cannot be read ({error})") from None
 
 
 class ServedEmbedder:
@@ -185,18 +218,14 @@ class ServedEmbedder:
         *,
         memo: Path | None = None,
         batch: int = 64,
-        timeout_s: float = 60.0,
         query_timeout_s: float = 2.0,
-        check_timeout_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._dialect = dialect
         self._memo = memo
         self.title = dialect.title
         self.batch = batch
-        self._timeout_s = timeout_s
         self._query_timeout_s = query_timeout_s
-        self._check_timeout_s = check_timeout_s
         self._clock = clock
         # Everything beside the model that shapes the numbers.
         manner = msgspec.json.encode([dialect.recipe, _SAFE_SHARE, _OVERLAP_SHARE])
@@ -245,7 +274,7 @@ class ServedEmbedder:
         """One vector, or EmbedderOff, within the short time-out."""
         deadline = Deadline(self._query_timeout_s)
         with self._resting():
-            known, _ = self._looked(deadline)
+            known = self._looked(deadline)
             parts = ends(self.pieces(text))
             prefix = self._dialect.recipe.query
             return mean_direction(self._rows(known, parts, prefix, deadline))
@@ -255,7 +284,7 @@ class ServedEmbedder:
         self._rest = None
         with self._resting():
             version = self._dialect.version(Deadline(self._query_timeout_s))
-            self._learnt(version, Deadline(self._check_timeout_s))
+            self._learnt(version, Deadline(_CHECK_TIMEOUT_S))
 
     # -- asking
 
@@ -279,9 +308,8 @@ class ServedEmbedder:
         # What holds no text has no direction, and servers refuse it.
         places = [place for place, text in enumerate(texts) if text.strip()]
         if places:
-            asked = [prefix + texts[place] for place in places]
-            given = self._given(asked, deadline)
-            rows[places] = self._checked(given, len(asked), known.dims)
+            given = self._given([prefix + texts[place] for place in places], deadline)
+            rows[places] = self._checked(given, len(places), known.dims)
         return rows
 
     def _given(self, texts: list[str], deadline: Deadline) -> list[list[float]]:
@@ -320,35 +348,40 @@ class ServedEmbedder:
 
     def _deadline(self, whole: Deadline | None, texts: Sequence[str] = ()) -> Deadline:
         work_s = sum(map(len, texts)) / _SLOWEST_CHARS_A_S
-        allowed_s = min(self._query_timeout_s + work_s, self._timeout_s)
+        allowed_s = min(self._query_timeout_s + work_s, _TIMEOUT_S)
         return Deadline(allowed_s) if whole is None else whole.within(allowed_s)
 
     # -- knowing the server
 
     def _greeted(self, whole: Deadline | None) -> ServedModel:
         """Who is there, and that it works, before it gets much to do and time for it."""
-        known = self._remembered()
-        if known is not None and not self._is_due():
+        if (known := self._fresh()) is not None:
             return known
         short = self._deadline(whole)
         if whole is None and self._dialect.idle(short):
-            short = Deadline(self._timeout_s)
-        known, tried = self._looked(short)
-        worked_at = self._worked_at
-        if not tried and (worked_at is None or self._clock() - worked_at >= _REST_S):
+            short = Deadline(_TIMEOUT_S)
+        before = self._remembered()
+        known = self._looked(short)
+        tried_at = self._worked_at
+        if known is before and (tried_at is None or self._clock() - tried_at >= _REST_S):
             self._rows(known, [_TRIAL], self._dialect.recipe.query, short)
         return known
 
-    def _looked(self, deadline: Deadline) -> tuple[ServedModel, bool]:
-        """Which model is there now, and whether it was tried because it is a new one."""
-        known = self._remembered()
-        if known is not None and not self._is_due():
-            return known, False
-        version = self._dialect.version(deadline)
+    def _looked(self, deadline: Deadline) -> ServedModel:
+        """Which model is there now; a new one is tried."""
+        if (known := self._fresh()) is not None:
+            return known
+        version, known = self._dialect.version(deadline), self._remembered()
         if known is None or known.version != version:
-            return self._learnt(version, deadline), True
+            return self._learnt(version, deadline)
         self._looked_at = self._clock()
-        return known, False
+        return known
+
+    def _fresh(self) -> ServedModel | None:
+        """The model, where it was looked up not long ago."""
+        looked_at = self._looked_at
+        due = looked_at is None or self._clock() - looked_at >= _LOOK_AGAIN_S
+        return None if due else self._remembered()
 
     def _learnt(self, version: str, deadline: Deadline) -> ServedModel:
         trial = self._dialect.recipe.query + _TRIAL
@@ -360,10 +393,6 @@ class ServedEmbedder:
                 self._memo.parent.mkdir(parents=True, exist_ok=True)
                 disk.replace(self._memo, msgspec.json.encode(known))
         return known
-
-    def _is_due(self) -> bool:
-        looked_at = self._looked_at
-        return looked_at is None or self._clock() - looked_at >= _LOOK_AGAIN_S
 
     def _remembered(self) -> ServedModel | None:
         if self._known is None and self._memo is not None:
@@ -394,9 +423,7 @@ def served_embedder(
     return ServedEmbedder(
         dialect,
         memo=memo_file(cache, *facts),
-        batch=settings.embed_batch,
-        timeout_s=settings.embed_timeout_s,
-        query_timeout_s=settings.embed_query_timeout_s,
+        query_timeout_s=settings.remember_budget_s,
     )
 
 

@@ -6,15 +6,17 @@ No server, no key, no download: the table and its tokeniser are read as files fr
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import math
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph.errors import EmbedderOff
-from ralph.index.embedders import check_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +38,7 @@ _DIMS = 256
 _LEAD_TOKENS = 32
 _BATCH = 512
 _MANY = 64
+_INSTALL = "Run: pip install wordllama"
 _REINSTALL = "Run: pip install --force-reinstall wordllama"
 
 
@@ -88,37 +91,20 @@ class StaticEmbedder:
 
     def _load(self) -> tuple[Any, NDArray[np.float16]]:
         if self._loaded is None:
-            package = self._package or _find_package()
-            table_file, tokeniser_file = package / _TABLE, package / _TOKENISER
-            try:
-                self._check(table_file, TABLE_SHA256)
-                self._check(tokeniser_file, *TOKENISER_SHA256)
-                self._loaded = _open_tokeniser(tokeniser_file), _open_table(table_file)
-            except OSError as error:
-                raise EmbedderOff(
-                    f"the static table cannot be read ({error.strerror or error})",
-                    where=str(package),
-                    todo=_REINSTALL,
-                ) from error
+            package = self._package or find_package("wordllama", "the table", _INSTALL)
+            table, tokeniser = (
+                model_file(
+                    "the static table", package, name, hashes, self._stamp_folder, _REINSTALL
+                )
+                for name, hashes in ((_TABLE, (TABLE_SHA256,)), (_TOKENISER, TOKENISER_SHA256))
+            )
+            self._loaded = _open_tokeniser(tokeniser), _open_table(table)
         return self._loaded
-
-    def _check(self, file: Path, *expected: str) -> None:
-        check_file(file, expected, stamps=self._stamp_folder, todo=_REINSTALL)
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:
     """The embedder; it has no settings."""
     return StaticEmbedder(stamp_folder=cache)
-
-
-def _find_package() -> Path:
-    spec = find_spec("wordllama")
-    if spec is None or not spec.submodule_search_locations:
-        raise EmbedderOff(
-            "the package wordllama, which holds the static table, is not installed",
-            todo="Run: pip install wordllama",
-        )
-    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def _open_tokeniser(file: Path) -> Any:
@@ -163,3 +149,46 @@ def _unit(vector: Vectors) -> Vectors:
 
     length = math.sqrt(float(vector @ vector))
     return vector / np.float32(length) if length else vector
+
+
+# -- Files of a model that come inside a package: found, and checked to be the ones we know.
+
+
+def find_package(name: str, what: str, todo: str) -> Path:
+    """The folder of the installed package that holds a model; it is never imported."""
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbedderOff(f"{what} is not installed (no package {name})", todo=todo)
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def model_file(
+    what: str, package: Path, name: Path, hashes: Sequence[str], stamps: Path | None, todo: str
+) -> Path:
+    """A file of a model, checked once for each installed copy; a stamp remembers it was right."""
+    file = package / name
+    try:
+        stat = file.stat()
+        seen = os.fsencode(f"{file}\n{stat.st_size}\n{stat.st_mtime_ns}\n{hashes[0]}\n")
+        stamp = stamps / f"{file.name}.checked" if stamps else None
+        if stamp and _content(stamp) == seen:
+            return file
+        is_right = hashlib.sha256(file.read_bytes()).hexdigest() in hashes
+    except OSError as error:
+        reason = f"{what} cannot be read ({error.strerror or error})"
+        raise EmbedderOff(reason, where=str(file), todo=todo) from error
+    if not is_right:
+        reason = "this is not the file Ralph's vectors are made with (its SHA-256 differs)"
+        raise EmbedderOff(reason, where=str(file), todo=todo)
+    if stamp:
+        with contextlib.suppress(OSError):  # nowhere to write: it is checked again next time
+            stamp.parent.mkdir(parents=True, exist_ok=True)
+            stamp.write_bytes(seen)
+    return file
+
+
+def _content(stamp: Path) -> bytes | None:
+    try:
+        return stamp.read_bytes()
+    except OSError:
+        return None

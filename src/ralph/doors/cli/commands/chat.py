@@ -1,4 +1,4 @@
-"""`ralph chat`: chat with a model that remembers earlier conversations."""
+"""`ralph chat`, `workers`, `summarizer`, `embeddings`, `rag`: a model that remembers."""
 
 from __future__ import annotations
 
@@ -7,24 +7,46 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
+from ralph.chat import open_memory, settings_at
+from ralph.chat.commands import COMMANDS, WorkerCommands, run_command
+from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
+from ralph.chat.model import (
+    ChatModel,
+    EchoModel,
+    ToolCall,
+    choose_model,
+    choose_summarizer,
+    how_to_configure,
+)
+from ralph.chat.worker import ELSEWHERE, WorkerStatus
+from ralph.chat.workers import GivenUp, Workers
 from ralph.doors.cli.cards import SHORT_ID
-from ralph.doors.cli.context import conversations_folder, json_option, warnings_told
-from ralph.doors.cli.render import Page, excerpt, is_terminal, note, to_json
-from ralph.doors.cli.tree import Command, wants_json
+from ralph.doors.cli.commands.run import stop_on_signals
+from ralph.doors.cli.context import conversations_folder, warnings_noted
+from ralph.doors.cli.main import INTERRUPTED, Command, Group, wants_json
+from ralph.doors.cli.render import (
+    Page,
+    Result,
+    excerpt,
+    is_terminal,
+    note,
+    print_json_line,
+    typed_answer,
+)
+from ralph.errors import RalphError
+from ralph.memory.conversation_search import Related
+from ralph.memory.conversations import prune_if_due
+from ralph.memory.ralph import Ralph
 from ralph.text.tokens import plural
 
-if TYPE_CHECKING:
-    from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
-    from ralph.chat.model import ToolCall
-    from ralph.memory.conversation_history import Related
-    from ralph.memory.ralph import Ralph
-
-_INTERRUPTED = 130
 _PROMPT = "> "
+_LOOK_S = 0.5
+_LISTED = 20
 
 
 @click.command(cls=Command)
@@ -34,7 +56,6 @@ _PROMPT = "> "
 @click.option("--echo", is_flag=True, help="Answer with what memory finds; needs no model.")
 @click.option("--no-rag", is_flag=True, help="Recall nothing.")
 @click.option("--everywhere", is_flag=True, help="Recall from all projects.")
-@json_option
 def chat(
     model: str | None,
     conversation: str | None,
@@ -54,10 +75,6 @@ def chat(
       ralph chat --model ollama:llama3.2
       echo "How did we fix the timeout?" | ralph chat --echo
     """
-    from ralph.chat import open_memory, settings_at
-    from ralph.chat.loop import Chat
-    from ralph.chat.model import ChatModel, EchoModel, choose_model, how_to_configure
-
     if echo and model is not None:
         raise click.UsageError("--echo needs no --model; leave one of the two out.")
     start = conversations_folder()
@@ -68,12 +85,9 @@ def chat(
         raise click.exceptions.Exit(1)
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     read = _typed_lines() if by_hand else _piped_lines()
-    screen: ChatScreen = PlainScreen(read)
-    if wants_json():
-        screen = JsonScreen(read)
-    elif by_hand:
-        screen = TerminalScreen(read)
-    with warnings_told():
+    kind = JsonScreen if wants_json() else TerminalScreen if by_hand else PlainScreen
+    screen: ChatScreen = kind(read)
+    with warnings_noted():
         talk = Chat(
             lambda: open_memory(start, **given),
             chosen,
@@ -95,12 +109,6 @@ def chat(
 @contextlib.contextmanager
 def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callable[[], None]]:
     """The workers behind the chat, and how to start them; without them the chat still works."""
-    from ralph.chat import open_memory
-    from ralph.chat.model import choose_summarizer
-    from ralph.chat.worker_commands import WorkerCommands
-    from ralph.chat.workers import Workers
-    from ralph.errors import RalphError
-    from ralph.memory.conversation_stream import prune_if_due
 
     def open_waiting() -> Ralph:
         return open_memory(start, waits=True, **given)
@@ -135,9 +143,6 @@ def _run(
     `begin` starts the workers: for a person at once, for a program after the first answer, which
     would otherwise compete with them for the index.
     """
-    from ralph.chat.commands import run_command
-    from ralph.errors import RalphError
-
     if by_hand:
         begin()
         _greet(talk)
@@ -166,12 +171,12 @@ def _run(
             continue
         except KeyboardInterrupt:  # an answer handles its own
             if not by_hand:
-                return _INTERRUPTED
+                return INTERRUPTED
             talk.screen.note("interrupted")
             continue
         failed = failed or done.status == "failed"
         if done.status == "interrupted" and not by_hand:
-            return _INTERRUPTED
+            return INTERRUPTED
     if by_hand:
         _say_goodbye(talk)
         return 0
@@ -203,12 +208,22 @@ def _say_goodbye(talk: Chat) -> None:
 
 def _typed_lines() -> Callable[[str], str | None]:
     """Lines from a person, with an editor where there is one. No line is written to a file."""
-    from ralph.chat.commands import COMMANDS
-
     marks = ("", "")
-    if sys.platform != "win32" and _editor([f"/{name}" for name in COMMANDS]):
-        color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        marks = ("\001\033[1;36m\002", "\001\033[0m\002") if color else marks
+    if sys.platform != "win32":
+        with contextlib.suppress(ImportError):
+            import readline
+
+            words = [f"/{name}" for name in COMMANDS]
+
+            def complete(text: str, state: int) -> str | None:
+                matches = [word for word in words if word.startswith(text)] if text else []
+                return matches[state] if state < len(matches) else None
+
+            readline.set_completer_delims(" ")
+            readline.set_completer(complete)
+            readline.parse_and_bind("tab: complete")
+            if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+                marks = ("\001\033[1;36m\002", "\001\033[0m\002")
 
     def read(prompt: str) -> str | None:
         try:
@@ -219,29 +234,9 @@ def _typed_lines() -> Callable[[str], str | None]:
     return read
 
 
-if sys.platform != "win32":
-
-    def _editor(words: Sequence[str]) -> bool:
-        """Complete these words, if this Python has a line editor."""
-        try:
-            import readline
-        except ImportError:
-            return False
-
-        def complete(text: str, state: int) -> str | None:
-            matches = [word for word in words if word.startswith(text)] if text else []
-            return matches[state] if state < len(matches) else None
-
-        readline.set_completer_delims(" ")
-        readline.set_completer(complete)
-        readline.parse_and_bind("tab: complete")
-        return True
-
-
 def _piped_lines() -> Callable[[str], str | None]:
     """Lines from a file, a pipe or a program."""
-    reconfigure = getattr(sys.stdin, "reconfigure", None)
-    if reconfigure is not None:
+    if (reconfigure := getattr(sys.stdin, "reconfigure", None)) is not None:
         reconfigure(errors="replace")
 
     def read(prompt: str) -> str | None:
@@ -287,8 +282,7 @@ class PlainScreen:
 
     def lines(self, lines: Sequence[str]) -> None:
         """Show the output of a command."""
-        for line in lines:
-            self._page.line(line.strip(), indent=len(line) - len(line.lstrip()))
+        self._page.show(list(lines))
 
     def note(self, text: str) -> None:
         """Show one line on stderr."""
@@ -358,19 +352,189 @@ class JsonScreen(PlainScreen):
 
     def done(self, done: ExchangeResult) -> None:
         """Print the exchange."""
-        import msgspec
-
-        self._object(msgspec.to_builtins(done))
+        print_json_line(msgspec.to_builtins(done))
 
     def lines(self, lines: Sequence[str]) -> None:
         """Show the output of a command."""
-        self._object({"lines": list(lines)})
+        print_json_line({"lines": list(lines)})
 
     def confirm(self, question: str) -> str:
         """Ask on stderr and read the next line."""
         note(question)
         return self._read("") or ""
 
-    def _object(self, plain: dict[str, Any]) -> None:
-        sys.stdout.write(to_json(plain) + "\n")
-        sys.stdout.flush()
+
+# -- workers
+
+
+@click.group(cls=Group)
+def workers() -> None:
+    """Run the background workers, or show their status.
+
+    They summarize and index conversations, and also run within `ralph chat`. One process at a time
+    works; the others wait.
+    """
+
+
+@workers.command("run")
+@click.option("--once", is_flag=True, help="Do the work that is pending, then exit.")
+def run_workers(once: bool) -> Result | int:
+    """Run the workers that are switched on, until Ctrl-C.
+
+    With --once, do the pending work and exit: with status 1 if something is left for the next run.
+
+    \b
+    Examples:
+      ralph workers run
+      ralph workers run --once --json
+    """
+    with _worker_commands() as (crew, _), stop_on_signals() as stop:
+        with open_memory(conversations_folder(), waits=True) as ralph:
+            prune_if_due(ralph.conversations)
+        if once:
+            statuses = crew.run_once(stop=stop)
+            mine = [status for status in statuses if not status.note.startswith(ELSEWHERE)]
+            left = any(status.total > status.completed for status in mine)
+            return _statuses(statuses, [], code=INTERRUPTED if stop.is_set() else int(left))
+        printed: dict[str, WorkerStatus] = {}
+        with crew:
+            while not stop.is_set():
+                _follow(crew, printed)
+                stop.wait(_LOOK_S)
+    return 0  # a signal is the normal way to end it
+
+
+def _follow(crew: Workers, printed: dict[str, WorkerStatus]) -> None:
+    """Start and stop workers as the settings say now, and print what has changed."""
+    try:
+        crew.follow()
+    except RalphError as error:
+        note(str(error))
+    for status in crew.statuses():
+        shown = msgspec.structs.replace(status, current="", next_retry_s=None, total=0)
+        if printed.get(status.name) == shown:
+            continue
+        printed[status.name] = shown
+        if wants_json():
+            print_json_line(msgspec.to_builtins(status))
+        else:
+            Page().line(_line(status))
+            sys.stdout.flush()
+
+
+def _line(status: WorkerStatus) -> str:
+    parts = {
+        f"failed {status.failed:,}": status.failed,
+        f"retrying {status.retrying:,}": status.retrying,
+        f"${status.spend_usd:.4f}": status.spend_usd,
+        status.note: status.note,
+    }
+    head = f"{status.name}: {status.state} {status.completed:,}/{status.total:,}"
+    return "  ".join([head, *(text for text, applies in parts.items() if applies)])
+
+
+@workers.command("status")
+def show_status() -> Result:
+    """Show the status of each worker, in whichever process it runs, and what was given up."""
+    with _worker_commands() as (crew, _):
+        return _statuses(crew.statuses(), crew.given_up())
+
+
+def _statuses(statuses: list[WorkerStatus], given_up: list[GivenUp], *, code: int = 0) -> Result:
+    heads = ("worker", "state", "done", "to do", "failed", "retrying", "given up", "spend", "note")
+    rows = [
+        (
+            status.name,
+            status.state,
+            f"{status.completed:,}",
+            f"{status.total - status.completed:,}",
+            *(f"{number:,}" for number in (status.failed, status.retrying, status.given_up)),
+            f"${status.spend_usd:.2f}",
+            status.note,
+        )
+        for status in statuses
+    ]
+
+    def show(page: Page) -> None:
+        page.table(heads, rows)
+        if given_up:
+            items = plural(len(given_up), "item")
+            page.line()
+            page.line(f"Given up: {items}. Try again: ralph conversations retry")
+            page.show([f"  {item}" for item in given_up[:_LISTED]])
+            page.more(len(given_up) - _LISTED)
+
+    value = msgspec.to_builtins({"workers": statuses, "given_up": given_up})
+    off = "All workers are off. To switch them on: `ralph summarizer on`"
+    return Result(value, show if statuses else off, code=code)
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="[conversation|exchange] [on|off]")
+def summarizer(words: tuple[str, ...]) -> Result:
+    """Show or switch the workers that summarize.
+
+    `summarizer on` also switches on the embedding pipeline.
+
+    \b
+    Examples:
+      ralph summarizer
+      ralph summarizer exchange off
+    """
+    with _worker_commands() as (crew, commands):
+        return _answer(crew, commands.summarizer(words))
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="[on|off|rebuild [conversations|exchanges]]")
+def embeddings(words: tuple[str, ...]) -> Result:
+    """Show, switch or rebuild the embeddings.
+
+    `rebuild` shows what it deletes and costs, and asks for a typed yes.
+
+    \b
+    Examples:
+      ralph embeddings
+      ralph embeddings rebuild conversations
+    """
+    with _worker_commands() as (crew, commands):
+        return _answer(crew, commands.embeddings(words, _confirm))
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="[on|off|config|set KEY VALUE]")
+def rag(words: tuple[str, ...]) -> Result:
+    """Show or change what is recalled before an answer.
+
+    \b
+    Examples:
+      ralph rag off
+      ralph rag set rag_conversation_limit 5
+    """
+    with _worker_commands() as (_, commands):
+        lines = commands.rag(words)
+        return Result({"lines": lines, "settings": commands.rag_settings()}, lines)
+
+
+def _answer(crew: Workers, lines: list[str]) -> Result:
+    return Result({"lines": lines, "workers": msgspec.to_builtins(crew.statuses())}, lines)
+
+
+def _confirm(question: str) -> str:
+    typed = typed_answer(question)
+    if not typed.endswith("\n") or not sys.stdin.isatty():
+        sys.stderr.write("\n")
+    return typed
+
+
+@contextlib.contextmanager
+def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
+    """The workers of the project around this folder, or of the conversations outside projects."""
+    start = conversations_folder()
+
+    def opened() -> Ralph:
+        return open_memory(start, waits=True)
+
+    with warnings_noted():
+        crew = Workers(opened)
+        yield crew, WorkerCommands(crew, opened, prefix="ralph ", in_chat=False)

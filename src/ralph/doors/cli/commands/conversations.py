@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from ralph.chat import open_memory
+from ralph.chat.workers import Workers
 from ralph.doors.cli import context
-from ralph.doors.cli.cards import error_text, minute, short_id, styled
+from ralph.doors.cli.cards import minute, pruned_result, short_id, show_errors, show_files, styled
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
-from ralph.doors.cli.render import Page, Result, Table, excerpt, plain
-from ralph.doors.cli.tree import Group
+from ralph.doors.cli.main import Group
+from ralph.doors.cli.render import Page, Result, Table, excerpt
 from ralph.errors import NotFound
+from ralph.memory import documents, keeping
+from ralph.memory.conversations import prune as prune_conversations
+from ralph.memory.documents import Added
+from ralph.records.conversation import Conversation, Exchange
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.documents import Added
-    from ralph.memory.ralph import Ralph
-    from ralph.records.conversation import Conversation, Exchange
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
 _TITLE_CHARS = 80
 _LISTED = 20
+_EMPTY = "empty conversation"
 _conversation = click.argument("conversation", metavar="ID")
 
 
@@ -48,7 +51,6 @@ conversations.add_command(export_conversations)
 )
 @context.option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
 @context.everywhere_option
-@context.json_option
 def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> Result:
     """List conversations, newest first.
 
@@ -56,11 +58,11 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     Examples:
       ralph conversations list --limit 5 --tag release
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
     value = [
-        _conversation_json(item.conversation)
-        | {
+        {
+            **_conversation_json(item.conversation),
             "exchanges": item.exchanges,
             "last": item.last,
             "tags": list(item.tags),
@@ -69,16 +71,14 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
         for item in listed
     ]
     rows = [
-        [
+        (
             short_id(item.conversation.id),
             minute(item.last),
             str(item.exchanges),
             item.conversation.source,
             item.conversation.project,
-            " ".join(
-                [excerpt(item.conversation.title, _TITLE_CHARS), *(f"#{t}" for t in item.tags)]
-            ),
-        ]
+            f"{excerpt(item.conversation.title, _TITLE_CHARS)} {_hash_tags(item.tags)}".strip(),
+        )
         for item in listed
     ]
     empty = (
@@ -91,17 +91,23 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     return Result(value, Table(heads, rows, empty))
 
 
+def _hash_tags(tags: Sequence[str]) -> str:
+    return " ".join(f"#{tag}" for tag in tags)
+
+
 @conversations.command()
 @click.argument("wanted", metavar="ID")
 @context.everywhere_option
-@context.json_option
 def show(wanted: str, everywhere: bool) -> Result:
     """Show a conversation, an exchange, or a section of a document.
 
     The first four characters of an ID are enough if they are unique.
-    """
 
-    with context.opened_anywhere() as ralph:
+    \b
+    Examples:
+      ralph conversations show 3f9a1c20
+    """
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         try:
             conversation = memory.conversation(wanted, everywhere=everywhere)
@@ -112,7 +118,7 @@ def show(wanted: str, everywhere: bool) -> Result:
             except NotFound:
                 exchanges = [memory.get(wanted, everywhere=everywhere).record]
             conversation = memory.conversation(exchanges[0].conversation, everywhere=everywhere)
-        tags = _tags(ralph, conversation.id, everywhere=everywhere)
+        tags = list(memory.states(everywhere=everywhere)[conversation.id].tags)
         summaries = {
             identity: summary
             for identity in (conversation.id, *(exchange.id for exchange in exchanges))
@@ -140,12 +146,6 @@ def show(wanted: str, everywhere: bool) -> Result:
     return Result(value, show_conversation)
 
 
-def _tags(ralph: Ralph, identity: str, *, everywhere: bool = False) -> list[str]:
-    listed = ralph.conversations.list(everywhere=everywhere)
-    [tags] = [item.tags for item in listed if item.conversation.id == identity]
-    return list(tags)
-
-
 def _show_exchange(page: Page, exchange: Exchange, summary: str) -> None:
     head = f"{minute(exchange.completed)}  {short_id(exchange.id)[0]}"
     page.line((head, "dim"), "  ", styled(exchange.status))
@@ -155,10 +155,8 @@ def _show_exchange(page: Page, exchange: Exchange, summary: str) -> None:
         if text:
             page.line((name, "bold"))
             page.lines(text)
-    for error in exchange.errors:
-        page.line(("error ", "red"), error_text(error))
-    for file in exchange.files_touched:
-        page.line((f"{file.action} ", "magenta"), file.path)
+    show_errors(page, exchange.errors)
+    show_files(page, exchange.files_touched)
 
 
 def _section(section: Any) -> Result:
@@ -183,7 +181,6 @@ def _conversation_json(conversation: Conversation) -> dict[str, Any]:
 @_conversation
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @context.flag("--remove", "Remove the tags.")
-@context.json_option
 def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
     """Tag a conversation.
 
@@ -194,18 +191,17 @@ def tag(conversation: str, words: tuple[str, ...], remove: bool) -> Result:
       ralph conversations tag 3f9a1c20 release urgent
       ralph conversations tag 3f9a1c20 urgent --remove
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         memory.tag(conversation, add=() if remove else words, remove=words if remove else ())
         identity = memory.conversation(conversation).id
-        tags = _tags(ralph, identity)
+        tags = list(memory.states()[identity].tags)
     return _line({"id": identity, "tags": tags}, ", ".join(tags) or "no tags")
 
 
 @conversations.command()
 @_conversation
 @click.argument("title", nargs=-1, required=True)
-@context.json_option
 def rename(conversation: str, title: tuple[str, ...]) -> Result:
     """Change the title of a conversation.
 
@@ -213,7 +209,7 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
     Examples:
       ralph conversations rename 3f9a1c20 The flaky gateway test
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         ralph.conversations.rename(conversation, " ".join(title))
         renamed = ralph.conversations.conversation(conversation)
     return _line({"id": renamed.id, "title": renamed.title}, renamed.title)
@@ -222,13 +218,16 @@ def rename(conversation: str, title: tuple[str, ...]) -> Result:
 @conversations.command()
 @click.argument("exchange", metavar="EXCHANGE_ID")
 @click.argument("value", type=click.Choice(list(_VALUES)))
-@context.json_option
 def rate(exchange: str, value: str) -> Result:
     """Rate an exchange as worth finding or not.
 
     Searches rank it slightly higher or lower; `none` removes the rating.
+
+    \b
+    Examples:
+      ralph conversations rate 3f9a1c20 up
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         identity = ralph.conversations.get(exchange).id
         ralph.conversations.rate(identity, _VALUES[value])
     text = "Rating removed." if value == "none" else f"Rated {value}."
@@ -242,16 +241,17 @@ def _line(value: dict[str, Any], text: str) -> Result:
 
 @conversations.command()
 @click.argument("exchanges", nargs=-1, required=True, metavar="EXCHANGE_ID...")
-@context.json_option
 def private(exchanges: tuple[str, ...]) -> Result:
     """Delete exchanges from memory for good.
 
     The same as `ralph forget`: their iterations are deleted too, and no import brings them back.
     The client's own session files are left alone.
-    """
-    from ralph.memory import keeping
 
-    with context.opened_anywhere() as ralph:
+    \b
+    Examples:
+      ralph conversations private 3f9a1c20 7be4d00f
+    """
+    with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
         ids = list(dict.fromkeys(memory.get(wanted).id for wanted in exchanges))
         done = keeping.forget(ralph, keeping.choose(ralph, ids=ids), reason="private")
@@ -266,7 +266,6 @@ def private(exchanges: tuple[str, ...]) -> Result:
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @context.flag("--remove", "Remove these documents from memory.")
 @context.flag("--list", "List the documents in memory.", "listing")
-@context.json_option
 def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result:
     """Make your own documents searchable beside the conversations.
 
@@ -278,8 +277,6 @@ def add_document(paths: tuple[Path, ...], remove: bool, listing: bool) -> Result
       ralph conversations add-document docs README.md
       ralph conversations add-document --list
     """
-    from ralph.memory import documents
-
     if (remove and listing) or (listing and paths) or (remove and not paths):
         raise click.UsageError("Give PATHs, --remove with PATHs, or --list alone.")
     with context.opened() as ralph:  # paths are relative to the project
@@ -320,7 +317,6 @@ def _added(added: Added) -> Result:
 
 @conversations.command()
 @context.dry_run_option
-@context.json_option
 def prune(dry_run: bool) -> Result:
     """Forget exchanges older than `conversations_keep_days`, in all projects.
 
@@ -328,24 +324,16 @@ def prune(dry_run: bool) -> Result:
     Examples:
       ralph conversations prune --dry-run
     """
-    from ralph.memory import conversation_stream
-
-    with context.opened_anywhere() as ralph:
-        found = conversation_stream.prune(ralph.conversations, dry_run=dry_run)
-    exchanges = f"{plural(found.exchanges, 'exchange')} from before {found.before[:10]}"
-    empty = plural(found.conversations, "empty conversation")
-    verb = "Would forget" if dry_run else "Forgot"
-    return Result(plain(found) | {"dry_run": dry_run}, f"{verb} {exchanges}, and {empty}.")
+    with context.opened(anywhere=True) as ralph:
+        found = prune_conversations(ralph.conversations, dry_run=dry_run)
+    exchanges, empty = plural(found.exchanges, "exchange"), plural(found.conversations, _EMPTY)
+    return pruned_result(found, exchanges, empty, dry_run=dry_run)
 
 
 @conversations.command()
-@context.json_option
 def retry() -> Result:
     """Let the workers try again what they gave up."""
-    from ralph.chat import open_memory
-    from ralph.chat.workers import Workers
-
-    with context.opened_anywhere():
+    with context.opened(anywhere=True):
         start = context.start_folder()
     workers = Workers(lambda: open_memory(start, waits=True))
     given_up = workers.given_up()

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from ralph.config import home_folder
 from ralph.doors.cli import context
+from ralph.doors.cli.cards import minute
+from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, Table, excerpt, note, plain
-from ralph.doors.cli.tree import Group
 from ralph.errors import BadInput, MemoryOff
-
-if TYPE_CHECKING:
-    from ralph.plan.model import Comment, ContextFile, Discipline, Feature, Kind, PlanView, Task
-    from ralph.plan.store import Plan
-    from ralph.records.learning import Learning
+from ralph.memory.project import trust_servers
+from ralph.plan import edit, learnings
+from ralph.plan.fields import clean_status
+from ralph.plan.model import Comment, Discipline, Feature, Kind, PlanView, Task
+from ralph.plan.store import Plan
+from ralph.records.learning import Learning
 
 _TITLE_CHARS = 70
 
@@ -65,14 +68,11 @@ def _group(spec: PlanCommands) -> Group:
     ]
 
     def called(verb: str, *args: Any, **more: Any) -> Any:
-        from ralph.plan import edit
-
         return getattr(edit, f"{verb}_{word}")(*args, **more)
 
     @group.command("add", help=f"Add a {word}.{examples[0]}")
     @context.options(*spec.add_arguments)
     @context.options(*spec.fields)
-    @context.json_option
     def add(**given: Any) -> Result:
         plan = context.the_plan()
         required = [given.pop(name) for name in spec.required]
@@ -84,7 +84,6 @@ def _group(spec: PlanCommands) -> Group:
 
     @group.command("show", help=f"Show one {word}.")
     @key
-    @context.json_option
     def show(key: str) -> Result:
         plan = context.the_plan()
         entry = getattr(plan, word)(key)
@@ -96,7 +95,6 @@ def _group(spec: PlanCommands) -> Group:
     @context.options(*spec.update_options)
     @context.options(*spec.fields)
     @context.option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
-    @context.json_option
     def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
         plan = context.the_plan()
         patch = context.patch_from(given, clear)
@@ -111,7 +109,6 @@ def _group(spec: PlanCommands) -> Group:
 
     @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
     @key
-    @context.json_option
     def delete(key: str) -> Result:
         plan = context.the_plan()
         task = plan.task(key) if word == "task" else None
@@ -133,15 +130,12 @@ def _feature_json(view: PlanView, feature: Feature) -> dict[str, Any]:
 
 
 def _feature_texts(feature: Feature) -> dict[str, list[str]]:
-    return {
-        "context_files": [_file_line(file) for file in feature.context_files],
-        "learnings": [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings],
-    }
-
-
-def _file_line(file: ContextFile) -> str:
-    touched = f", touched {file.touch_count} times" if file.touch_count else ""
-    return f"{file.path} [{file.source}{touched}]"
+    files = []
+    for file in feature.context_files:
+        touched = f", touched {file.touch_count} times" if file.touch_count else ""
+        files.append(f"{file.path} [{file.source}{touched}]")
+    lessons = [f"{each.id} {each.text} {each.provenance}" for each in feature.learnings]
+    return {"context_files": files, "learnings": lessons}
 
 
 def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +149,6 @@ def _verify(plan: Plan, name: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_index(name: str) -> str:
-
     with context.opened() as ralph:
         try:
             ralph.feature(name).drop_index()
@@ -197,7 +190,6 @@ feature = _group(
 
 
 @feature.command("list")
-@context.json_option
 def list_features() -> Result:
     """List the features and their progress."""
     view = context.the_plan().read()
@@ -237,8 +229,7 @@ def _take_comment(_: Plan, __: str, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _comment_line(comment: Comment) -> str:
-    at = f"{comment.at[:16].replace('T', ' ')} " if comment.at else ""
-    return f"{at}{comment.author or 'unknown'}: {comment.text}"
+    return f"{minute(comment.at)} {comment.author or 'unknown'}: {comment.text}".lstrip()
 
 
 task = _group(
@@ -292,7 +283,6 @@ task = _group(
 @task.command("list")
 @context.plan_feature(help="Only tasks of this feature.")
 @context.option("--status", "Only tasks with this status.", "STATUS")
-@context.json_option
 def list_tasks(feature: str | None, status: str | None) -> Result:
     """List the tasks.
 
@@ -300,19 +290,14 @@ def list_tasks(feature: str | None, status: str | None) -> Result:
     Examples:
       ralph task list --feature user-login --status blocked
     """
-    from ralph.plan.fields import clean_status
-
     wanted = None if status is None else clean_status(status)
-    tasks = [
-        each for each in _tasks_of(context.the_plan(), feature) if wanted in (None, each.status)
-    ]
+    tasks = [t for t in _tasks_of(context.the_plan(), feature) if wanted in (None, t.status)]
     none = "The plan has no tasks yet. Add one: ralph task add TITLE --feature NAME"
     return _task_table(tasks, "No task matches." if feature or wanted else none)
 
 
 @task.command()
 @context.plan_feature(help="Only tasks of this feature.")
-@context.json_option
 def ready(feature: str | None) -> Result:
     """List the tasks that can be worked on now, in the order a run takes them.
 
@@ -320,11 +305,9 @@ def ready(feature: str | None) -> Result:
     Examples:
       ralph task ready --feature user-login
     """
-    from ralph.plan.edit import ready as ready_tasks
-
     plan = context.the_plan()
     _tasks_of(plan, feature)
-    found = ready_tasks(plan.read("tasks").tasks, feature=feature)
+    found = edit.ready(plan.read("tasks").tasks, feature=feature)
     return _task_table(found, "No task is ready.")
 
 
@@ -360,9 +343,6 @@ def _clean_discipline(patch: dict[str, Any]) -> None:
 
 def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
     """Trust the servers that a person names on the line."""
-    from ralph.config import home_folder
-    from ralph.memory.project import trust_servers
-
     if "mcp_servers" in patch:
         trust_servers(context.the_project(), changed, home=home_folder())
 
@@ -392,7 +372,6 @@ discipline = _group(
 
 
 @discipline.command("list")
-@context.json_option
 def list_disciplines() -> Result:
     """List the disciplines."""
     found = context.the_plan().read().disciplines
@@ -425,13 +404,11 @@ def learning() -> None:
 
 def learning_json(learning: Learning) -> dict[str, Any]:
     """A learning as every command prints it."""
-    fields = {name: plain(getattr(learning, name)) for name in learning.__struct_fields__}
-    return {"id": learning.id, **fields, "provenance": learning.provenance}
+    return {"id": learning.id, **plain(learning), "provenance": learning.provenance}
 
 
 @learning.command("list")
 @_learning_feature
-@context.json_option
 def list_learnings(feature: str) -> Result:
     """List a feature's learnings and where each comes from.
 
@@ -439,23 +416,19 @@ def list_learnings(feature: str) -> Result:
     Examples:
       ralph learning list --feature user-login
     """
-    from ralph.plan.learnings import conflicts, is_stale
-
-    plan = context.the_plan()
-    found = plan.feature(feature).learnings
+    found = context.the_plan().feature(feature).learnings
     rivals: dict[str, list[str]] = {each.id: [] for each in found}
-    for left, right in conflicts(found):
+    for left, right in learnings.conflicts(found):
         rivals[left.id].append(right.id)
         rivals[right.id].append(left.id)
     last = context.last_iteration(feature) if any(each.source == "auto" for each in found) else 0
-    stale = {each.id: is_stale(each, last + 1) for each in found}
+    stale = {each.id: learnings.is_stale(each, last + 1) for each in found}
 
     def show(page: Page) -> None:
         for each in found:
             mark = "[STALE] " if stale[each.id] else ""
             page.line((each.id, "cyan"), "  ", (mark, "yellow"), each.text)
-            reason = f" {each.reason}" if each.reason else ""
-            page.line((f"{each.provenance}{reason}", "dim"), indent=_INDENT)
+            page.line((f"{each.provenance} {each.reason or ''}", "dim"), indent=_INDENT)
             if rivals[each.id]:
                 page.line((f"contradicts {', '.join(rivals[each.id])}", "yellow"), indent=_INDENT)
 
@@ -476,7 +449,6 @@ def list_learnings(feature: str) -> Result:
     type=click.Choice(["human", "agent"]),
     help="Who says so (default: human; in an agent's run: agent).",
 )
-@context.json_option
 def add(
     text: str, feature: str, task: str | None, reason: str | None, source: str | None
 ) -> Result:
@@ -488,16 +460,23 @@ def add(
     Examples:
       ralph learning add "Run the tests with -n 2." --feature user-login
     """
-    from ralph.plan.learnings import add as add_learning
-
+    in_run = context.in_agents_run()
+    if in_run and source == "human":  # an agent's words are never taken for a person's
+        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
     plan = context.the_plan()
-    added = add_learning(
+    concerned = None if task is None else plan.task(task)
+    if concerned is not None and concerned.feature != feature:
+        raise BadInput(
+            f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}",
+            todo="Name the feature of the task, or leave --task out.",
+        )
+    added = learnings.add(
         plan,
         feature,
         text,
-        source="agent" if _learning_source(source) == "agent" else "human",
+        source="agent" if in_run or source == "agent" else "human",
         reason=reason,
-        task_id=None if task is None else _task_id(plan, task, feature),
+        task_id=concerned.id if concerned else None,
     )
 
     def show(page: Page) -> None:
@@ -520,7 +499,6 @@ def add(
 @_ref
 @_learning_feature
 @context.option("--reason", "Why it is removed.")
-@context.json_option
 def remove(ref: str, feature: str, reason: str | None) -> Result:
     """Remove a learning for good: the same lesson is not learned again.
 
@@ -528,10 +506,8 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
     Examples:
       ralph learning remove 3f9a1c20 --feature user-login --reason "no longer true"
     """
-    from ralph.plan.learnings import remove as remove_learning
-
     by = "agent" if context.in_agents_run() else "human"
-    removed = remove_learning(context.the_plan(), feature, ref, by=by, reason=reason)
+    removed = learnings.remove(context.the_plan(), feature, ref, by=by, reason=reason)
     return Result(learning_json(removed), f"Removed: {removed.text}")
 
 
@@ -540,7 +516,6 @@ def remove(ref: str, feature: str, reason: str | None) -> Result:
 @_learning_feature
 @context.option("--text", "Better words for it.")
 @context.option("--reason", "What the review found.")
-@context.json_option
 def review(ref: str, feature: str, text: str | None, reason: str | None) -> Result:
     """Note that a learning was reviewed. Reviewed does not mean proven.
 
@@ -548,26 +523,5 @@ def review(ref: str, feature: str, text: str | None, reason: str | None) -> Resu
     Examples:
       ralph learning review 3f9a1c20 --feature user-login --text "Run the tests with -n 2."
     """
-    from ralph.plan.learnings import review as review_learning
-
-    reviewed = review_learning(context.the_plan(), feature, ref, text=text, reason=reason)
+    reviewed = learnings.review(context.the_plan(), feature, ref, text=text, reason=reason)
     return Result(learning_json(reviewed), f"Reviewed: {reviewed.text}")
-
-
-def _learning_source(source: str | None) -> str:
-    """Who says it: an agent's words are never taken for a person's."""
-    if not context.in_agents_run():
-        return source or "human"
-    if source == "human":
-        raise BadInput("an agent cannot speak for a person", todo="Leave --source out.")
-    return "agent"
-
-
-def _task_id(plan: Plan, task: str, feature: str) -> int | str:
-    found = plan.task(task)
-    if found.feature != feature:
-        raise BadInput(
-            f"task {found.id} belongs to {found.feature!r}, not to {feature!r}",
-            todo="Name the feature of the task, or leave --task out.",
-        )
-    return found.id

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.clients import BY_AGENT
-from ralph.doors.cli.context import json_option, start_folder, the_project
+from ralph.clients.claude_code_settings import PLUGIN_FOLDER
+from ralph.clients.setup import SetupPart, SetupPlace, apply, best_call, look
+from ralph.doors.cli import context
+from ralph.doors.cli.main import Group, keep_project
 from ralph.doors.cli.render import Page, Result, Span, note
-from ralph.doors.cli.tree import Command, Group, keep_project, project_given
-
-if TYPE_CHECKING:
-    from ralph.clients.setup import RalphCall, SettingsEdit, SetupPart, SetupPlace
-    from ralph.memory.project import Project
 
 _HERE = ""  # what `--project` without a folder stands for
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
 _WORDS = {"none": "no", "partly": "in part"}
 
 
-def _keep_scope(context: click.Context, _: click.Parameter, value: str | None) -> bool:
-    keep_project(context, value or None)
+def _keep_scope(ctx: click.Context, _: click.Parameter, value: str | None) -> bool:
+    keep_project(ctx, value or None)
     return value is not None
 
 
-_SCOPE: list[Callable[[Any], Any]] = [
-    click.option("--user", is_flag=True, help="Your own settings, for every project."),
+_scope = context.options(
+    context.flag("--user", "Your own settings, for every project."),
     click.option(
         "--project",
         is_flag=False,
@@ -44,13 +40,7 @@ _SCOPE: list[Callable[[Any], Any]] = [
         show_default=True,
         help="The client.",
     ),
-]
-
-
-def _scoped(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_SCOPE):
-        command = option(command)
-    return command
+)
 
 
 @click.group(cls=Group)
@@ -62,42 +52,50 @@ def hooks() -> None:
     """
 
 
-@hooks.command(cls=Command)
-@_scoped
-@click.option("--no-mcp", is_flag=True, help="The hooks alone, without the MCP server.")
+@hooks.command(json=False)
+@_scope
+@context.flag("--no-mcp", "The hooks alone, without the MCP server.")
 def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
     """Put Ralph into a client's settings.
 
     Your other settings stay. The previous file is kept once as .bak. Running this again changes
     nothing, or updates what an older Ralph wrote.
     """
-    from ralph.clients.setup import apply, best_call
-
     _need_one_scope(user, project)
     setup = BY_AGENT[agent].program.setup()
-    if no_mcp and not setup.HAS_HOOKS:
+    if no_mcp and not setup.has_hooks:
         title = BY_AGENT[agent].title
         raise click.UsageError(f"{title} gets the MCP server and nothing else: leave out --no-mcp.")
-    root = None if user else the_project().root
-    call = best_call(root, variables=setup.FILLS_VARIABLES)
-    edits = setup.install_edits(root, call, mcp=not no_mcp)
-    _tell_installed(edits, apply(edits))
+    root = None if user else context.the_project().root
+    call = best_call(root, variables=setup.fills_variables)
+    edits = setup.edits(root, call, mcp=not no_mcp)
+    done = apply(edits)
+    page = Page()
+    for edit in edits:
+        page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
     todo = setup.register(call) if user and not no_mcp else None
     if todo is not None:
         note(f"there is no {agent} here to register the MCP server with. Run: {todo}")
-    _tell_call(call, root)
+    page.line(f"The client calls: {call.shown}")
+    if root is not None and call.words:
+        note(
+            "these files name a program of this machine, because `ralph` on the PATH (outside the "
+            "project) is not this one; before sharing them, put it there and run this again"
+        )
+    elif root is not None:
+        page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")
+    for warning in look(root).warnings:
+        note(warning)
 
 
-@hooks.command(cls=Command)
-@_scoped
+@hooks.command(json=False)
+@_scope
 def uninstall(user: bool, project: bool, agent: str) -> None:
     """Take Ralph out of a client's settings."""
-    from ralph.clients.setup import apply
-
     _need_one_scope(user, project)
     root = None if user else _root_to_clean()
     setup = BY_AGENT[agent].program.setup()
-    done = apply(setup.uninstall_edits(root))
+    done = apply(setup.edits(root, None))
     page = Page()
     for edit in done:
         page.line(f"Removed from {edit.file}" if edit.after else f"Removed {edit.file}")
@@ -111,17 +109,12 @@ def uninstall(user: bool, project: bool, agent: str) -> None:
         page.line("Nothing of Ralph's was there.")
 
 
-@hooks.command(cls=Command)
-@json_option
+@hooks.command()
 def status() -> Result:
     """Show where Ralph is set up, and what needs fixing."""
-    import msgspec
-
-    from ralph.clients.setup import look
-
-    project = _project()
+    project = context.found_project()
     found = look(project.root if project else None)
-    line = f"{start_folder()} is in no Ralph project: hooks stay silent. Run: ralph init"
+    line = f"{context.start_folder()} is in no Ralph project: hooks stay silent. Run: ralph init"
     if found.project:
         line = f"project {found.project}"
 
@@ -131,18 +124,16 @@ def status() -> Result:
         heads = ("client", "where", "hooks", "server", "calls")
         page.table(heads, [_row(place) for place in found.places])
 
-    return Result(msgspec.to_builtins(found), show, notes=found.warnings)
+    return Result(found, show, notes=found.warnings)
 
 
-@hooks.command("plugin-path", cls=Command)
+@hooks.command("plugin-path", json=False)
 def plugin_path() -> None:
     """Print the folder of Claude Code's plugin.
 
     For: claude plugin marketplace add "$(ralph hooks plugin-path)"
     """
-    from ralph.clients.claude_code_settings import plugin_folder
-
-    click.echo(str(plugin_folder()))
+    click.echo(str(PLUGIN_FOLDER))
 
 
 def _need_one_scope(user: bool, project: bool) -> None:
@@ -150,55 +141,18 @@ def _need_one_scope(user: bool, project: bool) -> None:
         raise click.UsageError("Choose one: --user or --project.")
 
 
-def _project() -> Project | None:
-    from ralph.config import home_folder
-    from ralph.memory.project import find_project
-
-    return the_project() if project_given() else find_project(start_folder(), home=home_folder())
-
-
 def _root_to_clean() -> Path:
     """The project, or a folder that was one when Ralph was set up in it."""
-    from ralph.clients.setup import look
-
-    here = start_folder()
-    if _project() is None and any(
-        part.state != "none"
-        for place in look(here).places
-        if place.where == "project"
-        for part in place.parts
-    ):
-        return here
-    return the_project().root
+    here = context.start_folder()
+    places = [] if context.found_project() else look(here).places
+    parts = [part for place in places if place.where == "project" for part in place.parts]
+    return here if any(part.state != "none" for part in parts) else context.the_project().root
 
 
-def _tell_installed(edits: list[SettingsEdit], done: list[SettingsEdit]) -> None:
-    page = Page()
-    for edit in edits:
-        page.line(f"Written: {edit.file}" if edit in done else f"As it should be: {edit.file}")
-
-
-def _tell_call(call: RalphCall, root: Path | None) -> None:
-    """Say whom the client will call, and what that means for others."""
-    from ralph.clients.setup import look
-
-    page = Page()
-    page.line(f"The client calls: {call.shown}")
-    if root is not None and call.words:
-        note(
-            "these files name a program of this machine, because `ralph` on the PATH (outside the "
-            "project) is not this one; before sharing them, put it there and run this again"
-        )
-    elif root is not None:
-        page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")
-    for warning in look(root).warnings:
-        note(warning)
-
-
-def _row(one: SetupPlace) -> tuple[Span, ...]:
-    calls = [call.command for part in one.parts for call in part.calls]
-    hooks = "" if one.hooks is None else _shown(one.hooks)
-    return one.agent, one.where, hooks, _shown(one.mcp), ", ".join(dict.fromkeys(calls))
+def _row(place: SetupPlace) -> tuple[Span, ...]:
+    calls = [call.command for part in place.parts for call in part.calls]
+    hooks = "" if place.hooks is None else _shown(place.hooks)
+    return place.agent, place.where, hooks, _shown(place.mcp), ", ".join(dict.fromkeys(calls))
 
 
 def _shown(part: SetupPart) -> Span:

@@ -1,27 +1,29 @@
-"""`ralph knowledge`: what projects learn from each other, for whoever directs agents."""
+"""`ralph knowledge` and `ralph gate`: what projects learn from each other and from decisions."""
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from subprocess import list2cmdline
+from typing import Any
 
 import click
 
 from ralph.doors.cli import cards, context
-from ralph.doors.cli.render import Page, Result, plain
-from ralph.doors.cli.tree import Group
+from ralph.doors.cli.main import Group
+from ralph.doors.cli.render import Cards, Page, Result, Table, excerpt, note
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
+from ralph.memory import gates
+from ralph.memory.checkpoints import CheckpointResult
+from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE, Knowledge
+from ralph.memory.knowledge_journal import SavedEntry
+from ralph.memory.ledger import prepared_entry
+from ralph.memory.lessons import technology_of
+from ralph.memory.ralph import Ralph
+from ralph.plan.model import Task
+from ralph.recall.patterns import Pattern
+from ralph.records.knowledge import Entry
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.checkpoints import CheckpointResult
-    from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import SavedEntry
-    from ralph.memory.ralph import Ralph
-    from ralph.plan.model import Task
-    from ralph.recall.patterns import Pattern
-    from ralph.records.knowledge import Entry
 
 _CHECKPOINT_KINDS = ("manual", "phase_complete", "project_complete", "cancelled")
 _SHOWN = 10
@@ -44,6 +46,7 @@ _FIELDS = {
     "technology": ("--technology", "For which technology (default: any).", _TYPES),
     "subject": ("--subject", "What was worked on: the task's title.", _TYPES),
 }
+_FEEDBACK_CHARS = 80
 _field_options = context.options(
     *(
         context.option(name, help, "TEXT", field, multiple=field == "solution_steps")
@@ -72,7 +75,6 @@ def knowledge() -> None:
 @click.option("--type", "entry_type", type=click.Choice(_TYPES), help="The type of the entry.")
 @_field_options
 @context.flag("--unverified", "Nobody has seen it work; it will be refused.")
-@context.json_option
 def capture(file: str | None, entry_type: str | None, unverified: bool, **fields: Any) -> Result:
     """Stage a failure with its solution, a rejection or an approval.
 
@@ -97,23 +99,23 @@ def capture(file: str | None, entry_type: str | None, unverified: bool, **fields
             entries = [_entry_from_options(memory, str(entry_type), given, unverified=unverified)]
         else:
             entries = _entries_from_file(memory, file)
-        captured = memory.capture_all(entries)
-    return captured_result(captured)
+        return _captured(memory.capture_all(entries))
 
 
-def captured_result(captured: list[SavedEntry]) -> Result:
+def _entries(number: int) -> str:
+    return plural(number, "entry", "entries")
+
+
+def _captured(captured: list[SavedEntry]) -> Result:
     """What was captured, and what to do next."""
 
     def show(page: Page) -> None:
-        fresh = sum(each.fresh for each in captured)
-        old = len(captured) - fresh
-        known = f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
-        page.line(f"Captured {plural(fresh, 'entry', 'entries')}{known}.")
+        fresh, known = cards.fresh_and_known(captured)
+        page.line(f"Captured {_entries(fresh)}{known}.")
         entries = {each.id: each.record for each in captured}
-        for identity in [*entries][:_SHOWN]:
-            page.line(*cards.entry_line(identity, entries[identity]), indent=2)
-        if more := [*entries][_SHOWN:]:
-            page.line((f"and {len(more)} more", "dim"), indent=2)
+        for identity, entry in list(entries.items())[:_SHOWN]:
+            page.line(cards.short_id(identity), "  ", cards.entry_text(entry), indent=2)
+        page.more(len(entries) - _SHOWN)
         if any(each.staged for each in captured):
             page.line("Staged. To publish it: ralph knowledge checkpoint")
 
@@ -134,23 +136,15 @@ def _entry_from_options(
 
 def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
     """The entries of a file; an error has its line."""
-    from ralph.doors.cli.input_files import objects
-    from ralph.memory.ledger import prepared_entry
-
     name = context.shown_name(file)
-    try:
-        given = objects(context.read_input(file), name=name)
-    except BadRecord as error:
-        raise BadRecord(error.what, where=error.where, todo=_EXPECTED) from None
+    given = context.json_objects(context.read_input(file), name=name, todo=_EXPECTED)
     entries: list[Entry] = []
     for line, fields in given:
         try:
             entries.append(prepared_entry(memory.entry(fields), memory.shelf.settings))
         except BadRecord as error:
-            todo = f"{error.todo} " if error.todo else ""
-            raise BadRecord(
-                error.what, where=f"{name}:{line}", todo=f"{todo}Nothing was captured."
-            ) from None
+            todo = f"{error.todo or ''} Nothing was captured.".lstrip()
+            raise BadRecord(error.what, where=f"{name}:{line}", todo=todo) from None
     return entries
 
 
@@ -167,7 +161,6 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
 )
 @_all_projects
 @context.flag("--imported", "Also what `ralph import` added; see `knowledge staged`.")
-@context.json_option
 def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
     """Publish what is staged, so that every project finds it. Safe to run again.
 
@@ -176,7 +169,7 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
       ralph knowledge checkpoint
       ralph knowledge checkpoint --kind phase_complete
     """
-    with context.opened_anywhere() if all_projects else context.opened() as ralph:
+    with context.opened(anywhere=all_projects) as ralph:
         memory = ralph.knowledge
         own = ralph.project.id
         staged = memory.staged("*")
@@ -192,26 +185,24 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
     if waiting:
         notes.insert(
             0,
-            f"{plural(waiting, 'entry', 'entries')} added by `ralph import` stay staged. Look at "
+            f"{_entries(waiting)} added by `ralph import` stay staged. Look at "
             "them with `ralph knowledge staged`, then publish them with --imported",
         )
-    lines = [_published(each, own) for each in done if each.published]
+    lines = [_published_text(each, own) for each in done if each.published]
     nothing = "Nothing is staged; nothing was published."
     withheld = "Nothing was published; staged entries stay staged."
     return Result(done, lines or (nothing if gives else withheld), notes=notes)
 
 
-def _published(done: CheckpointResult, own: str) -> str:
+def _published_text(done: CheckpointResult, own: str) -> str:
     whose = "this project" if done.project == own else f"project {done.project[: cards.SHORT_ID]}"
     fresh = plural(done.new_patterns, "new pattern")
     joined = f", {done.joined} of known patterns" if done.joined else ""
-    entries = plural(len(done.published), "entry", "entries")
-    return f"Published {entries} of {whose}: {fresh}{joined}."
+    return f"Published {_entries(len(done.published))} of {whose}: {fresh}{joined}."
 
 
 @knowledge.command()
 @_all_projects
-@context.json_option
 def staged(all_projects: bool) -> Result:
     """List the entries that wait for a checkpoint.
 
@@ -219,7 +210,7 @@ def staged(all_projects: bool) -> Result:
     Examples:
       ralph knowledge staged --all-projects
     """
-    with context.opened_anywhere() if all_projects else context.opened() as ralph:
+    with context.opened(anywhere=all_projects) as ralph:
         own = ralph.project.id
         found = [
             each
@@ -245,7 +236,6 @@ def staged(all_projects: bool) -> Result:
     "X",
     type=click.FloatRange(0, 1),
 )
-@context.json_option
 def query(
     text: tuple[str, ...],
     failure: bool,
@@ -268,26 +258,24 @@ def query(
     if not text and error_message is None:
         raise click.UsageError("Describe the task or failure in TEXT.")
     words = " ".join(text)
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         settings = ralph.config.settings
         bounds: dict[str, Any] = {"max_results": limit, "min_score": min_score}
         if failure:
-            floor = settings.knowledge_failure_min_score
+            floor = FAILURE_MIN_SCORE
             found = ralph.knowledge.query_for_failure(words, error_message or "", **only, **bounds)
         else:
-            floor = settings.knowledge_task_min_score
+            floor = TASK_MIN_SCORE
             found = ralph.knowledge.query_for_task(words, **only, **bounds)
     floor = floor if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
-    none = empty if settings.knowledge_receive else ""
-    show = (lambda page: cards.show_cards(page, found, cards.show_pattern)) if found else none
-    return Result(list(found), show, notes=found.notes)
+    view = Cards(found, cards.show_pattern, empty if settings.knowledge_receive else "")
+    return Result(list(found), view, notes=found.notes)
 
 
 @knowledge.command("context")
 @click.argument("about", nargs=-1, required=True, metavar="TASK|TEXT...")
 @cards.filters
-@context.json_option
 def print_context(about: tuple[str, ...], **only: Any) -> Result:
     """Print the knowledge an agent gets for a task.
 
@@ -299,13 +287,16 @@ def print_context(about: tuple[str, ...], **only: Any) -> Result:
       ralph knowledge context 42
       ralph knowledge context "add retries to the HTTP client"
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         task = _task(about[0]) if len(about) == 1 else None
         words = " ".join(about)
         if task is not None:
             parts = [task.title, task.description or "", *task.acceptance_criteria]
             words = "\n".join(part for part in parts if part)
-            only = _task_filters(ralph, task, only)
+            # The filters as a run sets them, where the line does not.
+            usual = (task.discipline, None, _technology(ralph, None))
+            for name, value in zip(cards.FILTERS, usual, strict=True):
+                only[name] = value if only[name] is None else only[name]
         found = ralph.knowledge.context_for_task(words, **only)
     return Result(found, lambda _: _write(found.text), notes=found.notes)
 
@@ -316,36 +307,28 @@ def _write(text: str) -> None:
 
 def _task(word: str) -> Task | None:
     """The task of this id, if the plan has one; a text is none."""
-
     try:
         return context.the_plan().task(word)
     except NotFound:
         if word.strip().isdecimal():
             raise  # nobody searches for a number
-        return None
     except NotAProject:
-        return None
+        pass
     except BadPlan:
-        if len(word.split()) > 1:
-            return None
-        raise
+        if len(word.split()) == 1:
+            raise
+    return None
 
 
-def _task_filters(ralph: Ralph, task: Task, only: dict[str, str | None]) -> dict[str, str | None]:
-    """The filters as a run sets them, where the line does not."""
-    from ralph.memory.lessons import technology_of
-
-    technology = technology_of(ralph.project.root, ralph.config.settings)
-    usual = dict(zip(cards.FILTERS, (task.discipline, None, technology), strict=True))
-    return {name: usual[name] if given is None else given for name, given in only.items()}
+def _technology(ralph: Ralph, given: str | None) -> str | None:
+    return technology_of(ralph.project.root, ralph.config.settings) if given is None else given
 
 
 @knowledge.command()
-@context.json_option
 def patterns() -> Result:
     """List all patterns, the most reported first."""
-    with context.opened_anywhere() as ralph:
-        found: Sequence[Pattern] = ralph.knowledge.patterns()
+    with context.opened(anywhere=True) as ralph:
+        found = ralph.knowledge.patterns()
     empty = (
         "No patterns yet. `ralph knowledge capture` stages what was learned, "
         "`ralph knowledge checkpoint` publishes it."
@@ -355,16 +338,10 @@ def patterns() -> Result:
 
 @knowledge.command()
 @_pattern_argument
-@context.json_option
 def show(pattern: str) -> Result:
     """Show one pattern with its entries. PATTERN is its id or the beginning of it."""
-    with context.opened_anywhere() as ralph:
-        found = _pattern(ralph.knowledge, pattern)
-        records = ralph.knowledge.entries_of(found)
-    return Result(
-        cards.pattern_json(found, records),
-        lambda page: cards.show_pattern_whole(page, found, records),
-    )
+    with context.opened(anywhere=True) as ralph:
+        return cards.pattern_result(ralph.knowledge, _pattern(ralph.knowledge, pattern))
 
 
 # -- report and prune
@@ -375,7 +352,6 @@ def show(pattern: str) -> Result:
 @click.argument("result", type=click.Choice(["worked", "failed"]), metavar="worked|failed")
 @context.task_option("The task it was used for; the last report for a task counts.")
 @context.option("--note", "A remark.", "TEXT", "remark")
-@context.json_option
 def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> Result:
     """Report whether a pattern helped; it changes the pattern's success rate.
 
@@ -398,7 +374,6 @@ def outcome(pattern: str, result: str, task: str | None, remark: str | None) -> 
 
 @knowledge.command()
 @context.dry_run_option
-@context.json_option
 def prune(dry_run: bool) -> Result:
     """Forget what was published longer ago than `knowledge_keep_days`, in all projects.
 
@@ -406,18 +381,143 @@ def prune(dry_run: bool) -> Result:
     Examples:
       ralph knowledge prune --dry-run
     """
-    with context.opened_anywhere() as ralph:
+    with context.opened(anywhere=True) as ralph:
         found = ralph.knowledge.prune(dry_run=dry_run)
-    entries = f"{plural(found.entries, 'entry', 'entries')} from before {found.before[:10]}"
     gone = f"{plural(found.patterns, 'pattern')} without entries"
-    verb = "Would forget" if dry_run else "Forgot"
-    return Result(plain(found) | {"dry_run": dry_run}, f"{verb} {entries}, and {gone}.")
+    return cards.pruned_result(found, _entries(found.entries), gone, dry_run=dry_run)
 
 
 def _pattern(memory: Knowledge, wanted: str) -> Pattern:
-
     try:
         return memory.pattern(wanted)
     except NotFound as error:
         todo = "`ralph knowledge patterns` lists them with their ids."
         raise NotFound(error.what, todo=todo) from None
+
+
+# -- gates
+
+_task_argument = click.argument("task", metavar="TASK", shell_complete=context.completing("tasks"))
+_type_option = context.option(
+    "--type", "Which gate, for example design.", "T", "gate_type", required=True
+)
+
+
+@click.group(cls=Group)
+def gate() -> None:
+    """Approve or reject an agent's work, and learn from it.
+
+    A rejection waits for the approval of its revision; together they become one entry of knowledge.
+    An approval at the first attempt is an entry by itself.
+    """
+
+
+@gate.command()
+@_task_argument
+@_type_option
+@context.option("--feedback", "Why; the agent gets to read it.", required=True)
+@cards.filters
+def reject(task: str, gate_type: str, feedback: str, **only: str | None) -> Result:
+    """Reject the work on a task, and say why.
+
+    The feedback becomes a comment on the task, and a task that was done is in progress again.
+
+    \b
+    Examples:
+      ralph gate reject 42 --type design --feedback "Keep the session in a cookie."
+    """
+    planned = _planned(task)
+    with context.opened() as ralph:
+        waiting = gates.reject(
+            ralph,
+            str(planned.id) if planned else task,
+            gate_type,
+            feedback,
+            **_about(ralph, planned, only),
+        )
+        if planned is not None:
+            planned = gates.send_back(
+                context.the_plan(), planned, waiting.gate, fresh=waiting.fresh
+            )
+
+    def show(page: Page) -> None:
+        name = waiting.gate.task
+        known = "" if waiting.fresh else " It was rejected for this before."
+        page.line(
+            cards.short_id(waiting.id),
+            f"  Rejected at the {waiting.gate.gate_type} gate: task {name}.{known}",
+        )
+        if planned is not None:
+            page.line(f"The feedback is on the task, which is {planned.status}.", indent=2)
+        words = ["gate", "approve", name, "--type", waiting.gate.gate_type, "--approach", "TEXT"]
+        typed = list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
+        page.line(f"Approve its revision: ralph {typed}", indent=2)
+
+    status = planned.status if planned else None
+    return Result(waiting.to_json() | {"fresh": waiting.fresh, "status": status}, show)
+
+
+@gate.command()
+@_task_argument
+@_type_option
+@context.option(
+    "--approach",
+    "What was approved (default: the summary of the task's newest successful iteration).",
+)
+@cards.filters
+def approve(task: str, gate_type: str, approach: str | None, **only: str | None) -> Result:
+    """Approve the work on a task.
+
+    It completes every waiting rejection of the task at this gate, or is an approval at the first
+    attempt. What it teaches is staged until a checkpoint publishes it.
+
+    \b
+    Examples:
+      ralph gate approve 42 --type design --approach "Signed session cookies."
+    """
+    planned = _planned(task)
+    with context.opened() as ralph:
+        name = str(planned.id) if planned else task
+        approved = gates.approach_of(ralph, name) if approach is None else approach
+        captured = gates.approve(ralph, name, gate_type, approved, **_about(ralph, planned, only))
+    if captured:
+        return _captured(captured)
+    why = (
+        f"the {gate_type} gate of task {name} was rejected and passed before, so this is no "
+        "approval at the first attempt; nothing was captured"
+    )
+    return Result([], "", notes=[why])
+
+
+@gate.command("list")
+def list_gates() -> Result:
+    """List the rejections that wait for an approval."""
+    with context.opened() as ralph:
+        found = gates.gates(ralph)
+    rows = [
+        (
+            cards.short_id(waiting.id),
+            cards.minute(waiting.at),
+            waiting.gate.task,
+            waiting.gate.gate_type,
+            excerpt(waiting.gate.human_feedback, _FEEDBACK_CHARS),
+        )
+        for waiting in found
+    ]
+    heads = ("id", "since", "task", "gate", "feedback")
+    return Result(found, Table(heads, rows, "No rejections are waiting for approval."))
+
+
+def _planned(task: str) -> Task | None:
+    """The task as the plan has it; a note if the plan has no such task."""
+    try:
+        return context.the_plan().task(task.strip())
+    except NotFound:
+        note(f"the plan has no task {task!r}; saved all the same")
+        return None
+
+
+def _about(ralph: Ralph, planned: Task | None, only: dict[str, str | None]) -> dict[str, Any]:
+    """The entry's fields: from the line, else from the plan and the project."""
+    technology = _technology(ralph, only["technology"])
+    return {**only, "technology": technology, "subject": planned.title if planned else ""}

@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
 from ralph.doors.cli import context
-from ralph.doors.cli.input_files import text_of
+from ralph.doors.cli.commands.run import cost_text, shown, stop_on_signals
+from ralph.doors.cli.main import Command, Group, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, plain
-from ralph.doors.cli.tree import Command, Group, wants_json
 from ralph.errors import BadInput, RalphError
+from ralph.loop import braindump as drafting
+from ralph.loop.braindump import Accepted, Planned, Proposal
+from ralph.loop.iteration import IterationHistory, gather, gather_review
+from ralph.loop.orchestrate import context_for
+from ralph.memory.ralph import Ralph
+from ralph.memory.status import status
+from ralph.plan.edit import check as check_plan
+from ralph.plan.importing import import_plan
+from ralph.prompt.build import Prompt, PromptFacts, PromptLimits, review_prompt, task_prompt
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.loop.braindump import Accepted, Planned, Proposal
-    from ralph.memory.ralph import Ralph
-    from ralph.plan.importing import PlanImport
-    from ralph.prompt.build import Prompt, PromptFacts
 
 _DECLINED = 1
 _SUMMARY_CHARS = 600
@@ -36,7 +40,6 @@ def plan() -> None:
 @plan.command("import")
 @click.argument("file", metavar="FILE|-")
 @context.plan_feature(help="The feature of tasks that have no heading above them.")
-@context.json_option
 def import_(file: str, feature: str | None) -> Result:
     """Turn a Markdown checklist or a YAML document into features and tasks.
 
@@ -47,41 +50,25 @@ def import_(file: str, feature: str | None) -> Result:
     Examples:
       ralph plan import plan.md
     """
-    from ralph.plan.importing import import_plan
-
     name = context.shown_name(file)
-    text = text_of(context.read_input(file), name)
+    text = context.text_of(context.read_input(file), name)
     done = import_plan(context.the_plan(), text, name=PurePath(name).name, feature=feature)
-    return Result(done, _import_text(done))
-
-
-def _import_text(done: PlanImport) -> str:
-    added = [
-        plural(len(names), word)
-        for names, word in (
-            (done.features, "feature"),
-            (done.tasks, "task"),
-            (done.disciplines, "discipline"),
-        )
-        if names
-    ]
+    counts = {"feature": done.features, "task": done.tasks, "discipline": done.disciplines}
+    added = [plural(len(names), word) for word, names in counts.items() if names]
     parts = [f"Added {', '.join(added)}." if added else "Nothing is new."]
     if done.filled:
         parts.append(f"Filled in missing fields of {', '.join(done.filled)}.")
     if done.known_tasks:
         parts.append(f"{plural(done.known_tasks, 'task')} already known.")
-    return " ".join(parts)
+    return Result(done, " ".join(parts))
 
 
 @plan.command()
-@context.json_option
 def check() -> Result:
     """List every problem of the plan, where it is, and how to fix it.
 
     The exit code is 1 if there is an error; warnings alone are fine.
     """
-    from ralph.plan.edit import check as check_plan
-
     problems = check_plan(context.the_plan())
     errors = sum(problem.severity == "error" for problem in problems)
 
@@ -105,7 +92,6 @@ def check() -> Result:
 @context.flag("--yes", "Accept what the agent proposes without asking.")
 @context.flag("--accept", "Accept the proposal of an earlier run.")
 @context.timeout_option
-@context.json_option
 def braindump(
     file: str | None, agent: str | None, yes: bool, accept: bool, timeout_s: float | None
 ) -> Result:
@@ -119,22 +105,17 @@ def braindump(
       ralph plan braindump requirements.txt
       ralph plan braindump --accept
     """
-    from ralph.loop.braindump import accept as accept_proposal
-    from ralph.loop.braindump import drop_proposal, kept_proposal
-    from ralph.plan.store import Plan
-
     if accept == (file is not None) or (accept and (yes or agent or timeout_s)):
         raise click.UsageError("Give a FILE, or --accept alone.")
     with context.opened() as ralph:
         done = None if accept else _planned(ralph, str(file), agent, timeout_s)
-        proposal = done.proposal if done else kept_proposal(ralph)
+        proposal = done.proposal if done else drafting.kept_proposal(ralph)
         if not wants_json():
             _show_proposal(Page(), proposal, done)
         answer = True if yes or accept else None if wants_json() else _ask()
-        store = Plan(ralph.project.root, state=ralph.project.cache)
-        accepted = accept_proposal(store, proposal) if answer else None
+        accepted = drafting.accept(context.the_plan(), proposal) if answer else None
         if accepted is not None:
-            drop_proposal(ralph)
+            drafting.drop_proposal(ralph)
     return Result(
         _proposal_json(proposal, done, accepted),
         lambda page: _show_end(page, accepted),
@@ -143,37 +124,29 @@ def braindump(
 
 
 def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None) -> Planned:
-    from ralph.doors.cli.commands.run import stop_on_signals, watching
-    from ralph.loop.braindump import braindump as draft
-
     name = context.shown_name(file)
-    requirements = _requirements(file, name)
-    with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-        screen = watching("the agent plans", stop.is_set, root=str(ralph.project.root))
-        return draft(
-            ralph,
-            requirements,
-            source=name,
-            agent=agent,
-            timeout_s=timeout_s,
-            listener=(lambda event: None) if wants_json() else stack.enter_context(screen),
-            stop=stop,
-        )
-
-
-def _requirements(file: str, name: str) -> str:
-    with context.opened_input(file) as opened_file:
-        data = opened_file.read(_MAX_INPUT_BYTES + 1)
+    data = context.read_input(file, _MAX_INPUT_BYTES + 1)
     if len(data) > _MAX_INPUT_BYTES:
         raise BadInput(
             f"is longer than {_MAX_INPUT_BYTES // 1_000_000} MB",
             where=name,
             todo="Split it, and plan one part after the other.",
         )
-    text = text_of(data, name)
+    text = context.text_of(data, name)
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
-    return text
+    with stop_on_signals() as stop, contextlib.ExitStack() as stack:
+        root = str(ralph.project.root)
+        screen = shown(stop.is_set, root=root, moving="the agent plans")
+        return drafting.braindump(
+            ralph,
+            text,
+            source=name,
+            agent=agent,
+            timeout_s=timeout_s,
+            listener=(lambda event: None) if wants_json() else stack.enter_context(screen),
+            stop=stop,
+        )
 
 
 def _ask() -> bool | None:
@@ -186,8 +159,6 @@ def _ask() -> bool | None:
 def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:
     cost = ""
     if done is not None:
-        from ralph.doors.cli.commands.run import cost_text
-
         cost = f" ({', '.join(cost_text(done.duration_ms, done.tokens_used, done.cost_usd))})"
         for line in done.repaired:
             page.line(("plan: ", "yellow"), line)
@@ -229,21 +200,18 @@ def _show_end(page: Page, accepted: Accepted | None) -> None:
 def _proposal_json(
     proposal: Proposal, done: Planned | None, accepted: Accepted | None
 ) -> dict[str, Any]:
+    facts = ("summary", "repaired", "cost_usd", "tokens_used", "duration_ms")
+    empty = {"summary": "", "repaired": []}
+    changes: dict[str, Any] = {
+        kind: {verb: [context.number(key) for key in keys] for verb, keys in plain(found).items()}
+        for kind, found in proposal.changes().items()
+    }
     return {
         "accepted": accepted is not None,
         "source": proposal.source,
-        **{
-            kind: {
-                verb: [context.number(key) for key in keys] for verb, keys in plain(changes).items()
-            }
-            for kind, changes in proposal.changes().items()
-        },
+        **changes,
         "diff": "\n".join(proposal.diff()),
-        "summary": done.summary if done else "",
-        "repaired": done.repaired if done else [],
-        "cost_usd": done.cost_usd if done else None,
-        "tokens_used": done.tokens_used if done else None,
-        "duration_ms": done.duration_ms if done else None,
+        **{name: getattr(done, name) if done else empty.get(name) for name in facts},
         "renumbered": accepted.renumbered if accepted else {},
         "problems": accepted.problems if accepted else [],
     }
@@ -255,7 +223,6 @@ def _proposal_json(
 @click.command(cls=Command)
 @click.argument("task_id", metavar="TASK", shell_complete=context.completing("tasks"))
 @context.flag("--review", "The prompt of a review of the task's feature.")
-@context.json_option
 def prompt(task_id: str, review: bool) -> Result:
     """Print the prompt for a task as a run would send it.
 
@@ -265,32 +232,24 @@ def prompt(task_id: str, review: bool) -> Result:
     Examples:
       ralph prompt 42
     """
-    import msgspec
-
-    from ralph.loop.iteration import IterationHistory, gather, gather_review, prompt_limits
-    from ralph.memory.status import status
-    from ralph.prompt.build import review_prompt, task_prompt
-
     plan = context.the_plan()
     task = plan.task(task_id)
     with context.opened() as ralph:
-        settings = ralph.config.settings
+        limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
         history = IterationHistory(ralph)
         facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
         if review:
             iterations = history.of(task.feature)
-            to_review = gather_review(facts, iterations, settings, everything=False)
-            built = review_prompt(facts, to_review, prompt_limits(settings))
+            to_review = gather_review(facts, iterations, everything=False)
+            built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
-            built = task_prompt(facts, prompt_limits(settings))
+            built = task_prompt(facts, limits)
     return Result(built, lambda _: _print_prompt(built))
 
 
 def _context(ralph: Ralph, facts: PromptFacts) -> str:
     """What helped in other projects; without it there is a prompt all the same."""
-    from ralph.loop.orchestrate import context_for
-
     if context.in_agents_run():
         return ""  # its own prompt had it
     try:

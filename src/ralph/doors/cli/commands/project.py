@@ -1,31 +1,44 @@
-"""`ralph init`, `focus`, `pause`, `resume` and `completion`: set up a project."""
+"""`ralph init`, `config`, `trust`, `focus`, `pause`, `resume`, `completion`: set up a project."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args, get_type_hints
 
 import click
+import msgspec
+from click.shell_completion import get_completion_class
 
+from ralph import trust as trusting
+from ralph.config import KEYS, USER_FILE, Settings, clear, home_folder, load, store
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID
-from ralph.doors.cli.render import Page, Result, is_terminal
-from ralph.doors.cli.tree import Command, wants_json
-from ralph.errors import BadInput, EmbedderOff, NotFound
+from ralph.doors.cli.main import COMPLETE, Command, wants_json
+from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, note
+from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
+from ralph.index.open import choose_embedder
+from ralph.memory import pausing
+from ralph.memory.project import (
+    Focus,
+    Project,
+    clear_focus,
+    find_project,
+    read_focus,
+    set_focus,
+    untrusted,
+    wishes_of,
+)
+from ralph.records import clean
+from ralph.text.tokens import plural
 
-if TYPE_CHECKING:
-    from ralph.config import Settings
-    from ralph.memory.pausing import Pause
-    from ralph.memory.project import Project
-
-_EMBEDDERS = ("auto", "static", "minilm", "ollama", "openai", "none")
+_EMBEDDERS = ("auto", *get_args(get_type_hints(Settings)["embedder"]))
 _OLLAMA_TIMEOUT_S = 0.3  # most people have no Ollama, and should not wait for it
 # A session that memory has nothing of yet is accepted by a name of at least this length.
 _SHORTEST_SESSION = 16
-_SHELLS = ("bash", "zsh", "fish")
-_VARIABLE = "_RALPH_COMPLETE"
+_NO_WISHES = "asks for nothing that needs your trust."
+_SEE_TRUST = "To see and allow it: ralph trust"
 
 
 # -- init
@@ -38,7 +51,6 @@ _VARIABLE = "_RALPH_COMPLETE"
     type=click.Choice(_EMBEDDERS),
     help="What computes vectors (default: static). It is tried at once; auto looks for Ollama.",
 )
-@context.json_option
 def init(folder: str | None, embedder: str | None) -> Result:
     """Create `.ralph/` in this directory. Safe to run again.
 
@@ -49,9 +61,6 @@ def init(folder: str | None, embedder: str | None) -> Result:
       ralph init
       ralph init ~/work/shop --embedder ollama
     """
-    from ralph.config import home_folder, load, store
-    from ralph.memory.project import Project, find_project
-
     root = Path(os.path.abspath(folder or context.start_folder()))  # noqa: PTH100 - links stay links
     home = home_folder()
     project = Project(root, home)
@@ -70,7 +79,10 @@ def init(folder: str | None, embedder: str | None) -> Result:
         if offers or embedder == "auto":
             embedder = _offer_ollama(settings, notes, person=person)
         if embedder is not None:
-            _try(settings, embedder, home)
+            # Compute a vector with it; an error says what is missing, before anything is written.
+            settings = msgspec.structs.replace(settings, embedder=embedder)
+            if (chosen := choose_embedder(settings, home / "cache")) is not None:
+                chosen.check()
     root.mkdir(parents=True, exist_ok=True)
     created = [file.relative_to(root).as_posix() for file in project.init()]
     if embedder is not None:
@@ -115,15 +127,167 @@ def _offer_ollama(settings: Settings, notes: list[str], *, person: bool) -> str 
     return "ollama" if wanted else None
 
 
-def _try(settings: Settings, embedder: str, home: Path) -> None:
-    """Compute a vector with it; EmbedderOff says what is missing, before anything is written."""
-    import msgspec
+# -- config
 
-    from ralph.index.embedders import choose_embedder
 
-    chosen = choose_embedder(msgspec.structs.replace(settings, embedder=embedder), home / "cache")
-    if chosen is not None:
-        chosen.check()
+def _complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [key for key in KEYS if key.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("key", required=False, shell_complete=_complete_key)
+@click.argument("value", required=False)
+@context.flag("--user", "Change it for all projects, not for this one.")
+@context.flag("--unset", "Remove it from the file.")
+def config(key: str | None, value: str | None, user: bool, unset: bool) -> Result:
+    """Show settings and where they come from, or change one.
+
+    KEY shows one setting, KEY VALUE writes it to the project's file.
+
+    \b
+    Examples:
+      ralph config embedder
+      ralph config embedder ollama
+      ralph config --user --unset embedder
+    """
+    if unset and (key is None or value is not None):
+        raise click.UsageError("--unset takes a KEY and no VALUE.")
+    if user and not (unset or value is not None):
+        raise click.UsageError("--user goes with KEY VALUE or with --unset KEY.")
+    if key is not None and unset:
+        file = _settings_file(user=user)
+        was_set = clear(file, key)
+        text = f"{key} is no longer in {file}" if was_set else f"{key} was not in {file}"
+        return _changed(key, None, file, text)
+    if key is not None and value is not None:
+        file = _settings_file(user=user)
+        stored = store(file, key, value, home=home_folder())
+        return _changed(key, stored, file, f"{key} is now {stored}, in {file}")
+    return _settings(key)
+
+
+def _settings(key: str | None) -> Result:
+    if key is not None and key not in KEYS:
+        raise BadSetting(f"there is no setting {key!r}", todo="`ralph config` lists all settings.")
+    loaded = context.project_config(optional=True)[1]
+    # An agent's command may contain a key.
+    chosen = [clean(origin) for origin in loaded.origins if key in (None, origin.key)]
+    value: Any = [{"key": o.key, "value": o.value, "origin": o.origin} for o in chosen]
+    rows = [(origin.key, str(origin.value), origin.origin) for origin in chosen]
+    notes = [
+        f"the project's file asks for {wish.text}; ignored. {_SEE_TRUST}"
+        for wish in loaded.ignored
+        if key in (None, wish.name)
+    ]
+    if key is not None:
+        return Result(value[0], str(chosen[0].value), notes=notes)
+    return Result(value, Table(("setting", "value", "from"), rows), notes=notes)
+
+
+def _changed(key: str, stored: Any, file: Path, text: str) -> Result:
+    notes = [
+        f"{origin.origin} takes precedence: {key} is {origin.value} here"
+        for origin in context.project_config(optional=True)[1].origins
+        if origin.key == key and stored is not None and origin.origin != str(file)
+    ]
+    return Result({"key": key, "value": stored, "file": str(file)}, text, notes=notes)
+
+
+def _settings_file(*, user: bool) -> Path:
+    if user:
+        return home_folder() / USER_FILE
+    try:
+        return context.the_project().settings_file
+    except NotAProject as error:
+        raise NotAProject(
+            error.what, where=error.where, todo="Run: ralph init, or add --user for all projects."
+        ) from None
+
+
+# -- trust
+
+
+@click.command(cls=Command)
+@context.flag("--list", "Show the directories you trust.", "listing")
+@context.flag("--revoke", "Stop trusting this directory.")
+@context.flag("--yes", "Do not ask.")
+def trust(listing: bool, revoke: bool, yes: bool) -> Result:
+    """Show what a project asks for, and allow it.
+
+    A project's files may come from someone else. Some things take effect only after you have seen
+    them here and said yes: settings that start programs, spend money or send data away, MCP servers
+    of disciplines, files of another user, and the memory of another directory with the same project
+    id. When one of them changes you are asked again. What you set yourself with `ralph config` or
+    `ralph discipline` is already trusted.
+
+    \b
+    Examples:
+      ralph trust
+      ralph trust --list
+    """
+    if listing + revoke + yes > 1:
+        raise click.UsageError("Choose one: --list, --revoke or --yes.")
+    if listing:
+        return _trusted_folders()
+    return _revoke() if revoke else _trust(yes=yes)
+
+
+def tell_untrusted() -> None:
+    """Print one line about what this project asks for and does not get."""
+    if waiting := untrusted(context.the_project(), home=home_folder()):
+        asked = "; ".join(wish.text for wish in waiting)
+        note(f"ignored, because you have not allowed it: {asked}. {_SEE_TRUST}")
+
+
+def _trust(*, yes: bool) -> Result:
+    project, home = context.the_project(anyones=True), home_folder()
+    asked = wishes_of(project, home=home)
+    trusting.trusted_folders(home)  # a list that cannot be read is an error before anybody is asked
+    waiting = untrusted(project, home=home)
+    lines = [f"{project.root} asks for:" if asked else f"{project.root} {_NO_WISHES}"]
+    lines += [f"  {'new ' if wish in waiting else '    '} {wish.text}" for wish in asked]
+    if asked and not waiting:
+        lines.append("You allowed all of it. To take that back: ralph trust --revoke")
+    if not wants_json():
+        Page().show(lines)
+    if waiting and not yes:
+        wishes = plural(len(waiting), "request")
+        confirm(
+            "allow this",
+            problem=f"{wishes} of this project need a yes and there is nobody to ask: "
+            + "; ".join(wish.text for wish in waiting),
+            todo="Check it, then add --yes.",
+            refusal="Nothing was allowed.",
+        )
+    if waiting:
+        trusting.trust(home, project.root, asked)
+    wishes_json = [{"kind": w.kind, "name": w.name, "asks": w.text} for w in asked]
+    return Result(
+        {"folder": str(project.root), "wishes": wishes_json},
+        f"Trusted: {project.root}" if waiting else "",
+    )
+
+
+def _trusted_folders() -> Result:
+    found = sorted(trusting.trusted_folders(home_folder()).items())
+
+    def show(page: Page) -> None:
+        for folder, trusted in found:
+            page.line((folder, "bold"), f"  since {trusted.at}")
+            for text in trusted.wishes.values():
+                page.line(text, indent=2)
+
+    value = [{"folder": f, "at": t.at, "wishes": [*t.wishes.values()]} for f, t in found]
+    return Result(value, show if found else "You trust no directory with anything special.")
+
+
+def _revoke() -> Result:
+    home = home_folder()
+    project = find_project(context.start_folder(), home=home, anyones=True)
+    root = project.root if project else Path(context.start_folder()).absolute()
+    gone = trusting.revoke(home, root)
+    text = f"No longer trusted: {root}" if gone else f"{root} was not trusted."
+    return Result({"folder": str(root), "revoked": gone}, text)
 
 
 # -- focus
@@ -135,7 +299,6 @@ def _try(settings: Settings, embedder: str, home: Path) -> None:
     "task_id", required=False, metavar="[TASK]", shell_complete=context.completing("tasks")
 )
 @context.flag("--clear", "Remove the focus.")
-@context.json_option
 def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
     """Choose the feature and task your sessions are filed under.
 
@@ -147,8 +310,6 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
       ralph focus auth 42
       ralph focus --clear
     """
-    from ralph.memory.project import Focus, clear_focus, read_focus, set_focus
-
     if clear and feature is not None:
         raise click.UsageError("--clear cannot be used with a feature.")
     project = context.the_project()
@@ -171,7 +332,6 @@ _scope_options = context.options(
         "--conversation", "Only this conversation: its id, or the client's session id.", "ID"
     ),
     context.flag("--everywhere", "All projects, and sessions outside projects."),
-    context.json_option,
 )
 
 
@@ -188,15 +348,13 @@ def pause(conversation: str | None, everywhere: bool) -> Result:
       ralph pause
       ralph pause --everywhere
     """
-    from ralph.memory import pausing
-
     home, project, identity = _scope(conversation, everywhere)
     paused = pausing.pause(home, project=project, conversation=identity)
     text = str(paused)
-    words = ["ralph resume"]
-    words += ["--everywhere"] if everywhere else []
-    words += [f"--conversation {identity[:SHORT_ID]}"] if identity else []
-    return Result(_pause_json(paused), f"{text[0].upper()}{text[1:]}. To resume: {' '.join(words)}")
+    words = " --everywhere" if everywhere else ""
+    words += f" --conversation {identity[:SHORT_ID]}" if identity else ""
+    todo = f"To resume: ralph resume{words}"
+    return Result(_pause_json(paused), f"{text[0].upper()}{text[1:]}. {todo}")
 
 
 @click.command(cls=Command)
@@ -208,8 +366,6 @@ def resume(conversation: str | None, everywhere: bool) -> Result:
     Examples:
       ralph resume
     """
-    from ralph.memory import pausing
-
     home, project, identity = _scope(conversation, everywhere)
     ended = pausing.resume(home, project=project, conversation=identity)
     still = pausing.in_force(home, project.id if project else "", identity)
@@ -221,8 +377,6 @@ def resume(conversation: str | None, everywhere: bool) -> Result:
 
 def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, Project | None, str]:
     """Ralph's home, and the project or conversation to pause; neither means everything."""
-    from ralph.config import home_folder
-
     home = home_folder()
     if conversation is not None and everywhere:
         raise click.UsageError("--conversation cannot be used with --everywhere.")
@@ -235,14 +389,12 @@ def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, Project | 
 
 def _conversation_id(home: Path, wanted: str) -> str:
     """The id of a conversation that is paused or in memory, or of a session that is neither."""
-    from ralph.config import load
-    from ralph.memory.conversation_history import CLAUDE_CODE
+    from ralph.memory.conversation_search import CLAUDE_CODE
     from ralph.memory.conversations import Conversations
-    from ralph.memory.pausing import read_pauses
     from ralph.records.conversation import conversation_id
 
     session = conversation_id(CLAUDE_CODE, wanted)
-    pauses = {p.conversation for p in read_pauses(home) if p.holds_now and p.conversation}
+    pauses = {p.conversation for p in pausing.read_pauses(home) if p.holds_now and p.conversation}
     paused = [i for i in pauses if i == session or i.startswith(wanted.lower() or "-")]
     if len(paused) == 1:
         return paused[0]
@@ -257,15 +409,15 @@ def _conversation_id(home: Path, wanted: str) -> str:
         memory.close()
 
 
-def _pause_json(paused: Pause) -> dict[str, Any]:
+def _pause_json(paused: pausing.Pause) -> dict[str, Any]:
     return {name: value or None for name, value in paused._asdict().items()}
 
 
 # -- completion
 
 
-@click.command(cls=Command)
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.command(cls=Command, json=False)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print a shell completion script.
@@ -275,10 +427,8 @@ def completion(context: click.Context, shell: str) -> None:
       eval "$(ralph completion bash)"     in ~/.bashrc; the same for zsh in ~/.zshrc
       ralph completion fish > ~/.config/fish/completions/ralph.fish
     """
-    from click.shell_completion import get_completion_class
-
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"There is no completion for {shell}.")
-    script = kind(context.find_root().command, {}, "ralph", _VARIABLE)
+    script = kind(context.find_root().command, {}, "ralph", COMPLETE)
     sys.stdout.write(script.source_template % script.source_vars() + "\n")

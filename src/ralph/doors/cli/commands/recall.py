@@ -11,8 +11,8 @@ import click
 
 from ralph.current_run import current_run
 from ralph.doors.cli import cards, context
-from ralph.doors.cli.render import Page, Result, Span, Table
-from ralph.doors.cli.tree import Command
+from ralph.doors.cli.main import Command
+from ralph.doors.cli.render import Cards, Page, Result, Span, Table, plain
 from ralph.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ _SHORTEST_ID = 4
     type=click.FloatRange(0, 1),
 )
 @context.flag("--explain", "Show how each result got its score.")
-@context.json_option
 def search(
     query: tuple[str, ...],
     feature: str | None,
@@ -73,7 +72,7 @@ def search(
     if any(given.values()) and not conversations:
         raise click.UsageError("--everywhere, --tag, --since, --until need --conversations.")
     words = " ".join(query)
-    with context.opened_anywhere() if conversations or knowledge else context.opened() as ralph:
+    with context.opened(anywhere=conversations or knowledge) as ralph:
         names = [memory.name for memory in ralph.features()]
         floor = ralph.place.settings.min_score if min_score is None else min_score
         if conversations:
@@ -94,11 +93,8 @@ def search(
         notes.append(f"no feature {feature!r} in memory (features: {known})")
     empty = f"No results above {floor:.2f}. Try different words or a lower --min-score."
     show = partial(cards.show_entry if knowledge else cards.show_hit, explain=explain)
-    return Result(
-        [cards.hit_json(hit, explain=explain) for hit in answer],
-        (lambda page: cards.show_cards(page, answer, show)) if answer else empty,
-        notes=notes,
-    )
+    value = [cards.hit_json(hit, explain=explain) for hit in answer]
+    return Result(value, Cards(answer, show, empty), notes=notes)
 
 
 def check_sources(given: dict[str, Any]) -> None:
@@ -123,11 +119,8 @@ def _search_knowledge(ralph: Ralph, words: str, limit: int | None, floor: float)
 
 
 @click.command(cls=Command)
-@context.option(
-    "--count", "How many (default: the setting recent_count).", "N", type=click.IntRange(1)
-)
+@context.option("--count", "How many (default 10).", "N", type=click.IntRange(1))
 @context.feature_option
-@context.json_option
 def recent(count: int | None, feature: str | None) -> Result:
     """List the newest iterations, of one feature or of all.
 
@@ -135,16 +128,17 @@ def recent(count: int | None, feature: str | None) -> Result:
     Examples:
       ralph recent --count 5
     """
+    from ralph.records.iteration import RECENT_COUNT
+
     with context.opened() as ralph:
-        wanted = ralph.place.settings.recent_count if count is None else count
-        hits = _merged(ralph, feature, lambda memory: memory.recent(wanted))[:wanted]
+        wanted = RECENT_COUNT if count is None else count
+        hits = _found(ralph, feature, lambda memory: memory.recent(wanted))[:wanted]
     return _hits(hits, "Nothing is in memory here yet.")
 
 
 @click.command(cls=Command)
 @context.option("--task", "Only attempts at this task.", "ID")
 @context.feature_option
-@context.json_option
 def failures(task: str | None, feature: str | None) -> Result:
     """List attempts that failed or timed out, of one feature or of all, newest first.
 
@@ -153,32 +147,24 @@ def failures(task: str | None, feature: str | None) -> Result:
       ralph failures --feature auth --task 42
     """
     with context.opened() as ralph:
-        hits = _merged(ralph, feature, lambda memory: memory.failed_attempts(task))
+        hits = _found(ralph, feature, lambda memory: memory.failed_attempts(task))
     return _hits(hits, "No failed attempts in memory here.")
 
 
-def _merged(
+def _found(
     ralph: Ralph, feature: str | None, find: Callable[[FeatureMemory], list[Hit]]
 ) -> list[Hit]:
-    memories = ralph.features() if feature is None else [ralph.feature(feature)]
-    if len(memories) == 1:
-        return list(find(memories[0]))
-    from datetime import datetime
+    from ralph.memory.feature import merged
 
-    hits = [hit for memory in memories for hit in find(memory)]
-    return sorted(hits, key=lambda hit: datetime.fromisoformat(hit.record.timestamp), reverse=True)
+    return merged(context.memories(ralph, feature), find)
 
 
 def _hits(hits: list[Hit], empty: str) -> Result:
-    value = [cards.hit_json(hit) for hit in hits]
-    return Result(
-        value, (lambda page: cards.show_cards(page, hits, cards.show_hit)) if hits else empty
-    )
+    return Result([cards.hit_json(hit) for hit in hits], Cards(hits, cards.show_hit, empty))
 
 
 @click.command(cls=Command)
 @context.feature_option
-@context.json_option
 def files(feature: str | None) -> Result:
     """List the files that iterations touched, most touched first.
 
@@ -187,7 +173,7 @@ def files(feature: str | None) -> Result:
       ralph files --feature auth
     """
     with context.opened() as ralph:
-        memories = ralph.features() if feature is None else [ralph.feature(feature)]
+        memories = context.memories(ralph, feature)
         if len(memories) > 1:
             names = ", ".join(memory.name for memory in memories)
             raise BadInput(
@@ -205,7 +191,6 @@ def files(feature: str | None) -> Result:
 
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
-@context.json_option
 def show(record_id: str) -> Result:
     """Show one record.
 
@@ -225,7 +210,7 @@ def show(record_id: str) -> Result:
             hit = ralph.get(record_id, features=None if own is None else [own])
         except NotFound:
             # An agent has no access to conversations and knowledge.
-            found = None if run else _show_other(ralph, record_id)
+            found = None if run else _other(ralph, record_id)
             if found is None:
                 raise
             return found
@@ -237,53 +222,32 @@ def show(record_id: str) -> Result:
         ]
     place = places[-1]
     several = f"{hit.id} is in the journal with {len(places)} contents; this is the last"
-    source = msgspec.to_builtins(place.record.source)
     value = cards.hit_json(hit) | {
-        "source": source,
+        "source": msgspec.to_builtins(place.record.source),
         "journal": {"file": place.file, "line": place.line},
     }
     notes = [several] if len(places) > 1 else []
     return Result(value, lambda page: _show_iteration(page, hit, place), notes=notes)
 
 
-def _show_other(ralph: Ralph, wanted: str) -> Result | None:
+def _other(ralph: Ralph, wanted: str) -> Result | None:
     """An exchange, an entry of knowledge, a pattern or a gate."""
-    looks: list[Callable[[Ralph, str], Result]] = [_exchange]
-    if len(wanted) >= _SHORTEST_ID and ralph.knowledge.shelf.names():
-        looks += [_entry, _pattern, _gate]
-    for look in looks:
-        with contextlib.suppress(NotFound):
-            return look(ralph, wanted)
-    return None
-
-
-def _exchange(ralph: Ralph, wanted: str) -> Result:
-    hit = ralph.conversations.get(wanted)
-    return Result(cards.hit_json(hit), lambda page: cards.show_hit(page, hit))
-
-
-def _entry(ralph: Ralph, wanted: str) -> Result:
-    hit = cards.entry_hit(ralph.knowledge.get(wanted))
-    staged, pattern = cards.entry_state(ralph.knowledge, hit.id)
-    state = f"in pattern {pattern[: cards.SHORT_ID]}" if pattern else "staged"
-    value = cards.hit_json(hit) | {"staged": staged, "pattern": pattern}
-    return Result(value, lambda page: cards.show_entry_whole(page, hit, state))
-
-
-def _pattern(ralph: Ralph, wanted: str) -> Result:
-    pattern = ralph.knowledge.pattern(wanted)
-    records = ralph.knowledge.entries_of(pattern)
-    value = cards.pattern_json(pattern, records)
-    return Result(value, lambda page: cards.show_pattern_whole(page, pattern, records))
-
-
-def _gate(ralph: Ralph, wanted: str) -> Result:
     from ralph.memory.gates import gates
 
-    found = [gate for gate in gates(ralph) if gate.id.startswith(wanted.lower())]
-    if len(found) != 1:
-        raise NotFound(f"there is no gate {wanted!r}")
-    value = {"kind": "gate", **found[0].to_json()}
+    with contextlib.suppress(NotFound):
+        hit = ralph.conversations.get(wanted)
+        return Result(cards.hit_json(hit), lambda page: cards.show_hit(page, hit))
+    knowledge = ralph.knowledge
+    if len(wanted) < _SHORTEST_ID or not knowledge.shelf.names():
+        return None
+    with contextlib.suppress(NotFound):
+        return cards.entry_result(knowledge, knowledge.get(wanted))
+    with contextlib.suppress(NotFound):
+        return cards.pattern_result(knowledge, knowledge.pattern(wanted))
+    waiting = [gate for gate in gates(ralph) if gate.id.startswith(wanted.lower())]
+    if len(waiting) != 1:
+        return None
+    value = {"kind": "gate", **waiting[0].to_json()}
     return Result(value, lambda page: page.fields(value))
 
 
@@ -294,13 +258,11 @@ def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
     page.line(*cards.whereabouts(hit))
     page.line(("source ", "dim"), _source(place))
     page.lines(iteration.summary)
-    for error in iteration.errors:
-        page.line(("error ", "red"), cards.error_text(error))
+    cards.show_errors(page, iteration.errors)
     for decision in iteration.decisions:
         why = f" (because: {decision.rationale})" if decision.rationale else ""
         page.line(("decision ", "blue"), decision.description, why)
-    for file in iteration.files_touched:
-        page.line((f"{file.action} ", "magenta"), file.path)
+    cards.show_files(page, iteration.files_touched)
     numbers = {
         "discipline": iteration.discipline,
         "model": iteration.model,
@@ -327,11 +289,8 @@ def _source(place: Located) -> str:
 
 
 @click.command(cls=Command)
-@context.json_option
 def status() -> Result:
     """Show whether memory is working and what's in it."""
-    import msgspec
-
     from ralph.memory.pausing import in_force
     from ralph.memory.status import status as look
 
@@ -362,7 +321,7 @@ def status() -> Result:
                 f"{knowledge['indexed']} indexed{waiting}"
             )
 
-    value = msgspec.to_builtins(found) | {"paused": paused.since if paused else None}
+    value = plain(found) | {"paused": paused.since if paused else None}
     return Result(value, show)
 
 

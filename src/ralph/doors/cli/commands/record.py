@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 import click
+import msgspec
 
-from ralph.doors.cli import context
-from ralph.doors.cli.input_files import expected
+from ralph import clients
+from ralph.capture.lines import BOM, UnreadableLine
+from ralph.capture.lines import objects as events_on
+from ralph.doors.cli import cards, context
+from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, excerpt, note
-from ralph.doors.cli.tree import Command
 from ralph.errors import BadRecord
+from ralph.memory.feature import SavedIteration
+from ralph.memory.project import read_focus
+from ralph.records import Source
+from ralph.records.iteration import (
+    FIELDS,
+    Decision,
+    ErrorSeen,
+    FileTouched,
+    Iteration,
+    read_iteration,
+)
 from ralph.text.tokens import plural
 
-if TYPE_CHECKING:
-    from ralph.capture import AgentRun
-    from ralph.memory.feature import SavedIteration
-    from ralph.memory.ralph import Ralph
-    from ralph.records.iteration import Iteration
-
 _SUMMARY_CHARS = 160
+_LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
+# Fields of records that no agent's event has.
+_OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
+_PARTS = {"errors": ErrorSeen, "decisions": Decision, "files_touched": FileTouched}
 
 
 @click.command(cls=Command)
@@ -34,7 +47,6 @@ _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknow
 @click.option(
     "--outcome", type=click.Choice(_OUTCOMES), help="The outcome of records that have none."
 )
-@context.json_option
 def record(file: str, task_id: str | None, **given: str | None) -> Result:
     """Save iterations to memory.
 
@@ -47,19 +59,16 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
       claude -p --output-format stream-json --verbose "fix the login" | ralph record --feature auth
       ralph record run.jsonl --feature auth --task 42
     """
-    from ralph.doors.cli.input_files import first_lines, objects
-    from ralph.records import Source
-    from ralph.records.iteration import read_iteration
-
     name = context.shown_name(file)
     flags: dict[str, Any] = {"task_id": context.number(task_id), **given}
     plain_records: list[tuple[int, dict[str, Any]]] = []
     with context.opened_input(file) as stream:
-        lines, dialect = first_lines(stream, name=name)
+        lines, dialect = _first_lines(stream, name)
         if dialect:
             saved = _record_run(chain(lines, stream), dialect, name, flags)
         else:
-            plain_records = objects(b"".join([*lines, stream.read()]), name=name)
+            data = b"".join([*lines, stream.read()])
+            plain_records = context.json_objects(data, name=name, todo=_expected())
     if plain_records:
         iterations = []
         for line, plain in plain_records:
@@ -72,10 +81,8 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
     notes = [f"{name}: ignored unknown fields: {unknown}"] if unknown else []
 
     def show(page: Page) -> None:
-        fresh = sum(each.fresh for each in saved)
         features = ", ".join(dict.fromkeys(each.record.feature for each in saved))
-        old = len(saved) - fresh
-        known = f" ({old} {'was' if old == 1 else 'were'} already known)" if old else ""
+        fresh, known = cards.fresh_and_known(saved)
         page.line(f"Recorded {plural(fresh, 'iteration')} of {features}{known}.")
         if dialect:
             page.line(_run_text(saved[0].record), indent=2)
@@ -84,21 +91,25 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
     return Result(value, show, notes=notes)
 
 
+def _expected() -> str:
+    """What `record` takes, for error messages."""
+    return clients.expected("iterations as JSON objects, one per line")
+
+
+# -- records as JSON
+
+
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record, completed from the options and the focus."""
-    from ralph.clients.detect import session_client
-    from ralph.records.iteration import FIELDS
-
-    if client := session_client(plain):
+    if client := clients.session_client(plain):
         raise BadRecord(
             f"this is a session file of {client.title}, not the output of a run",
             where=where,
             todo=f"Import it with: ralph conversations import {client.source}",
         )
     if not plain.keys() & {*FIELDS} - {"session_id"}:
-        raise BadRecord(
-            "this is neither an agent's output nor a record", where=where, todo=expected()
-        )
+        what = "this is neither an agent's output nor a record"
+        raise BadRecord(what, where=where, todo=_expected())
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
         raise BadRecord(
@@ -106,14 +117,9 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
             where=where,
             todo="Leave --feature out, or record it on its own; nothing was written.",
         )
-    if not own and not flags["feature"]:
-        flags = _focused(flags)
-    if not own and not flags["feature"]:
-        raise BadRecord(
-            "this record does not name its feature",
-            where=where,
-            todo="Add --feature NAME, or write it into the record.",
-        )
+    if not own:
+        todo = "Add --feature NAME, or write it into the record."
+        flags = _focused(flags, "this record does not name its feature", where, todo)
     # A field that is empty counts as missing.
     fills = {key: value for key, value in flags.items() if value and plain.get(key) in (None, "")}
     return plain | fills
@@ -121,51 +127,80 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
 
 def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
     """The names of fields that were ignored, each once."""
-    from ralph.records.iteration import FIELDS, Decision, ErrorSeen, FileTouched
-
-    inner = {"errors": ErrorSeen, "decisions": Decision, "files_touched": FileTouched}
     names: dict[str, None] = {}
     for _, plain in given:
         names |= dict.fromkeys(key for key in plain if key not in FIELDS)
-        for key, kind in inner.items():
+        for key, kind in _PARTS.items():
             for part in plain.get(key) or ():
-                names |= dict.fromkeys(
-                    f"{key}.{name}" for name in part if name not in kind.__struct_fields__
-                )
+                extra = [name for name in part if name not in kind.__struct_fields__]
+                names |= dict.fromkeys(f"{key}.{name}" for name in extra)
     return list(names)
 
 
-def _focused(flags: dict[str, Any]) -> dict[str, Any]:
-    """The flags, completed from the focus."""
-    from ralph.memory.project import read_focus
-
+def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[str, Any]:
+    """The flags, completed from the focus; an error where neither names a feature."""
+    if flags["feature"]:
+        return flags
     focus = read_focus(context.the_project())
     if focus is None:
-        return flags
+        raise BadRecord(what, where=where, todo=todo)
     task_id = focus.task_id if flags["task_id"] is None else flags["task_id"]
     return flags | {"feature": focus.feature, "task_id": task_id}
+
+
+# -- an agent's output
+
+
+def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
+    """The first lines, and the dialect if an agent printed them; the rest is still in the file.
+
+    Noise and unknown events may come before the ones that decide it.
+    """
+    lines: list[bytes] = []
+    for line in file:
+        lines.append(line)
+        if len(lines) == 1 and line.startswith(context.UTF16):
+            text = line.decode("utf-16", "ignore").encode("utf-8", "replace")
+            if any(map(_dialect, _events(text))):  # it may be too long to convert in memory
+                raise BadRecord(
+                    "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8",
+                    where=name,
+                    todo="Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl",
+                )
+            break
+        for event in _events(line):
+            if dialect := _dialect(event):
+                return lines, dialect
+            if event.keys() & set(FIELDS):
+                return lines, None
+        if len(lines) == _LINES_TO_JUDGE:
+            break
+    return lines, None
+
+
+def _events(line: bytes) -> list[dict[str, Any]]:
+    try:
+        return events_on(line.removeprefix(BOM))
+    except UnreadableLine:
+        return []
+
+
+def _dialect(event: dict[str, Any]) -> str | None:
+    return None if event.keys() & _OURS else clients.dialect_of(event)
 
 
 def _record_run(
     lines: Iterable[bytes], dialect: str, name: str, flags: dict[str, Any]
 ) -> list[SavedIteration]:
     """One run of an agent as one iteration; a note for each line that could not be read."""
-    import msgspec
-
-    from ralph.clients.detect import read
-    from ralph.records import Source
-
-    flags = flags if flags["feature"] else _focused(flags)
-    if not flags["feature"]:
-        raise BadRecord(
-            "an agent's output does not name a feature",
-            where=name,
-            todo="Add --feature NAME, or set one: ralph focus NAME.",
-        )
+    todo = "Add --feature NAME, or set one: ralph focus NAME."
+    flags = _focused(flags, "an agent's output does not name a feature", name, todo)
     with context.opened() as ralph:
         root = str(ralph.project.root)
-        captured, complaints = read(lines, file=name, root=root, dialect=dialect)
-        run = captured.session_id or _named_by_content(captured)
+        captured, complaints = clients.read(lines, file=name, root=root, dialect=dialect)
+        # A run without a name gets one from its content: the same output is the same record.
+        digest = hashlib.sha256(msgspec.json.encode(captured)).hexdigest()
+        run = captured.session_id or f"run-{digest[:32]}"
         iteration = captured.to_iteration(
             feature=flags["feature"],
             task_id=flags["task_id"],
@@ -173,46 +208,32 @@ def _record_run(
             discipline=flags["discipline"] or "",
             outcome=flags["outcome"],
         )
+        # Some agents' output has no time; a run that was recorded before has the time of then.
+        before = (
+            old.timestamp
+            for _, old in ralph.feature(iteration.feature).iterations()
+            if old.session_id == run and str(old.task_id) == str(iteration.task_id)
+        )
         # A run that was stopped at once is recorded too.
         how = captured.terminal_reason.replace("_", " ")
         iteration = msgspec.structs.replace(
             iteration,
             session_id=run,
             summary=captured.summary or f"The run ended without a word ({how}).",
-            timestamp=captured.ended_at or _known_time(ralph, iteration, run),
+            timestamp=captured.ended_at or next(before, None),
         )
         for complaint in complaints:
             note(str(complaint))
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
 
 
-def _named_by_content(captured: AgentRun) -> str:
-    """A name for a run that has none, so that the same output is always the same record."""
-    import hashlib
-
-    import msgspec
-
-    return f"run-{hashlib.sha256(msgspec.json.encode(captured)).hexdigest()[:32]}"
-
-
-def _known_time(ralph: Ralph, iteration: Iteration, run: str) -> str | None:
-    """The time of this run, if it was recorded before; some agents' output has none."""
-    for _, known in ralph.feature(iteration.feature).iterations():
-        if known.session_id == run and str(known.task_id) == str(iteration.task_id):
-            return known.timestamp
-    return None
-
-
 def _run_text(iteration: Iteration) -> str:
     """What was read from a run, so that a misreading is seen at once."""
     facts = [f"iteration {iteration.iteration_number}", iteration.outcome]
-    facts += [
-        plural(len(found), word)
-        for found, word in (
-            (iteration.files_touched, "file"),
-            (iteration.errors, "error"),
-            (iteration.decisions, "decision"),
-        )
-        if found
-    ]
+    counts = {
+        "file": len(iteration.files_touched),
+        "error": len(iteration.errors),
+        "decision": len(iteration.decisions),
+    }
+    facts += [plural(count, word) for word, count in counts.items() if count]
     return f"{', '.join(facts)}: {excerpt(iteration.summary, _SUMMARY_CHARS)}"

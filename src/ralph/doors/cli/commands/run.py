@@ -1,33 +1,39 @@
-"""`ralph run`: run an agent on the plan, and show what it does."""
+"""`ralph run` and `ralph demo`: run an agent on the plan, and show what it does."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
 from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.doors.cli import context
+from ralph import disk
+from ralph.doors.cli import context, main
 from ralph.doors.cli.cards import styled
-from ralph.doors.cli.commands.settings import tell_untrusted
+from ralph.doors.cli.commands.project import tell_untrusted
+from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import (
     Page,
+    console,
     excerpt,
     is_terminal,
     one_line,
     one_span,
     print_json_line,
-    raw,
 )
-from ralph.doors.cli.tree import Command, wants_json
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -36,7 +42,6 @@ if TYPE_CHECKING:
 
     from ralph.loop.environment import Listener, LoopEvent
 
-_INTERRUPTED = 130
 _TITLE_CHARS = 60
 _SUMMARY_CHARS = 160
 _LEARNING_CHARS = 300
@@ -57,7 +62,6 @@ _OWN_SERVERS = ("feature-memory", "plan")
     "X",
     type=click.FloatRange(0, min_open=True),
 )
-@context.json_option
 def run(task_id: str | None, **given: Any) -> int:
     """Run an agent on the plan, and learn from each iteration.
 
@@ -81,7 +85,7 @@ def run(task_id: str | None, **given: Any) -> int:
         if not wants_json():
             listener = stack.enter_context(shown(stop.is_set, root=root))
         stopped = run_loop(ralph, options, listener=listener, stop=stop)
-    return _INTERRUPTED if stopped.reason == "interrupted" else 0
+    return main.INTERRUPTED if stopped.reason == "interrupted" else 0
 
 
 @contextlib.contextmanager
@@ -114,23 +118,17 @@ def json_listener(event: LoopEvent) -> None:
 
 
 @contextlib.contextmanager
-def shown(stopping: Callable[[], bool] = lambda: False, *, root: str = "") -> Iterator[Listener]:
+def shown(
+    stopping: Callable[[], bool] = lambda: False, *, root: str = "", moving: str = ""
+) -> Iterator[Listener]:
     """A listener for a person; on a terminal the last line shows what the agent does now.
 
-    Once `stopping`, it says that instead. Paths are relative to the `root`.
+    Once `stopping`, it says that instead. `moving` is what it shows at first. Paths are relative to
+    the `root`.
     """
     screen = RunScreen(stopping, root)
-    try:
-        yield screen.listen
-    finally:
-        screen.rest()
-
-
-@contextlib.contextmanager
-def watching(text: str, stopping: Callable[[], bool], *, root: str) -> Iterator[Listener]:
-    """A listener that shows, on a terminal, what a single run of an agent does now."""
-    screen = RunScreen(stopping, root)
-    screen.move(MovingLine(text, stopping))
+    if moving:
+        screen.move(moving)
     try:
         yield screen.listen
     finally:
@@ -161,17 +159,16 @@ class RunScreen:
             self._live.stop()
             self._live = self._moving = None
 
-    def move(self, moving: MovingLine) -> None:
+    def move(self, text: str) -> None:
         """Show a moving line, if there is a terminal."""
         if not is_terminal(sys.stderr):
             return
-        from rich.console import Console
         from rich.live import Live
 
-        self._moving = moving
+        self._moving = MovingLine(text, self._stopping)
         self._live = Live(
-            moving,
-            console=Console(file=raw(sys.stderr), markup=False, highlight=False, emoji=False),
+            self._moving,
+            console=console(sys.stderr),
             refresh_per_second=_REFRESHES_A_SECOND,
             transient=True,
             # Text for stderr goes above the line; text for stdout goes to stdout.
@@ -191,7 +188,7 @@ class RunScreen:
         title = f"{facts['feature']}, {task}: {excerpt(facts['title'], _TITLE_CHARS)}"
         tokens = f"  ({facts['prompt_tokens']} tokens)"
         self._page.line(("> ", "bold"), (title, "bold"), (tokens, "dim"))
-        self.move(MovingLine("starting the agent", self._stopping))
+        self.move("starting the agent")
 
     def _doing(self, facts: dict[str, Any]) -> None:
         if self._moving is not None:
@@ -232,7 +229,7 @@ class RunScreen:
         until = f", until {facts['until']}" if facts["until"] else ""
         text = f"rate limit: waiting {duration(facts['seconds'])}{until}"
         self._page.line((text, "yellow"), indent=2)
-        self.move(MovingLine("waiting for the provider's limit", self._stopping))
+        self.move("waiting for the provider's limit")
 
     def _stopped(self, facts: dict[str, Any]) -> None:
         counts = [f"{n} {name}" for name, n in sorted(facts["outcomes"].items())]
@@ -263,18 +260,16 @@ class MovingLine:
 
 
 def _doing_line(facts: dict[str, Any], root: str) -> str:
-    parts = []
-    if facts["waiting"]:
-        parts.append(str(facts["waiting"]))
-    if facts["cost_usd"]:
-        parts.append(usd(facts["cost_usd"]))
-    if facts["tool_uses"]:
-        parts.append(plural(facts["tool_uses"], "tool use"))
-    if facts["last_tool"]:
-        target = facts["last_target"] or ""
-        shorter = target.replace(root + os.sep, "") if root else target
-        parts.append(f"{facts['last_tool']} {shorter}")
-    return one_line(", ".join(parts)) or "the agent is thinking"
+    target = facts["last_target"] or ""
+    shorter = target.replace(root + os.sep, "") if root else target
+    parts = {
+        "waiting": str(facts["waiting"]),
+        "cost_usd": usd(facts["cost_usd"] or 0),
+        "tool_uses": plural(facts["tool_uses"] or 0, "tool use"),
+        "last_tool": f"{facts['last_tool']} {shorter}",
+    }
+    doing = ", ".join(text for name, text in parts.items() if facts[name])
+    return one_line(doing) or "the agent is thinking"
 
 
 def _failed_server(name: str, feature: str) -> str:
@@ -303,3 +298,108 @@ def cost_text(duration_ms: float, tokens: int | None, cost_usd: float | None) ->
     parts = [duration(duration_ms / 1000)]
     parts += [f"{tokens} tokens"] if tokens else []
     return [*parts, usd(cost_usd)] if cost_usd else parts
+
+
+# -- demo
+
+_FEATURE = "slugs"
+
+
+@click.command(cls=Command, json=False)
+@context.flag("--keep", "Keep the project afterwards.")
+def demo(keep: bool) -> int:
+    """Run the loop with a scripted agent in a temporary project.
+
+    The agent plays a script instead of asking a model; everything else is the real loop. Nothing
+    is written outside a temporary directory.
+
+    \b
+    Examples:
+      ralph demo
+      ralph demo --keep
+    """
+    page = Page()
+    with _scratch(keep=keep) as folder:
+        code = _tell(page, folder / "project")
+    page.line()
+    page.line(f"Kept in {folder / 'project'}" if keep else "The temporary project is deleted.")
+    return code
+
+
+def _tell(page: Page, project: Path) -> int:
+    """A plan of two tasks; the first attempt fails, and the next ones know it.
+
+    These are the commands a person would type. It ends at one that fails, with its exit code.
+    """
+    script = _unpacked(project)
+    os.chdir(project)
+    agent = f"{quote(sys.executable)} -P -m ralph.loop.scripted {quote(str(script))}"
+    asked = ("search", "why did accented titles fail?", "--feature", _FEATURE)
+    story: list[str | tuple[str, ...]] = [
+        "A small project with two tasks; the second waits for the first.",
+        ("init",),
+        ("plan", "import", "plan.md"),
+        ("task", "update", "2", "--blocked-by", "1"),
+        "The loop. The first attempt fails, and the journal records why. The next prompt includes "
+        "it, the agent searches its memory and gets it right; the task after that begins with what "
+        "was learned.",
+        ("run", "--agent", agent),
+        "What is in memory now: the timeline, the learnings, a search.",
+        ("recent",),
+        ("learning", "list", "--feature", _FEATURE),
+        asked,
+        "The journal is the source of truth: without the index, the same answer.",
+        (*asked, "--limit", "1"),
+    ]
+    for step in story:
+        page.line()
+        if isinstance(step, str):
+            page.line((step, "bold"))
+            continue
+        if step == story[-1]:
+            shutil.rmtree(disk.state_folder(project))
+        words = ["SCRIPTED" if word == agent else word for word in step]
+        line = " ".join(f'"{word}"' if " " in word else word for word in words)
+        page.line(("$ ", "dim"), (f"ralph {line}", "bold cyan"))
+        sys.stdout.flush()
+        if code := main.run(step):
+            return code
+    return 0
+
+
+def _unpacked(project: Path) -> Path:
+    """The project's files and the agent's script, as they come with the package."""
+    source = files("ralph.loop") / "scripts" / "demo.json"
+    text = source.read_text(encoding="utf-8")
+    project.mkdir(parents=True)
+    for name, content in json.loads(text)["files"].items():
+        (project / name).write_text(content, encoding="utf-8")
+    script = project.parent / "script.json"
+    script.write_text(text, encoding="utf-8")
+    return script
+
+
+@contextlib.contextmanager
+def _scratch(*, keep: bool) -> Iterator[Path]:
+    """A directory for everything, with a home of its own; no other settings or project apply."""
+    folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
+    before = {name: value for name, value in os.environ.items() if name.startswith("RALPH_")}
+    here = _here()
+    for name in before.keys() - {"RALPH_DEBUG"}:
+        del os.environ[name]
+    os.environ["RALPH_HOME"] = str(folder / "home")
+    try:
+        yield folder
+    finally:
+        os.chdir(here or folder.parent)
+        del os.environ["RALPH_HOME"]
+        os.environ.update(before)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _here() -> Path | None:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # the current directory was deleted
+        return None

@@ -1,4 +1,4 @@
-"""`ralph export` and `import`, of records and of conversations."""
+"""`ralph export`, `import` and `forget`: take records out, bring them in, delete them for good."""
 
 from __future__ import annotations
 
@@ -6,26 +6,45 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
+from ralph import disk
 from ralph.clients import BY_SOURCE
 from ralph.doors.cli import context
-from ralph.doors.cli.cards import staged_table
-from ralph.doors.cli.render import Page, Result, note, print_json_line, write_out
-from ralph.doors.cli.tree import Command, wants_json
+from ralph.doors.cli.cards import entry_text, short_id, staged_table
+from ralph.doors.cli.commands.recall import check_sources
+from ralph.doors.cli.main import Command, keep_project, wants_json
+from ralph.doors.cli.render import (
+    Page,
+    Result,
+    confirm,
+    excerpt,
+    note,
+    print_json_line,
+    write_out,
+)
+from ralph.errors import BadRecord, NotFound
+from ralph.memory import conversation_json, keeping
+from ralph.memory.conversation_stream import ConversationImport
+from ralph.memory.conversations import GENERAL, Conversations, prune_if_due
+from ralph.memory.project import Project
+from ralph.memory.ralph import Ralph
+from ralph.memory.sessions import Importer
+from ralph.records.knowledge import knowledge_from
 from ralph.text.tokens import plural
-
-if TYPE_CHECKING:
-    from ralph.memory.conversations import ConversationImport, Conversations
-    from ralph.memory.importing import Importer
-    from ralph.memory.project import Project
 
 _COMPLAINTS_SHOWN = 20
 _LOOK_EVERY_S = 2.0
+_EVERYTHING = "\0everything"
+_SHOWN = 10
+_TITLE_CHARS = 60
+_GIT = "Git history keeps what was committed before."
+_OTHERS = "what is published of it is deleted for all other projects, too"
 
 
 # -- records
@@ -34,7 +53,6 @@ _LOOK_EVERY_S = 2.0
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-")
 @context.feature_option
-@context.json_option
 def export(file: str, feature: str | None) -> Result | None:
     """Write all records to a file.
 
@@ -46,18 +64,14 @@ def export(file: str, feature: str | None) -> Result | None:
       ralph export backup.jsonl
       ralph export - --feature auth
     """
-    from ralph.memory.keeping import export_lines
-
     with context.opened() as ralph:
-        lines = list(export_lines(ralph, feature=feature))
+        lines = list(keeping.export_lines(ralph, feature=feature))
     text = f"Wrote {plural(len(lines), 'entry', 'entries')} to {file}."
     return _written(file, lines, Result({"file": file, "entries": len(lines)}, text))
 
 
 def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None:
     """Write to the file that a person names, or to stdout."""
-    from ralph import disk
-
     path, data = Path(file), b"".join(lines)
     if file == "-":
         write_out(lines)
@@ -72,7 +86,6 @@ def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None
 @click.command("import", cls=Command)
 @click.argument("file", metavar="FILE|-")
 @context.flag("--own", "It is your own backup: publish knowledge as it was.")
-@context.json_option
 def import_(file: str, own: bool) -> Result:
     """Import the records of an export.
 
@@ -85,14 +98,10 @@ def import_(file: str, own: bool) -> Result:
     Examples:
       ralph import backup.jsonl --own
     """
-    import msgspec
-
-    from ralph.memory.keeping import import_lines
-
     name = context.shown_name(file)
     lines = io.BytesIO(context.read_input(file))
     with context.opened() as ralph:
-        found = import_lines(ralph, lines, name=name, own=own)
+        found = keeping.import_lines(ralph, lines, name=name, own=own)
         staged = [each for each in ralph.knowledge.staged("*") if each.id in found.staged]
 
     def show(page: Page) -> None:
@@ -130,7 +139,6 @@ def _listed(complaints: Sequence[Any], word: str) -> list[str]:
 @context.option("--conversation", "Only this. Repeatable.", "ID", "ids", multiple=True)
 @context.option("--since", "Only exchanges of this day or later.", "DATE")
 @context.everywhere_option
-@context.json_option
 def export_conversations(
     file: str, ids: tuple[str, ...], since: str | None, everywhere: bool
 ) -> Result | None:
@@ -143,16 +151,14 @@ def export_conversations(
     Examples:
       ralph conversations export talks.jsonl --since 2026-01-01
     """
-    from ralph.memory import importing_plain
-
     with _opened_conversations() as (memory, project, _):
         streams = memory.shelf.journals.names() if everywhere else [_stream(project)]
-        exported = importing_plain.export_conversations(
+        exported = conversation_json.export_conversations(
             memory.shelf, streams, conversations=ids, since=since
         )
-    data = importing_plain.written(exported, lines=file.lower().endswith(".jsonl"))
+    data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
-    text = f"{plural(len(exported), 'conversation')}, {plural(exchanges, 'exchange')}"
+    text = _talks_text(len(exported), exchanges)
     value = {"file": file, "conversations": len(exported), "exchanges": exchanges}
     return _written(file, [data], Result(value, f"Wrote {text} to {file}."))
 
@@ -162,7 +168,6 @@ def export_conversations(
 @click.argument("folder", metavar="[DIR]", required=False)
 @context.flag("--all", "Sessions of all projects, not only this.", "everything")
 @context.flag("--follow", "Keep importing new exchanges until Ctrl-C.")
-@context.json_option
 def import_conversations(
     source: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
@@ -178,16 +183,13 @@ def import_conversations(
       ralph conversations import claude-code
       ralph conversations import codex --all --follow
     """
-    from ralph.memory import importing_plain
-    from ralph.memory.conversation_stream import prune_if_due
-
     if source in BY_SOURCE:
         return _import_sessions(source, folder, everything, follow)
     if folder is not None or everything or follow:
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = context.read_input(source)
     with _opened_conversations() as (memory, project, _):
-        found = importing_plain.import_conversations(
+        found = conversation_json.import_conversations(
             memory.shelf,
             _stream(project),
             data,
@@ -201,9 +203,6 @@ def import_conversations(
 def _import_sessions(
     client: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
-    from ralph.memory.conversation_stream import prune_if_due
-    from ralph.memory.importing import Importer
-
     with _opened_conversations() as (memory, project, home):
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         importer = Importer(
@@ -243,8 +242,7 @@ def _follow(importer: Importer, found: ConversationImport) -> None:
             if found.exchanges:
                 _print_now(result)
             else:
-                for text in result.notes:
-                    note(text)
+                _print_notes(result)
 
 
 def _print_now(result: Result) -> None:
@@ -254,28 +252,30 @@ def _print_now(result: Result) -> None:
     else:
         Page().show(result.view)
         sys.stdout.flush()
+    _print_notes(result)
+
+
+def _print_notes(result: Result) -> None:
     for text in result.notes:
         note(text)
 
 
 def _imported(found: ConversationImport) -> Result:
-    more = [f"{found.known} known"] if found.known else []
-    if found.unchanged:
-        more.append(f"{plural(found.unchanged, 'session')} unchanged")
-    if found.waiting:
-        more.append(f"{found.waiting} still in progress")
-    if found.elsewhere:
-        sessions = plural(found.elsewhere, "session")
-        more.append(f"{sessions} of other projects left out; --all includes them")
-    if found.files and not (found.exchanges or found.known or found.waiting):
-        more.append(f"{plural(found.files, 'file')} without exchanges")
-    if found.unread:
-        more.append(f"{plural(len(found.unread), 'file')} could not be read")
-    beside = f" ({', '.join(more)})" if more else ""
-    exchanges = plural(found.exchanges, "exchange")
+    nothing = not (found.exchanges or found.known or found.waiting)
+    sessions = plural(found.elsewhere, "session")
+    remarks = {
+        f"{found.known} known": found.known,
+        f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
+        f"{found.waiting} still in progress": found.waiting,
+        f"{sessions} of other projects left out; --all includes them": found.elsewhere,
+        f"{plural(found.files, 'file')} without exchanges": found.files and nothing,
+        f"{plural(len(found.unread), 'file')} could not be read": found.unread,
+    }
+    more = ", ".join(text for text, applies in remarks.items() if applies)
+    talks = _talks_text(found.conversations, found.exchanges)
     return Result(
         found,
-        f"Imported {plural(found.conversations, 'conversation')}, {exchanges}{beside}.",
+        f"Imported {talks}{f' ({more})' if more else ''}.",
         code=1 if found.unread and not (found.files or found.unchanged) else 0,
         notes=_listed([*found.unread, *found.complaints], "place"),
     )
@@ -284,8 +284,6 @@ def _imported(found: ConversationImport) -> Result:
 @contextlib.contextmanager
 def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Path]]:
     """The conversations of the project that was given or is around this folder, or of none."""
-    from ralph.memory.conversations import Conversations
-
     project, config, home = context.project_config(optional=not context.is_named())
     memory = Conversations(
         home=home,
@@ -295,13 +293,164 @@ def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Pat
         project=project.root.name if project else "",
     )
     try:
-        with context.warnings_told():
+        with context.warnings_noted():
             yield memory, project, home
     finally:
         memory.close()
 
 
 def _stream(project: Project | None) -> str:
-    from ralph.memory.conversation_journal import GENERAL
-
     return project.id if project else GENERAL
+
+
+def _talks_text(conversations: int, exchanges: int) -> str:
+    return f"{plural(conversations, 'conversation')}, {plural(exchanges, 'exchange')}"
+
+
+# -- forget
+
+
+@click.command(cls=Command)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@context.flag("--all", "Everything of this project.", "everything")
+@context.option(
+    "--project",
+    "Project directory (default: nearest parent with a .ralph/). Without DIR: as --all.",
+    "DIR",
+    multiple=True,
+    is_flag=False,
+    flag_value=_EVERYTHING,
+)
+@context.feature_option
+@context.flag("--conversations", "Only conversations and documents; no iterations.")
+@context.flag("--knowledge", "Only knowledge that this project captured.")
+@context.option("--before", "Records older than this.", "DATE")
+@context.option("--match", "Records that contain this text.")
+@context.option("--reason", "Why; it is saved with the id.", "R")
+@context.flag("--yes", "Do not ask.")
+def forget(
+    ids: tuple[str, ...],
+    everything: bool,
+    project: tuple[str, ...],
+    reason: str | None,
+    yes: bool,
+    **chosen: Any,
+) -> Result:
+    """Delete records from journal and index for good.
+
+    These are iterations, exchanges of this project's conversations, and knowledge that it captured.
+    An ID may also be another project's entry, or a pattern, which means all its entries. Records
+    must match all options that are given. Without an ID it asks before it deletes.
+
+    An exchange is deleted together with its iteration, the title made from it, its summaries,
+    lessons that are not published yet, and copies in notes and logs. What remains is listed. A
+    forgotten record does not come back by a rebuild, an import or a merge.
+
+    \b
+    Examples:
+      ralph forget 3f9a1c20
+      ralph forget --match "acme corp" --conversations
+      ralph forget --all
+    """
+    for folder in project:
+        if folder != _EVERYTHING:
+            keep_project(click.get_current_context(), folder)
+    everything = everything or _EVERYTHING in project
+    if not (ids or everything or chosen["feature"] or chosen["before"] or chosen["match"]):
+        raise click.UsageError("Name records to forget, or choose them: --feature, --before, ...")
+    check_sources(chosen)
+    with context.opened(anywhere=chosen["conversations"]) as ralph:
+        choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
+        if choice.count:
+            if not wants_json():
+                _show_choice(Page(), ralph, choice)
+            published = ralph.knowledge.living().slots if choice.knowledge else {}
+            if not published.keys().isdisjoint(choice.knowledge):
+                note(_OTHERS)
+            if not ids and not yes:
+                records = plural(choice.count, "record")
+                if everything:
+                    records += f" (everything of {ralph.project.root} that matches)"
+                confirm(
+                    f"forget {records} for good",
+                    problem=f"{records} would be forgotten and there is nobody to ask",
+                    todo="Add --yes to do it.",
+                    refusal="Nothing was forgotten.",
+                )
+        done = keeping.forget(ralph, choice, reason=reason)
+
+    def show(page: Page) -> None:
+        if done.count:
+            beside = f" {_GIT}" if choice.ids else ""  # the rest is never committed
+            page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
+        else:
+            page.line("No record matches; nothing was forgotten.")
+        if done.copies:
+            page.line(f"Also removed: {', '.join(done.copies)}.")
+        for remaining in done.remains:
+            page.line(f"Still there: {remaining}")
+
+    homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
+    records_json = [{"id": i, "feature": name} for name, some in homes for i in some]
+    value = {
+        "forgotten": done.count,
+        "records": records_json,
+        "copies": done.copies,
+        "remains": done.remains,
+    }
+    notes = [_GIT] if wants_json() and done.count and choice.ids else []
+    return Result(value, show, notes=notes)
+
+
+def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
+    homes = [*choice.ids, *(["the conversations"] if choice.conversations else [])]
+    homes += ["knowledge"] if choice.knowledge else []
+    page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
+    for (record_id, text), _ in zip(_choice_texts(ralph, choice), range(_SHOWN), strict=False):
+        page.line(short_id(record_id), "  ", text, indent=2)
+    page.more(choice.count - _SHOWN)
+
+
+def _choice_texts(ralph: Ralph, choice: keeping.Choice) -> Iterator[tuple[str, str]]:
+    for record_id in choice.conversations:
+        yield record_id, _conversation_text(ralph, record_id)
+    for record_id in choice.knowledge:
+        yield record_id, _knowledge_text(ralph, record_id)
+    for name, ids in choice.ids.items():
+        iterations = {place.record.id: each for place, each in ralph.feature(name).iterations()}
+        for record_id in ids:
+            text = ""
+            if iteration := iterations.get(record_id):
+                title = excerpt(iteration.task_title or iteration.summary, _TITLE_CHARS)
+                text = f"iteration {iteration.iteration_number} of {name}  {title}"
+            yield record_id, text
+
+
+def _knowledge_text(ralph: Ralph, record_id: str) -> str:
+    with contextlib.suppress(NotFound, BadRecord):
+        return entry_text(knowledge_from(ralph.knowledge.get(record_id)))
+    # A rejection that waits, an outcome; or an entry that cannot be read.
+    for account in ralph.knowledge.ledger.accounts():
+        if gate := account.gates.get(record_id):
+            why = excerpt(gate.human_feedback, _TITLE_CHARS)
+            return f"rejected at the {gate.gate_type} gate  {why}"
+    return "outcome of a pattern"
+
+
+def _conversation_text(ralph: Ralph, record_id: str) -> str:
+    memory = ralph.conversations
+
+    def section() -> str:
+        document = memory.document(record_id).record
+        return f"{document.path}:{document.line} {document.heading}"
+
+    looks: dict[str, Callable[[], str]] = {
+        "exchange": lambda: memory.get(record_id).record.user,
+        "conversation": lambda: memory.conversation(record_id).title,
+        "document": section,
+    }
+    for kind, look in looks.items():
+        with contextlib.suppress(NotFound):
+            return f"{kind}  {excerpt(look(), _TITLE_CHARS)}"
+    # A summary, a tag, a rating; or one that cannot be read, or came back by a merge.
+    return {record.id: record.kind for record in memory.stream.standing()}.get(record_id, "record")

@@ -1,0 +1,451 @@
+"""`ralph journal` and `ralph index`: check what is stored, move it to a server, rebuild it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import click
+import msgspec
+
+from ralph.config import USER_FILE, clear, load, store
+from ralph.doors.cli import context
+from ralph.doors.cli.main import Group
+from ralph.doors.cli.render import Page, Result, note
+from ralph.errors import BadInput, IndexOff
+from ralph.index.open import Index
+from ralph.index.sync import IndexSpec, Synced, is_current
+from ralph.memory.ralph import Ralph
+from ralph.memory.status import Checked, verify_index, verify_streams
+from ralph.memory.transfer import (
+    MovedProject,
+    bring_home,
+    deliver_all,
+    move_project,
+    waiting_records,
+)
+from ralph.text.tokens import plural
+
+FILES, SERVER = "files", "server"
+_PLACES = "URL|server|files|-"
+
+
+# -- journal
+
+
+@click.group(cls=Group)
+def journal() -> None:
+    """Check the journal, or move it to a server and back.
+
+    The journal is the source of truth: everything else is built from it.
+    """
+
+
+@journal.command()
+@context.feature_option
+def verify(feature: str | None) -> Result:
+    """Read every line and list what looks wrong; nothing is changed.
+
+    \b
+    Examples:
+      ralph journal verify --feature auth
+    """
+    with context.opened() as ralph:
+        results = [memory.verify() for memory in context.memories(ralph, feature)]
+        if feature is None and ralph.conversations.exist:
+            results.append(ralph.conversations.stream.verify())
+        journals = len(results)
+        if feature is None and (others := ralph.knowledge.shelf.journals.names()):
+            results.append(ralph.knowledge.verify())  # of all projects: they learn from each other
+            journals += len(others)
+    records = sum(number for number, _ in results)
+    complaints = [complaint for _, found in results for complaint in found]
+
+    def show(page: Page) -> None:
+        for each in complaints:
+            page.line((f"{each.file}:{each.line} ", "yellow"), each.what)
+        page.line(f"{plural(records, 'record')} can be read in {plural(journals, 'journal')}.")
+
+    plain = [{"file": each.file, "line": each.line, "what": each.what} for each in complaints]
+    problems = f"{plural(len(complaints), 'problem')}; bad lines were skipped or kept as they are"
+    return Result(
+        {"ok": not complaints, "records": records, "complaints": plain},
+        show,
+        code=1 if complaints else 0,
+        notes=[problems] if complaints else [],
+    )
+
+
+@journal.command()
+@context.option(
+    "--to",
+    "postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks.",
+    _PLACES,
+    required=True,
+)
+@context.option(
+    "--from", "Where they are now (default: as the setting journal_url says).", _PLACES, "source"
+)
+@context.flag("--all", "Also conversations and knowledge of all projects.", "everything")
+@context.flag("--switch", "Then use the new place: change your settings.")
+@context.flag("--dry-run", "Only look; copy nothing.")
+def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: bool) -> Result:
+    """Copy this project's journals to a server, or back to files.
+
+    Every record is compared afterwards, and the original stays as it is. After an interruption, run
+    it again. From a server to files, journals of other projects stay on the server.
+
+    \b
+    Examples:
+      ralph journal move --to - --dry-run
+      ralph journal move --to files --switch
+    """
+    if switch and dry_run:
+        raise click.UsageError("--switch does not go with --dry-run.")
+    project, config, home = context.project_config()
+    assert project is not None
+    begin = server = config.settings.journal_url or None
+    target = _address(to, "URL to move to", server)
+    if source is not None:
+        begin = _address(source, "URL to move from", server)
+    elif begin == target:
+        begin = None  # the address was set first, and the journals are still in files
+    bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
+    with context.warnings_noted(), contextlib.closing(bar):
+        moved = move_project(
+            project,
+            config.settings,
+            home,
+            source=begin,
+            target=target,
+            everything=everything,
+            dry_run=dry_run,
+            progress=partial(_show_progress, bar),
+        )
+    notes = []
+    if dry_run and (waiting := sum(waiting_records(home).values())):
+        notes.append(f"{plural(waiting, 'record')} waiting here would go to the server first")
+    if switch:
+        file = home / USER_FILE
+        if target is None:
+            clear(file, "journal_url")
+        else:
+            store(file, "journal_url", target)
+        loaded = load(home=home, project_file=project.settings_file)
+        if (loaded.settings.journal_url or None) != target:
+            origin = next(each.origin for each in loaded.origins if each.key == "journal_url")
+            notes.append(f"{origin} takes precedence over {file}; change it there, too")
+    unreadable = [
+        f"{each.file}:{each.line}: {each.what}; it stays where it is"
+        for memory in moved.memories
+        for stream in memory.streams
+        for each in stream.unreadable
+    ]
+    return Result(
+        _moved_json(moved, switched=switch),
+        lambda page: _show_moved(page, moved, target, switched=switch, in_use=server == target),
+        code=1 if unreadable else 0,
+        notes=[*notes, *unreadable],
+    )
+
+
+def _show_progress(bar: context.Bar, name: str, number: int) -> None:
+    """So many records of a journal are done."""
+    bar(number)
+
+
+def _address(given: str, question: str, server: str | None) -> str | None:
+    """The address of a server; None means files. It can be typed unseen, or come from a pipe."""
+    if given == "-" and sys.stdin.isatty():
+        given = str(click.prompt(question, hide_input=True, err=True)).strip()
+    elif given == "-":
+        given = sys.stdin.readline().strip()
+    if given == FILES:
+        return None
+    if given == SERVER:
+        if server is None:
+            todo = "Give its address instead, or - to be asked for it."
+            raise BadInput("no server is set: journal_url has no value", todo=todo)
+        return server
+    if not given.startswith(("postgresql://", "postgres://")):
+        raise BadInput(
+            "that is neither `files`, `server` nor the address of a PostgreSQL database",
+            todo="Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE.",
+        )
+    return given
+
+
+def _moved_json(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
+    memories = [
+        {
+            "memory": each.memory,
+            "from": each.source,
+            "to": each.target,
+            "left": each.left,
+            "streams": each.streams,
+        }
+        for each in moved.memories
+    ]
+    counts = {name: getattr(moved, name) for name in ("dry_run", "records", "fresh", "left")}
+    return {**counts, "switched": switched, "memories": memories}
+
+
+def _show_moved(
+    page: Page, moved: MovedProject, target: str | None, *, switched: bool, in_use: bool
+) -> None:
+    names = ("records", "fresh", "tombstones", "forgotten_there")
+    rows = [
+        (memory.memory, stream.name, *(str(getattr(stream, name)) for name in names))
+        for memory in moved.memories
+        for stream in memory.streams
+    ]
+    if rows:
+        heads = ("memory", "journal", "records", "new there", "forgotten", "forgotten there")
+        page.table(heads, rows)
+        page.line()
+    what = f"{plural(moved.records, 'record')} of {plural(len(rows), 'journal')}"
+    lines = [f"{what} are the same in both places, compared one by one."]
+    lines.append("The original is unchanged.")
+    if moved.dry_run:
+        lines = [f"{what} would be the same there, {moved.fresh} of them new."]
+        lines.append("Nothing was copied.")
+    if moved.left:
+        others = plural(moved.left, "journal")
+        lines.append(f"Left where it was: {others} of other projects; --all includes them.")
+    place = "in files" if target is None else "there"
+    if moved.dry_run:
+        pass
+    elif switched:
+        lines.append(f"From now on memory is stored {place}.")
+        if target is None:
+            lines.append("Features of other projects stay on the server until, in each of them:")
+            lines.append("  ralph journal move --from - --to files")
+    elif in_use:
+        lines.append(f"Memory is already stored {place}.")
+    elif target is not None:
+        lines.append("To store memory there from now on: move again with --switch")
+        lines.append("(or set RALPH_JOURNAL_URL)")
+    else:
+        lines.append("To store memory in files again: ralph config --user --unset journal_url")
+        lines.append("(or unset RALPH_JOURNAL_URL, or move again with --switch)")
+    page.show(lines)
+
+
+@journal.command()
+def deliver() -> Result:
+    """Send what was saved here while the journal's server was down.
+
+    Every command does this by itself. If no server is set any more, it goes to the files.
+    """
+    _, config, home = context.project_config(optional=True)  # what waits belongs to all projects
+    url = config.settings.journal_url
+    with context.warnings_noted():
+        if url:
+            delivered = deliver_all(url, config.settings, home)
+        else:
+            delivered = bring_home(context.the_project(), config.settings, home)
+    left = waiting_records(home)
+    records = plural(sum(delivered.values()), "record")
+    text = f"Delivered {records} to the {'server' if url else 'files'}."
+    names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
+    return Result(
+        {"delivered": delivered, "waiting": left},
+        text if delivered else "Nothing is waiting here.",
+        code=1 if left else 0,
+        notes=[f"still waiting: {names}"] if left else [],
+    )
+
+
+# -- index
+
+
+@click.group(cls=Group)
+def index() -> None:
+    """Check, rebuild or clean up the index.
+
+    The index is built from the journal, so it can be deleted at any time.
+    """
+
+
+@index.command()
+def status() -> Result:
+    """Show what the index contains and what it was built with.
+
+    The knowledge of all projects has an index of its own, in Ralph's home.
+    """
+    with context.opened() as ralph:
+        targets = [memory.target() for memory in ralph.features()]
+        # Nobody knows what journals a server has that is down.
+        sure = ralph.place.journals.trouble() is None
+        found = _contents(ralph.place.index, targets, sure=sure)
+        shelf = ralph.knowledge.shelf
+        knowledge = None
+        if shelf.names():
+            sure = shelf.journals.trouble() is None
+            knowledge = _contents(shelf.index, [ralph.knowledge.stream.target()], sure=sure)
+
+    def show(page: Page) -> None:
+        _show_contents(page, found)
+        if knowledge:
+            page.line()
+            page.line(("knowledge", "bold"))
+            _show_contents(page, knowledge)
+
+    return Result(found | ({"knowledge": knowledge} if knowledge else {}), show)
+
+
+def _contents(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
+    by_name = {target.name: target for target in targets}
+
+    def read() -> dict[str, Any]:
+        with index.store.state() as view:
+            sizes = [(each, view.size(each)) for each in view.collections()]
+        collections: list[dict[str, Any]] = []
+        for each, size in sizes:
+            target = by_name.get(each.name)
+            collections.append(
+                {
+                    "name": each.name,
+                    "feature": each.stream,
+                    "live": each.live,
+                    "orphan": target is None if sure or target else None,
+                    "records": size.records,
+                    "passages": size.passages,
+                    "waiting": size.waiting,
+                    "manifest": msgspec.to_builtins(each.manifest),
+                    "current": target is not None and is_current(index.store, target),
+                }
+            )
+        files = index.path.parent.glob(index.path.name + "*")
+        return {
+            "file": index.where,
+            "bytes": sum(file.stat().st_size for file in files),
+            "collections": collections,
+            "orphans": sorted({each["name"] for each in collections if each["orphan"]}),
+        }
+
+    return index.with_repair(read)
+
+
+def _show_contents(page: Page, found: dict[str, Any]) -> None:
+    size = "" if "://" in found["file"] else f" ({found['bytes'] / 1e6:.1f} MB)"
+    page.line(f"{found['file']}{size}")
+    if found["collections"]:
+        page.line()
+        heads = ("collection", "feature", "records", "passages", "waiting", "state", "embedder")
+        page.table(heads, [_row(each) for each in found["collections"]])
+    if found["orphans"]:
+        page.line()
+        orphans = plural(len(found["orphans"]), "collection")
+        page.line(f"{orphans} without a journal. To delete: ralph index prune")
+
+
+def _row(collection: dict[str, Any]) -> list[str]:
+    state = "current" if collection["current"] else "behind"
+    if collection["orphan"] is None:
+        state = "unknown"
+    elif collection["orphan"]:
+        state = "orphan"
+    elif not collection["live"]:
+        state = "being built"
+    names = ("name", "feature", "records", "passages", "waiting")
+    return [*(str(collection[name]) for name in names), state, collection["manifest"]["embedder"]]
+
+
+@index.command()
+@context.feature_option
+def rebuild(feature: str | None) -> Result:
+    """Rebuild the index from the journal; searches work meanwhile.
+
+    \b
+    Examples:
+      ralph index rebuild --feature auth
+    """
+    built: list[dict[str, Any]] = []
+    knowledge = None
+    with context.opened(patience_s=0.0) as ralph:
+        for memory in context.memories(ralph, feature):
+            start = time.monotonic()
+            synced = memory.sync(afresh=True)
+            records = len(memory.records())
+            _check_built(memory.name, synced, complete=synced.written >= min(records, 1))
+            built.append({"feature": memory.name, **_took(records, start)})
+        if feature is None and ralph.conversations.exist:
+            ralph.conversations.sync(afresh=True)
+        if feature is None and ralph.knowledge.shelf.names():
+            start = time.monotonic()
+            _check_built("knowledge", ralph.knowledge.sync(afresh=True), complete=True)
+            knowledge = _took(len(ralph.knowledge.stream.records()), start)
+    total = plural(sum(each["records"] for each in built), "record")
+    seconds = sum(each["seconds"] for each in built)
+    lines = [f"Rebuilt {total} of {plural(len(built), 'feature')} in {seconds:.1f} s."]
+    if knowledge:
+        entries = plural(knowledge["records"], "entry", "entries")
+        lines.append(f"Rebuilt {entries} of knowledge in {knowledge['seconds']:.1f} s.")
+    return Result({"features": built} | ({"knowledge": knowledge} if knowledge else {}), lines)
+
+
+def _took(records: int, start: float) -> dict[str, Any]:
+    return {"records": records, "seconds": round(time.monotonic() - start, 3)}
+
+
+def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
+    if not synced.complete and synced.embedder_off:
+        note(f"{name}: indexed by words alone: {synced.embedder_off}")
+    elif not (synced.complete and complete):
+        what = "another process is working on the index"
+        raise IndexOff(what, where=name, todo="Try again later.")
+
+
+@index.command("verify")
+def verify_contents() -> Result:
+    """Compare the index with the journal, record by record; nothing is changed."""
+    with context.opened() as ralph:
+        ralph.place.need_journals()  # else the index would be compared with itself
+        checked = verify_index(ralph)
+        memory = ralph.knowledge
+        if memory.shelf.names():
+            more = verify_streams(memory.shelf.index, [memory.stream])
+            faults = [*checked.faults, *more.faults]
+            checked = Checked(checked.ok and more.ok, checked.records + more.records, faults)
+
+    def show(page: Page) -> None:
+        for fault in checked.faults:
+            page.line((f"{fault.feature}: " if fault.feature else "", "yellow"), fault.what)
+        verb = "is" if checked.records == 1 else "are"
+        page.line(f"{plural(checked.records, 'record')} of the journal {verb} indexed.")
+
+    notes = []
+    if checked.faults:
+        todo = " ".join(dict.fromkeys(fault.todo for fault in checked.faults))
+        problems = plural(len(checked.faults), "problem")
+        notes.append(f"{problems} in the index; the journal is fine. {todo}")
+    return Result(checked, show, code=0 if checked.ok else 1, notes=notes)
+
+
+@index.command()
+def prune() -> Result:
+    """Delete collections without a journal, and files that are no longer used."""
+    with context.opened() as ralph:
+        ralph.place.need_journals()  # else other machines' collections would look orphaned
+        gone = ralph.place.index.with_repair(ralph.prune) + _prune_knowledge(ralph)
+    text = f"Removed {', '.join(gone)}." if gone else "There was nothing to remove."
+    return Result({"removed": gone}, text)
+
+
+def _prune_knowledge(ralph: Ralph) -> list[str]:
+    """Delete unused index files, and what is indexed of journals that are gone."""
+    memory = ralph.knowledge
+    if not (memory.home / "cache" / "knowledge").is_dir():
+        return []
+    gone: list[str] = []
+    if not memory.shelf.names():
+        target, index = memory.stream.target(), memory.shelf.index
+        gone = [each.name for each in index.collections() if each.name == target.name][:1]
+        for name in gone:
+            index.drop(name)
+    return gone + memory.shelf.index.prune()

@@ -1,0 +1,462 @@
+"""Conversations as plain JSON: what `export` writes and `import` reads.
+
+A document is `{"version": 1, "conversations": [...]}`, or JSON Lines with one conversation a line.
+Lists of messages, as many tools export them, are read too: `{"messages": [{"role", "content"}]}`.
+Bad input is refused with its place, and then nothing of the file is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ralph.capture.lines import mapping, moment, text_of, whole
+from ralph.errors import BadRecord
+from ralph.memory.conversation_stream import (
+    ConversationContent,
+    ConversationImport,
+    ConversationStream,
+    is_before,
+)
+from ralph.memory.conversations import held_at, the_only
+from ralph.memory.store import Store
+from ralph.records import utc
+from ralph.records.conversation import (
+    CONVERSATION,
+    Conversation,
+    Exchange,
+    Message,
+    Status,
+    conversation_id,
+    exchange_id,
+)
+from ralph.records.iteration import ErrorSeen, FileTouched
+from ralph.text.sanitize import strip_marked
+
+VERSION = 1
+SOURCE = "import"
+EXPECTED = (
+    'Give {"version": 1, "conversations": [...]} as `ralph conversations export` writes it, one '
+    'conversation a line, or {"messages": [{"role": ..., "content": ...}]}; nothing was kept.'
+)
+_OUR_ID = re.compile(r"[0-9a-f]{16}")
+_AT = re.compile(r" - at `\$(.*)`$")
+_BOM = b"\xef\xbb\xbf"
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+# -- Lists of messages, cut into exchanges. System messages are left out.
+
+_ROLES = {
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "model", "ai"), "assistant"),
+    **dict.fromkeys(("tool", "function"), "tool"),
+    **dict.fromkeys(("system", "developer"), ""),
+}
+_TIMES = ("created_at", "create_time", "timestamp", "created", "date")
+_ATTACHMENTS = {
+    **dict.fromkeys(("image", "image_url", "input_image"), "[image]"),
+    "file": "[file]",
+}
+
+
+def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:
+    """How a conversation is written, `message` for one message of it, nothing for neither."""
+    if not isinstance(plain, dict):
+        return ""
+    if "exchanges" in plain:
+        return "exchanges"
+    if "messages" in plain:
+        return "messages"
+    return "message" if "role" in plain and "content" in plain else ""
+
+
+def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, Any]:
+    """The conversation in our own plain form."""
+    return {
+        "id": _first(plain, "id", "conversation_id", "uuid", "session_id"),
+        "title": _first(plain, "title", "name", "summary"),
+        "source": text_of(plain.get("source")) or None,
+        "project": text_of(plain.get("project")) or None,
+        "created": _when(plain),
+        "exchanges": list(_exchanges_of_messages(plain["messages"], f"{where}.messages")),
+    }
+
+
+class _PlainMessage:
+    """One message in the form that all of them come to."""
+
+    def __init__(self, plain: Any, where: str) -> None:
+        if not isinstance(plain, dict):
+            raise _bad("a message is an object", where, "Nothing was kept.")
+        role = plain.get("role")
+        if not isinstance(role, str):
+            todo = 'Each is {"role": "user" or "assistant", "content": ...}; nothing was kept.'
+            raise _bad("a message needs a role", where, todo)
+        if role.lower() not in _ROLES:
+            todo = "It is user, assistant, tool or system; nothing was kept."
+            raise _bad(f"nobody knows the role {role!r}", f"{where}.role", todo)
+        self.role = _ROLES[role.lower()]
+        self.id = _first(plain, "id", "uuid")
+        self.at = _when(plain)
+        content = plain.get("content")
+        self.text = _words(content if content not in (None, "", []) else plain.get("text")).strip()
+        self.name = text_of(plain.get("name"))
+        self.model = text_of(plain.get("model")) or None
+        calls = plain.get("tool_calls")
+        functions = [
+            mapping(mapping(call).get("function"))
+            for call in (calls if isinstance(calls, list) else ())
+        ]
+        self.calls = [
+            (text_of(one.get("name")), text_of(one.get("arguments"))) for one in functions
+        ]
+
+
+def _exchanges_of_messages(listed: Any, where: str) -> Iterator[dict[str, Any]]:
+    """A person's words, and everything up to the next ones."""
+    if not isinstance(listed, list):
+        raise _bad("must be a list of messages", where, "Nothing was kept.")
+    turn: list[_PlainMessage] = []
+    for number, plain in enumerate(listed):
+        message = _PlainMessage(plain, f"{where}[{number}]")
+        if message.role == "user" and any(before.role != "user" for before in turn):
+            yield from _exchange_of_messages(turn)
+            turn = []
+        if message.role and (message.text or message.calls):
+            turn.append(message)
+    yield from _exchange_of_messages(turn)
+
+
+def _exchange_of_messages(turn: list[_PlainMessage]) -> Iterator[dict[str, Any]]:
+    asked = [one.text for one in turn if one.role == "user"]
+    steps: list[dict[str, Any]] = []
+    called: list[dict[str, Any]] = []
+    final: list[str] = []
+    for message in turn:
+        final += [message.text] if message.role == "assistant" and message.text else []
+        if message.calls or message.role == "tool":  # what was said before was not the last word
+            steps += [{"role": "assistant", "content": text} for text in final]
+            final = []
+        if message.role == "tool" and called:
+            step = called.pop(0)
+            step["content"] = f"{step['content']}\n{message.text}"
+        elif message.role == "tool":
+            steps.append({"role": "tool", "content": message.text, "tool": message.name})
+        for name, arguments in message.calls:
+            called.append({"role": "tool", "content": arguments, "tool": name})
+            steps.append(called[-1])
+    if not final and steps and steps[-1]["role"] == "assistant":
+        final = [steps.pop()["content"]]
+    if not (asked or final):
+        return
+    times = [one.at for one in turn if one.at]
+    answered = [one for one in turn if one.role == "assistant"]
+    yield {
+        "id": next((one.id for one in turn if one.id), None),
+        "user": "\n\n".join(asked),
+        "assistant": "\n\n".join(final),
+        "started": times[0] if times else None,
+        "completed": times[-1] if times else None,
+        "status": "complete" if answered else "interrupted",
+        "model": next((one.model for one in answered if one.model), None),
+        "messages": steps,
+    }
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        return _ATTACHMENTS.get(text_of(content.get("type")), "") or _words(content.get("text"))
+    if isinstance(content, list):
+        return "\n\n".join(filter(None, map(_words, content)))
+    return ""
+
+
+def _when(plain: dict[str, Any]) -> str | None:
+    return next((at for key in _TIMES if (at := moment(plain.get(key))) is not None), None)
+
+
+def _first(plain: dict[str, Any], *keys: str) -> str | None:
+    return next((text for key in keys if (text := text_of(plain.get(key)).strip())), None)
+
+
+# -- Conversations in our own form.
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Money = Annotated[float, msgspec.Meta(ge=0)]
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+
+
+class _PlainExchange(msgspec.Struct, kw_only=True):
+    id: _Id | None = None
+    user: str | None = None
+    assistant: str | None = None
+    started: str | None = None
+    completed: str | None = None
+    status: Status | None = None
+    tokens_used: _Count | None = None
+    cost_usd: _Money | None = None
+    model: str | None = None
+    errors: tuple[ErrorSeen, ...] | None = None
+    files_touched: tuple[FileTouched, ...] | None = None
+    messages: tuple[Message, ...] | None = None
+
+
+class _PlainConversation(msgspec.Struct, kw_only=True):
+    id: _Id | None = None
+    title: str | None = None
+    source: str | None = None
+    project: str | None = None
+    created: str | None = None
+    exchanges: list[_PlainExchange]
+
+
+def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
+    """The document, or with `lines` one conversation a line."""
+    plain = [_plain(one) for one in talks]
+    encode = msgspec.json.Encoder().encode
+    if lines:
+        return b"".join(encode(one) + b"\n" for one in plain)
+    whole = encode({"version": VERSION, "conversations": plain})
+    return msgspec.json.format(whole, indent=1) + b"\n"
+
+
+def _plain(talk: ConversationContent) -> dict[str, Any]:
+    """Every field under its published name; numbers are the journal's own and stay there."""
+    fields = ("id", "title", "source", "project", "created")
+    hidden = {"number", "conversation"}
+    exchanges = [
+        {name: value for name, value in one.to_json().items() if name not in hidden}
+        for one in talk.exchanges
+    ]
+    return {name: getattr(talk.conversation, name) for name in fields} | {"exchanges": exchanges}
+
+
+def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
+    """The conversations in a file, whichever of the forms it has; an error says where it is bad.
+
+    `project` is where those belong that do not say it.
+    """
+    talks: list[ConversationContent] = []
+    seen: dict[str, tuple[Exchange, str]] = {}
+    for where, plain in _conversations(data.removeprefix(_BOM), name):
+        talk = _talk(plain, where, project)
+        for number, exchange in enumerate(talk.exchanges):
+            place = f"{where}.exchanges[{number}]"
+            other, at = seen.setdefault(exchange.id, (exchange, place))
+            if other != exchange:
+                what = f"has the id of another exchange, {exchange.id}, and other content"
+                raise _bad(what, place, f"The other is at {at}; nothing was kept.")
+        talks.append(talk)
+    if not talks:
+        raise _bad("there is no conversation in it", name)
+    return talks
+
+
+def _conversations(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
+    """Each conversation as it stands there, with its place."""
+    try:
+        documents = [(name, _value(data, name))]
+    except BadRecord:
+        lines = [(n, line) for n, line in enumerate(data.splitlines(), 1) if line.strip()]
+        if len(lines) < 2 or not _is_json(lines[0][1]):
+            raise
+        documents = [(f"{name}:{n}", _value(line, name, first_line=n)) for n, line in lines]
+        messages = [plain for _, plain in documents if _shape(plain) == "message"]
+        documents = [pair for pair in documents if _shape(pair[1]) != "message"]
+        documents += [(name, {"messages": messages})] if messages else []
+    for where, document in documents:
+        yield from _of_document(document, where)
+
+
+def _of_document(document: Any, where: str) -> Iterator[tuple[str, Any]]:
+    listed = document
+    if isinstance(document, dict) and "conversations" in document:
+        version = document.get("version", VERSION)
+        if version != VERSION:
+            what = f"is of version {version!r}, and this Ralph reads version {VERSION}"
+            todo = "A newer Ralph may read it; nothing was kept."
+            raise _bad(what, f"{where}.version", todo)
+        listed, where = document["conversations"], f"{where}.conversations"
+        if not isinstance(listed, list):
+            raise _bad("must be a list", where)
+    elif not isinstance(document, list):
+        yield where, document
+        return
+    elif document and all(_shape(one) == "message" for one in document):
+        yield where, {"messages": document}
+        return
+    for number, one in enumerate(listed):
+        yield f"{where}[{number}]", one
+
+
+def _talk(plain: Any, where: str, project: str) -> ConversationContent:
+    shape = _shape(plain)
+    if shape == "messages":
+        plain = _conversation_of_messages(plain, where)
+    elif shape != "exchanges":
+        raise _bad("this is not a conversation", where)
+    read = _converted(plain, where)
+    source = read.source or SOURCE
+    conversation = Conversation(
+        id=_conversation_id(read, source),
+        title=read.title or "",
+        source=source,
+        project=project if read.project is None else read.project,
+        created=_time(read.created, f"{where}.created"),
+    )
+    exchanges: list[Exchange] = []
+    times: dict[str, int] = {}
+    for number, one in enumerate(read.exchanges):
+        place = f"{where}.exchanges[{number}]"
+        exchanges.append(_exchange(one, conversation, place, times))
+    if conversation.created is None:  # it began no later than what was said in it
+        begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
+        conversation = msgspec.structs.replace(conversation, created=begun)
+    return ConversationContent(conversation, exchanges)
+
+
+def _exchange(
+    one: _PlainExchange, talk: Conversation, where: str, times: dict[str, int]
+) -> Exchange:
+    user, assistant = one.user or "", one.assistant or ""
+    if not (strip_marked(user).strip() or strip_marked(assistant).strip()):
+        what = "there is nothing in this exchange: neither user nor assistant"
+        raise _bad(what, where, "Take it out, or give it words; nothing was kept.")
+    key = one.id
+    if key is None:
+        content = _hash([user, assistant, one.started, one.completed])
+        times[content] = times.get(content, 0) + 1  # said twice is two
+        key = f"{content}#{times[content]}"
+    started = _time(one.started, f"{where}.started")
+    return Exchange(
+        id=key if _OUR_ID.fullmatch(key) else exchange_id(talk.id, key),
+        conversation=talk.id,
+        user=user,
+        assistant=assistant,
+        status=one.status or "complete",
+        started=started,
+        completed=_time(one.completed, f"{where}.completed") or started or talk.created,
+        tokens_used=one.tokens_used,
+        cost_usd=one.cost_usd,
+        model=one.model,
+        errors=one.errors or (),
+        files_touched=one.files_touched or (),
+        messages=one.messages or (),
+    )
+
+
+def _conversation_id(read: _PlainConversation, source: str) -> str:
+    """Its own id, else one from what does not change when the conversation goes on."""
+    if read.id is not None:
+        return read.id if _OUR_ID.fullmatch(read.id) else conversation_id(source, read.id)
+    begun: list[Any] = [read.title, read.created, read.project]
+    if read.created and read.exchanges:
+        begun.append(read.exchanges[0].user)
+    else:  # nothing tells two of them apart but what was said
+        begun += [[one.user, one.assistant, one.started] for one in read.exchanges]
+    return conversation_id(source, _hash(begun))
+
+
+def _converted(plain: Any, where: str) -> _PlainConversation:
+    try:
+        return msgspec.convert(plain, _PlainConversation)
+    except msgspec.ValidationError as error:
+        at = _AT.search(str(error))
+        what = str(error)[: at.start()] if at else str(error)
+        todo = "docs/formats.md says what each field is; nothing was kept."
+        raise _bad(what[:1].lower() + what[1:], where + (at[1] if at else ""), todo) from None
+
+
+def _time(at: str | None, where: str) -> str | None:
+    try:
+        return utc(at, field=where.rpartition(".")[2]) if at else None
+    except BadRecord as error:
+        raise BadRecord(error.what, where=where, todo=error.todo) from None
+
+
+def _hash(parts: Any) -> str:
+    return hashlib.sha256(_encode(parts)).hexdigest()[:32]
+
+
+def _value(data: bytes, name: str, *, first_line: int = 1) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # half of an emoji, or not JSON: the other decoder takes the one and places the other
+    try:
+        return whole(json.loads(data))
+    except json.JSONDecodeError as error:
+        place = f"{name}:{first_line + error.lineno - 1}"
+        what = f"is not JSON: {error.msg} (column {error.colno})"
+    except (ValueError, RecursionError) as error:
+        place, what = f"{name}:{first_line}", f"is not JSON: {error}"
+    raise _bad(what, place)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        _value(line, "")
+    except BadRecord:
+        return False
+    return True
+
+
+def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
+    return BadRecord(what, where=where, todo=todo)
+
+
+# -- Out of the journal, and in again here or elsewhere.
+
+
+def import_conversations(
+    shelf: Store, stream: str, data: bytes, *, name: str, project: str = ""
+) -> ConversationImport:
+    """Bring in the conversations of a file: all of it, or nothing when some of it is bad."""
+    talks = read_conversations(data, name=name, project=project)
+    saved = ConversationStream(stream, shelf).save(talks)
+    return ConversationImport(
+        conversations=len(saved.conversations),
+        exchanges=len(saved.exchanges),
+        known=saved.known,
+        files=1,
+    )
+
+
+def export_conversations(
+    shelf: Store,
+    streams: Sequence[str],
+    *,
+    conversations: Sequence[str] = (),
+    since: str | None = None,
+) -> list[ConversationContent]:
+    """The conversations of these streams, oldest first: all, or those whose ids begin so.
+
+    `since` leaves out exchanges that ended before, and conversations that have none left.
+    """
+    begun = datetime.fromisoformat(utc(since, field="since")) if since else None
+    wanted = tuple(one.lower() for one in conversations)
+    found: dict[str, ConversationContent] = {}
+    for stream in streams:
+        history = ConversationStream(stream, shelf).history
+        for name, state in history.conversations.items():
+            if name in found or (wanted and not name.startswith(wanted)):
+                continue
+            exchanges = [
+                one
+                for one in history.read_exchanges([name])
+                if begun is None or not is_before(one.completed or "", begun)
+            ]
+            if exchanges or begun is None:
+                content = ConversationContent(state.conversation, sorted(exchanges, key=held_at))
+                found[name] = content
+    for start in wanted:
+        the_only(found, start, CONVERSATION)
+    return sorted(found.values(), key=lambda one: one.conversation.created or "")
