@@ -9,6 +9,7 @@ feature of its run. What it destroys or takes from others is restored (F1, F3, F
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from ralph.records.learning import read_learning, to_plain
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
+EntryField = tuple[str, str]
 _PROSE = ("description", "architecture", "boundaries")
 _TEXT_ITEMS = ("learnings", "comments")
 _NEEDED = (*_PROSE, "title", "feature", "system_prompt")
@@ -53,8 +55,8 @@ class AllowAll:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self.touched: set[tuple[str, str]] = set()
-        self.notes: dict[tuple[str, str], str] = {}
+        self.touched: set[EntryField] = set()
+        self.notes: dict[EntryField, str] = {}
         self.strange: dict[str, str] = {}
 
     def added(self, key: str, entry: Data) -> Data | None:
@@ -167,13 +169,7 @@ class Judge(AllowNoLoss):
     """
 
     def __init__(
-        self,
-        kind: Kind,
-        *,
-        feature: str,
-        others: frozenset[str],
-        base: Data,
-        protected: set[tuple[str, str]],
+        self, kind: Kind, feature: str, others: Set[str], base: Data, protected: Set[EntryField]
     ) -> None:
         super().__init__(kind)
         self._feature = feature
