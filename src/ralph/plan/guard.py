@@ -23,7 +23,7 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
 from ralph.plan import model
-from ralph.plan.judge import AllowAll, AllowNoLoss, EntryField, Judge, merge_changes, text_of
+from ralph.plan.judge import AllowAll, AllowNoLoss, EntryField, Judge, merge_changes
 from ralph.plan.model import KINDS, SINGULAR, Data, Kind, as_list, by_key, deep_copy, identical
 from ralph.plan.store import ABSENT, Plan, digest, read_bytes
 from ralph.plan.yaml import MAX_BYTES, PlanFile
@@ -418,7 +418,10 @@ def _words(raw: bytes | None, kind: Kind) -> set[EntryField]:
     found: set[EntryField] = set()
     for key, entry in by_key(_parsed(raw) or {}, kind).items():
         fields = [value for name, value in entry.items() if name not in _STATE]
-        found |= {(key, ""), *((key, text_of(item)) for value in fields for item in as_list(value))}
+        found |= {
+            (key, ""),
+            *((key, model.text_of(item)) for value in fields for item in as_list(value)),
+        }
     return found
 
 
