@@ -92,7 +92,7 @@ def plain_name(model: str) -> str:
 # -- Cutting a long text into overlapping pieces that a model with a short window reads whole.
 
 
-# The same as text/words.py counts, one match a token.
+# The same as text/tokens.py counts, one match a token.
 _ABOUT_A_TOKEN = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+")
 
 
