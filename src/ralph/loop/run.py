@@ -22,8 +22,7 @@ import msgspec
 from ralph import disk
 from ralph.capture import AgentRun
 from ralph.errors import BadInput, NotFound, RalphError
-from ralph.loop.agent import AgentDriver
-from ralph.loop.environment import Listener, tell
+from ralph.loop.agent import AgentDriver, Listener, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
 from ralph.memory.checkpoints import prune_if_due
 from ralph.memory.lessons import lessons, portable, technology_of

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-    from ralph.loop.environment import Listener, LoopEvent
+    from ralph.loop.agent import Listener, LoopEvent
 
 _TITLE_CHARS = 60
 _SUMMARY_CHARS = 160
