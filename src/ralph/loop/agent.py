@@ -74,7 +74,7 @@ def tell(listener: Listener, event: Name, **facts: object) -> None:
 
 MEMORY = "feature-memory"
 PLAN = "plan"
-_FILE = "mcp.json"
+_MCP_FILE = "mcp.json"
 # What the clients take as a name; it becomes a part of the names of the tools.
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -111,7 +111,7 @@ def own_server(*, memory_on: bool) -> str:
 
 def write_mcp_config(folder: Path, servers: Servers) -> Path:
     """The servers as the file that Claude Code reads, for our eyes alone: it may hold keys."""
-    file = folder / _FILE
+    file = folder / _MCP_FILE
     text = json.dumps({"mcpServers": servers.entries}, indent=2, ensure_ascii=False)
     disk.write(file, text.encode())
     return file
