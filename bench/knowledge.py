@@ -28,8 +28,7 @@ from bench.ranking import DEPTH, FoundBy, first_of_each, means, measured, show_f
 from bench.report import NO_TARGET, Row, Target, Tell, count, parser, row_of, show_rows, teller
 from bench.speed import BareSearch, beside_numpy, warm_searches
 from ralph import disk
-from ralph.memory.knowledge import TASK_MIN_SCORE, Knowledge
-from ralph.memory.knowledge_journal import COLLECTION
+from ralph.memory.knowledge import COLLECTION, TASK_MIN_SCORE, Knowledge
 from ralph.memory.ralph import open_ralph
 from ralph.recall.search import Question
 from ralph.records import Record
@@ -247,7 +246,7 @@ def _asked(
         right = [one for one in patterns if wanted in one.entries]
         by_memory.append(measured([one.id for one in patterns], {one.id for one in right} or {""}))
         above += any((one.score or 0.0) >= floor for one in right)
-        hits = memory.shelf.ask([memory.stream], Question(text, DEPTH, 0.0))
+        hits = memory.shelf.ask([memory], Question(text, DEPTH, 0.0))
         by_index.append(measured(first_of_each(hit.id for hit in hits), {wanted}))
         if number % 100 == 0:
             tell(f"{what}: {number} of {len(asked)} asked")

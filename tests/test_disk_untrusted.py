@@ -222,7 +222,7 @@ OTHER_FILES = {
     "doors.cli.commands.transfer": "the file that a person names",
     "doors.cli.context": "the file that a person names",
     "doors.cli.main": "/dev/null",
-    "doors.hooks.files": "Ralph's home",
+    "doors.hooks.call": "Ralph's home",
     "doors.hooks.session_end": "the client's transcript",
     "doors.hooks.sessions": "Ralph's home",
     "doors.mcp.main": "the folder that a person names",

@@ -25,8 +25,8 @@ _HOMES = {
     "ErrorSeen": "ralph.records.iteration",
     "FileTouched": "ralph.records.iteration",
     "Iteration": "ralph.records.iteration",
-    "Ralph": "ralph.memory",
-    "open_ralph": "ralph.memory",
+    "Ralph": "ralph.memory.ralph",
+    "open_ralph": "ralph.memory.ralph",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -50,6 +50,11 @@ def living(journal: Journal) -> list[str]:
     return [summary(located.record) for located in Fold(journal).records()]
 
 
+def forgotten(journal: Journal) -> set[str]:
+    """The ids of everything that was forgotten in a journal."""
+    return {stone.id for stone in journal.read().tombstones}
+
+
 def in_steps(
     journal: Journal, limit: int
 ) -> tuple[list[Located], list[Tombstone], list[Complaint], str | None]:

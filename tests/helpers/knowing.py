@@ -147,7 +147,7 @@ def lines(home: Path) -> list[dict[str, Any]]:
 def ids_indexed(knowledge: Knowledge) -> list[str]:
     """The entries that the index holds, however often."""
     with knowledge.shelf.index.store.state() as view:
-        live = live_of(view, knowledge.stream.target().name)
+        live = live_of(view, knowledge.target().name)
         return [] if live is None else sorted(one for one, _ in view.content(live).keys)
 
 

@@ -78,7 +78,7 @@ def assert_gone(memory: Ralph, gone: SavedIteration) -> None:
     assert gone.id not in {hit.id for hit in auth.recent(1000)}
     with pytest.raises(NotFound):
         auth.get(gone.id)
-    assert auth.stats().iterations == 80
+    assert len(auth.iterations()) == 80
 
 
 def test_a_record_is_there_with_all_its_words_before_it_is_forgotten(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journaling import living, note, summary
+from journaling import forgotten, living, note, summary
 
 from ralph.errors import RecordForgotten
 from ralph.journal import Fold, Journal
@@ -111,7 +111,7 @@ def test_a_forgotten_record_leaves_a_tombstone_and_none_of_its_bytes(journal: Js
     assert living(journal) == ["a", "c"]
     (stone,) = journal.read().tombstones
     assert (stone.id, stone.reason) == (secret.id, "a password")
-    assert journal.forgotten() == {secret.id}
+    assert forgotten(journal) == {secret.id}
     assert journal.verify() == (2, [])
 
 

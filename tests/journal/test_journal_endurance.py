@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from journaling import child, hear, note, tell
+from journaling import child, forgotten, hear, note, tell
 from postgres import ENDURANCE_S, own_server
 
 from ralph.journal import Fold
@@ -176,7 +176,7 @@ def test_forgetting_while_others_append_loses_nothing() -> None:
         records = [located.record for located in fold.records()]
         assert sorted(record.id for record in records) == sorted(acknowledged)
         assert sorted(record.number for record in records) == list(range(31, 31 + 180))
-        assert journal.forgotten() == {record.id for record in doomed}
+        assert forgotten(journal) == {record.id for record in doomed}
         assert journal.verify() == (180, [])
         assert [one.record for one in journal.read().records] == records
         link.close()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from journaling import note, unnumbered
+from journaling import forgotten, note, unnumbered
 
 from ralph.errors import RecordForgotten
 from ralph.journal import Fold
@@ -189,7 +189,7 @@ class JournalLaw(RuleBasedStateMachine):
             assert [located.record for located in branch.fold.records()] == [
                 located.record for located in fresh
             ]
-            assert branch.journal.forgotten() == branch.stones.keys()
+            assert forgotten(branch.journal) == branch.stones.keys()
             assert branch.journal.verify()[0] == len(branch.living)
 
 

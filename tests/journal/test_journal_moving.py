@@ -14,7 +14,7 @@ from ralph.journal import Appended, Batch, Draft, Journals
 from ralph.journal.file import JournalFolder, JsonlJournal
 from ralph.journal.line import write_record
 from ralph.journal.spool import server_journals
-from ralph.memory.transfer import move
+from ralph.memory.transfer import MovedMemory, move
 from ralph.records import Record, Tombstone
 
 
@@ -39,6 +39,10 @@ def server(postgres: str, tmp_path: Path) -> Iterator[Journals]:
     one.close()
 
 
+def total(moved: MovedMemory, field: str) -> int:
+    return sum(getattr(one, field) for one in moved.streams)
+
+
 def records(journals: Journals) -> dict[str, list[Record]]:
     return {
         name: [one.record for one in journals.journal(name).read().records]
@@ -59,13 +63,13 @@ def test_there_and_back_is_the_same_record_by_record(
         "auth": (1199, 3),
         "größe / x": (1, 0),
     }
-    assert (there.records, there.fresh) == (1200, 1200)
+    assert (total(there, "records"), total(there, "fresh")) == (1200, 1200)
     assert told[-2:] == [("auth", 1199), ("größe / x", 1)]
     assert records(server) == records(files)
     assert stones(server) == stones(files)
 
     back = JournalFolder(tmp_path / "back")
-    assert move(server, back).records == 1200
+    assert total(move(server, back), "records") == 1200
     assert records(back) == records(files)
     assert stones(back) == stones(files)
     assert back.journal("auth").verify() == files.journal("auth").verify()
@@ -77,12 +81,12 @@ def test_there_and_back_is_the_same_record_by_record(
 def test_moving_again_brings_only_what_is_new(files: JournalFolder, server: Journals) -> None:
     move(files, server)
     before = records(server)
-    assert move(files, server).fresh == 0
+    assert total(move(files, server), "fresh") == 0
     assert records(server) == before
     files.journal("auth").append([unnumbered("new")])
     files.journal("auth").forget([note("r9", 10).id])
     files.journal("more").append([note("m")])
-    assert move(files, server).fresh == 2
+    assert total(move(files, server), "fresh") == 2
     assert living(server.journal("auth")) == living(files.journal("auth"))
     assert server.names() == files.names()
 
@@ -154,7 +158,7 @@ def test_the_same_content_with_another_number_is_refused_too(
 
 def test_what_the_target_has_beside_it_stays(files: JournalFolder, server: Journals) -> None:
     server.journal("auth").append([note("theirs", 5)])
-    assert move(files, server).records == 1200
+    assert total(move(files, server), "records") == 1200
     assert living(server.journal("auth")) == ["theirs", *living(files.journal("auth"))]
 
 

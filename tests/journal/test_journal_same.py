@@ -12,7 +12,7 @@ from typing import TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from journaling import note, unnumbered
+from journaling import forgotten, note, unnumbered
 
 from ralph.errors import RecordForgotten
 from ralph.journal import Draft, Fold, Journal
@@ -118,7 +118,7 @@ class SameAnswers(RuleBasedStateMachine):
         one, other = ([located.record for located in fold.records()] for fold in self.folds)
         assert one == other
         assert self.ask(lambda journal: journal.verify()[0]) == [len(one)] * 2
-        buried, graves = self.ask(lambda journal: journal.forgotten())
+        buried, graves = self.ask(lambda journal: forgotten(journal))
         assert buried == graves
 
 

@@ -314,7 +314,6 @@ def test_nothing_is_forgotten_while_the_server_is_away(place: Place) -> None:
     place.cut()
     for use in (
         lambda: journal.forget([note("a", 1).id]),
-        journal.forgotten,
         journal.verify,
     ):
         with pytest.raises(JournalDown):

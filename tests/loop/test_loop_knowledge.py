@@ -105,8 +105,8 @@ def staged(loop: Loop) -> list[Any]:
 def checkpoints(loop: Loop) -> list[tuple[str, int]]:
     """The kind of each checkpoint of this project, and how many entries it covers."""
     with loop.opened() as ralph:
-        account = ralph.knowledge.ledger.account(ralph.project.id)
-        lines = [one.record for one in account.standing() if one.record.kind == "checkpoint"]
+        account = ralph.knowledge.state.account(ralph.project.id)
+        lines = [one.record for one in account.fold.records() if one.record.kind == "checkpoint"]
     told: list[Checkpoint] = [knowledge_from(record) for record in lines]
     return [(one.why, len(one.covers)) for one in told]
 

@@ -14,7 +14,7 @@ from remembering import files_holding, made
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal import Appended, Draft, Journal
 from ralph.memory.gates import approach_of, approve, gates, reject, send_back
-from ralph.memory.knowledge_journal import stream_of
+from ralph.memory.knowledge_state import stream_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.plan.edit import create_feature, create_task, update_task
 from ralph.plan.store import Plan
@@ -354,7 +354,7 @@ def test_whatever_is_written_is_the_same_however_often_the_journal_asks_for_it(
 ) -> None:
     """On PostgreSQL many entries at once never came to an end: each look found them changed."""
     memory = ralph.knowledge
-    account = memory.ledger.account(stream_of(ralph.project.id))
+    account = memory.state.account(stream_of(ralph.project.id))
     journal = AskedTwice(account.journal)
     account.journal = cast("Journal", journal)
 

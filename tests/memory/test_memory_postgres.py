@@ -56,11 +56,13 @@ def test_a_project_moves_to_a_database_and_back_with_the_same_answers(
             files.feature("auth").remember(made(f"step {i} of the login form"))
         before = found(files, "step of the login form")
         with opened(database) as server:
-            assert move(files.place.journals, server.place.journals).records == 5
+            (moved,) = move(files.place.journals, server.place.journals).streams
+            assert moved.records == 5
             assert found(server, "step of the login form") == before
             server.feature("auth").remember(made("one more step of the login form"))
             after = found(server, "step of the login form")
-            assert move(server.place.journals, files.place.journals).fresh == 1
+            (moved,) = move(server.place.journals, files.place.journals).streams
+            assert moved.fresh == 1
         assert found(files, "step of the login form") == after
 
 

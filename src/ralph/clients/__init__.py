@@ -24,7 +24,7 @@ from ralph.programs import find_program, python
 from ralph.records import Complaint
 
 if TYPE_CHECKING:
-    from ralph.capture.exchange import SessionHead, SessionReader, SessionStart
+    from ralph.capture.lines import SessionHead, SessionReader, SessionStart
     from ralph.clients.setup import ClientSetup
 
 # Where an agent that is not in the table finds its MCP servers.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph.capture import AgentRun, Capture, TerminalReason
-from ralph.capture.exchange import Steps
 from ralph.capture.lines import (
+    Steps,
     clip,
     content_text,
     count,
@@ -295,7 +295,7 @@ class Messages(RunFindings):
             if parent is None and not output.startswith(_BEHIND):
                 self.tried_command(use.command, ran, failed=failed, begun=use.begun)
             elif not failed:
-                self.did(use.command)
+                self.attempts.do("ran", use.command)
         elif failed:
             error = self._failure(use, output, detail())
             errors.append(error)

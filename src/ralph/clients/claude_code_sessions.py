@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.exchange import (
+from ralph.capture.lines import (
+    BOM,
     LONGEST_TITLE,
     LONGEST_USER,
     STATUS,
@@ -28,13 +29,10 @@ from ralph.capture.exchange import (
     SessionStart,
     Steps,
     cleaned,
-    jsonl_files,
-)
-from ralph.capture.lines import (
-    BOM,
     content_text,
     count,
     items,
+    jsonl_files,
     line_reader,
     mapping,
     money,

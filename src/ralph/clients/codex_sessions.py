@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ralph.capture import TerminalReason
-from ralph.capture.exchange import (
+from ralph.capture.lines import (
     LONGEST_TITLE,
     LONGEST_USER,
     STATUS,
@@ -25,15 +25,13 @@ from ralph.capture.exchange import (
     SessionReader,
     SessionStart,
     Steps,
-    cleaned,
-    jsonl_files,
-)
-from ralph.capture.lines import (
     UnreadableLine,
+    cleaned,
     clip,
     content_text,
     count,
     items,
+    jsonl_files,
     mapping,
     objects,
     text_of,

@@ -6,13 +6,16 @@ it but `forget`. `Fold` keeps the living records of a journal, each once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from ralph.errors import JournalDown
 from ralph.records import Complaint, Located, Record, Tombstone
+
+if TYPE_CHECKING:
+    from ralph.journal.session import Listener
 
 # A record that waits for its number: called under the journal's lock with the next one.
 Draft = Callable[[int], Record]
@@ -72,24 +75,8 @@ class Journal(Followed, Protocol):
         """
         ...
 
-    def forgotten(self) -> frozenset[str]:
-        """The ids of everything that was forgotten here."""
-        ...
-
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
-        ...
-
-
-class Listens(Protocol):
-    """What wakes whoever follows journals that somebody else writes."""
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether something may have happened; False when the time went by without a sign."""
-        ...
-
-    def close(self) -> None:
-        """Listen no longer."""
         ...
 
 
@@ -121,7 +108,7 @@ class Journals(Protocol):
         """Why answers may be old: the server was not reached the last time; None where it was."""
         ...
 
-    def listener(self) -> Listens | None:
+    def listener(self) -> Listener | None:
         """What tells of new records at once; None where one has to look."""
         ...
 
@@ -161,7 +148,7 @@ class Fold:
         # By id; a second content of the same id stands under its digest too.
         self._records: dict[tuple[str, str], Located] = {}
         self._listed: list[Located] = []
-        self._forgotten: set[str] = set()
+        self._reasons: dict[str, str] = {}
         # Changes whenever what was given before no longer stands, and not when something is added.
         self.generation = 0
         # Whether there is only what waits here for a server that was never reached.
@@ -179,15 +166,14 @@ class Fold:
         self._look()
         return self._listed[count:]
 
-    def has_forgotten(self, record_id: str) -> bool:
-        """Whether a record of this id was forgotten, as of now."""
+    def reasons(self) -> Mapping[str, str]:
+        """Why everything that was forgotten went, by its id, as of now."""
         self._look()
-        return record_id in self._forgotten
+        return self._reasons
 
     def forgotten(self) -> frozenset[str]:
         """The ids of everything that was forgotten, as of now."""
-        self._look()
-        return frozenset(self._forgotten)
+        return frozenset(self.reasons())
 
     def _look(self) -> None:
         try:
@@ -209,12 +195,12 @@ class Fold:
             self._makeshift = False
             self.generation += 1
             self._records.clear()
-            self._forgotten.clear()
+            self._reasons.clear()
         self.position = batch.position
         fresh = [self._take(located) for located in batch.records]
-        self._forgotten |= {stone.id for stone in batch.tombstones}
+        self._reasons |= {stone.id: stone.reason or "" for stone in batch.tombstones}
         suspects = list(self._records) if batch.tombstones else fresh
-        gone = {key for key in suspects if key[0] in self._forgotten}
+        gone = {key for key in suspects if key[0] in self._reasons}
         for key in gone:
             del self._records[key]
         self.generation += bool(gone)

@@ -216,10 +216,6 @@ class JsonlJournal:
                 self._state = AppenderState()
         return gone
 
-    def forgotten(self) -> frozenset[str]:
-        """The ids of everything that was forgotten here."""
-        return frozenset(stone.id for stone in self.read().tombstones)
-
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
         with contextlib.ExitStack() as stack:

@@ -21,7 +21,6 @@ from ralph.journal import Appended, Batch, Draft, read_position, write_position
 from ralph.journal.file import check_name
 from ralph.journal.line import (
     FORGOTTEN,
-    MAX_LINE_BYTES,
     VERSION,
     AppenderState,
     Step,
@@ -138,9 +137,7 @@ def _plan(
     stream: int,
     last_number: int,
     drafts: Sequence[Record | Draft],
-    *,
     name: str,
-    max_line_bytes: int,
 ) -> tuple[list[Appended], list[Record], int]:
     """What an append comes to, the records to write, and the last number.
 
@@ -171,7 +168,7 @@ def _plan(
                 state.add(record_id, number, digest)
         refused: RecordForgotten | None = None
         try:
-            appended, fresh = state.plan(watched, name=name, max_line_bytes=max_line_bytes)
+            appended, fresh = state.plan(watched, name=name)
         except RecordForgotten as error:
             refused = error
         if seen <= asked:
@@ -222,11 +219,9 @@ _FATE = """
 SELECT CASE WHEN %s::xid8 < pg_snapshot_xmax(pg_current_snapshot())
     THEN pg_xact_status(%s::xid8) END
 """
-_STANDING = """
-SELECT id, number, at FROM ralph_entries
-WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' ORDER BY position
+_FOUND = """
+SELECT id, kind, number, at FROM ralph_entries WHERE stream = %s AND id = ANY(%s) ORDER BY position
 """
-_BURIED = "SELECT id FROM ralph_entries WHERE stream = %s AND id = ANY(%s) AND kind = 'forgotten'"
 _DELETE = """
 WITH gone AS (DELETE FROM ralph_entries
     WHERE stream = %s AND id = ANY(%s) AND kind <> 'forgotten' RETURNING 1)
@@ -281,18 +276,10 @@ class _StreamRow(msgspec.Struct, frozen=True):
 class PostgresJournal:
     """A journal in one database. Any number of processes and machines may use it at once."""
 
-    def __init__(
-        self,
-        link: Link,
-        memory: Callable[[], str],
-        stream: str,
-        *,
-        max_line_bytes: int = MAX_LINE_BYTES,
-    ) -> None:
+    def __init__(self, link: Link, memory: Callable[[], str], stream: str) -> None:
         self._link = link
         self._memory = memory
         self._stream = stream
-        self._max_line_bytes = max_line_bytes
         # The highest number as of the last time anything was asked.
         self.last_number = 0
 
@@ -317,20 +304,14 @@ class PostgresJournal:
                     return tried.appended  # only the answer to the commit was lost
                 tried.xid, tried.appended = None, []
                 with tried.numbers() as numbers:
-                    appended, fresh, last_number = _plan(
-                        talk,
-                        stream.stream,
-                        max(stream.last_number, numbers.highest),
-                        drafts,
-                        name=self.name,
-                        max_line_bytes=self._max_line_bytes,
-                    )
-                    numbers.highest = last_number
+                    last = max(stream.last_number, numbers.highest)
+                    appended, fresh, last = _plan(talk, stream.stream, last, drafts, self.name)
+                    numbers.highest = last
                 if fresh:
                     head = _put(talk, stream.stream, stream.head, fresh)
-                    tried.xid = self._move(talk, stream, head, last_number)
+                    tried.xid = self._move(talk, stream, head, last)
                 tried.appended = appended
-                self.last_number = last_number
+                self.last_number = last
             return appended
 
         return self._link.run(work)
@@ -374,11 +355,13 @@ class PostgresJournal:
                     if _committed(talk, xid):
                         return before  # only the answer to the commit was lost
                 at = now()
-                gone = {
-                    row[0]: Tombstone(row[0], at, reason, row[1], row[2])
-                    for row in talk.rows(_STANDING, [stream.stream, wanted])
-                }
-                buried = {row[0] for row in talk.rows(_BURIED, [stream.stream, wanted])}
+                gone: dict[str, Tombstone] = {}
+                buried: set[str] = set()
+                for found, kind, number, was_at in talk.rows(_FOUND, [stream.stream, wanted]):
+                    if kind == FORGOTTEN:
+                        buried.add(found)
+                    else:
+                        gone[found] = Tombstone(found, at, reason, number, was_at)
                 stones = [stone for i, stone in (gone | given).items() if i not in buried]
                 if gone or stones:
                     removed = talk.rows(_DELETE, [stream.stream, list(gone)])[0][0]
@@ -388,13 +371,6 @@ class PostgresJournal:
             return list(gone)
 
         return self._link.run(work)
-
-    def forgotten(self) -> frozenset[str]:
-        """The ids of everything that was forgotten here."""
-        sql = """SELECT id FROM ralph_entries WHERE kind = 'forgotten' AND stream =
-            (SELECT stream FROM ralph_streams WHERE memory = %s AND name = %s)"""
-        rows = self._link.run(lambda talk: talk.rows(sql, [self._memory(), self._stream]))
-        return frozenset(row[0] for row in rows)
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""

@@ -43,16 +43,9 @@ class DatabaseSession:
     child it is lost, and never said good-bye on.
     """
 
-    def __init__(
-        self,
-        connection: psycopg.Connection[Row],
-        *,
-        answer_timeout_s: float,
-        lock_timeout_s: float,
-    ) -> None:
+    def __init__(self, connection: psycopg.Connection[Row], patience: Patience) -> None:
         self.connection = connection
-        self._answer_timeout_s = answer_timeout_s
-        self._lock_timeout_s = lock_timeout_s
+        self._patience = patience
         self._pid = os.getpid()
         self._gate = threading.Lock()
         self._deadline: float | None = None
@@ -66,7 +59,8 @@ class DatabaseSession:
 
     def rows(self, sql: str, params: Sequence[object] = (), *, waits: bool = False) -> list[Row]:
         """The statement's rows; `waits` says that it may wait for a lock before it answers."""
-        with self._watched(self._answer_timeout_s + (self._lock_timeout_s if waits else 0.0)):
+        patience = self._patience
+        with self._watched(patience.answer_s + (patience.lock_s if waits else 0.0)):
             cursor = self.connection.execute(sql.encode(), params or None)
             return cursor.fetchall() if cursor.description else []
 
@@ -161,13 +155,11 @@ def migrations(folder: Path = _FOLDER) -> list[Migration]:
 
 def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = None) -> None:
     """Apply what the database lacks, once however many come at once; refuse a newer one."""
-    from psycopg import errors
-
     known = migrations() if steps is None else steps
     newest = max(step.number for step in known)
     try:
         have = int(talk.rows(_HAVE)[0][0])
-    except errors.UndefinedTable:
+    except _driver().errors.UndefinedTable:
         have = 0
     if have < newest:
         have = _apply(talk, shown, known)
@@ -254,50 +246,38 @@ class Link:
 
     def run(self, work: Callable[[DatabaseSession], _T]) -> _T:
         """Do the work, once more on a new connection where the old one broke; else JournalDown."""
-        need_driver()
-        from psycopg import Error
-
+        broke = _driver().Error
         with self._lock:
-            for left in (1, 0):
-                talk = self._ready()
+            try:
+                done = work(talk := self._ready())
+            except broke as error:
+                if not talk.lost:
+                    raise self._error(error, lost=False) from error
                 try:
-                    done = work(talk)
-                except Error as error:
-                    if not talk.lost:
-                        raise self._translated(error) from error
-                    _close_all(self._held)
-                    if not left:
-                        raise self._down(self._said(error)) from error
-                else:
-                    self._well()
-                    return done
-        raise AssertionError("the loop above returns or raises")
+                    done = work(talk := self._ready())
+                except broke as again:
+                    raise self._error(again, lost=talk.lost) from again
+            self._well()
+            return done
 
     def open(self) -> DatabaseSession:
         """A connection of the caller's own, migrated; JournalDown where there is none to get."""
-        need_driver()
-        import psycopg
-
+        psycopg = _driver()
         why = self._noted()
         if why is not None:
             raise self._down(why, keep_note=True)
         try:
             connection = self._connect()
         except psycopg.Error as error:
-            raise self._down(self._said(error)) from None
-        talk = DatabaseSession(
-            connection,
-            answer_timeout_s=self.patience.answer_s,
-            lock_timeout_s=self.patience.lock_s,
-        )
+            raise self._error(error, lost=True) from None
+        talk = DatabaseSession(connection, self.patience)
         try:
             self._prepare(talk)
-        except psycopg.Error as error:
+        except BaseException as error:
             lost = talk.lost
             talk.close()
-            raise (self._down(self._said(error)) if lost else self._translated(error)) from error
-        except BaseException:
-            talk.close()
+            if isinstance(error, psycopg.Error):
+                raise self._error(error, lost=lost) from error
             raise
         self._well()
         return talk
@@ -326,9 +306,8 @@ class Link:
         _parents.extend(self._held)
         self._held.clear()
 
-    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        from psycopg import connect, conninfo
-
+    def _connect(self) -> psycopg.Connection[Row]:
+        driver = _driver()
         options = {
             "connect_timeout": max(1, math.ceil(self.patience.connect_s)),
             "application_name": "ralph",
@@ -340,7 +319,9 @@ class Link:
         }
         given = _parsed(self._url).keys() - {"client_encoding"}  # journals are UTF-8
         asked = {name: str(value) for name, value in options.items() if name not in given}
-        return connect(conninfo.make_conninfo(self._url, **asked), autocommit=True)
+        address = driver.conninfo.make_conninfo(self._url, **asked)
+        connected: psycopg.Connection[Row] = driver.connect(address, autocommit=True)
+        return connected
 
     def _prepare(self, talk: DatabaseSession) -> None:
         lock_ms = max(1, int(self.patience.lock_s * 1000))
@@ -392,27 +373,28 @@ class Link:
             self.retry()
             self.trouble, self._warned = None, False
 
-    def _translated(self, error: psycopg.Error) -> JournalError:
-        from psycopg import errors
-
+    def _error(self, error: psycopg.Error, *, lost: bool) -> JournalError:
+        """What is told of an error; `lost`: the connection is."""
+        errors = _driver().errors
+        said = self._said(error)
+        if lost or (error.sqlstate or "").startswith(_UNABLE):
+            return self._down(said)
         if isinstance(error, errors.LockNotAvailable):
             return JournalBusy(
                 f"another process has held the journal for over {self.patience.lock_s:g} s",
                 where=self.shown,
                 todo="Try again when it has finished.",
             )
-        if (error.sqlstate or "").startswith(_UNABLE):
-            return self._down(self._said(error))
         if isinstance(error, errors.InsufficientPrivilege):
             # As with a wrong password: what comes is kept here until somebody corrects it.
-            self._down(said := self._said(error))
+            self._down(said)
             return JournalDown(
                 f"the journal's database refused ({said}); what is kept meanwhile waits here",
                 where=self.shown,
                 todo="Let the role own its database: CREATE DATABASE ralph OWNER the_role",
             )
         return JournalError(
-            f"the journal's database refused ({self._said(error)}); nothing was written",
+            f"the journal's database refused ({said}); nothing was written",
             where=self.shown,
         )
 
@@ -450,28 +432,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def need_driver() -> None:
-    """Refuse with what to install where the package that speaks with PostgreSQL is not there."""
+def _driver() -> Any:
+    """The package that speaks with PostgreSQL; where it is not there, what to install."""
     try:
-        import psycopg  # noqa: F401
+        import psycopg
     except ImportError as error:
         raise JournalError(
             f"journal_url names a PostgreSQL, but its package is not there ({error})",
             todo="Run: pip install 'ralph-rag[postgres]'",
         ) from None
+    return psycopg
 
 
 def _parsed(url: str) -> dict[str, str]:
-    need_driver()
-    from psycopg import ProgrammingError, conninfo
-
+    psycopg = _driver()
     # An @ or / of a password that is not quoted would make a part of it the host or the database.
     authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
     if authority.count("@") > 1 or "@" in rest:
         raise _bad_url()
     try:
-        parts = conninfo.conninfo_to_dict(url)
-    except (ProgrammingError, UnicodeError):
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except (psycopg.ProgrammingError, UnicodeError):
         raise _bad_url() from None  # the reason may quote a part of the password
     given = {name: str(value) for name, value in parts.items() if value is not None}
     if not all(port.isdigit() for port in given.get("port", _DEFAULT_PORT).split(",") if port):
@@ -503,9 +484,6 @@ class Listener:
 
     def listen(self) -> bool:
         """Listen from now on; False where the server is not reached, or lets nobody listen."""
-        need_driver()
-        from psycopg import Error
-
         if self._talk is None or self._talk.lost:
             try:
                 talk = self._link.open()
@@ -513,7 +491,7 @@ class Listener:
                 return False
             try:
                 talk.rows(f"LISTEN {CHANNEL}")
-            except Error:  # a standby refuses; whoever waits looks when his time is over
+            except _driver().Error:  # a standby refuses; whoever waits looks when his time is over
                 talk.close()
                 return False
             self._talk = talk
@@ -524,9 +502,7 @@ class Listener:
 
         A connection that broke is a sign too: what happened meanwhile was not heard.
         """
-        need_driver()
-        from psycopg import Error
-
+        broke = _driver().Error
         before = self._talk
         deadline = time.monotonic() + timeout_s
         try:
@@ -541,7 +517,7 @@ class Listener:
                 heard += connection.notifies(timeout=0)  # what came together is told together
                 if any(note.payload.partition("\n")[0] == self._memory() for note in heard):
                     return True
-        except Error:
+        except broke:
             self._drop()
             return True
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,24 +23,27 @@ from ralph.errors import (
     JournalDown,
     MemoryOff,
 )
-from ralph.index import ASIDE, Embedder
+from ralph.index import ASIDE, Embedder, Passage
 from ralph.index.embedders.static import StaticEmbedder
-from ralph.memory.knowledge_journal import EXPIRED, NOT_GIVING, passages, said_draft
-from ralph.memory.ledger import facet_values
+from ralph.journal import Draft
+from ralph.memory.knowledge_state import facets
 from ralph.memory.store import is_due, note_done
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
-from ralph.records import Record, utc
+from ralph.records import Record, now, utc
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.knowledge import (
     CHECKPOINT_KINDS,
+    ENTRIES,
     Checkpoint,
     CheckpointKind,
     Covered,
     Entry,
+    Said,
     checkpoint_id,
     knowledge_from,
     pattern_id,
+    said_record,
 )
 from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
@@ -48,10 +51,43 @@ from ralph.text.tokens import query_tokens
 if TYPE_CHECKING:
     from ralph.index import Collection, IndexView, Vectors
     from ralph.memory.knowledge import Knowledge
-    from ralph.memory.ledger import PublishedState
 
+
+# Why an entry went that had its time; only that may be learned anew.
+EXPIRED = "older than knowledge_keep_days"
+NOT_GIVING = "this project gives no knowledge: knowledge_give is false"
 # How many entries one published line covers.
 BATCH = 500
+_HEADING_CHARS = 300
+_SOLUTION_CHARS = 1000
+
+
+def passages(record: Record) -> Sequence[Passage]:
+    """An entry is found by its problem, and by its solution under the problem's first line.
+
+    Of a solution its beginning counts: a whole patch has words of everything.
+    """
+    if record.kind not in ENTRIES:
+        return ()
+    try:
+        entry: Entry = knowledge_from(record)
+    except BadRecord:
+        return ()
+    both = case_of(entry)
+    problem = f"{entry.subject}\n{both.problem}".strip()[:EMBEDDING_CHARS]
+    first, _, rest = problem.partition("\n")
+    solution = f"{first[:_HEADING_CHARS]}\n{both.solution[:_SOLUTION_CHARS]}"
+    of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
+    return [
+        Passage(title=first, text=rest, embed=problem, facets=of),
+        Passage(title="", text=solution, embed=solution, facets=of),
+    ]
+
+
+def said_draft(said: Said, identity: str) -> Draft:
+    """What is said now, whatever number it gets; asked twice it is the same."""
+    moment = now()
+    return lambda number: said_record(said, id=identity, number=number, at=moment)
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.
@@ -182,12 +218,8 @@ class Grouping:
 
 def kinship(entry: Entry) -> tuple[object, ...]:
     """What two entries must have in common to be compared at all."""
-    return (
-        entry.entry_type,
-        getattr(entry, "gate_type", ""),
-        *(frozenset(facet_values(x)) for x in (entry.agent_type, entry.task_type)),
-        frozenset(facet_values(entry.technology)),
-    )
+    of = facets(entry.agent_type, entry.task_type, entry.technology, entry.entry_type)
+    return getattr(entry, "gate_type", ""), *map(frozenset, of.values())
 
 
 def _texts(case: Case) -> tuple[str, str, str]:
@@ -202,36 +234,18 @@ class CachedEmbedder:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self.title, self.batch = embedder.title, embedder.batch
         self._made: dict[str, Vectors] = {}
 
-    @property
-    def identity(self) -> str:
-        return self._embedder.identity
-
-    @property
-    def dims(self) -> int:
-        return self._embedder.dims
-
-    def pieces(self, text: str) -> Sequence[str]:
-        """As the embedder cuts it."""
-        return self._embedder.pieces(text)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._embedder, name)
 
     def embed_ahead(self, texts: Iterable[str]) -> None:
         """Embed every piece of these texts, all of them or EmbedderOff."""
-        wanted = dict.fromkeys(
-            piece
-            for text in texts
-            for part in text.split(ASIDE)
-            if part
-            for piece in self.pieces(part)
-        )
-        pieces = list(wanted)
-        made: dict[str, Vectors] = {}
+        parts = (part for text in texts for part in text.split(ASIDE) if part)
+        pieces = list(dict.fromkeys(piece for part in parts for piece in self.pieces(part)))
         for start in range(0, len(pieces), self.batch):
             some = pieces[start : start + self.batch]
-            made.update(zip(some, self._embedder.embed_passages(some), strict=True))
-        self._made = made
+            self._made.update(zip(some, self._embedder.embed_passages(some), strict=True))
 
     def vector(self, text: str) -> Vectors:
         """The vector of the first piece of a text that was embedded ahead."""
@@ -245,14 +259,6 @@ class CachedEmbedder:
         if any(text not in self._made for text in texts):
             return self._embedder.embed_passages(texts, budget_s=budget_s)
         return np.stack([self._made[text] for text in texts])
-
-    def embed_query(self, text: str) -> Vectors:
-        """By the embedder."""
-        return self._embedder.embed_query(text)
-
-    def check(self) -> None:
-        """Try the embedder now."""
-        self._embedder.check()
 
 
 _LOCK_NAME = "checkpoint.lock"
@@ -283,9 +289,9 @@ def checkpoint(
             todo=f"It is one of {', '.join(CHECKPOINT_KINDS)}.",
         )
     why = msgspec.convert(kind, CheckpointKind)
-    giving = not memory.keeps_to_itself(project)
-    if not giving or not memory.staged_records(project, imported=imported):
-        notes = _caught_up(memory) if giving else (NOT_GIVING,)
+    gives = memory.gives(project)
+    if not gives or not memory.staged_records(project, imported=imported):
+        notes = _catch_up(memory) if gives else (NOT_GIVING,)
         return CheckpointResult(
             project=project, kind=why, published=(), new_patterns=0, joined=0, notes=notes
         )
@@ -295,11 +301,10 @@ def checkpoint(
             f"nothing is published while the journal's server is away: {trouble}",
             todo="What is staged stays so; repeat the checkpoint when it is back.",
         )
-    settings = memory.shelf.settings
     lock = memory.shelf.index.path.with_name(_LOCK_NAME)
     try:
         # One at a time on this machine: what two projects publish at once may be one pattern.
-        with disk.locked(lock, timeout_s=settings.journal_lock_timeout_s):
+        with disk.locked(lock, timeout_s=memory.shelf.settings.journal_lock_timeout_s):
             return _publish(memory, project, why, imported=imported)
     except disk.Busy:
         raise JournalBusy(
@@ -307,14 +312,19 @@ def checkpoint(
         ) from None
 
 
-def _caught_up(memory: Knowledge) -> tuple[str, ...]:
+def _catch_up(memory: Knowledge) -> tuple[str, ...]:
     """Index what was published by a checkpoint that did not come to it; what is in the way."""
-    if not memory.ledger.history().slots:
+    if not memory.state.history().slots:
         return ()
     try:
-        return tuple(memory.catch_up())
+        return _sync_notes(memory)
     except MemoryOff as error:
         return (f"not indexed yet: {error}",)
+
+
+def _sync_notes(memory: Knowledge) -> tuple[str, ...]:
+    synced = memory.sync()
+    return (f"indexed by words alone: {synced.embedder_off}",) if synced.embedder_off else ()
 
 
 def _publish(
@@ -325,13 +335,13 @@ def _publish(
 
     published: list[str] = []
     staged = {record.id for record in waiting()}
-    before = set(memory.ledger.history().patterns)
+    before = memory.state.history().patterns.keys()
     fresh_patterns: set[str] = set()
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
     while batch := waiting()[:BATCH]:
         try:
-            line = _CheckpointBatch(memory, batch).publish(project, why)
-            notes = memory.catch_up()
+            covers = _publish_batch(memory, batch, project, why)
+            notes = _sync_notes(memory)
         except MemoryOff as error:
             left = {record.id for record in waiting()}
             raise type(error)(
@@ -339,91 +349,82 @@ def _publish(
                 where=error.where,
                 todo=error.todo or "Repeat the checkpoint.",
             ) from error
-        published += [one.entry for one in line.covers]
-        fresh_patterns |= {one.pattern for one in line.covers} - before
-    joined = len(published) - len(fresh_patterns)
+        published += [one.entry for one in covers]
+        fresh_patterns |= {one.pattern for one in covers} - before
     return CheckpointResult(
         project=project,
         kind=why,
         published=tuple(published),
         new_patterns=len(fresh_patterns),
-        joined=joined,
-        notes=tuple(notes),
+        joined=len(published) - len(fresh_patterns),
+        notes=notes,
     )
 
 
-class _CheckpointBatch:
-    """Some staged entries on their way to being published."""
+def _publish_batch(
+    memory: Knowledge, records: Sequence[Record], project: str, why: CheckpointKind
+) -> Sequence[Covered]:
+    """Publish some staged entries; what they are, and in which patterns."""
+    index, embedder = memory.shelf.index, memory.shelf.embedder
+    cuts = [passages(record) for record in records]
+    ahead = None if embedder is None else CachedEmbedder(embedder)
+    if ahead is not None:
+        ahead.embed_ahead(passage.embed for cut in cuts for passage in cut)
+    synced = index.sync(memory.target())
+    if not synced.complete and synced.embedder_off:
+        raise EmbedderOff(synced.embedder_off)
+    if not synced.complete:
+        raise IndexOff("another process is busy with the index", where=str(index.path))
+    near = index.with_repair(lambda: _candidates(memory, cuts, ahead))
+    members = [Member(record.id, knowledge_from(record)) for record in records]
+    covers = memory.grouping.assign(members, lambda place: near[place])
+    line = Checkpoint(project=project, why=why, covers=tuple(covers))
+    memory.write(project, said_draft(line, checkpoint_id(project, covers[0].entry)))
+    if ahead is not None:
+        # What was embedded is not embedded again.
+        index.sync(memory.target(ahead), changed=True)
+    return covers
 
-    def __init__(self, memory: Knowledge, records: Sequence[Record]) -> None:
-        self._memory = memory
-        self._records = records
-        max_chars = EMBEDDING_CHARS
-        self._cut = [passages(record, max_chars) for record in records]
-        embedder = memory.shelf.embedder
-        self._ahead = None if embedder is None else CachedEmbedder(embedder)
 
-    def publish(self, project: str, why: CheckpointKind) -> Checkpoint:
-        memory = self._memory
-        if self._ahead is not None:
-            self._ahead.embed_ahead(p.embed for cut in self._cut for p in cut)
-        synced = memory.shelf.index.sync(memory.stream.target())
-        if not synced.complete:
-            off = synced.embedder_off
-            raise (
-                EmbedderOff(off)
-                if off
-                else IndexOff(
-                    "another process is busy with the index", where=str(memory.shelf.index.path)
-                )
-            )
-        near = memory.shelf.index.with_repair(self._candidates)
-        members = [Member(record.id, knowledge_from(record)) for record in self._records]
-        covers = memory.grouping.assign(members, lambda place: near[place])
-        line = Checkpoint(project=project, why=why, covers=tuple(covers))
-        memory.write(project, said_draft(line, checkpoint_id(project, covers[0].entry)))
-        if self._ahead is not None:
-            # What was embedded is not embedded again.
-            memory.shelf.index.sync(memory.stream.target(self._ahead), changed=True)
-        return line
+def _candidates(
+    memory: Knowledge, cuts: Sequence[Sequence[Passage]], ahead: CachedEmbedder | None
+) -> list[list[Member]]:
+    """For each entry the patterns that may tell the same, each by its first entry."""
+    history = memory.state.history()
 
-    def _candidates(self) -> list[list[Member]]:
-        """For each entry the patterns that may tell the same, each by its first entry."""
-        memory = self._memory
-        history = memory.ledger.history()
-        with memory.shelf.index.answering(memory.stream.target().name) as (view, live):
-            if live is None:
-                return [[] for _ in self._records]
-            found: list[list[Member]] = []
-            for some in self._near(view, live):
-                passages = view.fetch(live, some, records=True).values()
-                near = [one.record.id for one in passages if one.record]
-                patterns = dict.fromkeys(
-                    history.slots[one].pattern for one in near if one in history.slots
-                )
-                found.append([self._first_of(history, name) for name in patterns])
-        return found
-
-    def _first_of(self, history: PublishedState, pattern: str) -> Member:
+    def first_of(pattern: str) -> Member:
         first = history.patterns[pattern][0]
-        record = self._memory.ledger.entry(history.projects[first], first)
-        return Member(first, knowledge_from(record), pattern)
+        return Member(first, knowledge_from(memory.state.entry(history, first)), pattern)
 
-    def _near(self, view: IndexView, live: Collection) -> list[list[int]]:
-        if self._ahead is not None:
-            import numpy as np
+    with memory.shelf.index.answering(memory.target().name) as (view, live):
+        if live is None:
+            return [[] for _ in cuts]
+        found: list[list[Member]] = []
+        for rows in _near(view, live, [cut[0] for cut in cuts], ahead):
+            near = [
+                one.record.id for one in view.fetch(live, rows, records=True).values() if one.record
+            ]
+            patterns = (history.slots[one].pattern for one in near if one in history.slots)
+            found.append([first_of(name) for name in dict.fromkeys(patterns)])
+    return found
 
-            vectors = np.stack([self._ahead.vector(cut[0].embed) for cut in self._cut])
-            near = view.nearest(live, vectors, _CANDIDATES)
-            return [list(some) for some in near]
-        found: list[list[int]] = []
-        for cut in self._cut:
-            asked = query_tokens(f"{cut[0].title}\n{cut[0].text}\n{cut[0].places}")
-            often = view.words(live, asked, 0).frequencies
-            known = [token for token in asked if often[token]]
-            rarest = sorted(known, key=lambda token: (often[token], token))[:_RAREST_WORDS]
-            found.append(list(view.words(live, rarest, _CANDIDATES).scores))
-        return found
+
+def _near(
+    view: IndexView, live: Collection, problems: Sequence[Passage], ahead: CachedEmbedder | None
+) -> list[list[int]]:
+    if ahead is not None:
+        import numpy as np
+
+        vectors = np.stack([ahead.vector(one.embed) for one in problems])
+        return [list(rows) for rows in view.nearest(live, vectors, _CANDIDATES)]
+    found: list[list[int]] = []
+    for one in problems:
+        asked = query_tokens(f"{one.title}\n{one.text}\n{one.places}")
+        often = view.words(live, asked, 0).frequencies
+        known = [token for token in asked if often[token]]
+        rarest = sorted(known, key=lambda token: (often[token], token))[:_RAREST_WORDS]
+        found.append(list(view.words(live, rarest, _CANDIDATES).scores))
+    return found
 
 
 # -- Retention of knowledge: a year after it was published an entry goes, everywhere.
@@ -461,7 +462,7 @@ def prune(
 ) -> PrunedKnowledge:
     """Forget what is too old, of every project; or only say what that would be."""
     before = oldest_kept(memory.shelf.settings.knowledge_keep_days, at)
-    history = memory.ledger.history()
+    history = memory.state.history()
     old = {entry for entry, slot in history.slots.items() if is_expired(slot.at, before)}
     gone = sum(old.issuperset(entries) for entries in history.patterns.values())
     if old and not dry_run:

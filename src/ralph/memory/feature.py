@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +16,8 @@ from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft, Fold
 from ralph.journal.file import check_name
-from ralph.memory.store import ProjectStore
-from ralph.recall import Answer, Hit, ScoredRecord
+from ralph.memory.store import Answer, ProjectStore, as_hit, find_id, verify_records
+from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records.iteration import (
     DECISION_CHARS,
@@ -30,7 +30,6 @@ from ralph.records.iteration import (
     RECENT_COUNT,
     SUMMARY_CHARS,
     Decision,
-    ErrorSeen,
     FileAction,
     FileTouched,
     Iteration,
@@ -67,18 +66,37 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
             raise BadRecord(
                 f"{field} {amount} is not an amount", todo="Leave it out if it is not known."
             )
-    errors = list(dict.fromkeys(iteration.errors))  # the same error is kept once
+
+    def text(value: str, most: int = _SHORT_FIELD_CHARS) -> str:
+        return cut(clean_text(_whole(value)), most)
+
+    def optional(value: str | None, most: int = _SHORT_FIELD_CHARS) -> str | None:
+        return text(value, most) if value else None
+
+    task_id = iteration.task_id
+    errors = list(dict.fromkeys(iteration.errors))[:MOST_ERRORS]  # each is kept once
     ready = msgspec.structs.replace(
         iteration,
-        task_id=_task_id(iteration.task_id),
-        task_title=_clean(iteration.task_title, _SHORT_FIELD_CHARS),
-        discipline=_clean(iteration.discipline, _SHORT_FIELD_CHARS),
-        summary=_clean(iteration.summary, SUMMARY_CHARS),
-        errors=tuple(_error(e, root) for e in errors[:MOST_ERRORS]),
-        decisions=tuple(_decision(d) for d in iteration.decisions[:MOST_DECISIONS]),
+        task_id=text(task_id) if isinstance(task_id, str) else task_id,
+        task_title=text(iteration.task_title),
+        discipline=text(iteration.discipline),
+        summary=text(iteration.summary, SUMMARY_CHARS),
+        errors=tuple(
+            msgspec.structs.replace(
+                one,
+                message=text(one.message, ERROR_CHARS),
+                resolution=optional(one.resolution, DECISION_CHARS),
+                file_path=one.file_path and relative_path(redact(_from_root(one.file_path, root))),
+            )
+            for one in errors
+        ),
+        decisions=tuple(
+            Decision(text(one.description, DECISION_CHARS), optional(one.rationale, DECISION_CHARS))
+            for one in iteration.decisions[:MOST_DECISIONS]
+        ),
         files_touched=_files(iteration.files_touched, root)[:MOST_FILES],
-        model=_clean(iteration.model, _SHORT_FIELD_CHARS) if iteration.model else None,
-        session_id=_run(iteration.session_id) if iteration.session_id else None,
+        model=optional(iteration.model),
+        session_id=_run(iteration.session_id),
     )
     told = ready.task_title.strip() or ready.summary.strip()
     if not (told or ready.errors or ready.decisions or ready.files_touched):
@@ -91,32 +109,8 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
 
 def clean_source(source: Source) -> Source:
     """Where a record came from, without what must not be written."""
-    return Source(
-        run=_run(source.run) if source.run else None,
-        file=redact(_whole(source.file)) if source.file else None,
-        line=source.line,
-    )
-
-
-def _error(error: ErrorSeen, root: str) -> ErrorSeen:
-    return msgspec.structs.replace(
-        error,
-        message=_clean(error.message, ERROR_CHARS),
-        resolution=(_clean(error.resolution, DECISION_CHARS) if error.resolution else None),
-        file_path=_path(error.file_path, root) if error.file_path else None,
-    )
-
-
-def _decision(decision: Decision) -> Decision:
-    limit = DECISION_CHARS
-    return Decision(
-        _clean(decision.description, limit),
-        _clean(decision.rationale, limit) if decision.rationale else None,
-    )
-
-
-def _path(path: str, root: str) -> str | None:
-    return relative_path(redact(_from_root(path, root)))
+    file = redact(_whole(source.file)) if source.file else None
+    return Source(run=_run(source.run), file=file, line=source.line)
 
 
 def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]:
@@ -134,19 +128,11 @@ def _from_root(path: str, root: str) -> str:
     return plain.removeprefix(f"{base}/") if base else plain
 
 
-def _run(run: str) -> str:
+def _run(run: str | None) -> str | None:
     """The run's own name, or its hash: two runs must stay two whatever their names hold."""
-    if len(run) <= _SHORT_FIELD_CHARS and redact(_whole(run)) == run:
-        return run
+    if not run or (len(run) <= _SHORT_FIELD_CHARS and redact(_whole(run)) == run):
+        return run or None
     return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
-
-
-def _task_id(task_id: int | str | None) -> int | str | None:
-    return _clean(task_id, _SHORT_FIELD_CHARS) if isinstance(task_id, str) else task_id
-
-
-def _clean(text: str, max_chars: int) -> str:
-    return cut(clean_text(_whole(text)), max_chars)
 
 
 def _whole(text: str) -> str:
@@ -174,19 +160,6 @@ class FileSeen(msgspec.Struct, frozen=True):
     actions: tuple[FileAction, ...]
     count: int
     last_iteration: int
-
-
-class Stats(msgspec.Struct, frozen=True):
-    """A feature's memory in numbers."""
-
-    iterations: int
-    outcomes: dict[str, int]
-    success_rate: float | None
-    files: int
-    tokens_used: int
-    cost_usd: float
-    first: str | None
-    last: str | None
 
 
 class FeatureMemory:
@@ -283,12 +256,13 @@ class FeatureMemory:
 
     def failed_attempts(self, task_id: int | str | None = None) -> Answer:
         """Iterations that failed or ran out of time, newest first, of one task or of all."""
-        failed = [
-            (located, iteration)
-            for located, iteration in self._newest_first()
-            if iteration.failed and (task_id is None or str(iteration.task_id) == str(task_id))
-        ]
-        return Answer(self._hits(failed))
+        return Answer(
+            self._hits(
+                (located, one)
+                for located, one in self._newest_first()
+                if one.failed and (task_id is None or str(one.task_id) == str(task_id))
+            )
+        )
 
     def files(self) -> list[FileSeen]:
         """Every file the iterations touched, the most touched first."""
@@ -305,66 +279,37 @@ class FeatureMemory:
 
     def get(self, record_id: str) -> Hit:
         """One record whole, by its id or the beginning of it."""
-        found = self.find(record_id)
-        if not found:
-            raise NotFound(
-                f"feature {self.name!r} has no record {record_id}",
-                todo=f"`ralph recent --feature {self.name}` lists records with their ids.",
-            )
-        if len({hit.id for hit in found}) > 1:
-            raise BadInput(f"{record_id} is the beginning of {len(found)} ids; give more of it")
-        return found[-1]
+        ids = (located.record.id for located, _ in self.iterations())
+        missing = NotFound(
+            f"feature {self.name!r} has no record {record_id}",
+            todo=f"`ralph recent --feature {self.name}` lists records with their ids.",
+        )
+        return self.find(find_id(record_id, ids, missing))[-1]
 
     def find(self, record_id: str) -> list[Hit]:
         """Every record whose id begins so; the same id twice means two contents of it."""
-        matching = [
-            (located, iteration)
-            for located, iteration in self.iterations()
-            if located.record.id.startswith(record_id.lower())
-        ]
-        return self._hits(matching)
-
-    def stats(self) -> Stats:
-        """The feature's memory in numbers."""
-        told = [iteration for _, iteration in self.iterations()]
-        outcomes = Counter(iteration.outcome for iteration in told)
-        judged = len(told) - outcomes["unknown"]
-        times = sorted(iteration.timestamp for iteration in told if iteration.timestamp)
-        return Stats(
-            iterations=len(told),
-            outcomes=dict(sorted(outcomes.items())),
-            success_rate=round(outcomes["success"] / judged, 4) if judged else None,
-            files=len({file.path for iteration in told for file in iteration.files_touched}),
-            tokens_used=sum(iteration.tokens_used or 0 for iteration in told),
-            cost_usd=round(sum(iteration.cost_usd or 0.0 for iteration in told), 6),
-            first=times[0] if times else None,
-            last=times[-1] if times else None,
-        )
+        begins = record_id.lower()
+        told = self.iterations()
+        return self._hits(pair for pair in told if pair[0].record.id.startswith(begins))
 
     def iterations(self) -> list[tuple[Located, Iteration]]:
         """Every living iteration in journal order; what cannot be read is left to `verify`."""
-        read: list[tuple[Located, Iteration]] = []
-        for located in self._fold.records():
-            iteration = _readable(located.record)
-            if iteration is not None:
-                read.append((located, iteration))
-        return read
+        return [
+            (located, iteration)
+            for located in self._fold.records()
+            if (iteration := _readable(located.record)) is not None
+        ]
 
     # -- the index's side of it
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
-        max_chars = EMBEDDING_CHARS
-
-        def cut(record: Record) -> Sequence[Passage]:
-            return _passages(record, max_chars)
-
         return IndexSpec(
             name=self._place.collection_name(self.name),
             stream=self.name,
             journal=self._journal,
-            cut=cut,
-            cut_version=f"{_CUT_VERSION}-{max_chars}",
+            cut=_passages,
+            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
             embedder=self._place.embedder,
         )
 
@@ -377,11 +322,10 @@ class FeatureMemory:
         index = self._place.index
         index.with_repair(lambda: index.store.drop(self.target().name))
 
-    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
-        return [
-            one.hit(_when(one.record.number, last_number), from_record(one.record)) for one in found
-        ]
+        one = found.record
+        return as_hit(found, _when(one.number, last_number), from_record(one))
 
     def records(self) -> list[Record]:
         """Every living record, whatever its kind."""
@@ -389,7 +333,7 @@ class FeatureMemory:
 
     def adopt(self, records: Sequence[Record]) -> tuple[int, int, int]:
         """Keep records made elsewhere as they are: how many were new, known, forgotten here."""
-        buried = self._journal.forgotten()
+        buried = self.forgotten()
         wanted = [record for record in records if record.id not in buried]
         appended = self._journal.append(wanted)
         self._place.sync_soon(self.target())
@@ -411,19 +355,13 @@ class FeatureMemory:
 
     def forgotten(self) -> frozenset[str]:
         """The ids of what was forgotten here."""
-        return self._journal.forgotten()
+        return self._fold.forgotten()
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
-        count, complaints = self._journal.verify()
-        for located in self._fold.records():
-            try:
-                if located.record.kind == KIND:
-                    from_record(located.record)
-            except BadRecord as error:
-                complaints.append(Complaint(located.file, located.line, error.what))
-                count -= 1
-        return count, sorted(complaints, key=lambda complaint: complaint.line)
+        return verify_records(
+            self._journal, self._fold, lambda one: one.kind == KIND and from_record(one)
+        )
 
     def _newest_first(self) -> list[tuple[Located, Iteration]]:
         return sorted(
@@ -432,19 +370,11 @@ class FeatureMemory:
             reverse=True,
         )
 
-    def _hits(self, told: Sequence[tuple[Located, Iteration]]) -> list[Hit]:
+    def _hits(self, told: Iterable[tuple[Located, Iteration]]) -> list[Hit]:
         last = max((located.record.number for located in self._fold.records()), default=0)
         return [
-            Hit(
-                id=located.record.id,
-                kind=located.record.kind,
-                score=None,
-                relevance=None,
-                when=_when(located.record.number, last),
-                why=None,
-                record=iteration,
-            )
-            for located, iteration in told
+            Hit(one.record.id, KIND, None, None, _when(one.record.number, last), None, iteration)
+            for one, iteration in told
         ]
 
 
@@ -457,19 +387,20 @@ def _readable(record: Record) -> Iteration | None:
         return None
 
 
-def _passages(record: Record, max_chars: int) -> Sequence[Passage]:
+def _passages(record: Record) -> Sequence[Passage]:
     iteration = _readable(record)
     if iteration is None:
         return ()
-    whole = embedding_text(iteration, max_chars=max_chars)
+    whole = embedding_text(iteration, max_chars=EMBEDDING_CHARS)
     title = iteration.task_title
     places = [file.path for file in iteration.files_touched]
     places += [error.file_path for error in iteration.errors if error.file_path]
     body = whole[len(title) :] if whole.startswith(title) else whole
+    task = () if iteration.task_id is None else (str(iteration.task_id),)
     facets: dict[str, tuple[str, ...]] = {
         "type": (record.kind,),
         "outcome": (iteration.outcome,),
-        "task_id": () if iteration.task_id is None else (str(iteration.task_id),),
+        "task_id": task,
     }
     named = "\n".join(dict.fromkeys(places))
     return [Passage(title=title, text=body, places=named, embed=whole, facets=facets)]

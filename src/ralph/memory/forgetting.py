@@ -131,6 +131,10 @@ class Words:
         long = len(plain) >= _TELLING_CHARS
         return any(one in plain or (long and plain in one) for one in self._texts)
 
+    def stand_in_any(self, body: bytes) -> bool:
+        """The same of every text in a file of JSON."""
+        return any(map(self.stand_in, texts_of(body)))
+
     def match_in(self, data: bytes) -> bool:
         """Whether a file's bytes hold the text that was matched; line breaks count as blanks."""
         if not self.match:
@@ -154,12 +158,12 @@ def remove_copies(ralph: Ralph, words: Words) -> list[str]:
     plan = Plan(ralph.project.root, state=cache).cache
     found = {
         "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
-        "log lines": _logs(home / "cache", words),
-        "lines that could not be delivered": sum(
-            _without_lines(file, words.stand_in) for file in home.glob("spool/**/*.left-*")
+        "log lines": _without_lines(home.glob("cache/**/hooks.log*"), words.stand_in),
+        "lines that could not be delivered": _without_lines(
+            home.glob("spool/**/*.left-*"), words.stand_in
         ),
         "titles of imported sessions": _import_marks(home / "cache" / "imports", words),
-        "notes of workers": _whole(home.glob("cache/workers/*.json"), _holding(words)),
+        "notes of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
         "copies of the plan": _whole(
             [*plan.glob("versions/*"), *plan.glob("rejected/*")], words.match_in
         ),
@@ -214,10 +218,9 @@ def _hook_notes(folder: Path, words: Words) -> int:
             continue
         try:
             with disk.locked(own / "lock", timeout_s=_LOCK_TIMEOUT_S):
-                for note in notes:
-                    gone += _without_lines(note, lambda line: _notes(line, words))
+                gone += _without_lines(notes, lambda line: _notes(line, words))
         except disk.Busy:
-            gone += _whole(notes, _holding(words))
+            gone += _whole(notes, words.stand_in_any)
     return gone
 
 
@@ -230,10 +233,6 @@ def _notes(line: str, words: Words) -> bool:
     value = told.get("value") if isinstance(told, dict) and told.get("note") == "error" else None
     texts = value.values() if isinstance(value, dict) else ()
     return any(isinstance(text, str) and words.stand_in(text) for text in texts)
-
-
-def _logs(folder: Path, words: Words) -> int:
-    return sum(_without_lines(file, words.stand_in) for file in sorted(folder.rglob("hooks.log*")))
 
 
 def _import_marks(folder: Path, words: Words) -> int:
@@ -262,22 +261,17 @@ def _whole(files: Iterable[Path], holds: Callable[[bytes], bool]) -> int:
     return gone
 
 
-def _without_lines(file: Path, repeats: Callable[[str], bool]) -> int:
-    """Rewrite a file of lines without those that repeat it; how many those were."""
-    if file.is_symlink() or not file.is_file():
-        return 0
-    lines = _read(file).splitlines(keepends=True)
-    kept = [line for line in lines if not repeats(line.decode("utf-8", "replace"))]
-    if len(kept) < len(lines):
-        disk.replace(file, b"".join(kept))
-    return len(lines) - len(kept)
-
-
-def _holding(words: Words) -> Callable[[bytes], bool]:
-    def holds(data: bytes) -> bool:
-        return any(words.stand_in(text) for text in texts_of(data))
-
-    return holds
+def _without_lines(files: Iterable[Path], repeats: Callable[[str], bool]) -> int:
+    """Rewrite files of lines without those that repeat it; how many those were."""
+    gone = 0
+    for file in list(files):
+        if file.is_file() and not file.is_symlink():
+            lines = _read(file).splitlines(keepends=True)
+            kept = [line for line in lines if not repeats(line.decode("utf-8", "replace"))]
+            if len(kept) < len(lines):
+                disk.replace(file, b"".join(kept))
+            gone += len(lines) - len(kept)
+    return gone
 
 
 def _read(file: Path) -> bytes:

@@ -11,27 +11,25 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ralph.errors import BadInput, NotFound
-from ralph.memory.knowledge_journal import NOT_GIVING, SavedEntry, said_draft, stream_of
-from ralph.memory.ledger import prepared_entry
+from ralph.memory.checkpoints import said_draft
+from ralph.memory.knowledge import SavedEntry
+from ralph.memory.knowledge_state import ProjectKnowledge, prepared_entry
 from ralph.memory.lessons import portable
 from ralph.plan.edit import update_task
 from ralph.plan.fields import clean_text
 from ralph.plan.model import Limits
 from ralph.records import Record
 from ralph.records.knowledge import (
-    GATE,
     GATE_REJECTION,
     Gate,
     GateApproval,
     GateRejection,
-    entry_id,
     knowledge_from,
 )
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from ralph.memory.ledger import ProjectKnowledge
     from ralph.memory.ralph import Ralph
     from ralph.plan.model import Task
     from ralph.plan.store import Plan
@@ -61,43 +59,48 @@ def reject(
     task: str | int,
     gate_type: str,
     feedback: str,
-    *,
-    subject: str = "",
-    agent_type: str | None = None,
-    task_type: str | None = None,
-    technology: str | None = None,
+    **of: str | None,
 ) -> PendingRejection:
     """Keep why a person rejected something, until its revision is approved; told twice it is one.
 
-    `subject` says what was worked on: the task's title.
+    It may be `of` a `subject` (what was worked on: the task's title), `agent_type`, `task_type`
+    and `technology`.
     """
-    _refuse_unless_giving(ralph)
+    memory = ralph.knowledge
+    memory.check_giving(ralph.project.id)
     given = Gate(
         project=ralph.project.id,
         task=_name_of(task),
         gate_type=gate_type,
         human_feedback=feedback,
-        subject=subject,
-        agent_type=agent_type or "",
-        task_type=task_type or "",
-        technology=technology or "",
+        **{name: value or "" for name, value in of.items()},
     )
-    gate = _prepared(ralph, portable(given, ralph.project.root))
-    account = _account(ralph)
-    identity = _identity(account, gate)
-
+    # Through the same checks as the entry it will become; its revision is not known yet.
+    told = _rejection(portable(given, ralph.project.root), revision="later")
+    entry = prepared_entry(told)
+    names = [name for name in Gate.__struct_fields__ if name != "task"]
+    gate = Gate(task=given.task, **{name: getattr(entry, name) for name in names})
+    account = memory.account()
+    # The id of a rejection without a revision, of this task: no entry can have it. It is the same
+    # for the same feedback on the same gate of a task; after an approval it is new.
+    named = GateRejection(
+        project=gate.project,
+        gate_type=gate.gate_type,
+        human_feedback=gate.human_feedback,
+        revision_approach="",
+        subject=gate.task,
+    )
+    identity = account.new_id(named, _passed(gate.task, gate.gate_type))
     ours = said_draft(gate, identity)
 
     def draft(number: int) -> Record:
         # Under the journal's lock: what another process has just kept stands as that wrote it.
-        known = _standing(account.follow()).get(identity)
-        return known or ours(number)
+        return account.follow().gates.get(identity) or ours(number)
 
     fresh = identity not in account.gates
     if fresh:
-        ralph.knowledge.write(gate.project, draft)
-    kept = _standing(account.follow())[identity]
-    return PendingRejection(identity, kept.at, knowledge_from(kept), fresh)
+        memory.write(gate.project, draft)
+    return _pending(account.follow().gates[identity], fresh=fresh)
 
 
 def approve(
@@ -105,11 +108,7 @@ def approve(
     task: str | int,
     gate_type: str,
     approach: str,
-    *,
-    subject: str = "",
-    agent_type: str | None = None,
-    task_type: str | None = None,
-    technology: str | None = None,
+    **of: str | None,
 ) -> list[SavedEntry]:
     """Stage what an approval teaches; the same approval twice is one.
 
@@ -118,42 +117,38 @@ def approve(
     and nothing is kept of it.
     """
     memory = ralph.knowledge
-    _refuse_unless_giving(ralph)
+    memory.check_giving(ralph.project.id)
     given = GateApproval(
         project=ralph.project.id,
         gate_type=gate_type,
         approved_approach=approach,
-        subject=subject,
-        agent_type=agent_type or "",
-        task_type=task_type or "",
-        technology=technology or "",
+        **{name: value or "" for name, value in of.items()},
     )
     told = portable(given, ralph.project.root)
-    approval = cast("GateApproval", prepared_entry(told, memory.shelf.settings))
-    account, name = _account(ralph), _name_of(task)
-    passed = _completed(name, approval.gate_type)
-    open_ = {
-        identity: gate
-        for identity, gate in account.gates.items()
-        if (gate.task, gate.gate_type) == (name, approval.gate_type)
+    approval = cast("GateApproval", prepared_entry(told))
+    account, name = memory.account(), _name_of(task)
+    passed = _passed(name, approval.gate_type)
+    waiting = {
+        one.id: one.gate
+        for one in gates(ralph)
+        if (one.gate.task, one.gate.gate_type) == (name, approval.gate_type)
     }
-    if open_:
-        captured = memory.capture_all([_revised(gate, approval) for gate in open_.values()])
-        account.journal.forget(sorted(open_), reason=passed)
+    if waiting:
+        captured = memory.capture_all([_revised(gate, approval) for gate in waiting.values()])
+        account.journal.forget(sorted(waiting), reason=passed)
         return captured
-    if passed in account.reasons().values():
+    if passed in account.fold.reasons().values():
         return _told_before(account, approval)
     return memory.capture_all([approval])
 
 
 def gates(ralph: Ralph) -> list[PendingRejection]:
     """The rejections of this project that wait for their approval, oldest first."""
-    account = _account(ralph)
-    return [
-        PendingRejection(identity, record.at, account.gates[identity])
-        for identity, record in _standing(account).items()
-        if identity in account.gates
-    ]
+    return [_pending(record) for record in ralph.knowledge.account().gates.values()]
+
+
+def _pending(record: Record, *, fresh: bool = False) -> PendingRejection:
+    return PendingRejection(record.id, record.at, knowledge_from(record), fresh)
 
 
 def approach_of(ralph: Ralph, task: str | int) -> str:
@@ -187,21 +182,6 @@ def send_back(plan: Plan, task: Task, gate: Gate, *, fresh: bool = True) -> Task
     return update_task(plan, task.id, patch, comment=said, author=_AUTHOR)
 
 
-def _refuse_unless_giving(ralph: Ralph) -> None:
-    if ralph.knowledge.keeps_to_itself(ralph.project.id):
-        raise BadInput(NOT_GIVING, todo="Run: ralph config knowledge_give true")
-
-
-def _prepared(ralph: Ralph, gate: Gate) -> Gate:
-    """The gate as it may be written, through the same checks as the entry it will become."""
-    # What the revision was is not known yet; only the rest is looked at.
-    entry = prepared_entry(_rejection(gate, revision="later"), ralph.knowledge.shelf.settings)
-    return Gate(
-        task=gate.task,
-        **{name: getattr(entry, name) for name in Gate.__struct_fields__ if name != "task"},
-    )
-
-
 def _revised(gate: Gate, approval: GateApproval) -> GateRejection:
     """The entry that a waiting rejection becomes; what it does not say the approval may."""
     entry = _rejection(gate, revision=approval.approved_approach)
@@ -214,37 +194,11 @@ def _revised(gate: Gate, approval: GateApproval) -> GateRejection:
 
 
 def _rejection(gate: Gate, *, revision: str) -> GateRejection:
-    return GateRejection(
-        project=gate.project,
-        gate_type=gate.gate_type,
-        human_feedback=gate.human_feedback,
-        revision_approach=revision,
-        subject=gate.subject,
-        agent_type=gate.agent_type,
-        task_type=gate.task_type,
-        technology=gate.technology,
-    )
+    fields = {name: getattr(gate, name) for name in Gate.__struct_fields__ if name != "task"}
+    return GateRejection(revision_approach=revision, **fields)
 
 
-def _identity(account: ProjectKnowledge, gate: Gate) -> str:
-    """The same for the same feedback on the same gate of a task; after an approval it is new."""
-    # The id of a rejection without a revision, of this task: no entry can have it.
-    named = GateRejection(
-        project=gate.project,
-        gate_type=gate.gate_type,
-        human_feedback=gate.human_feedback,
-        revision_approach="",
-        subject=gate.task,
-    )
-    again = 0
-    while account.has_forgotten(identity := entry_id(named, again=again)):
-        if account.reasons().get(identity) != _completed(gate.task, gate.gate_type):
-            raise BadInput(f"the rejection {identity} was forgotten, and stays so")
-        again += 1
-    return identity
-
-
-def _completed(task: str, gate_type: str) -> str:
+def _passed(task: str, gate_type: str) -> str:
     """Why a rejection no longer waits; its tombstone says so."""
     return f"the {gate_type} gate of task {task} was passed"
 
@@ -252,13 +206,11 @@ def _completed(task: str, gate_type: str) -> str:
 def _told_before(account: ProjectKnowledge, approval: GateApproval) -> list[SavedEntry]:
     """What the same approval captured when it completed a rejection."""
     found: list[SavedEntry] = []
+    wanted = approval.gate_type, approval.approved_approach
     for record in account.entries.values():
         if record.kind == GATE_REJECTION:
             one: GateRejection = knowledge_from(record)
-            if (one.gate_type, one.revision_approach) == (
-                approval.gate_type,
-                approval.approved_approach,
-            ):
+            if (one.gate_type, one.revision_approach) == wanted:
                 staged = record.id in account.staged
                 found.append(SavedEntry(record.id, one, fresh=False, staged=staged))
     return found
@@ -269,15 +221,3 @@ def _name_of(task: str | int) -> str:
     if not name:
         raise BadInput("no task is named", todo="Give the id of a task.")
     return name
-
-
-def _account(ralph: Ralph) -> ProjectKnowledge:
-    return ralph.knowledge.ledger.account(stream_of(ralph.project.id))
-
-
-def _standing(account: ProjectKnowledge) -> dict[str, Record]:
-    return {
-        located.record.id: located.record
-        for located in account.standing()
-        if located.record.kind == GATE
-    }

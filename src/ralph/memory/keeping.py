@@ -15,7 +15,7 @@ from ralph.journal.line import Unreadable, read_line, write_record, write_tombst
 from ralph.memory.conversation_search import CLAUDE_CODE
 from ralph.memory.conversation_stream import is_before
 from ralph.memory.forgetting import Words, left_to_the_person, old_journals, remove_copies
-from ralph.memory.knowledge_journal import stream_of
+from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
 from ralph.plan.store import Plan
 from ralph.records import Complaint, Record, Source, Tombstone, utc
@@ -214,7 +214,7 @@ def choose(
     if not (feature or conversations) and (not wanted or set(wanted) - found_ids):
         # By the id of a published entry that of its pattern.
         memory = ralph.knowledge
-        slots = memory.ledger.history().slots if wanted and memory.shelf.names() else {}
+        slots = memory.state.history().slots if wanted and memory.shelf.names() else {}
         known = fitting(
             _known(ralph, everywhere=bool(wanted)),
             lambda one: [one.id, slots[one.id].pattern] if one.id in slots else [one.id],
@@ -276,16 +276,21 @@ def _some(ids: list[str]) -> str:
     return " ".join(ids[:_TOLD_IDS]) + more
 
 
-def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
-    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
+    """The records that were picked."""
     wanted = {*choice.conversations, *choice.knowledge}
-    wanted.update(one for some in choice.ids.values() for one in some)
+    wanted.update(record_id for ids in choice.ids.values() for record_id in ids)
     records = [record for name in choice.ids for record in _standing(ralph, name)]
     if choice.conversations:
         records += ralph.conversations.stream.standing()
     if choice.knowledge:
         records += _known(ralph, everywhere=True)
-    records = [record for record in records if record.id in wanted]
+    return [record for record in records if record.id in wanted]
+
+
+def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
+    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+    records = chosen_records(ralph, choice)
     words = Words(records, choice.match)
     gone: list[str] = []
     for name, ids in choice.ids.items():
@@ -325,9 +330,9 @@ def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
     kinds = (*ENTRIES, GATE, OUTCOME)
     return [
         located.record
-        for account in (memory.ledger.accounts() if memory.shelf.names() else ())
+        for account in (memory.state.accounts() if memory.shelf.names() else ())
         if everywhere or account.name == own
-        for located in account.standing()
+        for located in account.fold.records()
         if located.record.kind in kinds
     ]
 
@@ -459,8 +464,8 @@ def _adopted(
     shelf = ralph.knowledge.shelf
     journal = shelf.journals.journal(home.name)
     if stones and journal.forget((), stones=stones):
-        shelf.erase_soon(ralph.knowledge.stream.target())
-    buried = journal.forgotten()
+        shelf.erase_soon(ralph.knowledge.target())
+    buried = {stone.id for stone in journal.read().tombstones}
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append(wanted))
     return fresh, len(wanted) - fresh, len(records) - len(wanted)

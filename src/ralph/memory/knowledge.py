@@ -1,33 +1,61 @@
 """Cross-project knowledge: what one project paid for, found by whoever directs the agents of
-another. Agents have no way here; they see what an orchestrator puts into their context."""
+another. Agents have no way here; they see what an orchestrator puts into their context.
+
+Entries are captured, published by checkpoints, judged by outcomes, and forgotten. They are kept
+in Ralph's home, one journal a project.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import uuid
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ralph.config import Settings
-from ralph.errors import JournalError, MemoryOff, NotFound
+from ralph.errors import BadInput, JournalError, MemoryOff, NotFound
 from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
-from ralph.index.sync import Progress
+from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Draft
 from ralph.memory.checkpoints import (
+    EXPIRED,
+    NOT_GIVING,
     CheckpointResult,
     Grouping,
     PrunedKnowledge,
     checkpoint,
     is_expired,
     oldest_kept,
+    passages,
     prune,
     prune_if_due,
+    said_draft,
 )
-from ralph.memory.knowledge_journal import KnowledgeJournal
-from ralph.memory.ledger import PublishedState, facet_values
-from ralph.recall import Answer, Hit
+from ralph.memory.conversation_stream import when
+from ralph.memory.knowledge_state import (
+    KnowledgeState,
+    ProjectKnowledge,
+    PublishedState,
+    facets,
+    prepared_entry,
+    read_entry,
+    stream_of,
+)
+from ralph.memory.store import (
+    KNOWLEDGE,
+    Answer,
+    Store,
+    as_hit,
+    find_id,
+    home_journals,
+    verify_records,
+)
+from ralph.recall import Hit, ScoredRecord
 from ralph.recall.patterns import (
     Pattern,
     Patterns,
@@ -38,8 +66,20 @@ from ralph.recall.patterns import (
     success_rate,
     when_to_try,
 )
-from ralph.records import Record
-from ralph.records.knowledge import FAILURE_SOLUTION, Entry, EntryType, knowledge_from
+from ralph.records import Complaint, Record, clean, now
+from ralph.records.iteration import EMBEDDING_CHARS
+from ralph.records.knowledge import (
+    FAILURE_SOLUTION,
+    GATE_APPROVAL,
+    GATE_REJECTION,
+    Entry,
+    Outcome,
+    entry_record,
+    is_known,
+    knowledge_from,
+    outcome_id,
+)
+from ralph.text.redact import redact
 
 TASK_MIN_SCORE = 0.70
 FAILURE_MIN_SCORE = 0.75
@@ -47,9 +87,13 @@ _TASK_LIMIT = 5
 _FAILURE_LIMIT = 3
 _PATTERNS_IN_CONTEXT = 3
 _MOST_CONFLICTS = 3
-
+# The name the source documents gave it.
+COLLECTION = "project_knowledge"
+_CUT_VERSION = "knowledge-1"
 # How many entries are looked at: they are put together into patterns afterwards.
 _DEPTH = 60
+_NOTE_CHARS = 500
+_TASK_CHARS = 100
 _NOT_RECEIVING = "this project receives no knowledge: knowledge_receive is false"
 
 
@@ -68,8 +112,39 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return self.text
 
 
-class Knowledge(KnowledgeJournal):
-    """What all projects published, asked by an orchestrator."""
+class SavedEntry(msgspec.Struct, frozen=True):
+    """An entry as memory has it now, whether it was new, and whether it waits for a checkpoint.
+
+    `imported` is the file that it came from, where somebody else may have written it.
+    """
+
+    id: str
+    record: Entry
+    fresh: bool
+    staged: bool = True
+    imported: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its published name."""
+        plain = {"id": self.id, "fresh": self.fresh, "staged": self.staged}
+        if self.imported is not None:
+            plain["imported"] = self.imported
+        return {**plain, "record": self.record.to_json()}
+
+
+class KnowledgeStore(Store):
+    """The journals of all projects, read as one stream."""
+
+    def names(self) -> set[str]:
+        """The one stream, if there is anything."""
+        return {Knowledge.name} if self.journals.names() else set()
+
+
+class Knowledge:
+    """What all projects learned, as one stream of the index; asked by an orchestrator."""
+
+    name = "knowledge"
+    foreign = False
 
     def __init__(
         self,
@@ -80,15 +155,70 @@ class Knowledge(KnowledgeJournal):
         project_id: str,
         progress: Progress | None = None,
     ) -> None:
-        super().__init__(
-            home=home,
-            settings=settings,
-            embedder=embedder,
-            project_id=project_id,
-            progress=progress,
-        )
-        own = embedder if isinstance(embedder, StaticEmbedder) else None
-        self.grouping = Grouping(own or StaticEmbedder(stamp_folder=home / "cache"))
+        journals = home_journals(KNOWLEDGE, settings, home)
+        folder = home / "cache" / "knowledge"
+        index = open_index(settings, [folder], home=home, scope=lambda: COLLECTION)
+        self.shelf = KnowledgeStore(journals, index, embedder, settings, progress=progress)
+        self.state = KnowledgeState(journals)
+        self.home = home
+        self._own = project_id
+        static = embedder if isinstance(embedder, StaticEmbedder) else None
+        self.grouping = Grouping(static or StaticEmbedder(stamp_folder=home / "cache"))
+
+    # -- capturing
+
+    def capture_failure_solution(self, **fields: Any) -> SavedEntry:
+        """Stage a failure with the solution that was seen to work.
+
+        The fields are those of a FailureSolution; `solution_steps` may be a list of texts.
+        """
+        return self.capture({**fields, "entry_type": FAILURE_SOLUTION})
+
+    def capture_gate_rejection(self, **fields: Any) -> SavedEntry:
+        """Stage a rejection with its feedback and the revision that was approved."""
+        return self.capture({**fields, "entry_type": GATE_REJECTION})
+
+    def capture_gate_approval(self, **fields: Any) -> SavedEntry:
+        """Stage what was approved at the first attempt."""
+        return self.capture({**fields, "entry_type": GATE_APPROVAL})
+
+    def capture(self, plain: Mapping[str, Any]) -> SavedEntry:
+        """Stage an entry given in its published form, with its `entry_type`."""
+        return self.capture_all([self.entry(plain)])[0]
+
+    def entry(self, plain: Mapping[str, Any]) -> Entry:
+        """An entry from its published form; without a project it is of this one."""
+        return read_entry({**plain, "project": plain.get("project") or self._own})
+
+    def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
+        """Stage many, each project's with one flush; nothing is written unless all of them fit."""
+        ready = [prepared_entry(one) for one in entries]
+        for one in ready:
+            self.check_giving(one.project)
+        accounts = {one.project: self.account(one.project) for one in ready}
+        # What was forgotten is refused before anything is written.
+        named = [(accounts[one.project].new_id(one, EXPIRED), one) for one in ready]
+        fresh: set[str] = set()
+        for project, account in accounts.items():
+            mine = {name: one for name, one in named if one.project == project}
+            wanted = {name: one for name, one in mine.items() if name not in account.entries}
+            appended = account.journal.append(_drafts(account, wanted))
+            fresh |= {one.record.id for one in appended if one.fresh}
+            account.follow()
+        saved: list[SavedEntry] = []
+        for name, one in named:
+            saved.append(SavedEntry(name, one, name in fresh, name in accounts[one.project].staged))
+            fresh.discard(name)  # told twice at once it is new once
+        return saved
+
+    def gives(self, project: str) -> bool:
+        """Whether knowledge of this project may be given: our own may keep it to itself."""
+        return project != self._own or self.shelf.settings.knowledge_give
+
+    def check_giving(self, project: str) -> None:
+        """Refuse what would be given by a project that keeps it to itself."""
+        if not self.gives(project):
+            raise BadInput(NOT_GIVING, todo="Run: ralph config knowledge_give true")
 
     # -- publishing
 
@@ -113,6 +243,10 @@ class Knowledge(KnowledgeJournal):
         """Forget what was published longer ago than `knowledge_keep_days`, everywhere."""
         return prune(self, dry_run=dry_run, at=at)
 
+    def write(self, project: str, draft: Draft) -> None:
+        """Append one line to a project's journal."""
+        self.account(project).journal.append([draft])
+
     # -- asking
 
     def query_for_task(
@@ -121,19 +255,14 @@ class Knowledge(KnowledgeJournal):
         agent_type: str | None = None,
         task_type: str | None = None,
         technology: str | None = None,
-        *,
-        max_results: int | None = None,
-        min_score: float | None = None,
-        budget_s: float | None = None,
+        **bounds: Any,
     ) -> Patterns:
-        """The patterns that may help with a task, best first, before an agent gets it."""
-        return self._query(
-            task_description,
-            self._only(agent_type, task_type, technology),
-            limit=_TASK_LIMIT if max_results is None else max_results,
-            floor=TASK_MIN_SCORE if min_score is None else min_score,
-            budget_s=budget_s,
-        )
+        """The patterns that may help with a task, best first, before an agent gets it.
+
+        `max_results` and `min_score` bound the answer, `budget_s` the catching up before it.
+        """
+        only = facets(agent_type, task_type, technology)
+        return self._query(task_description, only, _TASK_LIMIT, TASK_MIN_SCORE, **bounds)
 
     def query_for_failure(
         self,
@@ -142,20 +271,12 @@ class Knowledge(KnowledgeJournal):
         agent_type: str | None = None,
         task_type: str | None = None,
         technology: str | None = None,
-        *,
-        max_results: int | None = None,
-        min_score: float | None = None,
-        budget_s: float | None = None,
+        **bounds: Any,
     ) -> Patterns:
-        """How failures like this one were solved, best first."""
+        """How failures like this one were solved, best first; bounded as for a task."""
         asked = "\n".join(part for part in (failure_description, error_message) if part)
-        return self._query(
-            asked,
-            self._only(agent_type, task_type, technology, [FAILURE_SOLUTION]),
-            limit=_FAILURE_LIMIT if max_results is None else max_results,
-            floor=FAILURE_MIN_SCORE if min_score is None else min_score,
-            budget_s=budget_s,
-        )
+        only = facets(agent_type, task_type, technology, FAILURE_SOLUTION)
+        return self._query(asked, only, _FAILURE_LIMIT, FAILURE_MIN_SCORE, **bounds)
 
     def context_for_task(
         self,
@@ -192,91 +313,42 @@ class Knowledge(KnowledgeJournal):
         technology: str | None = None,
     ) -> Answer:
         """The published entries that answer the question, best first."""
-        if not self.shelf.settings.knowledge_receive:
-            return Answer(notes=(_NOT_RECEIVING,))
-        question = self.shelf.question(query, limit=limit, min_score=min_score)
-        only = self._only(agent_type, task_type, technology)
-        asked = msgspec.structs.replace(question, limit=_DEPTH, only=only)
-        found = self.shelf.ask([self.stream], asked)
+        wanted, found = self._ask(
+            query, facets(agent_type, task_type, technology), limit, min_score, None
+        )
         slots = self.living().slots
-        return Answer([hit for hit in found if hit.id in slots][: question.limit], found.notes)
+        return Answer([hit for hit in found if hit.id in slots][:wanted], found.notes)
 
-    def patterns(self) -> Patterns:
-        """Every pattern, those told most often first; of these the one that held best."""
-        history = self.living()
-        found = [
-            _pattern(history, name, self._first_of(history, name)) for name in history.patterns
-        ]
-        return Patterns(sorted(found, key=_most_told))
-
-    def pattern(self, wanted: str) -> Pattern:
-        """One pattern by its id or the beginning of it."""
-        found = [one for one in self.patterns() if wanted and one.id.startswith(wanted.lower())]
-        if len(found) != 1:
-            raise NotFound(
-                f"there is no pattern {wanted!r}" if not found else f"{wanted} is not one pattern",
-                todo="`ralph knowledge patterns` lists them with their ids.",
-            )
-        return found[0]
-
-    def entries_of(self, pattern: Pattern) -> list[Record]:
-        """The entries that tell a pattern, oldest first."""
-        projects = self.ledger.history().projects
-        return [
-            self.ledger.entry(projects[entry], entry)
-            for entry in pattern.entries
-            if entry in projects  # or it was forgotten since
-        ]
-
-    # -- for checkpoints
-
-    def staged_records(self, project: str, *, imported: bool = False) -> list[Record]:
-        """What waits for a checkpoint, in the order it was captured."""
-        waiting = self._account(project).staged.values()
-        return [one for one in waiting if imported or one.source.file is None]
-
-    def write(self, project: str, draft: Draft) -> None:
-        """Append one line to a project's journal."""
-        self._append(self._account(project), [draft])
-
-    def catch_up(self) -> list[str]:
-        """Bring the index up; what stands in the way, if anything."""
-        synced = self.sync()
-        return [f"indexed by words alone: {synced.embedder_off}"] if synced.embedder_off else []
-
-    def living(self) -> PublishedState:
-        """What is published, has not had its time and was not forgotten."""
-        history = self.ledger.history()
-        before = oldest_kept(self.shelf.settings.knowledge_keep_days)
-        if not is_expired(history.oldest, before):
-            return history  # as always but in the hours before the daily pruning
-        return history.without(lambda slot: is_expired(slot.at, before))
-
-    # -- inside
-
-    def _only(
+    def _ask(
         self,
-        agent_type: str | None,
-        task_type: str | None,
-        technology: str | None,
-        entry_types: Sequence[EntryType] = (),
-    ) -> Only:
-        return {
-            "entry_type": entry_types,
-            "agent_type": facet_values(agent_type),
-            "task_type": facet_values(task_type),
-            "technology": facet_values(technology),
-        }
+        text: str,
+        only: Only,
+        limit: int | None,
+        min_score: float | None,
+        budget_s: float | None,
+    ) -> tuple[int, Answer]:
+        """How many are wanted, and the entries found: more, as some will be put together."""
+        if not self.shelf.settings.knowledge_receive:
+            return 0, Answer(notes=(_NOT_RECEIVING,))
+        question = self.shelf.question(text, limit=limit, min_score=min_score)
+        deeper = msgspec.structs.replace(question, limit=_DEPTH, only=only)
+        return question.limit, self.shelf.ask([self], deeper, budget_s=budget_s)
 
     def _query(
-        self, text: str, only: Only, *, limit: int, floor: float, budget_s: float | None
+        self,
+        text: str,
+        only: Only,
+        limit: int,
+        floor: float,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        budget_s: float | None = None,
     ) -> Patterns:
-        if not self.shelf.settings.knowledge_receive:
-            return Patterns(notes=[_NOT_RECEIVING])
-        question = self.shelf.question(text, limit=limit, min_score=floor)
-        asked = msgspec.structs.replace(question, limit=_DEPTH, only=only)
-        found = self.shelf.ask([self.stream], asked, budget_s=budget_s)
-        slots, history = self.ledger.history().slots, self.living()
+        limit = limit if max_results is None else max_results
+        floor = floor if min_score is None else min_score
+        wanted, found = self._ask(text, only, limit, floor, budget_s)
+        slots, history = self.state.history().slots, self.living()
         best: dict[str, Hit] = {}
         for hit in found:
             if hit.id in slots and slots[hit.id].pattern in history.patterns:
@@ -285,28 +357,192 @@ class Knowledge(KnowledgeJournal):
         for name, hit in best.items():
             # Found by a telling that has had its time, a pattern is told by one that has not.
             entry = hit.record if hit.id in history.slots else self._first_of(history, name)
-            fitting.append((_fit(hit), _pattern(history, name, entry, hit)))
+            fit = hit.parts.mixed if hit.parts else hit.score or 0.0
+            fitting.append((fit, _pattern(history, name, entry, hit)))
         ordered = in_order(
             fitting,
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
             conflicts_max=_MOST_CONFLICTS,
-            limit=question.limit,
+            limit=wanted,
         )
         return Patterns(ordered, found.notes)
 
+    def patterns(self) -> Patterns:
+        """Every pattern, those told most often first; of these the one that held best."""
+        history = self.living()
+        found = [
+            _pattern(history, name, self._first_of(history, name)) for name in history.patterns
+        ]
+        return Patterns(
+            sorted(found, key=lambda one: (-one.success_count, -one.success_rate, one.id))
+        )
+
+    def pattern(self, wanted: str) -> Pattern:
+        """One pattern by its id or the beginning of it."""
+        history = self.living()
+        todo = "`ralph knowledge patterns` lists them with their ids."
+        name = find_id(
+            wanted, history.patterns, NotFound(f"there is no pattern {wanted!r}", todo=todo)
+        )
+        return _pattern(history, name, self._first_of(history, name))
+
+    def entries_of(self, pattern: Pattern) -> list[Record]:
+        """The entries that tell a pattern, oldest first."""
+        history = self.state.history()
+        known = (entry for entry in pattern.entries if entry in history.projects)
+        return [self.state.entry(history, entry) for entry in known]
+
+    def living(self) -> PublishedState:
+        """What is published, has not had its time and was not forgotten."""
+        history = self.state.history()
+        before = oldest_kept(self.shelf.settings.knowledge_keep_days)
+        if not is_expired(history.oldest, before):
+            return history  # as always but in the hours before the daily pruning
+        return history.without(lambda slot: is_expired(slot.at, before))
+
     def _first_of(self, history: PublishedState, pattern: str) -> Entry:
-        first = history.patterns[pattern][0]
-        entry: Entry = knowledge_from(self.ledger.entry(history.projects[first], first))
+        entry: Entry = knowledge_from(self.state.entry(history, history.patterns[pattern][0]))
         return entry
 
+    # -- looking up
 
-def _most_told(one: Pattern) -> tuple[int, float, str]:
-    return -one.success_count, -one.success_rate, one.id
+    def account(self, project: str | None = None) -> ProjectKnowledge:
+        """What a project gave, or this one, as its journal tells it."""
+        return self.state.account(stream_of(project or self._own))
+
+    def staged(self, project: str | None = None) -> list[SavedEntry]:
+        """What waits for a checkpoint: of one project, or of this one; `*` is all."""
+        accounts = self.state.accounts() if project == "*" else [self.account(project)]
+        return [
+            SavedEntry(record.id, knowledge_from(record), fresh=False, imported=record.source.file)
+            for account in accounts
+            for record in account.staged.values()
+        ]
+
+    def staged_records(self, project: str, *, imported: bool = False) -> list[Record]:
+        """What waits for a checkpoint, in the order it was captured."""
+        waiting = self.account(project).staged.values()
+        return [one for one in waiting if imported or one.source.file is None]
+
+    def get(self, wanted: str) -> Record:
+        """An entry by its id or the beginning of it."""
+        found = {i: one for account in self.state.accounts() for i, one in account.entries.items()}
+        return found[find_id(wanted, found, NotFound(f"there is no entry {wanted!r}"))]
+
+    def of_project(self, project: str | None = None) -> list[Record]:
+        """Every entry that a project gave, staged or published."""
+        return list(self.account(project).entries.values())
+
+    # -- judging
+
+    def report_outcome(
+        self,
+        pattern: str | Pattern,
+        worked: bool,
+        *,
+        project: str | None = None,
+        task: str | int | None = None,
+        run: str | None = None,
+        note: str = "",
+    ) -> str:
+        """Say whether a pattern that was given to an agent helped, and get the outcome's id.
+
+        Of one task only the last word counts; of one run on it the first.
+        """
+        if not isinstance(worked, bool):  # what cannot be read back is not written
+            raise BadInput(f"worked is true or false, not {worked!r}")
+        wanted = pattern if isinstance(pattern, str) else pattern.id
+        missing = NotFound(
+            f"there is no pattern {wanted!r}",
+            todo="A query gives the ids of its patterns; one whose entries expired is gone.",
+        )
+        outcome = Outcome(
+            project=project or self._own,
+            pattern=find_id(wanted, self.state.history().patterns, missing),
+            worked=worked,
+            task="" if task is None else redact(" ".join(str(task).split()))[:_TASK_CHARS],
+            note=redact(note)[:_NOTE_CHARS],
+        )
+        told = run or uuid.uuid4().hex
+        identity = outcome_id(outcome.project, outcome.pattern, outcome.task, told)
+        if all(known != identity for known, _, _ in self.account(project).outcomes):
+            self.write(outcome.project, said_draft(outcome, identity))
+        return identity
+
+    # -- keeping
+
+    def forget(self, ids: Collection[str], *, reason: str | None = None) -> list[str]:
+        """Take entries, gates and outcomes out for good, and outcomes of patterns that went so."""
+        wanted = set(ids)
+        gone: list[str] = []
+        for account in self.state.accounts():
+            outcomes = (identity for identity, _, _ in account.outcomes)
+            if mine := wanted & {*account.entries, *account.gates, *outcomes}:
+                gone += account.journal.forget(sorted(mine), reason=clean(reason))
+        if not gone:
+            return gone
+        patterns = self.state.history().patterns
+        for account in self.state.accounts():
+            orphans = [i for i, _, outcome in account.outcomes if outcome.pattern not in patterns]
+            account.journal.forget(orphans, reason=clean(reason))
+        self.shelf.erase_soon(self.target())
+        return gone
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journals."""
+
+        def read(record: Record) -> object:
+            return is_known(record.kind) and knowledge_from(record)
+
+        found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
+        return sum(count for count, _ in found), [one for _, some in found for one in some]
+
+    def close(self) -> None:
+        """Let go of files; nothing is lost without it."""
+        self.shelf.index.close()
+        self.shelf.journals.close()
+
+    # -- the index's side of it
+
+    def target(self, embedder: Embedder | None = None) -> IndexSpec:
+        """What the index needs to know to follow what is published."""
+        return IndexSpec(
+            name=COLLECTION,
+            stream=self.name,
+            journal=self.state,
+            cut=passages,
+            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
+            embedder=embedder or self.shelf.embedder,
+        )
+
+    def records(self) -> list[Record]:
+        """Every published record that is to be found."""
+        return self.state.records()
+
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
+        """What recall found, as an answer: an entry."""
+        return as_hit(found, when(found.record.at), knowledge_from(found.record))
+
+    def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
+        """Bring the index up to what is published, or build it anew."""
+        return self.shelf.index.sync(
+            self.target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
+        )
 
 
-def _fit(hit: Hit) -> float:
-    return hit.parts.mixed if hit.parts else hit.score or 0.0
+def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:
+    """The entries to be written; one that another process wrote first stands as that wrote it."""
+
+    def draft(identity: str, number: int) -> Record:
+        # Under the journal's lock: after one look nobody adds anything.
+        known = (account.follow() if identity == first else account).entries.get(identity)
+        return known or entry_record(wanted[identity], id=identity, number=number, at=moment)
+
+    # A journal may ask a draft more than once, and must be told the same.
+    moment = now()
+    first = next(iter(wanted), None)
+    return [functools.partial(draft, identity) for identity in wanted]
 
 
 def _pattern(history: PublishedState, name: str, entry: Entry, hit: Hit | None = None) -> Pattern:

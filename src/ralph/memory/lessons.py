@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -65,13 +65,9 @@ def _folders(root: Path) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
 
 def _pattern(folder: Path) -> re.Pattern[str]:
     """Finds the folder however it is written; the root of a drive is in front of everything."""
-    known = {folder, folder.resolve()}
-    written = {
-        spelled
-        for one in known
-        if one != Path(one.anchor)
-        for spelled in (str(one), one.as_posix(), str(one).replace("\\", "\\\\"))
-    }
+    known = [one for one in (folder, folder.resolve()) if one != Path(one.anchor)]
+    written = {str(one) for one in known} | {one.as_posix() for one in known}
+    written |= {one.replace("\\", "\\\\") for one in written}
     either = "|".join(re.escape(one) for one in sorted(written, key=len, reverse=True))
     return re.compile(f"{_BEGINS}(?:{either or '(?!)'}){_ENDS}", _CASE)
 
@@ -114,13 +110,6 @@ class Solved(msgspec.Struct, frozen=True, kw_only=True):
     tried: tuple[str, ...] = ()
 
 
-class _ErrorMet(msgspec.Struct, frozen=True):
-    hit: Hit
-    error: ErrorSeen
-    at: str
-    number: int
-
-
 def solved(
     ralph: Ralph,
     message: str,
@@ -138,84 +127,76 @@ def solved(
     wanted = signature(message)
     if not tells(wanted):
         return None
-    hits = _hits(ralph, message[:_ASKED_CHARS], feature, budget_s)
-    met = sorted(_errors_met(hits, wanted), key=lambda one: (one.at, one.number))
-    for one in reversed(met):
-        if (found := _solution(ralph, one, _known(met))) is not None:
-            return found
-    elsewhere = [one for one in met if not (session and held_in(one.hit.record, session))]
+    asked = Question(message[:_ASKED_CHARS], _CANDIDATES, 0.0)
+    features = ralph.features() if feature is None else [ralph.feature(feature)]
+    hits = list(ralph.place.ask(features, asked, meaning=False, budget_s=budget_s))
+    if feature is None:
+        hits += ralph.conversations.search(
+            asked.text,
+            limit=MOST_HITS,
+            min_score=0.0,
+            words_only=True,
+            budget_s=budget_s,
+        )
+    met = [
+        (hit, error)
+        for hit in hits
+        for error in hit.record.errors
+        if same_error(signature(error.message), wanted)
+    ]
+    met.sort(key=lambda pair: _order(pair[0].record))
+    for hit, error in reversed(met):
+        if solution := _solution(ralph, hit, error):
+            return msgspec.structs.replace(_summed_up(met), **solution)
+    elsewhere = [pair for pair in met if not (session and held_in(pair[0].record, session))]
     if not elsewhere:
         return None
-    tried = dict.fromkeys(_summary(one.hit.record) for one in reversed(elsewhere))
+    tried = dict.fromkeys(_summary(hit.record) for hit, _ in reversed(elsewhere))
     return msgspec.structs.replace(
-        _known(elsewhere), tried=tuple(text for text in tried if text)[:_TRIED]
+        _summed_up(elsewhere), tried=tuple(text for text in tried if text)[:_TRIED]
     )
 
 
-def _known(met: Sequence[_ErrorMet]) -> Solved:
+def _summed_up(met: Sequence[tuple[Hit, ErrorSeen]]) -> Solved:
     """What can be said without a solution; the newest is last."""
-    newest = met[-1]
+    hit, error = met[-1]
     return Solved(
-        message=newest.error.message,
-        times=len({event_of(one.hit) for one in met}),
-        last=newest.at,
-        where=_where(newest.hit.record),
-        id=newest.hit.id,
+        message=error.message,
+        times=len({event_of(one) for one, _ in met}),
+        last=_order(hit.record)[0],
+        where=_where(hit.record),
+        id=hit.id,
     )
 
 
-def _solution(ralph: Ralph, one: _ErrorMet, known: Solved) -> Solved | None:
-    """How this meeting with the error ended well, if the records show it."""
-    record = one.hit.record
-    if one.error.resolution:
-        return msgspec.structs.replace(
-            known, solution=one.error.resolution, where=_where(record), id=one.hit.id
-        )
-    later = later_success(ralph, record)
+def _solution(ralph: Ralph, hit: Hit, error: ErrorSeen) -> dict[str, Any]:
+    """How this meeting with the error ended well, as fields of `Solved`; none if nothing shows."""
+    if error.resolution:
+        return {"solution": error.resolution, "where": _where(hit.record), "id": hit.id}
+    later = later_success(ralph, hit.record)
     if later is None:
-        return None
+        return {}
     located, success = later
-    decisions = [
-        f"{d.description}: {d.rationale}" if d.rationale else d.description
-        for d in success.decisions[:_DECISIONS]
+    decisions = _decisions(success)[:_DECISIONS]
+    return {
+        "solution": success.summary or decisions.pop(0),
+        "decisions": tuple(decisions),
+        "where": _where(success),
+        "id": located.record.id,
+    }
+
+
+def _decisions(iteration: Iteration) -> list[str]:
+    return [
+        f"{one.description}: {one.rationale}" if one.rationale else one.description
+        for one in iteration.decisions
     ]
-    return msgspec.structs.replace(
-        known,
-        solution=success.summary or decisions.pop(0),
-        decisions=tuple(decisions),
-        where=_where(success),
-        id=located.record.id,
-    )
 
 
 def tells(wanted: str) -> bool:
     """Whether the signature says anything by which one failure differs from another."""
     words = {word for word in _WORD.findall(_FOLDED.sub(" ", wanted)) if word not in _EMPTY}
     return len(words) >= 2
-
-
-def _hits(ralph: Ralph, asked: str, feature: str | None, budget_s: float | None) -> list[Hit]:
-    question = Question(asked, _CANDIDATES, 0.0)
-    features = ralph.features() if feature is None else [ralph.feature(feature)]
-    hits = list(ralph.place.ask(features, question, meaning=False, budget_s=budget_s))
-    if feature is None:
-        hits += ralph.conversations.search(
-            asked,
-            limit=MOST_HITS,
-            min_score=0.0,
-            words_only=True,
-            budget_s=budget_s,
-        )
-    return hits
-
-
-def _errors_met(hits: Sequence[Hit], wanted: str) -> list[_ErrorMet]:
-    return [
-        _ErrorMet(hit, error, *_place(hit.record))
-        for hit in hits
-        for error in hit.record.errors
-        if same_error(signature(error.message), wanted)
-    ]
 
 
 def same_error(one: str, other: str) -> bool:
@@ -226,7 +207,7 @@ def same_error(one: str, other: str) -> bool:
     return long_enough and (one.startswith(other) or other.startswith(one))
 
 
-def _place(record: Iteration | Exchange) -> tuple[str, int]:
+def _order(record: Iteration | Exchange) -> tuple[str, int]:
     """When it was, and its number among those of the same moment."""
     if isinstance(record, Iteration):
         return record.timestamp or "", record.iteration_number or 0
@@ -268,13 +249,6 @@ _NOT_YET: frozenset[Outcome] = frozenset({"failure", "timeout", "partial"})
 _NO_LESSON = frozenset({"permission"})
 
 
-class _ErrorAttempts(msgspec.Struct):
-    """An error, by its signature, and the attempts that met it, oldest first."""
-
-    name: str
-    seen: list[tuple[Iteration, ErrorSeen]]
-
-
 def lessons(
     told: Sequence[Iteration],
     success: Iteration,
@@ -291,10 +265,14 @@ def lessons(
         return []
     open_still = [signature(e.message) for e in success.errors if not e.resolution]
     found: list[FailureSolution] = []
-    for met in _most_often(_repeated_errors(told, success)):
-        solution = _resolution(met, success) or _told(success)
-        if solution and not any(same_error(met.name, one) for one in open_still):
-            attempt, error = met.seen[-1]
+    for name, seen in _errors_of_attempts(told, success):
+        # The success's own word on how an error was solved counts before that of the others.
+        again = [e for e in success.errors if same_error(signature(e.message), name)]
+        candidates = [*again, *(error for _, error in reversed(seen))]
+        resolution = next((error.resolution for error in candidates if error.resolution), "")
+        solution = resolution or _account_of(success)
+        if solution and not any(same_error(name, one) for one in open_still):
+            attempt, error = seen[-1]
             found.append(
                 FailureSolution(
                     project=project,
@@ -310,92 +288,64 @@ def lessons(
 
 def taught_by(entry: FailureSolution, iteration: Iteration, root: Path) -> bool:
     """Whether a lesson tells what this iteration met, tried or did."""
+    resolutions = [error.resolution for error in iteration.errors if error.resolution]
     whole = FailureSolution(
         project=entry.project,
         failure_description=_description(iteration),
         error_message="\n".join(error.message for error in iteration.errors),
-        solution_steps="\n".join([_told(iteration), *_resolutions(iteration)]),
+        solution_steps="\n".join([_account_of(iteration), *resolutions]),
     )
     made = portable(whole, root)
-    return (
-        _same(entry.failure_description, made.failure_description)
-        or _within(entry.error_message, made.error_message)
-        or _within(entry.solution_steps, made.solution_steps)
-    )
 
+    def repeats(field: str) -> bool:
+        text, source = _plain(getattr(entry, field)), _plain(getattr(made, field))
+        begins = field != "failure_description" or source.startswith(text)
+        return len(text) >= _SHORTEST and text in source and begins
 
-def _resolutions(iteration: Iteration) -> list[str]:
-    return [error.resolution for error in iteration.errors if error.resolution]
-
-
-def _same(one: str, other: str) -> bool:
-    plain = _plain(one)
-    return len(plain) >= _SHORTEST and _plain(other).startswith(plain)
-
-
-def _within(one: str, whole: str) -> bool:
-    plain = _plain(one)
-    return len(plain) >= _SHORTEST and plain in _plain(whole)
+    return any(map(repeats, ("failure_description", "error_message", "solution_steps")))
 
 
 def _plain(text: str) -> str:
     return " ".join(text.removesuffix(TRUNCATED).split())
 
 
-def _repeated_errors(told: Sequence[Iteration], success: Iteration) -> list[_ErrorAttempts]:
-    found: list[_ErrorAttempts] = []
-    for attempt in _attempts(told, success):
+def _errors_of_attempts(
+    told: Sequence[Iteration], success: Iteration
+) -> list[tuple[str, list[tuple[Iteration, ErrorSeen]]]]:
+    """Each error by its signature with the attempts that met it, oldest first; the commonest first.
+
+    Attempts are what was tried before on the same task, since it was done the last time.
+    """
+    tried: list[Iteration] = []
+    for one in told:
+        earlier = (one.iteration_number or 0) < (success.iteration_number or 0)
+        if str(one.task_id) == str(success.task_id) and earlier:
+            if one.outcome == "success":
+                tried = []
+            elif one.outcome in _NOT_YET:
+                tried.append(one)
+    found: list[tuple[str, list[tuple[Iteration, ErrorSeen]]]] = []
+    for attempt in tried:
         for error in attempt.errors:
             name = signature(error.message)
             if error.error_type in _NO_LESSON or not tells(name):
                 continue
-            known = next((one for one in found if same_error(one.name, name)), None)
-            if known is None:
-                known = _ErrorAttempts(name, [])
-                found.append(known)
-            known.seen.append((attempt, error))
-    return found
+            seen = next((seen for known, seen in found if same_error(known, name)), None)
+            if seen is None:
+                found.append((name, seen := []))
+            seen.append((attempt, error))
+
+    def order(met: tuple[str, list[tuple[Iteration, ErrorSeen]]]) -> tuple[int, int]:
+        numbers = {attempt.iteration_number or 0 for attempt, _ in met[1]}
+        return -len(numbers), -max(numbers)
+
+    return sorted(found, key=order)
 
 
-def _attempts(told: Sequence[Iteration], success: Iteration) -> Iterator[Iteration]:
-    """What was tried before on the same task, since it was done the last time if it ever was."""
-    tried: list[Iteration] = []
-    for one in told:
-        if str(one.task_id) != str(success.task_id) or not _is_before(one, success):
-            continue
-        if one.outcome == "success":
-            tried = []
-        elif one.outcome in _NOT_YET:
-            tried.append(one)
-    yield from tried
-
-
-def _is_before(one: Iteration, other: Iteration) -> bool:
-    return (one.iteration_number or 0) < (other.iteration_number or 0)
-
-
-def _most_often(met: list[_ErrorAttempts]) -> list[_ErrorAttempts]:
-    def place(one: _ErrorAttempts) -> tuple[int, int]:
-        numbers = [attempt.iteration_number or 0 for attempt, _ in one.seen]
-        return -len(set(numbers)), -max(numbers)
-
-    return sorted(met, key=place)
-
-
-def _resolution(met: _ErrorAttempts, success: Iteration) -> str:
-    """How the error was solved where a run shows it itself, the success before the others."""
-    again = [e for e in success.errors if same_error(signature(e.message), met.name)]
-    candidates = [*again, *(error for _, error in reversed(met.seen))]
-    return next((error.resolution for error in candidates if error.resolution), "")
-
-
-def _told(success: Iteration) -> str:
+def _account_of(success: Iteration) -> str:
     """What the iteration that succeeded says it did, and what it decided."""
-    decisions = [
-        f"{one.description}: {one.rationale}" if one.rationale else one.description
-        for one in success.decisions
-    ]
-    return "\n".join(part.strip() for part in (success.summary, *decisions) if part.strip())
+    parts = (success.summary, *_decisions(success))
+    return "\n".join(part.strip() for part in parts if part.strip())
 
 
 def _description(attempt: Iteration) -> str:
@@ -447,11 +397,11 @@ def technology_of(root: Path, settings: Settings) -> str | None:
         names = [file.name for file in root.iterdir()]
     except OSError:
         return None
-    found = [name for name, manifests in _MANIFESTS if _any_of(names, manifests)]
+    found = [
+        name
+        for name, manifests in _MANIFESTS
+        if any(fnmatchcase(file, wanted) for wanted in manifests.split() for file in names)
+    ]
     if "typescript" in found and "javascript" in found:
         found.remove("javascript")  # every project in TypeScript has a package.json too
     return ", ".join(found) or None
-
-
-def _any_of(names: list[str], manifests: str) -> bool:
-    return any(fnmatchcase(name, wanted) for wanted in manifests.split() for name in names)

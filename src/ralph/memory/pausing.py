@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ralph.capture.exchange import SessionExchange
+    from ralph.capture.lines import SessionExchange
     from ralph.memory.conversation_stream import ConversationContent
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 NAME = "paused.json"
 REASON = "held while memory was paused"
 _LOCK_TIMEOUT_S = 5.0
-_T = TypeVar("_T")
 
 
 class Pause(NamedTuple):
@@ -38,6 +38,11 @@ class Pause(NamedTuple):
     project: str = ""
     conversation: str = ""
     where: str = ""
+
+    @property
+    def scope(self) -> tuple[str, str]:
+        """What it is about."""
+        return self.project, self.conversation
 
     @property
     def holds_now(self) -> bool:
@@ -109,36 +114,28 @@ def pause(home: Path, *, project: Project | None = None, conversation: str = "")
         conversation=conversation,
         where="" if project is None else str(project.root),
     )
-
-    def begun(known: list[Pause]) -> tuple[list[Pause], Pause]:
-        for one in known:
-            if one.holds_now and _scope(one) == _scope(wanted):
-                return known, one
-        return [*known, wanted], wanted
-
-    return _changed(home, begun)
+    with _editing(home) as pauses:
+        for one in pauses:
+            if one.holds_now and one.scope == wanted.scope:
+                return one
+        pauses.append(wanted)
+    return wanted
 
 
 def resume(home: Path, *, project: Project | None = None, conversation: str = "") -> Pause | None:
     """End the pause of a conversation, of a project, or of everything; None if there was none."""
     from ralph.records import now
 
-    at = now()
     scope = ("" if project is None or conversation else project.id, conversation)
-
-    def ended(known: list[Pause]) -> tuple[list[Pause], Pause | None]:
-        over = [one for one in known if one.holds_now and _scope(one) == scope]
-        kept = [one._replace(until=at) if one in over else one for one in known]
-        return kept, over[0] if over else None
-
-    return _changed(home, ended)
+    with _editing(home) as pauses:
+        over = [one for one in pauses if one.holds_now and one.scope == scope]
+        pauses[:] = [one._replace(until=now()) if one in over else one for one in pauses]
+    return over[0] if over else None
 
 
-def _scope(one: Pause) -> tuple[str, str]:
-    return one.project, one.conversation
-
-
-def _changed(home: Path, change: Callable[[list[Pause]], tuple[list[Pause], _T]]) -> _T:
+@contextmanager
+def _editing(home: Path) -> Iterator[list[Pause]]:
+    """The pauses, to be changed while nobody else does."""
     from ralph import disk
     from ralph.errors import BadInput
 
@@ -147,27 +144,16 @@ def _changed(home: Path, change: Callable[[list[Pause]], tuple[list[Pause], _T]]
     try:
         with disk.locked(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
             known = read_pauses(home)
-            pauses, result = change(known)
+            pauses = list(known)
+            yield pauses
             if pauses != known:
-                _write(file, pauses)
+                plain = [{k: v for k, v in one._asdict().items() if v} for one in pauses]
+                data = json.dumps({"pauses": plain}, indent=2).encode() + b"\n"
+                disk.replace(file, data, mode=0o600)
     except disk.Busy:
         raise BadInput(
             "another process is changing what is paused", where=str(file), todo="Try again."
         ) from None
-    return result
-
-
-def _write(file: Path, pauses: Sequence[Pause]) -> None:
-    from ralph import disk
-
-    plain = [{k: v for k, v in one._asdict().items() if v} for one in pauses]
-    data = json.dumps({"pauses": plain}, indent=2).encode() + b"\n"
-    draft = file.with_name(f".{file.name}.new")
-    draft.touch(mode=0o600)
-    draft.chmod(0o600)
-    disk.replace(draft, data)
-    draft.replace(file)
-    disk.flush_folder(file.parent)
 
 
 # -- what was held in a pause

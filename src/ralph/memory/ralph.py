@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ralph import disk
 from ralph.config import Config, home_folder, load
-from ralph.errors import BadInput, NotAProject, NotFound
+from ralph.errors import NotAProject, NotFound
 from ralph.index import Collection
 from ralph.index.sync import Progress
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import ProjectStore
-from ralph.recall import Answer, Hit
+from ralph.memory.store import Answer, ProjectStore, find_id
+from ralph.recall import Hit
 from ralph.records import Source
 from ralph.records.iteration import Iteration, read_iteration
 
@@ -35,44 +35,33 @@ class Ralph:
         self.place = place
         self.config = config
         self._features: dict[str, FeatureMemory] = {}
-        self._conversations: Conversations | None = None
-        self._knowledge: Knowledge | None = None
 
     @property
     def project(self) -> Project:
         """The project this memory belongs to."""
         return self.place.project
 
-    @property
+    @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations that were held in this project; they are kept in Ralph's home."""
-        if self._conversations is None:
-            place = self.place
-            self._conversations = Conversations(
-                home=place.home,
-                settings=place.settings,
-                embedder=place.embedder,
-                project_id=place.project.id,
-                project=place.project.root.name,
-                progress=place.progress,
-            )
-        return self._conversations
+        return Conversations(project=self.project.root.name, **self._shared())
 
-    @property
+    @functools.cached_property
     def knowledge(self) -> Knowledge:
         """What all projects learned; for whoever directs agents, not for the agents."""
-        if self._knowledge is None:
-            from ralph.memory.knowledge import Knowledge  # a hook starts without it
+        from ralph.memory.knowledge import Knowledge  # a hook starts without it
 
-            place = self.place
-            self._knowledge = Knowledge(
-                home=place.home,
-                settings=place.settings,
-                embedder=place.embedder,
-                project_id=place.project.id,
-                progress=place.progress,
-            )
-        return self._knowledge
+        return Knowledge(**self._shared())
+
+    def _shared(self) -> dict[str, Any]:
+        place = self.place
+        return {
+            "home": place.home,
+            "settings": place.settings,
+            "embedder": place.embedder,
+            "project_id": place.project.id,
+            "progress": place.progress,
+        }
 
     def feature(self, name: str) -> FeatureMemory:
         """The memory of one feature, whether or not a plan names it."""
@@ -92,19 +81,16 @@ class Ralph:
     ) -> list[SavedIteration]:
         """Keep many, each under the feature it names; nothing is written unless all of them fit."""
         given = sources or [None] * len(iterations)
-        ready: dict[str, list[tuple[int, Iteration]]] = {}
-        for place, (told, source) in enumerate(zip(iterations, given, strict=True)):
+        ready: dict[str, dict[int, Iteration]] = {}
+        for n, (told, source) in enumerate(zip(iterations, given, strict=True)):
             one = told if isinstance(told, Iteration) else read_iteration(told)
             fit = self.feature(one.feature).prepare(one, source)
-            ready.setdefault(fit.feature, []).append((place, fit))
-        kept: dict[int, SavedIteration] = {}
-        for name, some in ready.items():
-            places = [place for place, _ in some]
-            remembered = self.feature(name).keep(
-                [one for _, one in some], [given[place] for place in places]
-            )
-            kept.update(zip(places, remembered, strict=True))
-        return [kept[place] for place in range(len(iterations))]
+            ready.setdefault(fit.feature, {})[n] = fit
+        saved: dict[int, SavedIteration] = {}
+        for name, mine in ready.items():
+            results = self.feature(name).keep(list(mine.values()), [given[n] for n in mine])
+            saved.update(zip(mine, results, strict=True))
+        return [saved[n] for n in range(len(iterations))]
 
     def search(
         self,
@@ -127,17 +113,14 @@ class Ralph:
         """One record of some features, or of any, by its id or the beginning of it."""
         chosen = self.features() if features is None else [self.feature(f) for f in features]
         found = [hit for feature in chosen for hit in feature.find(record_id)]
-        if not found or len(record_id) < _SHORTEST_ID:
-            buried = {i for one in chosen for i in one.forgotten()}
-            if len(record_id) >= _SHORTEST_ID and any(i.startswith(record_id) for i in buried):
-                raise NotFound(f"record {record_id!r} was forgotten, and stays so")
-            raise NotFound(
-                f"there is no record {record_id!r}",
-                todo="`ralph recent` lists records with their ids.",
-            )
-        ids = {hit.id for hit in found}
-        if len(ids) > 1:
-            raise BadInput(f"{record_id} is the beginning of {len(ids)} ids; give more of it")
+        missing = NotFound(
+            f"there is no record {record_id!r}", todo="`ralph recent` lists records with their ids."
+        )
+        if len(record_id) < _SHORTEST_ID:
+            raise missing
+        if not found and any(i.startswith(record_id) for one in chosen for i in one.forgotten()):
+            raise NotFound(f"record {record_id!r} was forgotten, and stays so")
+        find_id(record_id, [hit.id for hit in found], missing)
         return found[-1]
 
     def orphans(self) -> list[Collection]:
@@ -158,20 +141,13 @@ class Ralph:
         _claim(self.project)
         self.place.index.close()
         self.place.journals.close()
-        if self._conversations is not None:
-            self._conversations.close()
-        if self._knowledge is not None:
-            self._knowledge.close()
+        for name in {"conversations", "knowledge"} & self.__dict__.keys():
+            getattr(self, name).close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -13,6 +13,7 @@ from ralph.index import CollectionSize, Corrupt
 from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
+    from ralph.index import Embedder
     from ralph.index.sync import Index
     from ralph.memory.ralph import Ralph
     from ralph.memory.store import Store, Stream
@@ -27,8 +28,6 @@ class Health(msgspec.Struct, frozen=True):
 
 
 _NONE = Health(False, "the setting embedder is none", "Run: ralph config embedder static")
-
-
 _REBUILD = "Run: ralph index rebuild"
 
 
@@ -57,27 +56,26 @@ class RagStatus(msgspec.Struct, frozen=True):
 
 def status(ralph: Ralph) -> RagStatus:
     """Look, and change nothing but an empty index file that may be made."""
-    embedder = _embedder(ralph)
+    embedder = ralph.place.embedder
+    health = _embedder(embedder)
     index, features = _index(ralph)
-    model = ralph.place.embedder.identity if ralph.place.embedder else None
-    dims = ralph.place.embedder.dims if ralph.place.embedder else None
-    total = {
-        "journalled": sum(one.journalled for one in features),
-        "indexed": sum(one.indexed for one in features),
-    }
+    known = embedder if health.ok else None
     return RagStatus(
         available=index.ok,
         index=index,
-        embedder=embedder,
-        model=model if embedder.ok else None,
-        dimensions=dims if embedder.ok else None,
+        embedder=health,
+        model=known.identity if known else None,
+        dimensions=known.dims if known else None,
         memories={
-            "feature": total,
+            "feature": {
+                "journalled": sum(one.journalled for one in features),
+                "indexed": sum(one.indexed for one in features),
+            },
             "conversation": _conversations(ralph),
             "knowledge": _knowledge(ralph),
         },
         features=features,
-        line=_line(index, embedder),
+        line=_line(index, health),
     )
 
 
@@ -86,7 +84,7 @@ def _conversations(ralph: Ralph) -> dict[str, int]:
     memory = ralph.conversations
     try:
         journalled = len(memory.stream.records()) if memory.exist else 0
-        indexed = _records(memory.shelf, memory.stream.target().name) if journalled else 0
+        indexed = _size(memory.shelf, memory.stream.target()).records if journalled else 0
     except (MemoryOff, Corrupt):
         return {"journalled": 0, "indexed": 0}
     return {"journalled": journalled, "indexed": indexed}
@@ -96,17 +94,18 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
     """What all projects gave; of each pattern only the first entries are indexed."""
     memory = ralph.knowledge
     try:
-        entries = sum(len(one.entries) for one in memory.ledger.accounts())
-        staged = sum(len(one.staged) for one in memory.ledger.accounts())
-        indexed = _records(memory.shelf, memory.stream.target().name) if entries else 0
+        accounts = memory.state.accounts()
+        entries = sum(len(one.entries) for one in accounts)
+        indexed = _size(memory.shelf, memory.target()).records if entries else 0
     except (MemoryOff, Corrupt):
         return {"journalled": 0, "indexed": 0, "staged": 0}
+    staged = sum(len(one.staged) for one in accounts)
     return {"journalled": entries, "indexed": indexed, "staged": staged}
 
 
-def _records(shelf: Store, name: str) -> int:
-    with shelf.index.answering(name) as (view, live):
-        return view.size(live).records if live else 0
+def _size(store: Store, target: IndexSpec) -> CollectionSize:
+    with store.index.answering(target.name) as (view, live):
+        return view.size(live) if live else CollectionSize(0, 0, 0)
 
 
 def _line(index: Health, embedder: Health) -> str:
@@ -126,55 +125,42 @@ def _then(health: Health) -> str:
     return f"; {todo}" if todo.startswith("Run:") else f"; {todo[0].lower()}{todo[1:]}"
 
 
-def _embedder(ralph: Ralph) -> Health:
-    embedder = ralph.place.embedder
+def _embedder(embedder: Embedder | None) -> Health:
     if embedder is None:
         return _NONE
     try:
         embedder.check()
     except EmbedderOff as error:
-        return Health(False, _told(error), error.todo)
+        return _off(error)
     return Health(True, f"{embedder.title} {embedder.dims}d")
 
 
-def _told(error: MemoryOff) -> str:
+def _off(error: MemoryOff | Corrupt) -> Health:
     """What is wrong; of a server also which one, for that is what a person must look after."""
+    if isinstance(error, Corrupt):
+        return Health(False, f"the index is damaged ({error})", _REBUILD)
     at_server = error.where is not None and "://" in error.where
-    return f"{error.what} at {error.where}" if at_server else error.what
+    return Health(False, f"{error.what} at {error.where}" if at_server else error.what, error.todo)
 
 
 def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
-    index = ralph.place.index
+    store = ralph.place.index.store
     trouble: Health | None = None
     try:
-        index.store.check()
-    except MemoryOff as error:
-        trouble = Health(False, _told(error), error.todo)
-    except Corrupt as error:
-        trouble = Health(False, f"the index is damaged ({error})", _REBUILD)
+        store.check()
+    except (MemoryOff, Corrupt) as error:
+        trouble = _off(error)
     features: list[FeatureCount] = []
     for memory in ralph.features():
-        journalled = len(memory.records())
-        indexed = waiting = 0
-        current = False
+        journalled, size, current = len(memory.records()), CollectionSize(0, 0, 0), False
         if trouble is None:
             try:
-                indexed, waiting, current = _counts(ralph, memory.target().name)
-                current = current and is_current(index.store, memory.target())
-            except MemoryOff as error:
-                trouble = Health(False, _told(error), error.todo)
-            except Corrupt as error:
-                trouble = Health(False, f"the index is damaged ({error})", _REBUILD)
-        features.append(FeatureCount(memory.name, journalled, indexed, waiting, current))
-    return trouble or Health(True, f"{index.store.title} ok"), features
-
-
-def _counts(ralph: Ralph, name: str) -> tuple[int, int, bool]:
-    with ralph.place.index.answering(name) as (view, live):
-        if live is None:
-            return 0, 0, False
-        size = view.size(live)
-        return size.records, size.waiting, True
+                size = _size(ralph.place, memory.target())
+                current = is_current(store, memory.target())
+            except (MemoryOff, Corrupt) as error:
+                trouble = _off(error)
+        features.append(FeatureCount(memory.name, journalled, size.records, size.waiting, current))
+    return trouble or Health(True, f"{store.title} ok"), features
 
 
 # -- Is the index what the journal says it should be? Looks, and changes nothing.

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ralph import disk
 from ralph.config import Settings
-from ralph.errors import BadInput, EmbedderOff, IndexOff, JournalDown, JournalError, MemoryOff
+from ralph.errors import (
+    BadInput,
+    BadRecord,
+    EmbedderOff,
+    IndexOff,
+    JournalDown,
+    JournalError,
+    MemoryOff,
+    NotFound,
+)
 from ralph.index import Embedder
 from ralph.index.sync import (
     Index,
@@ -22,23 +31,37 @@ from ralph.index.sync import (
     live_of,
     open_index,
 )
-from ralph.journal import Journals
+from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
-from ralph.recall import Answer, Hit, ScoredRecord
+from ralph.recall import Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
-from ralph.records import Record
+from ralph.records import Complaint, Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
     from ralph.journal.spool import SpooledJournals
 
-MOST_HITS = 20
+
+class Answer(list[Hit]):
+    """Hits, best first, and what the reader should know about how they were found."""
+
+    def __init__(self, hits: list[Hit] | None = None, notes: tuple[str, ...] = ()) -> None:
+        super().__init__(hits or [])
+        self.notes = notes
+
+
+def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
+    """What recall found as an answer; `record` is what stands in the record."""
+    envelope, score, why = found.record, found.score, found.why
+    relevance, parts = found.relevance, found.parts
+    return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts)
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
 
 
+MOST_HITS = 20
 CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
@@ -112,6 +135,30 @@ _SHORTEST_QUERY = 3
 _TRIES = 3
 
 
+def find_id(wanted: str, ids: Iterable[str], missing: NotFound) -> str:
+    """The id that is meant by itself or by its beginning."""
+    found = {one for one in ids if wanted and one.startswith(wanted.lower())}
+    if not found:
+        raise missing
+    if len(found) > 1:
+        raise BadInput(f"{wanted} is the beginning of {len(found)} ids; give more of it")
+    return found.pop()
+
+
+def verify_records(
+    journal: Journal, fold: Fold, read: Callable[[Record], object]
+) -> tuple[int, list[Complaint]]:
+    """How many records can be read, and everything that looks wrong in the journal."""
+    count, complaints = journal.verify()
+    for located in fold.records():
+        try:
+            read(located.record)
+        except BadRecord as error:
+            complaints.append(Complaint(located.file, located.line, error.what))
+            count -= 1
+    return count, sorted(complaints, key=lambda complaint: complaint.line)
+
+
 class Stream(Protocol):
     """One journal as its memory understands it."""
 
@@ -133,7 +180,7 @@ class Stream(Protocol):
         """Every living record."""
         ...
 
-    def hits(self, found: Sequence[ScoredRecord], last_number: int) -> list[Hit]:
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
         ...
 
@@ -222,36 +269,52 @@ class Store:
         `budget_s` bounds the catching up with the journals; what it leaves is not found yet.
         """
         names = self.names()
-        streams = [one for one in streams if one.name in names]
-        notes: list[str] = []
-        if not streams:
+        by_name = {one.name: one for one in streams if one.name in names}
+        if not by_name:
             return Answer()  # and no index is made where there is nothing to find
+        notes: list[str] = []
         try:
-            found = self.index.with_repair(
-                lambda: self._by_index(streams, question, notes, meaning=meaning, budget_s=budget_s)
+            found, last = self.index.with_repair(
+                lambda: self._by_index(by_name, question, notes, meaning=meaning, budget_s=budget_s)
             )
         except MemoryOff as error:
             notes[:] = [f"searched the journal by words alone: {error}"]
-            found = self._by_journal(streams, question)
+            records = [(name, record) for name, one in by_name.items() for record in one.records()]
+            found = search_plainly(records, next(iter(by_name.values())).target().cut, question)
+            last = dict.fromkeys(by_name, 0)
+            for name, record in records:
+                last[name] = max(last[name], record.number)
         if trouble := self.journals.trouble():
             notes.append(trouble)
-        return Answer(found, tuple(dict.fromkeys(notes)))
+        hits = [by_name[one.stream].hit(one, last[one.stream]) for one in found]
+        return Answer(hits, tuple(dict.fromkeys(notes)))
 
     def _by_index(
         self,
-        streams: Sequence[Stream],
+        streams: Mapping[str, Stream],
         question: Question,
         notes: list[str],
         *,
         meaning: bool,
         budget_s: float | None,
-    ) -> list[Hit]:
-        by_stream = {stream.name: stream for stream in streams}
-        targets = {stream.name: stream.target() for stream in streams}
+    ) -> tuple[list[ScoredRecord], dict[str, int]]:
+        """What was found, and the last number of each stream."""
+        targets = {name: stream.target() for name, stream in streams.items()}
         for tries_left in reversed(range(_TRIES)):
             notes.clear()
-            foreign = {stream.name for stream in streams if stream.foreign}
-            behind, ready = self._caught_up(targets, notes, budget_s, foreign)
+            behind: set[str] = set()
+            ready: set[str] = set()
+            for name, target in targets.items():
+                if streams[name].foreign and self._built_otherwise(target):
+                    continue  # its own project keeps it up; here it is searched by words
+                synced = self.index.sync(target, budget_s=budget_s, progress=self.progress)
+                if synced.embedder_off:
+                    notes.append(f"searched by words alone: {synced.embedder_off}")
+                elif synced.complete:
+                    ready.add(name)
+                else:  # somebody else is at it
+                    behind.add(name)
+                    notes.append("the index is not complete yet; ask again soon")
             vector = self._vector(question.text, notes) if meaning else None
             with self.index.store.state() as view:
                 if tries_left and not all(is_current_in(view, targets[name]) for name in ready):
@@ -260,54 +323,19 @@ class Store:
                 live = [one for name in names if (one := live_of(view, name)) is not None]
                 identity = self.embedder.identity if self.embedder else "none"
                 found = search(view, live, question, vector=vector, embedder=identity)
-                last = {one.stream: one.last_number for one in live}
             break
         if len(live) < len(targets):
             raise IndexOff("the index is deleted again and again", where=str(self.index.path))
         # The index may not know yet what was forgotten; nor does anybody while the server is away.
         for name in behind if self.journals.trouble() is None else ():
-            living = {record.id for record in by_stream[name].records()}
+            living = {record.id for record in streams[name].records()}
             found = [one for one in found if one.stream != name or one.record.id in living]
-        return _shown(found, by_stream, last)
-
-    def _caught_up(
-        self,
-        targets: dict[str, IndexSpec],
-        notes: list[str],
-        budget_s: float | None,
-        foreign: set[str],
-    ) -> tuple[set[str], set[str]]:
-        """Sync them all; which are behind because somebody else is at it, and which are ready."""
-        behind: set[str] = set()
-        ready: set[str] = set()
-        for name, target in targets.items():
-            if name in foreign and self._built_otherwise(target):
-                continue  # its own project keeps it up; here it is searched by words
-            synced = self.index.sync(target, budget_s=budget_s, progress=self.progress)
-            if synced.embedder_off:
-                notes.append(f"searched by words alone: {synced.embedder_off}")
-            elif synced.complete:
-                ready.add(name)
-            else:
-                behind.add(name)
-                notes.append("the index is not complete yet; ask again soon")
-        return behind, ready
+        return found, {one.stream: one.last_number for one in live}
 
     def _built_otherwise(self, target: IndexSpec) -> bool:
         with self.index.answering(target.name) as (_, live):
             pass
         return live is not None and live.manifest.embedder != target.manifest().embedder
-
-    def _by_journal(self, streams: Sequence[Stream], question: Question) -> list[Hit]:
-        by_stream = {stream.name: stream for stream in streams}
-        held = [(one.name, record) for one in streams for record in one.records()]
-        last: dict[str, int] = {}
-        for stream, record in held:
-            last[stream] = max(last.get(stream, 0), record.number)
-        found: list[ScoredRecord] = []
-        if streams:
-            found = search_plainly(held, streams[0].target().cut, question)
-        return _shown(found, by_stream, last)
 
     def _vector(self, text: str, notes: list[str]) -> Vectors | None:
         if self.embedder is None:
@@ -323,12 +351,6 @@ class Store:
         if text not in self._told:
             self._told.add(text)
             _log.warning("memory: %s", text)
-
-
-def _shown(
-    found: Sequence[ScoredRecord], by_stream: dict[str, Stream], last: dict[str, int]
-) -> list[Hit]:
-    return [hit for one in found for hit in by_stream[one.stream].hits([one], last[one.stream])]
 
 
 def make_embedder(settings: Settings, home: Path) -> Embedder | None:
@@ -352,14 +374,10 @@ class ProjectStore(Store):
     ) -> None:
         journals = feature_journals(project, settings, home)
         index = open_index(
-            settings,
-            [project.cache],
-            home=home,
-            scope=lambda: f"{short_hash(project.id)}-",
+            settings, [project.cache], home=home, scope=lambda: f"{short_hash(project.id)}-"
         )
-        super().__init__(
-            journals, index, make_embedder(settings, home), settings, progress=progress
-        )
+        embedder = make_embedder(settings, home)
+        super().__init__(journals, index, embedder, settings, progress=progress)
         self.project = project
         self.home = home
 

@@ -19,7 +19,7 @@ from ralph.errors import BadInput, JournalDown, JournalError
 from ralph.journal import Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.journal.line import short_hash, write_record
-from ralph.memory.knowledge_journal import stream_of
+from ralph.memory.knowledge_state import stream_of
 from ralph.memory.project import Project
 from ralph.memory.store import (
     CONVERSATIONS,
@@ -64,16 +64,6 @@ class MovedMemory(msgspec.Struct, frozen=True):
     streams: tuple[MovedStream, ...]
     left: int = 0
 
-    @property
-    def records(self) -> int:
-        """How many records are the same in both places, or would be."""
-        return sum(one.records for one in self.streams)
-
-    @property
-    def fresh(self) -> int:
-        """How many of them the target did not have."""
-        return sum(one.fresh for one in self.streams)
-
 
 class MovedProject(msgspec.Struct, frozen=True):
     """All memories of a project, copied and compared; `dry_run`: only looked at."""
@@ -84,12 +74,12 @@ class MovedProject(msgspec.Struct, frozen=True):
     @property
     def records(self) -> int:
         """How many records are the same in both places, or would be."""
-        return sum(one.records for one in self.memories)
+        return sum(one.records for each in self.memories for one in each.streams)
 
     @property
     def fresh(self) -> int:
         """How many of them the target did not have."""
-        return sum(one.fresh for one in self.memories)
+        return sum(one.fresh for each in self.memories for one in each.streams)
 
     @property
     def left(self) -> int:
@@ -249,7 +239,7 @@ def _copy_checked(source: Journal, place: Journals, name: str, report: Progress)
 
 def _copy(source: Journal, target: Journal, name: str, report: Progress) -> tuple[int, str]:
     """Append what the target lacks, in the source's order: how many, and up to which position."""
-    forgotten = source.forgotten() | target.forgotten()
+    forgotten = {stone.id for one in (source, target) for stone in one.read().tombstones}
     position: str | None = None
     fresh = seen = 0
     while True:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph.memory.feature import SavedIteration
-    from ralph.memory.knowledge import Knowledge
-    from ralph.memory.knowledge_journal import SavedEntry
-    from ralph.recall import Answer, Hit, Parts
+    from ralph.memory.knowledge import Knowledge, SavedEntry
+    from ralph.memory.store import Answer
+    from ralph.recall import Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records import Record
     from ralph.records.iteration import ErrorSeen, FileTouched
@@ -124,7 +124,7 @@ def located(answer: Answer, root: Path) -> Answer:
     import msgspec
 
     from ralph.memory.documents import line_of
-    from ralph.recall import Answer
+    from ralph.memory.store import Answer
 
     def now(hit: Hit) -> Hit:
         if hit.kind != "document":
@@ -223,7 +223,7 @@ def entry_result(memory: Knowledge, record: Record) -> Result:
     from ralph.records.knowledge import knowledge_from
 
     entry: Entry = knowledge_from(record)
-    slot = memory.ledger.history().slots.get(record.id)
+    slot = memory.state.history().slots.get(record.id)
     pattern = slot.pattern if slot else None
     at = when(record.at)
 

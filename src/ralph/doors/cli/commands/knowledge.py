@@ -15,9 +15,8 @@ from ralph.doors.cli.render import Cards, Page, Result, Table, excerpt, note
 from ralph.errors import BadPlan, BadRecord, NotAProject, NotFound
 from ralph.memory import gates
 from ralph.memory.checkpoints import CheckpointResult
-from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE, Knowledge
-from ralph.memory.knowledge_journal import SavedEntry
-from ralph.memory.ledger import prepared_entry
+from ralph.memory.knowledge import FAILURE_MIN_SCORE, TASK_MIN_SCORE, Knowledge, SavedEntry
+from ralph.memory.knowledge_state import prepared_entry
 from ralph.memory.lessons import technology_of
 from ralph.memory.ralph import Ralph
 from ralph.plan.model import Task
@@ -141,7 +140,7 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
     entries: list[Entry] = []
     for line, fields in given:
         try:
-            entries.append(prepared_entry(memory.entry(fields), memory.shelf.settings))
+            entries.append(prepared_entry(memory.entry(fields)))
         except BadRecord as error:
             todo = f"{error.todo or ''} Nothing was captured.".lstrip()
             raise BadRecord(error.what, where=f"{name}:{line}", todo=todo) from None
@@ -179,7 +178,7 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
         ]
         projects = list(dict.fromkeys(projects))
         done = [memory.checkpoint(project, kind, imported=imported) for project in projects]
-        gives = not any(memory.keeps_to_itself(project) for project in projects)
+        gives = all(memory.gives(project) for project in projects)
         waiting = 0 if imported else sum(each.imported is not None for each in staged)
     notes = list(dict.fromkeys(text for each in done for text in each.notes))
     if waiting:
@@ -260,14 +259,13 @@ def query(
     words = " ".join(text)
     with context.opened(anywhere=True) as ralph:
         settings = ralph.config.settings
-        bounds: dict[str, Any] = {"max_results": limit, "min_score": min_score}
+        only |= {"max_results": limit, "min_score": min_score}
         if failure:
-            floor = FAILURE_MIN_SCORE
-            found = ralph.knowledge.query_for_failure(words, error_message or "", **only, **bounds)
+            found = ralph.knowledge.query_for_failure(words, error_message or "", **only)
         else:
-            floor = TASK_MIN_SCORE
-            found = ralph.knowledge.query_for_task(words, **only, **bounds)
-    floor = floor if min_score is None else min_score
+            found = ralph.knowledge.query_for_task(words, **only)
+    usual = FAILURE_MIN_SCORE if failure else TASK_MIN_SCORE
+    floor = usual if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
     view = Cards(found, cards.show_pattern, empty if settings.knowledge_receive else "")
     return Result(list(found), view, notes=found.notes)
@@ -298,11 +296,7 @@ def print_context(about: tuple[str, ...], **only: Any) -> Result:
             for name, value in zip(cards.FILTERS, usual, strict=True):
                 only[name] = value if only[name] is None else only[name]
         found = ralph.knowledge.context_for_task(words, **only)
-    return Result(found, lambda _: _write(found.text), notes=found.notes)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    return Result(found, lambda page: page.text(f"{found.text}\n"), notes=found.notes)
 
 
 def _task(word: str) -> Task | None:

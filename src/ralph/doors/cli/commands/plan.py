@@ -116,11 +116,8 @@ def braindump(
         accepted = drafting.accept(context.the_plan(), proposal) if answer else None
         if accepted is not None:
             drafting.drop_proposal(ralph)
-    return Result(
-        _proposal_json(proposal, done, accepted),
-        lambda page: _show_end(page, accepted),
-        code=_DECLINED if answer is False else 0,
-    )
+    value = _proposal_json(proposal, done, accepted)
+    return Result(value, _end_lines(accepted), code=_DECLINED if answer is False else 0)
 
 
 def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None) -> Planned:
@@ -186,15 +183,13 @@ def _changes_text(proposal: Proposal) -> str:
     return ", ".join(parts) or "Only comments and order changed"
 
 
-def _show_end(page: Page, accepted: Accepted | None) -> None:
+def _end_lines(accepted: Accepted | None) -> list[str]:
     if accepted is None:
-        page.line("Nothing is changed yet. `ralph plan braindump --accept` accepts it.")
-        return
-    for old, new in accepted.renumbered.items():
-        page.line(f"Task {old} became task {new}: its number was taken meanwhile.")
-    for problem in accepted.problems:
-        page.line((f"{problem.severity} ", "yellow"), str(problem))
-    page.line("Accepted. `ralph task ready` lists what can be worked on.")
+        return ["Nothing is changed yet. `ralph plan braindump --accept` accepts it."]
+    moved = accepted.renumbered.items()
+    lines = [f"Task {old} became task {new}: its number was taken meanwhile." for old, new in moved]
+    lines += [f"{problem.severity} {problem}" for problem in accepted.problems]
+    return [*lines, "Accepted. `ralph task ready` lists what can be worked on."]
 
 
 def _proposal_json(
@@ -244,7 +239,7 @@ def prompt(task_id: str, review: bool) -> Result:
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
             built = task_prompt(facts, limits)
-    return Result(built, lambda _: _print_prompt(built))
+    return Result(built, lambda page: _show_prompt(page, built))
 
 
 def _context(ralph: Ralph, facts: PromptFacts) -> str:
@@ -259,10 +254,9 @@ def _context(ralph: Ralph, facts: PromptFacts) -> str:
     return found.block if found else ""
 
 
-def _print_prompt(built: Prompt) -> None:
+def _show_prompt(page: Page, built: Prompt) -> None:
     """The text, and on stderr each section's tokens and what was left out."""
-    sys.stdout.write(built.text)
-    sys.stdout.flush()
+    page.text(built.text)
     rows = [
         (section.name, section.tokens, f"left out: {section.left_out}" if section.left_out else "")
         for section in built.sections

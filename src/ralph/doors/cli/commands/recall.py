@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
-    from ralph.recall import Answer, Hit
+    from ralph.memory.store import Answer
+    from ralph.recall import Hit
     from ralph.records import Located
     from ralph.records.iteration import Iteration
 
@@ -108,7 +109,7 @@ def check_sources(given: dict[str, Any]) -> None:
 
 def _search_knowledge(ralph: Ralph, words: str, limit: int | None, floor: float) -> Answer:
     """The published entries; nothing in a project that wants none."""
-    from ralph.recall import Answer
+    from ralph.memory.store import Answer
 
     if not ralph.config.settings.knowledge_receive:
         return Answer(notes=("this project receives no knowledge: knowledge_receive is false",))
@@ -256,7 +257,11 @@ def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
     page.line((iteration.task_title or "(no title)", "bold"))
     page.line((hit.id, "cyan"))
     page.line(*cards.whereabouts(hit))
-    page.line(("source ", "dim"), _source(place))
+    source = place.record.source
+    line = "" if source.line is None else f":{source.line}"
+    origin = f", from {source.file}{line}" if source.file else ""
+    origin += f", run {source.run}" if source.run else ""
+    page.line(("source ", "dim"), f"{place.file}:{place.line}{origin}")
     page.lines(iteration.summary)
     cards.show_errors(page, iteration.errors)
     for decision in iteration.decisions:
@@ -274,15 +279,6 @@ def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
     facts = [f"{name} {value}" for name, value in numbers.items() if value not in (None, "")]
     if facts:
         page.line((" | ".join(facts), "dim"))
-
-
-def _source(place: Located) -> str:
-    source = place.record.source
-    line = "" if source.line is None else f":{source.line}"
-    parts = [f"{place.file}:{place.line}"]
-    parts += [f"from {source.file}{line}"] if source.file else []
-    parts += [f"run {source.run}"] if source.run else []
-    return ", ".join(parts)
 
 
 # -- status

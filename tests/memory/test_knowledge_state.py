@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from journaling import run_child
 
 from ralph.journal.file import JournalFolder
-from ralph.memory.ledger import KnowledgeState, Published, PublishedState, Slot
+from ralph.memory.knowledge_state import KnowledgeState, PublishedState, Slot
 from ralph.records.knowledge import (
     Checkpoint,
     Covered,
@@ -68,7 +68,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = JournalFolder(folder)
-        self.ledger = KnowledgeState(self.folder)
+        self.state = KnowledgeState(self.folder)
         self.model = Model()
         self.followed: set[str] = set()
         self.position: str | None = None
@@ -138,7 +138,7 @@ class World:
 
     def follow(self, project: str, n: int) -> None:
         """Read on as the index does, a few at a time, and not always to the end."""
-        batch = Published(self.ledger).read(self.position, limit=n)
+        batch = self.state.read(self.position, limit=n)
         if batch.restarted:
             self.followed.clear()
         fresh = [located.record.id for located in batch.records]
@@ -149,13 +149,13 @@ class World:
         self.position = batch.position
 
     def check(self) -> None:
-        self.matches(self.ledger)
+        self.matches(self.state)
         self.matches(KnowledgeState(self.folder))
-        published = Published(self.ledger)
+        published = self.state
         while not published.unchanged(self.position):
             self.follow("", 2)
         assert self.followed == self.model.published()
-        again = Published(KnowledgeState(self.folder)).read()
+        again = KnowledgeState(self.folder).read()
         ids = [located.record.id for located in again.records]
         assert sorted(ids) == sorted(self.model.published())
         assert again.done
@@ -227,10 +227,10 @@ def test_a_journal_that_was_deleted_takes_what_it_published_along(tmp_path: Path
         world.checkpoint(project, 1)
     world.check()
     (tmp_path / "shop.jsonl").unlink()
-    batch = Published(world.ledger).read(world.position)
+    batch = world.state.read(world.position)
     assert batch.restarted
     assert len(batch.records) == 2
-    assert len(world.ledger.history().slots) == 2
+    assert len(world.state.history().slots) == 2
 
 
 def test_a_position_that_nobody_can_read_begins_again(tmp_path: Path) -> None:
@@ -238,10 +238,10 @@ def test_a_position_that_nobody_can_read_begins_again(tmp_path: Path) -> None:
     world.capture("shop", 1)
     world.checkpoint("shop", 1)
     for position in ("", "{}", '{"places": 5}', "\ud800"):
-        batch = Published(world.ledger).read(position)
+        batch = world.state.read(position)
         assert batch.restarted
         assert len(batch.records) == 1
-        assert not Published(world.ledger).unchanged(position)
+        assert not world.state.unchanged(position)
 
 
 def test_why_something_went_is_read_once_until_the_journal_changes(tmp_path: Path) -> None:
@@ -249,14 +249,14 @@ def test_why_something_went_is_read_once_until_the_journal_changes(tmp_path: Pat
     world = World(tmp_path)
     world.capture("shop", 1)
     world.capture("shop", 2)
-    account = world.ledger.account("shop")
+    account = world.state.account("shop")
     one, other = account.entries
     account.journal.forget([one], reason="worn")
-    told = account.reasons()
+    told = account.fold.reasons()
     assert told == {one: "worn"}
-    assert account.reasons() is told
+    assert account.fold.reasons() is told
     account.journal.forget([other], reason="torn")
-    assert account.reasons() == {one: "worn", other: "torn"}
+    assert account.fold.reasons() == {one: "worn", other: "torn"}
 
 
 def test_some_entries_can_be_left_out_of_a_history() -> None:

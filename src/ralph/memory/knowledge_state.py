@@ -1,0 +1,396 @@
+"""Knowledge as its journals tell it: entries, patterns, outcomes and gates of all projects.
+
+Derived from the journals alone and kept up to date by reading only what is new. At the end, what
+an entry goes through before it is written.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ralph.errors import BadInput, BadRecord
+from ralph.journal import Batch, Fold, Journal, Journals, read_position, write_position
+from ralph.memory.store import short_hash
+from ralph.records import Located, Record, clean_text, utc
+from ralph.records.iteration import cut
+from ralph.records.knowledge import (
+    CHECKPOINT,
+    ENTRIES,
+    OUTCOME,
+    Entry,
+    FailureSolution,
+    Outcome,
+    entry_id,
+    is_known,
+    knowledge_from,
+)
+from ralph.text.redact import redact
+from ralph.text.sanitize import strip_marked, visible
+
+# How many entries of a pattern are found by their own words.
+_TELLINGS = 2
+_LONGEST_NAME = 80
+
+
+def stream_of(project: str) -> str:
+    """The name of a project's journal."""
+    project = project.strip()
+    if len(project) <= _LONGEST_NAME:
+        return project
+    return f"{project[: _LONGEST_NAME - 9]}-{short_hash(project)}"
+
+
+class Slot(msgspec.Struct, frozen=True, gc=False):
+    """A place in the order of publication: which entry, in which pattern, since when.
+
+    It stays when the entry is forgotten, so that places never move.
+    """
+
+    entry: str
+    pattern: str
+    at: str
+
+
+class ProjectKnowledge:
+    """The knowledge of one project, as its journal tells it."""
+
+    def __init__(self, name: str, journal: Journal) -> None:
+        self.name = name
+        self.journal = journal
+        self.fold = Fold(journal)
+        # Generation of the fold, and how many of its records were taken in.
+        self.version = (-1, 0)
+
+    def follow(self) -> ProjectKnowledge:
+        """Take in what is new."""
+        generation, seen = self.version
+        fresh = self.fold.after(seen)
+        if self.fold.generation != generation:
+            generation, seen = self.fold.generation, 0
+            fresh = self.fold.after(0)
+            self.entries: dict[str, Record] = {}
+            self.slots: list[Slot] = []
+            self.staged: dict[str, Record] = {}
+            # Each with its id and time.
+            self.outcomes: list[tuple[str, str, Outcome]] = []
+            # Rejections that wait for the approval of their revision.
+            self.gates: dict[str, Record] = {}
+            self._covered: set[str] = set()
+        for located in fresh:
+            self._take(located.record)
+        self.version = generation, seen + len(fresh)
+        return self
+
+    def new_id(self, entry: Entry, may_return: str) -> str:
+        """The entry's id; what was forgotten for this reason before begins anew."""
+        again, reasons = 0, self.fold.reasons()
+        while (identity := entry_id(entry, again=again)) in reasons:
+            if reasons[identity] != may_return:
+                raise BadInput(f"entry {identity} was forgotten, and stays so")
+            again += 1
+        return identity
+
+    def _take(self, record: Record) -> None:
+        if not is_known(record.kind):
+            return
+        try:
+            said = knowledge_from(record)
+        except BadRecord:
+            return  # left to `verify`
+        if record.kind in ENTRIES:
+            if record.id not in self.entries:
+                self.entries[record.id] = record
+                if record.id not in self._covered:
+                    self.staged[record.id] = record
+        elif record.kind == CHECKPOINT:
+            for one in said.covers:
+                if one.entry not in self._covered:
+                    self._covered.add(one.entry)
+                    self.slots.append(Slot(one.entry, one.pattern, record.at))
+                    self.staged.pop(one.entry, None)
+        elif record.kind == OUTCOME:
+            self.outcomes.append((record.id, record.at, said))
+        else:
+            self.gates[record.id] = record
+
+
+class PublishedState(msgspec.Struct, frozen=True):
+    """Everything that is published: by entry its slot, by pattern its entries and outcomes."""
+
+    slots: dict[str, Slot]
+    projects: dict[str, str]
+    patterns: dict[str, list[str]]
+    worked: dict[str, int]
+    failed: dict[str, int]
+    oldest: str = ""
+
+    def tells(self, slot: Slot) -> bool:
+        """Whether the entry is one of the first of its pattern.
+
+        Only those are indexed: a lesson that fifty projects learned would make its own words
+        common, and so the less sure the more often it held.
+        """
+        return slot.entry in self.patterns.get(slot.pattern, ())[:_TELLINGS]
+
+    def without(self, leave_out: Callable[[Slot], bool]) -> PublishedState:
+        """The same without some of the entries."""
+        kept = {entry: slot for entry, slot in self.slots.items() if not leave_out(slot)}
+        patterns = {
+            name: living
+            for name, entries in self.patterns.items()
+            if (living := [entry for entry in entries if entry in kept])
+        }
+        return msgspec.structs.replace(self, slots=kept, patterns=patterns)
+
+
+class _ReadPosition(msgspec.Struct, frozen=True, array_like=True):
+    """How far one project's journal was read, and how many of its slots were given."""
+
+    journal: str
+    slots: int
+
+
+class _AllPositions(msgspec.Struct, frozen=True):
+    places: dict[str, _ReadPosition]
+    done: bool
+
+
+class KnowledgeState:
+    """The knowledge of all projects together.
+
+    The index follows it as one series: the published entries that are indexed, project by project,
+    each once, in the order of publication.
+    """
+
+    def __init__(self, journals: Journals) -> None:
+        self._journals = journals
+        self._accounts: dict[str, ProjectKnowledge] = {}
+        self._version: tuple[object, ...] = ()
+        self._history = PublishedState({}, {}, {}, {}, {})
+
+    def account(self, name: str) -> ProjectKnowledge:
+        """The knowledge of one project, up to date."""
+        return self._opened(name).follow()
+
+    def _opened(self, name: str) -> ProjectKnowledge:
+        if name not in self._accounts:
+            self._accounts[name] = ProjectKnowledge(name, self._journals.journal(name))
+        return self._accounts[name]
+
+    def accounts(self) -> list[ProjectKnowledge]:
+        """The knowledge of every project, by name, up to date."""
+        return [self.account(name) for name in sorted(self._journals.names())]
+
+    def entry(self, history: PublishedState, entry: str) -> Record:
+        """An entry that the history names; its journal is not read again for it."""
+        return self._opened(history.projects[entry]).entries[entry]
+
+    def history(self) -> PublishedState:
+        """What is published and not forgotten, as of now."""
+        accounts = self.accounts()
+        version = tuple((one.name, *one.version) for one in accounts)
+        if version != self._version:
+            self._history, self._version = _history(accounts), version
+        return self._history
+
+    def records(self) -> list[Record]:
+        """Every published record that is to be found."""
+        history = self.history()
+        return [
+            record
+            for account in self.accounts()
+            for record in account.entries.values()
+            if (slot := history.slots.get(record.id)) and history.tells(slot)
+        ]
+
+    def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
+        """What was published behind the position, at most `limit` entries."""
+        accounts = self.accounts()
+        at = read_position(position, _AllPositions)
+        places = {} if at is None else at.places
+        # Where a journal is gone, or no longer begins with what was read, all is read again.
+        restarted = position is not None and (
+            at is None or not places.keys() <= {one.name for one in accounts}
+        )
+        for account in accounts:
+            if not restarted and account.name in places:
+                news = account.journal.read(places[account.name].journal)
+                # What was forgotten may have kept another telling of its pattern out.
+                restarted = news.restarted or bool(news.tombstones)
+        stones = []
+        if restarted:
+            places = {}
+            stones = [stone for one in accounts for stone in one.journal.read().tombstones]
+        history = self.history()
+        records: list[Located] = []
+        reached: dict[str, _ReadPosition] = {}
+        done = True
+        for account in accounts:
+            start = places[account.name].slots if account.name in places else 0
+            end = len(account.slots)
+            if limit is not None:
+                end = min(end, start + limit - len(records))
+            for slot in account.slots[start:end]:
+                record = account.entries.get(slot.entry)
+                if record is not None and history.tells(slot):
+                    records.append(Located(record, account.name, 0))
+            done = done and end == len(account.slots)
+            reached[account.name] = _ReadPosition(account.fold.position or "", end)
+        end_position = write_position(_AllPositions(reached, done))
+        return Batch(tuple(records), tuple(stones), (), end_position, restarted, done)
+
+    def unchanged(self, position: str | None) -> bool:
+        """Whether nothing can have been published since the position; no journal is read."""
+        at = read_position(position, _AllPositions)
+        if at is None or not at.done:
+            return False
+        names = self._journals.names()
+        return set(names) == at.places.keys() and all(
+            self._opened(name).journal.unchanged(at.places[name].journal) for name in names
+        )
+
+
+def _history(accounts: Iterable[ProjectKnowledge]) -> PublishedState:
+    slots: dict[str, Slot] = {}
+    projects: dict[str, str] = {}
+    patterns: dict[str, list[str]] = defaultdict(list)
+    # Of the outcomes about the same task only the last counts.
+    last: dict[tuple[str, ...], tuple[str, Outcome]] = {}
+    for account in accounts:
+        for slot in account.slots:
+            if slot.entry in account.entries and slot.entry not in slots:
+                slots[slot.entry] = slot
+                projects[slot.entry] = account.name
+        for identity, at, one in account.outcomes:
+            task = ("task", one.task) if one.task else ("once", identity)
+            key = (account.name, one.pattern, *task)
+            if key not in last or _moment(at) >= _moment(last[key][0]):
+                last[key] = at, one
+    by_age = sorted(slots.values(), key=lambda one: (_moment(one.at), one.entry))
+    for slot in by_age:
+        patterns[slot.pattern].append(slot.entry)
+    worked: dict[str, int] = defaultdict(int)
+    failed: dict[str, int] = defaultdict(int)
+    for _, outcome in last.values():
+        (worked if outcome.worked else failed)[outcome.pattern] += 1
+    oldest = next((one.at for one in by_age if _is_time(one.at)), "")
+    return PublishedState(slots, projects, dict(patterns), dict(worked), dict(failed), oldest)
+
+
+def _moment(at: str) -> str:
+    """Comes before that of any later time; a whole second is written shorter than its parts."""
+    return at.removesuffix("Z")
+
+
+def _is_time(at: str) -> bool:
+    try:
+        utc(at)
+    except BadRecord:
+        return False
+    return True
+
+
+# -- What an entry of knowledge goes through before it is kept: checked, secrets out, limits on.
+
+
+_TEXT_CHARS = 4000
+_SHORT_FIELD_CHARS = 100
+_SUBJECT_CHARS = 300
+# What an entry that has the field must say there.
+_NEEDED = {
+    "failure_description": "Say what failed.",
+    "solution_steps": "Knowledge is what was seen to work: say what solved it, or wait until"
+    " something did.",
+    "gate_type": "Say which gate, for example: design.",
+    "human_feedback": "Say why it was rejected.",
+    "revision_approach": "A rejection is complete when its revision was approved: say what"
+    " that was.",
+    "approved_approach": "Say what was approved.",
+}
+
+
+def read_entry(plain: Mapping[str, Any]) -> Entry:
+    """An entry from its published form; what does not fit is an error that names the field."""
+    given = {name: value for name, value in plain.items() if value is not None}
+    kind = given.pop("entry_type", None)
+    if not isinstance(kind, str) or kind not in ENTRIES:
+        raise BadRecord(
+            "no entry_type" if kind is None else f"there is no entry_type {kind!r}",
+            todo=f"It is one of {', '.join(ENTRIES)}.",
+        )
+    fields = ENTRIES[kind].__struct_fields__
+    if unknown := sorted(plain.keys() - {"entry_type", *fields}):
+        raise BadRecord(
+            f"a {kind} has no field {unknown[0]!r}", todo=f"Its fields are {', '.join(fields)}."
+        )
+    steps = given.get("solution_steps")
+    if isinstance(steps, list | tuple):
+        if not all(isinstance(step, str) for step in steps):
+            raise BadRecord("solution_steps must be a text, or a list of texts")
+        given["solution_steps"] = "\n".join(step.strip() for step in steps)
+    # What is not given counts as empty, so that one place says what is needed.
+    texts = {name: "" for name in fields if name != "success_verified"}
+    return _converted({**texts, **given}, kind)
+
+
+def _converted(fields: dict[str, Any], kind: str) -> Entry:
+    """Whoever calls from Python can give anything; what cannot be read back is not written."""
+    try:
+        return msgspec.convert(fields, ENTRIES[kind])
+    except msgspec.ValidationError as error:
+        raise BadRecord(f"not a {kind}: {error}") from None
+
+
+def prepared_entry(entry: Entry) -> Entry:
+    """The entry as it may be written, or an error that says what is missing."""
+    _converted(msgspec.structs.asdict(entry), entry.entry_type)
+    project = entry.project.strip()
+    if not project:
+        raise BadRecord("an entry needs the project it comes from")
+    if redact(project) != project:
+        raise BadRecord(
+            "the project's name looks like a secret", todo="Name the project by what it is."
+        )
+    if isinstance(entry, FailureSolution) and not entry.success_verified:
+        raise BadRecord(
+            "a failure whose solution is not verified is not knowledge yet",
+            todo="Capture it when the solution was seen to work.",
+        )
+    # What nobody can see goes first: it can hide a secret, or a marker, from who looks for it.
+    texts = {
+        name: cut(clean_text(strip_marked(visible(value)).strip()), _TEXT_CHARS)
+        for name in entry.__struct_fields__
+        if isinstance(value := getattr(entry, name), str)
+    }
+    for name in texts.keys() & {"agent_type", "task_type", "technology", "gate_type"}:
+        # As they are compared: lower case, single blanks; several values stay apart.
+        compared = ", ".join(facet_values(texts[name]))
+        texts[name] = cut(clean_text(compared), _SHORT_FIELD_CHARS)
+    texts["subject"] = cut(clean_text(" ".join(texts["subject"].split())), _SUBJECT_CHARS)
+    texts["project"] = project
+    for name, todo in _NEEDED.items():
+        if not texts.get(name, "-"):
+            raise BadRecord(f"a {entry.entry_type} needs {name}", todo=todo)
+    return msgspec.structs.replace(entry, **texts)
+
+
+def facet_values(text: str | None) -> tuple[str, ...]:
+    """The values that a comma separates, each once."""
+    parts = (" ".join(part.split()).casefold() for part in (text or "").split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def facets(
+    agent_type: str | None, task_type: str | None, technology: str | None, *entry_types: str
+) -> dict[str, tuple[str, ...]]:
+    """What an entry is of, or what is asked for."""
+    return {
+        "entry_type": entry_types,
+        "agent_type": facet_values(agent_type),
+        "task_type": facet_values(task_type),
+        "technology": facet_values(technology),
+    }
