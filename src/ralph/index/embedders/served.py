@@ -19,7 +19,8 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.wire import Deadline, Reply, Wire, batches
+from ralph.index.sync import batches
+from ralph.wire import Deadline, Reply, Wire
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
