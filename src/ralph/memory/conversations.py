@@ -142,13 +142,7 @@ class Conversations:
         return identity
 
     def exchange(
-        self,
-        conversation: str,
-        *,
-        user: str,
-        assistant: str,
-        key: str | None = None,
-        **more: Any,
+        self, conversation: str, *, user: str, assistant: str, key: str | None = None, **more: Any
     ) -> SavedExchange:
         """Save one exchange of a conversation that was started; the same key twice is one."""
         begins = True
