@@ -155,11 +155,7 @@ class AppenderState:
             self.add(record_id, number, was_at)
 
     def plan(
-        self,
-        drafts: Sequence[Record | Draft],
-        *,
-        name: str,
-        max_line_bytes: int = MAX_LINE_BYTES,
+        self, drafts: Sequence[Record | Draft], *, name: str, max_line_bytes: int = MAX_LINE_BYTES
     ) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
         """What an append comes to, and the new records with the lines to write for them."""
         appended: list[Appended] = []

@@ -329,11 +329,7 @@ class PostgresJournal:
         return fits and at.at == (state.head if state else 0)
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
         given = {stone.id: stone for stone in stones}

@@ -15,13 +15,7 @@ from ralph import disk
 from ralph.errors import JournalBusy, JournalDown, JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
 from ralph.journal.file import LOCK_TIMEOUT_S, JournalFolder, file_name
-from ralph.journal.postgres import (
-    Numbers,
-    PostgresJournal,
-    PostgresJournals,
-    Tried,
-    check_fits,
-)
+from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
 from ralph.records import Complaint, Located, Record, Tombstone, now
 
@@ -276,11 +270,7 @@ class SpooledJournal(PostgresJournal):
         return same and at.spool is None and not spool.holds
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take the content out for good, on the server; JournalDown where it is not reached."""
         self.deliver()

@@ -341,11 +341,7 @@ class FeatureMemory:
         return fresh, len(wanted) - fresh, len(records) - len(wanted)
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take these records out of journal and index for good, and say which were there."""
         gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))

@@ -55,11 +55,7 @@ class PendingRejection(msgspec.Struct, frozen=True):
 
 
 def reject(
-    ralph: Ralph,
-    task: str | int,
-    gate_type: str,
-    feedback: str,
-    **of: str | None,
+    ralph: Ralph, task: str | int, gate_type: str, feedback: str, **of: str | None
 ) -> PendingRejection:
     """Keep why a person rejected something, until its revision is approved; told twice it is one.
 
@@ -104,11 +100,7 @@ def reject(
 
 
 def approve(
-    ralph: Ralph,
-    task: str | int,
-    gate_type: str,
-    approach: str,
-    **of: str | None,
+    ralph: Ralph, task: str | int, gate_type: str, approach: str, **of: str | None
 ) -> list[SavedEntry]:
     """Stage what an approval teaches; the same approval twice is one.
 

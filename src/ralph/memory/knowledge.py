@@ -22,20 +22,7 @@ from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import IndexSpec, Progress, Synced
 from ralph.journal import Draft
-from ralph.memory.checkpoints import (
-    EXPIRED,
-    NOT_GIVING,
-    CheckpointResult,
-    Grouping,
-    PrunedKnowledge,
-    checkpoint,
-    is_expired,
-    oldest_kept,
-    passages,
-    prune,
-    prune_if_due,
-    said_draft,
-)
+from ralph.memory import checkpoints
 from ralph.memory.conversation_stream import when
 from ralph.memory.knowledge_state import (
     KnowledgeState,
@@ -46,14 +33,7 @@ from ralph.memory.knowledge_state import (
     read_entry,
     stream_of,
 )
-from ralph.memory.store import (
-    KNOWLEDGE,
-    Store,
-    find_id,
-    home_journals,
-    index_for,
-    verify_records,
-)
+from ralph.memory.store import KNOWLEDGE, Store, find_id, home_journals, index_for, verify_records
 from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.patterns import (
     Pattern,
@@ -162,7 +142,7 @@ class Knowledge:
         self.home = home
         self._own = project_id
         static = embedder if isinstance(embedder, StaticEmbedder) else None
-        self.grouping = Grouping(static or StaticEmbedder(stamp_folder=home / "cache"))
+        self.grouping = checkpoints.Grouping(static or StaticEmbedder(stamp_folder=home / "cache"))
 
     # -- capturing
 
@@ -196,7 +176,7 @@ class Knowledge:
             self.check_giving(one.project)
         accounts = {one.project: self.account(one.project) for one in ready}
         # What was forgotten is refused before anything is written.
-        named = [(accounts[one.project].new_id(one, EXPIRED), one) for one in ready]
+        named = [(accounts[one.project].new_id(one, checkpoints.EXPIRED), one) for one in ready]
         fresh: set[str] = set()
         for project, account in accounts.items():
             mine = {name: one for name, one in named if one.project == project}
@@ -217,30 +197,32 @@ class Knowledge:
     def check_giving(self, project: str) -> None:
         """Refuse what would be given by a project that keeps it to itself."""
         if not self.gives(project):
-            raise BadInput(NOT_GIVING, todo="Run: ralph config knowledge_give true")
+            raise BadInput(checkpoints.NOT_GIVING, todo="Run: ralph config knowledge_give true")
 
     # -- publishing
 
     def checkpoint(
         self, project: str | None = None, kind: str = "manual", *, imported: bool = False
-    ) -> CheckpointResult:
+    ) -> checkpoints.CheckpointResult:
         """Publish everything staged for a project: embedded in batches, each whole or not at all.
 
         What came by an import, from anybody, stays staged unless `imported` says that a person
         wants it. Repeating it is safe; MemoryOff when the embedder or the index is off, and what
         was not published stays staged.
         """
-        done = checkpoint(self, project or self._own, kind, imported=imported)
+        done = checkpoints.checkpoint(self, project or self._own, kind, imported=imported)
         try:
-            prune_if_due(self)
+            checkpoints.prune_if_due(self)
         except (JournalError, MemoryOff) as error:
             # What is published is published; pruning is tried again the next time.
             return msgspec.structs.replace(done, notes=(*done.notes, f"not pruned: {error}"))
         return done
 
-    def prune(self, *, dry_run: bool = False, at: datetime | None = None) -> PrunedKnowledge:
+    def prune(
+        self, *, dry_run: bool = False, at: datetime | None = None
+    ) -> checkpoints.PrunedKnowledge:
         """Forget what was published longer ago than `knowledge_keep_days`, everywhere."""
-        return prune(self, dry_run=dry_run, at=at)
+        return checkpoints.prune(self, dry_run=dry_run, at=at)
 
     def write(self, project: str, draft: Draft) -> None:
         """Append one line to a project's journal."""
@@ -395,10 +377,10 @@ class Knowledge:
     def living(self) -> PublishedState:
         """What is published, has not had its time and was not forgotten."""
         history = self.state.history()
-        before = oldest_kept(self.shelf.settings.knowledge_keep_days)
-        if not is_expired(history.oldest, before):
+        before = checkpoints.oldest_kept(self.shelf.settings.knowledge_keep_days)
+        if not checkpoints.is_expired(history.oldest, before):
             return history  # as always but in the hours before the daily pruning
-        return history.without(lambda slot: is_expired(slot.at, before))
+        return history.without(lambda slot: checkpoints.is_expired(slot.at, before))
 
     def _first_of(self, history: PublishedState, pattern: str) -> Entry:
         entry: Entry = knowledge_from(self.state.entry(history, history.patterns[pattern][0]))
@@ -466,7 +448,7 @@ class Knowledge:
         told = run or uuid.uuid4().hex
         identity = outcome_id(outcome.project, outcome.pattern, outcome.task, told)
         if all(known != identity for known, _, _ in self.account(project).outcomes):
-            self.write(outcome.project, said_draft(outcome, identity))
+            self.write(outcome.project, checkpoints.said_draft(outcome, identity))
         return identity
 
     # -- keeping
@@ -510,7 +492,7 @@ class Knowledge:
             name=COLLECTION,
             stream=self.name,
             journal=self.state,
-            cut=passages,
+            cut=checkpoints.passages,
             cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
             embedder=embedder or self.shelf.embedder,
         )
@@ -523,11 +505,9 @@ class Knowledge:
         """What recall found, as an answer: an entry."""
         return found.hit(when(found.record.at), knowledge_from(found.record))
 
-    def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
+    def sync(self, *, afresh: bool = False) -> Synced:
         """Bring the index up to what is published, or build it anew."""
-        return self.shelf.index.sync(
-            self.target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
-        )
+        return self.shelf.index.sync(self.target(), afresh=afresh, progress=self.shelf.progress)
 
 
 def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:
