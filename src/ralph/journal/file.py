@@ -9,7 +9,7 @@ import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import quote, unquote
@@ -147,10 +147,17 @@ class JsonlJournal:
         self._max_line_bytes = max_line_bytes
         self._state = AppenderState()
 
-    def append(self, drafts: Sequence[Record | Draft], *, above: int = 0) -> list[Appended]:
+    def append(
+        self,
+        drafts: Sequence[Record | Draft],
+        *,
+        above: int = 0,
+        check: Callable[[Record], None] | None = None,
+    ) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk.
 
         Numbers go on from the highest in the file, or from `above` where that is higher.
+        What `check` refuses is not kept.
         """
         if not drafts:
             return []
@@ -159,9 +166,7 @@ class JsonlJournal:
                 try:
                     state = self._catch_up()
                     state.last_number = max(state.last_number, above)
-                    appended, fresh = state.plan(
-                        drafts, name=self.name, max_line_bytes=self._max_line_bytes
-                    )
+                    appended, fresh = state.plan(drafts, self.name, check, self._max_line_bytes)
                     data = b"".join(line for _, line in fresh)
                     if data:
                         self._write(fd, data)

@@ -168,7 +168,7 @@ def _plan(
                 state.add(record_id, number, digest)
         refused: RecordForgotten | None = None
         try:
-            appended, fresh = state.plan(watched, name=name)
+            appended, fresh = state.plan(watched, name, check_fits)
         except RecordForgotten as error:
             refused = error
         if seen <= asked:
@@ -180,10 +180,7 @@ def _plan(
         asked = set(seen)
     if refused is not None:
         raise refused
-    records = [record for record, _ in fresh]
-    for record in records:
-        check_fits(record)
-    return appended, records, state.last_number
+    return appended, [record for record, _ in fresh], state.last_number
 
 
 _PAGE_ROWS = 1000

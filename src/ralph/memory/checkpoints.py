@@ -31,20 +31,9 @@ from ralph.memory.store import is_due, note_done
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, now, utc
+from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.knowledge import (
-    CHECKPOINT_KINDS,
-    ENTRIES,
-    Checkpoint,
-    CheckpointKind,
-    Covered,
-    Entry,
-    Said,
-    checkpoint_id,
-    knowledge_from,
-    pattern_id,
-    said_record,
-)
+from ralph.records.knowledge import CheckpointKind, Covered, Entry, knowledge_from
 from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
@@ -67,7 +56,7 @@ def passages(record: Record) -> Sequence[Passage]:
 
     Of a solution its beginning counts: a whole patch has words of everything.
     """
-    if record.kind not in ENTRIES:
+    if record.kind not in kinds.ENTRIES:
         return ()
     try:
         entry: Entry = knowledge_from(record)
@@ -84,10 +73,10 @@ def passages(record: Record) -> Sequence[Passage]:
     ]
 
 
-def said_draft(said: Said, identity: str) -> Draft:
+def said_draft(said: kinds.Said, identity: str) -> Draft:
     """What is said now, whatever number it gets; asked twice it is the same."""
     moment = now()
-    return lambda number: said_record(said, id=identity, number=number, at=moment)
+    return lambda number: kinds.said_record(said, id=identity, number=number, at=moment)
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.
@@ -148,7 +137,7 @@ class Grouping:
             earlier = [firsts[i] for i in near if kin[i] == kin[n]]
             others = {first.id: first for first in (*published[n], *earlier)}
             twin = self._nearest_twin(case_of(member.entry), list(others.values()))
-            firsts.append(twin or Member(member.id, member.entry, pattern_id(member.id)))
+            firsts.append(twin or Member(member.id, member.entry, kinds.pattern_id(member.id)))
         return [
             Covered(member.id, first.pattern) for member, first in zip(fresh, firsts, strict=True)
         ]
@@ -283,10 +272,10 @@ def checkpoint(
     memory: Knowledge, project: str, kind: str, *, imported: bool = False
 ) -> CheckpointResult:
     """Publish everything staged for a project; again when there is nothing, nothing happens."""
-    if kind not in CHECKPOINT_KINDS:
+    if kind not in kinds.CHECKPOINT_KINDS:
         raise BadInput(
             f"{kind!r} is no kind of checkpoint",
-            todo=f"It is one of {', '.join(CHECKPOINT_KINDS)}.",
+            todo=f"It is one of {', '.join(kinds.CHECKPOINT_KINDS)}.",
         )
     why = msgspec.convert(kind, CheckpointKind)
     gives = memory.gives(project)
@@ -378,8 +367,8 @@ def _publish_batch(
     near = index.with_repair(lambda: _candidates(memory, cuts, ahead))
     members = [Member(record.id, knowledge_from(record)) for record in records]
     covers = memory.grouping.assign(members, lambda place: near[place])
-    line = Checkpoint(project=project, why=why, covers=tuple(covers))
-    memory.write(project, said_draft(line, checkpoint_id(project, covers[0].entry)))
+    line = kinds.Checkpoint(project=project, why=why, covers=tuple(covers))
+    memory.write(project, said_draft(line, kinds.checkpoint_id(project, covers[0].entry)))
     if ahead is not None:
         # What was embedded is not embedded again.
         index.sync(memory.target(ahead), changed=True)

@@ -46,18 +46,9 @@ from ralph.recall.patterns import (
     when_to_try,
 )
 from ralph.records import Complaint, Record, clean, now
+from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.knowledge import (
-    FAILURE_SOLUTION,
-    GATE_APPROVAL,
-    GATE_REJECTION,
-    Entry,
-    Outcome,
-    entry_record,
-    is_known,
-    knowledge_from,
-    outcome_id,
-)
+from ralph.records.knowledge import Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 
 TASK_MIN_SCORE = 0.70
@@ -151,15 +142,15 @@ class Knowledge:
 
         The fields are those of a FailureSolution; `solution_steps` may be a list of texts.
         """
-        return self.capture({**fields, "entry_type": FAILURE_SOLUTION})
+        return self.capture({**fields, "entry_type": kinds.FAILURE_SOLUTION})
 
     def capture_gate_rejection(self, **fields: Any) -> SavedEntry:
         """Stage a rejection with its feedback and the revision that was approved."""
-        return self.capture({**fields, "entry_type": GATE_REJECTION})
+        return self.capture({**fields, "entry_type": kinds.GATE_REJECTION})
 
     def capture_gate_approval(self, **fields: Any) -> SavedEntry:
         """Stage what was approved at the first attempt."""
-        return self.capture({**fields, "entry_type": GATE_APPROVAL})
+        return self.capture({**fields, "entry_type": kinds.GATE_APPROVAL})
 
     def capture(self, plain: Mapping[str, Any]) -> SavedEntry:
         """Stage an entry given in its published form, with its `entry_type`."""
@@ -256,7 +247,7 @@ class Knowledge:
     ) -> Patterns:
         """How failures like this one were solved, best first; bounded as for a task."""
         asked = "\n".join(part for part in (failure_description, error_message) if part)
-        only = facets(agent_type, task_type, technology, FAILURE_SOLUTION)
+        only = facets(agent_type, task_type, technology, kinds.FAILURE_SOLUTION)
         return self._query(asked, only, _FAILURE_LIMIT, FAILURE_MIN_SCORE, **bounds)
 
     def context_for_task(
@@ -446,7 +437,7 @@ class Knowledge:
             note=redact(note)[:_NOTE_CHARS],
         )
         told = run or uuid.uuid4().hex
-        identity = outcome_id(outcome.project, outcome.pattern, outcome.task, told)
+        identity = kinds.outcome_id(outcome.project, outcome.pattern, outcome.task, told)
         if all(known != identity for known, _, _ in self.account(project).outcomes):
             self.write(outcome.project, checkpoints.said_draft(outcome, identity))
         return identity
@@ -474,7 +465,7 @@ class Knowledge:
         """How many records can be read, and everything that looks wrong in the journals."""
 
         def read(record: Record) -> object:
-            return is_known(record.kind) and knowledge_from(record)
+            return kinds.is_known(record.kind) and knowledge_from(record)
 
         found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]
@@ -516,7 +507,7 @@ def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draf
     def draft(identity: str, number: int) -> Record:
         # Under the journal's lock: after one look nobody adds anything.
         known = (account.follow() if identity == first else account).entries.get(identity)
-        return known or entry_record(wanted[identity], id=identity, number=number, at=moment)
+        return known or kinds.entry_record(wanted[identity], id=identity, number=number, at=moment)
 
     # A journal may ask a draft more than once, and must be told the same.
     moment = now()

@@ -16,18 +16,9 @@ from ralph.errors import BadInput, BadRecord
 from ralph.journal import Batch, Fold, Journal, Journals, read_position, write_position
 from ralph.memory.store import short_hash
 from ralph.records import Located, Record, clean_text, utc
+from ralph.records import knowledge as kinds
 from ralph.records.iteration import cut
-from ralph.records.knowledge import (
-    CHECKPOINT,
-    ENTRIES,
-    OUTCOME,
-    Entry,
-    FailureSolution,
-    Outcome,
-    entry_id,
-    is_known,
-    knowledge_from,
-)
+from ralph.records.knowledge import ENTRIES, Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.sanitize import strip_marked, visible
 
@@ -88,14 +79,14 @@ class ProjectKnowledge:
     def new_id(self, entry: Entry, may_return: str) -> str:
         """The entry's id; what was forgotten for this reason before begins anew."""
         again, reasons = 0, self.fold.reasons()
-        while (identity := entry_id(entry, again=again)) in reasons:
+        while (identity := kinds.entry_id(entry, again=again)) in reasons:
             if reasons[identity] != may_return:
                 raise BadInput(f"entry {identity} was forgotten, and stays so")
             again += 1
         return identity
 
     def _take(self, record: Record) -> None:
-        if not is_known(record.kind):
+        if not kinds.is_known(record.kind):
             return
         try:
             said = knowledge_from(record)
@@ -106,13 +97,13 @@ class ProjectKnowledge:
                 self.entries[record.id] = record
                 if record.id not in self._covered:
                     self.staged[record.id] = record
-        elif record.kind == CHECKPOINT:
+        elif record.kind == kinds.CHECKPOINT:
             for one in said.covers:
                 if one.entry not in self._covered:
                     self._covered.add(one.entry)
                     self.slots.append(Slot(one.entry, one.pattern, record.at))
                     self.staged.pop(one.entry, None)
-        elif record.kind == OUTCOME:
+        elif record.kind == kinds.OUTCOME:
             self.outcomes.append((record.id, record.at, said))
         else:
             self.gates[record.id] = record
@@ -355,7 +346,7 @@ def prepared_entry(entry: Entry) -> Entry:
         raise BadRecord(
             "the project's name looks like a secret", todo="Name the project by what it is."
         )
-    if isinstance(entry, FailureSolution) and not entry.success_verified:
+    if isinstance(entry, kinds.FailureSolution) and not entry.success_verified:
         raise BadRecord(
             "a failure whose solution is not verified is not knowledge yet",
             todo="Capture it when the solution was seen to work.",

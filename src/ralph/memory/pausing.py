@@ -65,12 +65,10 @@ def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
     """Every pause there ever was; what cannot be read is an error: nothing may be kept then."""
     file = f"{os.fspath(home)}{os.sep}{NAME}"
     try:
-        fd = os.open(file, os.O_RDONLY)
+        with os.fdopen(os.open(file, os.O_RDONLY), "rb") as data:
+            return [_pause(one) for one in json.load(data)["pauses"]]
     except FileNotFoundError:
         return []
-    try:
-        plain = json.loads(os.read(fd, os.fstat(fd).st_size))
-        return [_pause(one) for one in plain["pauses"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         from ralph.errors import BadInput
 
@@ -79,8 +77,6 @@ def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
             where=file,
             todo="Mend or delete it.",
         ) from None
-    finally:
-        os.close(fd)
 
 
 def _pause(plain: Any) -> Pause:
