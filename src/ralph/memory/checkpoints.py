@@ -27,7 +27,7 @@ from ralph.index import ASIDE, Embedder, Passage
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
 from ralph.memory.knowledge_state import facets
-from ralph.memory.store import is_due, note_done
+from ralph.memory.store import once_a_day
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, now, utc
@@ -179,7 +179,8 @@ class Grouping:
         import numpy as np
 
         self._embed([*words_a, *words_b])
-        cosines = self._vectors_of(words_a) @ self._vectors_of(words_b).T
+        a_rows, b_rows = (np.stack([self._vectors[w] for w in x]) for x in (words_a, words_b))
+        cosines = a_rows @ b_rows.T
         best = (cosines.max(axis=1), cosines.max(axis=0))
         aligned, aligned_most = sorted(float(row.mean()) for row in best)
         covered, covered_most = sorted(float((row > _NEAR_WORDS).mean()) for row in best)
@@ -189,11 +190,6 @@ class Grouping:
     def _cosine(self, a: str, b: str) -> float:
         self._embed([a, b])
         return float(self._vectors[a] @ self._vectors[b])
-
-    def _vectors_of(self, texts: Sequence[str]) -> Vectors:
-        import numpy as np
-
-        return np.stack([self._vectors[text] for text in texts])
 
     def _embed(self, texts: Iterable[str]) -> None:
         """Embed what is not cached; many at once cost a tenth of one by one."""
@@ -280,7 +276,12 @@ def checkpoint(
     why = msgspec.convert(kind, CheckpointKind)
     gives = memory.gives(project)
     if not gives or not memory.staged_records(project, imported=imported):
-        notes = _catch_up(memory) if gives else (NOT_GIVING,)
+        notes: tuple[str, ...] = () if gives else (NOT_GIVING,)
+        if gives and memory.state.history().slots:
+            try:  # an earlier checkpoint may not have come to it
+                notes = _catch_up(memory)
+            except MemoryOff as error:
+                notes = (f"not indexed yet: {error}",)
         return CheckpointResult(
             project=project, kind=why, published=(), new_patterns=0, joined=0, notes=notes
         )
@@ -302,16 +303,7 @@ def checkpoint(
 
 
 def _catch_up(memory: Knowledge) -> tuple[str, ...]:
-    """Index what was published by a checkpoint that did not come to it; what is in the way."""
-    if not memory.state.history().slots:
-        return ()
-    try:
-        return _sync_notes(memory)
-    except MemoryOff as error:
-        return (f"not indexed yet: {error}",)
-
-
-def _sync_notes(memory: Knowledge) -> tuple[str, ...]:
+    """Index what is published and not indexed yet; what is in the way."""
     synced = memory.sync()
     return (f"indexed by words alone: {synced.embedder_off}",) if synced.embedder_off else ()
 
@@ -330,7 +322,7 @@ def _publish(
     while batch := waiting()[:BATCH]:
         try:
             covers = _publish_batch(memory, batch, project, why)
-            notes = _sync_notes(memory)
+            notes = _catch_up(memory)
         except MemoryOff as error:
             left = {record.id for record in waiting()}
             raise type(error)(
@@ -461,10 +453,6 @@ def prune(
 
 def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> PrunedKnowledge | None:
     """Prune unless that was done within a day; None when it was."""
-    stamp = memory.home / "cache" / _STAMP
     moment = at or datetime.now(UTC)
-    if not is_due(stamp, moment):
-        return None
-    pruned = prune(memory, at=moment)
-    note_done(stamp, moment)
-    return pruned
+    stamp = memory.home / "cache" / _STAMP
+    return once_a_day(stamp, moment, lambda: prune(memory, at=moment))

@@ -138,15 +138,10 @@ class PublishedState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, slots=kept, patterns=patterns)
 
 
-class _ReadPosition(msgspec.Struct, frozen=True, array_like=True):
-    """How far one project's journal was read, and how many of its slots were given."""
-
-    journal: str
-    slots: int
-
-
 class _AllPositions(msgspec.Struct, frozen=True):
-    places: dict[str, _ReadPosition]
+    """By project how far its journal was read, and how many of its slots were given."""
+
+    places: dict[str, tuple[str, int]]
     done: bool
 
 
@@ -209,7 +204,7 @@ class KnowledgeState:
         )
         for account in accounts:
             if not restarted and account.name in places:
-                news = account.journal.read(places[account.name].journal)
+                news = account.journal.read(places[account.name][0])
                 # What was forgotten may have kept another telling of its pattern out.
                 restarted = news.restarted or bool(news.tombstones)
         stones = []
@@ -218,10 +213,10 @@ class KnowledgeState:
             stones = [stone for one in accounts for stone in one.journal.read().tombstones]
         history = self.history()
         records: list[Located] = []
-        reached: dict[str, _ReadPosition] = {}
+        reached: dict[str, tuple[str, int]] = {}
         done = True
         for account in accounts:
-            start = places[account.name].slots if account.name in places else 0
+            _, start = places.get(account.name, ("", 0))
             end = len(account.slots)
             if limit is not None:
                 end = min(end, start + limit - len(records))
@@ -230,7 +225,7 @@ class KnowledgeState:
                 if record is not None and history.tells(slot):
                     records.append(Located(record, account.name, 0))
             done = done and end == len(account.slots)
-            reached[account.name] = _ReadPosition(account.fold.position or "", end)
+            reached[account.name] = (account.fold.position or "", end)
         end_position = write_position(_AllPositions(reached, done))
         return Batch(tuple(records), tuple(stones), (), end_position, restarted, done)
 
@@ -241,7 +236,7 @@ class KnowledgeState:
             return False
         names = self._journals.names()
         return set(names) == at.places.keys() and all(
-            self._opened(name).journal.unchanged(at.places[name].journal) for name in names
+            self._opened(name).journal.unchanged(at.places[name][0]) for name in names
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ralph import disk
 from ralph.config import Settings
@@ -46,6 +47,7 @@ CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
 _log = logging.getLogger("ralph")
+_T = TypeVar("_T")
 
 
 def feature_journals(
@@ -350,11 +352,6 @@ def index_for(
     )
 
 
-def make_embedder(settings: Settings, home: Path) -> Embedder | None:
-    """The embedder that the settings name; it loads its model at first use."""
-    return choose_embedder(settings, home / "cache")
-
-
 def short_hash(text: str) -> str:
     """Eight digits that tell one text from another."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
@@ -373,7 +370,7 @@ class ProjectStore(Store):
         index = index_for(
             settings, [project.cache], home=home, scope=lambda: f"{short_hash(project.id)}-"
         )
-        embedder = make_embedder(settings, home)
+        embedder = choose_embedder(settings, home / "cache")
         super().__init__(journals, index, embedder, settings, progress=progress)
         self.project = project
         self.home = home
@@ -402,17 +399,16 @@ class ProjectStore(Store):
 _EVERY = timedelta(days=1)
 
 
-def is_due(stamp: Path, moment: datetime) -> bool:
-    """Whether it was not done within a day; a stamp of the future is a clock that was wrong."""
-    try:
+def once_a_day(stamp: Path, moment: datetime, work: Callable[[], _T]) -> _T | None:
+    """Do the work unless that was done within a day; None when it was.
+
+    A stamp of the future is a clock that was wrong.
+    """
+    with contextlib.suppress(OSError, ValueError, TypeError):  # never yet, or nobody knows when
         last = datetime.fromisoformat(stamp.read_text(encoding="ascii").strip())
-        return not timedelta() <= moment - last < _EVERY
-    except (OSError, ValueError, TypeError):
-        return True  # never yet, or nobody knows when
-
-
-def note_done(stamp: Path, moment: datetime) -> None:
-    """Note that it was done now."""
+        if timedelta() <= moment - last < _EVERY:
+            return None
+    done = work()
     try:
         stamp.parent.mkdir(parents=True, exist_ok=True)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
@@ -422,3 +418,4 @@ def note_done(stamp: Path, moment: datetime) -> None:
             where=str(stamp),
             todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
         ) from error
+    return done
