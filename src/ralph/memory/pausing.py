@@ -155,7 +155,7 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
 # -- what was held in a pause
 
 
-def _covers(
+def covers(
     pauses: Iterable[Pause], scope: tuple[str, str], started: str | None, ended: str | None
 ) -> bool:
     """Whether something was said while a pause held; of unknown time, whether one holds now.
@@ -186,7 +186,7 @@ def unpaused(
     for one in seen:
         conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
         scope = ralph.project.id, conversation
-        if _covers(pauses, scope, one.captured.started_at, one.captured.ended_at):
+        if covers(pauses, scope, one.captured.started_at, one.captured.ended_at):
             buried.append(exchange_id(conversation, one.key))
         else:
             free.append(one)
@@ -206,7 +206,7 @@ def unpaused_talks(
     free: list[ConversationContent] = []
     for talk in talks:
         scope = stream, talk.conversation.id
-        some = [x for x in talk.exchanges if not _covers(pauses, scope, x.started, x.completed)]
+        some = [x for x in talk.exchanges if not covers(pauses, scope, x.started, x.completed)]
         if len(some) == len(talk.exchanges):
             free.append(talk)
         elif some:
