@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from bench.datasets import Corpus, Document
-from ralph import disk, index, text
+from ralph import index, text
 from ralph.errors import EmbedderOff, JournalError
 from ralph.index import Cut, Embedder, Passage
 from ralph.index.sqlite import SqliteStore
-from ralph.index.sync import IndexSpec, is_current, sync
+from ralph.index.sync import Index, IndexSpec
 from ralph.journal import Batch
 from ralph.memory.checkpoints import CachedEmbedder
 from ralph.records import Located, Record, Source
@@ -75,11 +75,12 @@ class CorpusIndex(msgspec.Struct, frozen=True):
             cut_version=self.cutting.version,
             embedder=self.embedder,
         )
-        if not is_current(self.store, target):
-            with disk.locked(self.cache / "index.lock", timeout_s=_LOCK_TIMEOUT_S):
-                synced = sync(self.store, target)
-            if synced.embedder_off:
-                raise EmbedderOff(synced.embedder_off)
+        place = self.cache / "index"
+        synced = Index(lambda: self.store, lambda: place, lock_timeout_s=_LOCK_TIMEOUT_S).sync(
+            target
+        )
+        if synced.embedder_off:
+            raise EmbedderOff(synced.embedder_off)
         return name
 
 

@@ -50,7 +50,7 @@ from ralph.text.tokens import query_tokens, tokens
 
 if TYPE_CHECKING:
     from ralph.index import Embedder, Passage, Vectors
-    from ralph.index.open import Index
+    from ralph.index.sync import Index
     from ralph.memory.feature import FeatureMemory
 
 NUMPY = 'python -c "import numpy"'

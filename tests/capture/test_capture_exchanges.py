@@ -9,7 +9,7 @@ import pytest
 from capturing import ROOT, SECRET, SESSION
 from places import FIXTURES
 
-from ralph.capture.exchange import SessionExchange, SessionStart
+from ralph.capture.lines import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
 from ralph.records.conversation import Message
 from ralph.text.sanitize import mark

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import FIXTURES
 
-from ralph.capture.exchange import SessionExchange, SessionStart
+from ralph.capture.lines import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import SESSION_KEYS, Exchanges
 
 RECORDED = FIXTURES / "claude_code" / "transcript_session.jsonl"

@@ -10,8 +10,7 @@ from chat_server import Answer, ChatServer
 from workers_ground import GOOD, Clock, add, by_name, fill, model, opener, status, written
 
 from ralph.chat.model import FREE, ChatTurn, ModelAnswer, OnText, ToolSpec
-from ralph.chat.worker import WorkerName
-from ralph.chat.workers import Workers
+from ralph.chat.workers import WorkerName, Workers
 from ralph.memory.ralph import open_ralph
 from ralph.records import Record
 from ralph.records.conversation import EXTRACTIVE, Conversation, Exchange

@@ -12,8 +12,7 @@ from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, fill, model, opener, status, until, written
 
 from ralph.chat.commands import WorkerCommands
-from ralph.chat.worker import WORKER_NAMES, WorkerName, WorkerStatus
-from ralph.chat.workers import Workers
+from ralph.chat.workers import WORKER_NAMES, WorkerName, Workers, WorkerStatus
 from ralph.errors import BadInput, EmbedderOff, MemoryOff
 from ralph.memory.ralph import Ralph, open_ralph
 

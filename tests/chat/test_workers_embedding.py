@@ -13,8 +13,7 @@ from remembering import ToyEmbedder
 from workers_ground import Clock, add, by_name, fill, opener, status, until
 
 from ralph.chat.embeddings import clear_embeddings, count_embeddings
-from ralph.chat.worker import WorkerName
-from ralph.chat.workers import Workers
+from ralph.chat.workers import WorkerName, Workers
 from ralph.errors import EmbedderOff, IndexOff
 from ralph.memory.ralph import Ralph, open_ralph
 

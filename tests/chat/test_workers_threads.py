@@ -11,8 +11,7 @@ from chat_server import ChatServer
 from remembering import ToyEmbedder
 from workers_ground import GOOD, Clock, add, fill, model, opener, status, until, written
 
-from ralph.chat.worker import WORKER_NAMES
-from ralph.chat.workers import Workers
+from ralph.chat.workers import WORKER_NAMES, Workers
 from ralph.config import store
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.index.open import Index
+from ralph.index.sync import Index
 from ralph.memory.ralph import Ralph
 
 

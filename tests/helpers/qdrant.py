@@ -13,8 +13,9 @@ import pytest
 from qdrant_server import running
 from remembering import ToyEmbedder, open_toy
 
-from ralph.index.open import CollectionNames, Index
 from ralph.index.qdrant import QdrantConnection, QdrantStore
+from ralph.index.qdrant_start import CollectionNames
+from ralph.index.sync import Index
 from ralph.memory.ralph import Ralph
 
 # Read before a test's own environment takes it away.

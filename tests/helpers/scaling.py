@@ -8,7 +8,7 @@ from typing import Any
 from knowing import LESSONS, many
 from remembering import TOPICS, ToyEmbedder, marker, open_toy, topical
 
-from ralph.index.open import Index
+from ralph.index.sync import Index
 from ralph.journal import Journals
 from ralph.memory.ralph import Ralph
 from ralph.memory.store import on_server

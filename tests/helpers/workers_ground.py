@@ -11,11 +11,10 @@ from chat_server import MODEL, ChatServer, openai_model
 from remembering import ToyEmbedder, open_toy
 
 from ralph.chat.model import ChatModel, ModelAccess, Price
-from ralph.chat.worker import WorkerStatus
-from ralph.chat.workers import Workers
+from ralph.chat.workers import Workers, WorkerStatus
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.records import Record
-from ralph.records.conversation import SUMMARY, Conversation, Exchange, Summary, said_from
+from ralph.records.conversation import SUMMARY, Conversation, Exchange, Summary, content_of
 
 ASKED = "How do I fix the socket timeout of service {n}?"
 ANSWERED = "Raise read_timeout to {n} seconds in config.toml; the tests pass now."
@@ -71,7 +70,7 @@ def model(server: ChatServer, *, price: Price | None = PRICE) -> ChatModel:
 
 def written(root: Path) -> list[Summary]:
     """Every summary in the journal, in the order they were kept."""
-    return [said_from(one) for one in records(root) if one.kind == SUMMARY]
+    return [content_of(one) for one in records(root) if one.kind == SUMMARY]
 
 
 def records(root: Path) -> list[Record]:

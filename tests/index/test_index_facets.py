@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remembering import ToyEmbedder
 
+from ralph.config import Settings
 from ralph.index import Collection, Facets, IndexView, Only, Passage
 from ralph.index.matrix import Matrix, facet_tokens, fits, wanted_tokens
-from ralph.index.open import open_index
-from ralph.index.sync import IndexSpec, live_of
+from ralph.index.sync import IndexSpec, live_of, open_index
 from ralph.journal.file import JsonlJournal
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Record
@@ -128,7 +128,7 @@ def test_the_index_and_the_journal_leave_out_the_same(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder, with_vectors: bool
 ) -> None:
     journal.append([record(n) for n in range(12)])
-    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
+    index = open_index(Settings(), [tmp_path / "cache"], home=tmp_path, scope=str)
     embedder = toy if with_vectors else None
     assert index.sync(target(journal, embedder)).complete
     vector = toy.embed_query(TEXT) if with_vectors else None
@@ -153,7 +153,7 @@ def test_the_index_and_the_journal_leave_out_the_same(
 def test_the_nearest_are_the_nearest_of_those_that_fit_also_while_the_index_grows(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder
 ) -> None:
-    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
+    index = open_index(Settings(), [tmp_path / "cache"], home=tmp_path, scope=str)
     for count in (12, 30):
         journal.append([record(n) for n in range(count)])
         assert index.sync(target(journal, toy)).complete
@@ -185,7 +185,7 @@ def test_a_facets_value_is_not_found_as_a_word(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder
 ) -> None:
     journal.append([record(n) for n in range(6)])
-    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
+    index = open_index(Settings(), [tmp_path / "cache"], home=tmp_path, scope=str)
     index.sync(target(journal, toy))
     with index.store.state() as view:
         live = live_of(view, "notes")
@@ -208,7 +208,7 @@ def test_the_nearest_of_each_are_those_of_one_at_a_time(
     tmp_path: Path, journal: JsonlJournal, toy: ToyEmbedder
 ) -> None:
     journal.append([record(n) for n in range(40)])
-    index = open_index([tmp_path / "cache"], home=tmp_path, scope=str, lock_timeout_s=5)
+    index = open_index(Settings(), [tmp_path / "cache"], home=tmp_path, scope=str)
     index.sync(target(journal, toy))
     queries = np.stack([toy.embed_query(f"{TEXT} {n}") for n in range(70)])
     with index.store.state() as view:

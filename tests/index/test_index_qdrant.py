@@ -18,13 +18,12 @@ from remembering import ToyEmbedder, made, open_toy, shown, summaries, topical
 from ralph.config import Settings
 from ralph.errors import IndexOff
 from ralph.index import Corrupt, Passage
-from ralph.index.open import CollectionNames
 from ralph.index.qdrant import QdrantConnection, QdrantStore
-from ralph.index.sync import is_current, live_of
+from ralph.index.qdrant_start import CollectionNames
+from ralph.index.sync import is_current, live_of, open_index
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
-from ralph.memory.store import index_for
 from tests.index.test_index_stores import (
     X,
     answering,
@@ -446,7 +445,7 @@ def test_f18_two_machines_that_keep_files_at_the_same_path_do_not_share_a_collec
 
 def alias_of(journal_url: str | None, folder: Path, home: Path) -> str:
     settings = Settings(journal_url=journal_url, qdrant_url="http://127.0.0.1:6333")
-    index = index_for(settings, [folder], home=home, scope=lambda: "p-")
+    index = open_index(settings, [folder], home=home, scope=lambda: "p-")
     assert isinstance(index.store, QdrantStore)
     return index.store._names.alias("p-f")
 

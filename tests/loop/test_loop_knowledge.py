@@ -21,7 +21,7 @@ import ralph
 from ralph import disk
 from ralph.config import Settings, home_folder
 from ralph.loop.environment import LoopEvent
-from ralph.loop.orchestrate import completed
+from ralph.loop.run import completed
 from ralph.memory.lessons import lessons, technology_of
 from ralph.plan.model import Task
 from ralph.recall.patterns import CLOSING, OPENING, Pattern

@@ -34,8 +34,8 @@ from looping import (
 )
 from remembering import state_of
 
+from ralph.loop.agent import RunFolder
 from ralph.loop.run import Claims
-from ralph.loop.work import RunFolder
 
 if sys.platform == "win32":
     pytest.skip("signals are another thing there", allow_module_level=True)

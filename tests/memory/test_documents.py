@@ -22,7 +22,7 @@ from ralph.memory.documents import (
 )
 from ralph.memory.ralph import Ralph
 from ralph.recall import Hit
-from ralph.records.conversation import DOCUMENT, said_from
+from ralph.records.conversation import DOCUMENT, content_of
 
 GUIDE = """\
 # Deploying
@@ -66,7 +66,7 @@ def added(opened: Ralph, *paths: Path) -> documents.Added:
 def ids(opened: Ralph) -> dict[str, str]:
     """The sections that are kept: id by the beginning of their text."""
     kept = opened.conversations.said(DOCUMENT)
-    return {said_from(one).text.splitlines()[0]: one.id for one in kept}
+    return {content_of(one).text.splitlines()[0]: one.id for one in kept}
 
 
 def found(opened: Ralph, query: str) -> list[Hit]:
@@ -168,9 +168,9 @@ def test_a_section_that_only_moved_is_shown_where_it_is_now(opened: Ralph, guide
 
     assert done.taken_out == 0
     [record] = [
-        said_from(one)
+        content_of(one)
         for one in opened.conversations.said(DOCUMENT)
-        if said_from(one).text.startswith("## Rolling back")
+        if content_of(one).text.startswith("## Rolling back")
     ]
     line = line_of(record, opened.project.root)
     assert line == record.line + 4

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from importing import Kept, aged, import_sessions, write
 
-from ralph.capture.exchange import SessionExchange, SessionHead, SessionStart
+from ralph.capture.lines import SessionExchange, SessionHead, SessionStart
 from ralph.clients.codex_sessions import Rollout, rollout_head
 from ralph.memory.sessions import ABANDONED_S
 from ralph.records.conversation import Message, conversation_id

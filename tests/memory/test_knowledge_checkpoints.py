@@ -349,7 +349,7 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from knowing import opened
-import ralph.index.sync, ralph.index.open, ralph.memory.checkpoints
+import ralph.index.sync, ralph.memory.checkpoints
 import ralph.index.embedders.static
 
 def work(root, last):

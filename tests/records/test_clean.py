@@ -16,8 +16,7 @@ from hooking import log
 from remembering import made
 
 import ralph.records
-from ralph.doors.hooks.call import log_folders
-from ralph.doors.hooks.files import note
+from ralph.doors.hooks.call import log_folders, note
 from ralph.memory.ralph import Ralph
 from ralph.records import Source, Tombstone, clean
 

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.errors import BadInput
 from ralph.text.summary import (
     TITLE_CHARS,
     Piece,
     conversation_gist,
     exchange_gist,
-    gist,
     pieces,
     sentences,
     title_of,
@@ -173,39 +171,6 @@ TEXT = (
 )
 
 
-def test_a_gist_has_the_sentences_that_say_most_in_their_order() -> None:
-    assert gist(TEXT, sentences=2, max_chars=300) == (
-        "The index is built from the journal. Nobody loses anything by that, because the journal is"
-        " the truth and the index only follows the journal."
-    )
-
-
-def test_a_question_turns_the_choice() -> None:
-    about = "How many minutes is what rebuilding takes?"
-    assert gist(TEXT, sentences=1, max_chars=300) == "The index is built from the journal."
-    assert gist(TEXT, sentences=1, max_chars=300, about=about) == "Rebuilding takes a minute."
-
-
-def test_a_short_text_is_its_own_gist() -> None:
-    assert gist("One thing. Another.", sentences=3, max_chars=100) == "One thing. Another."
-
-
-def test_a_gist_that_does_not_fit_ends_at_a_word() -> None:
-    assert (
-        gist("Considerably long words follow.", sentences=1, max_chars=20) == "Considerably long…"
-    )
-
-
-def test_a_text_of_nothing_but_code_still_has_a_gist() -> None:
-    assert gist("```\nx = 1\n```", sentences=1, max_chars=40) == "``` x = 1 ```"
-
-
-@pytest.mark.parametrize(("count", "chars"), [(0, 100), (1, 0)])
-def test_a_gist_of_nothing_is_refused(count: int, chars: int) -> None:
-    with pytest.raises(BadInput, match="at least one of each"):
-        gist("text", sentences=count, max_chars=chars)
-
-
 @pytest.mark.parametrize(
     ("prompt", "title"),
     [
@@ -280,17 +245,6 @@ texts = st.lists(
     | st.text(max_size=80),
     max_size=20,
 ).map("\n".join)
-
-
-@given(text=texts, count=st.integers(1, 4), chars=st.integers(1, 300), about=st.text(max_size=40))
-def test_a_gist_keeps_its_limits_and_invents_nothing(
-    text: str, count: int, chars: int, about: str
-) -> None:
-    found = gist(text, sentences=count, max_chars=chars, about=about)
-    assert len(found) <= chars
-    assert found == gist(text, sentences=count, max_chars=chars, about=about)
-    letters = {char for char in text if char.isalnum()}
-    assert {char for char in found if char.isalnum()} <= letters
 
 
 @given(user=texts, answer=texts)

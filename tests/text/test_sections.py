@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.errors import BadInput
 from ralph.text.sections import TextSection, sections
 
 GUIDE = """\
@@ -163,12 +162,6 @@ def test_the_line_is_where_the_passage_begins_in_the_file() -> None:
     found = sections(text, max_chars=100, overlap_chars=0)
     assert len(found) > 3
     assert all(section.text.split("\n")[0] == lines[section.line - 1] for section in found)
-
-
-@pytest.mark.parametrize(("max_chars", "overlap_chars"), [(0, 0), (9, 0), (100, -1), (100, 51)])
-def test_impossible_limits_are_refused(max_chars: int, overlap_chars: int) -> None:
-    with pytest.raises(BadInput, match="at least 10 characters"):
-        sections("text", max_chars=max_chars, overlap_chars=overlap_chars)
 
 
 LINES = st.one_of(

@@ -12,7 +12,7 @@ from commanding import Line
 from hooking import Session, exchanges, hook, iterations
 from remembering import files_holding, open_toy
 
-from ralph.loop.orchestrate import Orchestrator
+from ralph.loop.run import Orchestrator
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.plan.edit import create_feature
@@ -267,7 +267,7 @@ def attempts(project: Path, *, publish: bool) -> list[str]:
     with open_toy(project) as opened:
         kept = opened.feature("login").remember_all([failed, done])
         told = [one for _, one in opened.feature("login").iterations()]
-        orchestrator = Orchestrator(opened, Plan(project), lambda text, good: None)
+        orchestrator = Orchestrator(opened, Plan(project), lambda event: None)
         orchestrator.give(kept[1].record, told)
         assert len(opened.knowledge.staged()) == 1
         if publish:

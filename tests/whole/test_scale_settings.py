@@ -15,9 +15,9 @@ from remembering import files_holding
 
 from ralph.config import Settings, load
 from ralph.errors import BadSetting, IndexOff
+from ralph.index.sync import open_index
 from ralph.loop.environment import agent_environment
 from ralph.memory.ralph import open_ralph
-from ralph.memory.store import index_for
 from ralph.text.redact import redact
 
 URL = "postgresql://ralph:tr0ub4dor@db.example:5432/ralph"
@@ -76,7 +76,7 @@ def test_a_bad_address_of_the_journal_is_refused_in_one_line(
 
 def test_a_password_in_the_address_of_qdrant_is_refused_and_not_repeated(tmp_path: Path) -> None:
     settings = Settings(qdrant_url="http://ralph:tr0ub4dor@127.0.0.1:6333")
-    index = index_for(settings, [tmp_path], home=tmp_path, scope=str)
+    index = open_index(settings, [tmp_path], home=tmp_path, scope=str)
     with pytest.raises(IndexOff, match="credentials in its URL") as refused:
         index.store.check()
     assert refused.value.todo == "Set RALPH_QDRANT_API_KEY instead."

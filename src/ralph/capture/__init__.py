@@ -6,12 +6,12 @@ redacts what it keeps, and takes nothing for news that Ralph itself had put into
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from ralph.records import Complaint
-from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration, ModelTier, Outcome
+from ralph.records.iteration import Decision, ErrorSeen, FileTouched, Iteration, Outcome
 
 # The name of an output format; clients/ has them.
 Dialect = str
@@ -30,6 +30,12 @@ TerminalReason = Literal[
     "killed",
     "unknown",
 ]
+
+
+# What an iteration keeps of a run as it is.
+_ITERATION_FIELDS = (
+    "summary errors decisions files_touched tokens_used cost_usd duration_ms model session_id"
+).split()
 
 
 class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,46 +68,19 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: str | None = None
 
     def to_iteration(
-        self,
-        *,
-        feature: str,
-        task_id: int | str | None = None,
-        task_title: str = "",
-        discipline: str = "",
-        outcome: Outcome | None = None,
-        model_tier: ModelTier | None = None,
-        cost_before_usd: float = 0.0,
-        duration_ms: int | None = None,
-        timestamp: str | None = None,
+        self, *, feature: str, outcome: Outcome | None = None, **facts: Any
     ) -> Iteration:
         """The iteration this run was; what only the caller knows comes from the caller.
 
         Without an outcome it is `rate_limited` or `unknown`: never a failure by default.
-        `cost_before_usd` is what a resumed session had cost before this run.
         """
-        if outcome is None:
-            outcome = "rate_limited" if self.terminal_reason == "rate_limited" else "unknown"
-        cost = self.cost_usd
-        if cost is not None:
-            cost = max(0.0, round(cost - cost_before_usd, 9))
-        return Iteration(
-            feature=feature,
-            task_id=task_id,
-            task_title=task_title,
-            discipline=discipline,
-            timestamp=timestamp or self.ended_at,
-            outcome=outcome,
-            summary=self.summary,
-            errors=self.errors,
-            decisions=self.decisions,
-            files_touched=self.files_touched,
-            tokens_used=self.tokens_used,
-            cost_usd=cost,
-            duration_ms=self.duration_ms if duration_ms is None else duration_ms,
-            model=self.model,
-            model_tier=model_tier,
-            session_id=self.session_id,
-        )
+        limited = self.terminal_reason == "rate_limited"
+        own = {name: getattr(self, name) for name in _ITERATION_FIELDS}
+        own |= {"timestamp": self.ended_at, "outcome": "rate_limited" if limited else "unknown"}
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        if outcome is not None:
+            known["outcome"] = outcome
+        return Iteration(feature=feature, **{**own, **known})
 
 
 class Live(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Errors in a command's output and in an agent's words: typed, and with their file and line."""
+"""Errors in a command's output, and errors and decisions in an agent's own words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from ralph.records.iteration import ErrorSeen, ErrorType
+from ralph.records.iteration import Decision, ErrorSeen, ErrorType
+
+# -- Errors in a command's output and in an agent's words: typed, and with their file and line.
+
 
 # -- How the tools of the common ecosystems word their errors: one line of the table, one wording.
 #
@@ -29,8 +32,8 @@ class Wording(NamedTuple):
     look: Look = "no"
 
 
-def _w(error_type: ErrorType, pattern: str, look: Look = "no", flags: int = 0) -> Wording:
-    return Wording(error_type, re.compile(pattern, flags), look)
+def _w(error_type: ErrorType, pattern: str, look: Look = "no") -> Wording:
+    return Wording(error_type, re.compile(pattern), look)
 
 
 _FILE = r"(?P<f>[^\s:()\"'<>|]+\.[A-Za-z]\w{0,5})"
@@ -183,16 +186,7 @@ _TRIGGERS = (
     *("Aborted", "E   ", ".go:", ".py:", ".rb:", "\u00d7", "✗", "✖", "●"),
 )
 # What the weak wordings hold besides; only failed commands are asked for them.
-_WEAK_TRIGGERS = (
-    "make",
-    "irectory",
-    "cannot",
-    "can't",
-    "nable to",
-    "invalid",
-    "nrecogni",
-    "nknown",
-)
+_WEAK_TRIGGERS = tuple("make|irectory|cannot|can't|nable to|invalid|nrecogni|nknown".split("|"))
 _ARROWS = ("--> ", "╭─[")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 _FRAME = re.compile(r'\s*File "(?P<f>[^"]+)", line (?P<l>\d+)')
@@ -206,6 +200,15 @@ _PYTEST_PLACE = re.compile(r"(?P<f>\S+\.py):(?P<l>\d+): (?:\w|$)")
 _GO_PLACE = re.compile(r"\s+(?P<f>\S+_test\.go):(?P<l>\d+): (?P<m>.+)")
 _BARE_PATH = re.compile(r"(?P<f>/?[\w.@/+-]+\.\w{1,5})$")
 _EXPECTED = re.compile(r"error: (?P<m>.+)")
+
+# Where below an error its place stands, and how far.
+_BELOW: dict[Look, tuple[re.Pattern[str], int]] = {
+    "arrow": (_ARROW, 5),
+    "must_arrow": (_ARROW, 5),
+    "frames": (_AT, 24),
+    "reason": (_AT, 24),
+    "back": (_PYTEST_PLACE, 11),
+}
 
 Place = tuple[str | None, int | None]
 
@@ -281,11 +284,12 @@ def _worded(
                 continue
             if NOT_AN_ERROR.search(line):
                 break
-            if wording.look == "must_arrow" and not _near(_ARROW, lines, number, 3):
+            near = lines[number + 1 : number + 4]
+            if wording.look == "must_arrow" and not any(map(_ARROW.match, near)):
                 continue
             if wording.look == "reason":
                 reasons.add(_next(lines, number))
-            yield _error(match, wording, lines, number, places, resolve)
+            yield _error(match, wording, lines, places, number, resolve)
             break
 
 
@@ -293,8 +297,8 @@ def _error(
     match: re.Match[str],
     wording: Wording,
     lines: list[str],
-    at: int,
     places: list[re.Match[str]],
+    at: int,
     resolve: Resolve,
 ) -> ErrorSeen:
     groups = match.groupdict()
@@ -302,12 +306,11 @@ def _error(
     file, number = groups.get("f"), groups.get("l")
     if test := groups.get("t"):
         message = f"{test}: {message}" if message else test
-        if file and not number:
-            # The n-th failure in a file has its n-th place above.
-            same = next((p for p in places if p["f"] == file), None)
-            if same:
-                places.remove(same)
-                number = same["l"]
+        # The n-th failure in a file has its n-th place above.
+        same = next((p for p in places if p["f"] == file), None) if file and not number else None
+        if same:
+            places.remove(same)
+            number = same["l"]
     place = _placed(file, number, resolve)
     if wording.look != "no":
         more, found = _look(wording.look, lines, at, resolve)
@@ -319,14 +322,13 @@ def _error(
 
 
 def _typed(error_type: ErrorType, message: str) -> ErrorType:
-    if error_type == "runtime":
-        if PERMISSION.search(message):
-            return "permission"
-        if COMPILE_CLASSES.match(message):
-            return "compile"
-        if TEST_CLASSES.match(message):
-            return "test"
-    return error_type
+    if error_type != "runtime":
+        return error_type
+    if PERMISSION.search(message):
+        return "permission"
+    if COMPILE_CLASSES.match(message):
+        return "compile"
+    return "test" if TEST_CLASSES.match(message) else "runtime"
 
 
 def _placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
@@ -340,19 +342,14 @@ def _placed(file: str | None, number: str | None, resolve: Resolve) -> Place:
 
 def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str, Place]:
     """What the lines around say more about an error: a reason, and a place."""
-    if look in {"arrow", "must_arrow"}:
-        return "", _first(_ARROW, lines[at + 1 : at + 6], resolve)
-    if look == "frames":
-        place = _first(_AT, lines[at + 1 : at + 25], resolve)
-        return "", place if place[0] else _first(_FRAME, lines[max(0, at - 4) : at], resolve)
-    if look == "reason":
-        after = _next(lines, at)
-        reason = lines[after].strip() if after < len(lines) else ""
-        return reason, _first(_AT, lines[at + 1 : at + 25], resolve)
-    if look == "back":
-        return "", _first(_PYTEST_PLACE, lines[at + 1 : at + 12], resolve)
+    if look in _BELOW:
+        pattern, most = _BELOW[look]
+        place = _first(pattern, lines[at + 1 : at + 1 + most], resolve)
+        if look == "frames" and not place[0]:
+            place = _first(_FRAME, lines[max(0, at - 4) : at], resolve)
+        return ("".join(lines[_next(lines, at) :][:1]).strip() if look == "reason" else ""), place
     if look == "panic":
-        return (lines[at + 1].strip() if at + 1 < len(lines) else ""), (None, None)
+        return "".join(lines[at + 1 : at + 2]).strip(), (None, None)
     if look == "heading":
         for line in reversed(lines[max(0, at - 40) : at]):
             if heading := _BARE_PATH.match(line):
@@ -369,10 +366,6 @@ def _look(look: Look, lines: list[str], at: int, resolve: Resolve) -> tuple[str,
     return "", (None, None)
 
 
-def _near(pattern: re.Pattern[str], lines: list[str], at: int, most: int) -> bool:
-    return any(pattern.match(line) for line in lines[at + 1 : at + 1 + most])
-
-
 def _next(lines: list[str], at: int) -> int:
     """The next line that is not blank."""
     after = at + 1
@@ -383,9 +376,9 @@ def _next(lines: list[str], at: int) -> int:
 
 def _first(pattern: re.Pattern[str], lines: list[str], resolve: Resolve) -> Place:
     for line in lines:
-        if (found := pattern.match(line)) and (place := _placed(found["f"], found["l"], resolve))[
-            0
-        ]:
+        found = pattern.match(line)
+        place = _placed(found["f"], found["l"], resolve) if found else (None, None)
+        if place[0]:
             return place
     return None, None
 
@@ -466,3 +459,122 @@ def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
 def _stated(sentence: str, resolve: Resolve) -> Place:
     place = _STATED.search(sentence)
     return _placed(place["f"], place["l"], resolve) if place else (None, None)
+
+
+# -- What the agent says it chose, and why: only plain statements, in its own words.
+#
+# A question, a possibility, a quotation or a piece of code is not a decision; better to miss one.
+
+
+LONGEST_SAID = 300
+
+_QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.M)
+_DECISION_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`\"(-])|\n+|(?<=\w); (?=I )")
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
+
+_PEOPLE = r"(?:I|[Ww]e)(?:'ve| have|'m| am|'re| are)?(?: therefore| then| also| now| ultimately)?"
+_VERSUS = r"(?:instead of|rather than|in favou?r of|over)"
+_WHY = (
+    r"(?:because|since|so that|so|to avoid|to prevent|to keep|in order to|due to|given that"
+    r"|as (?:it|this|they|we)|which (?:avoids|keeps|prevents|means))"
+)
+_DO = (
+    r"(?:use|using|go with|going with|keep|keeping|stick with|stay with|switch to|replace|store|put"
+    r"|implement|make|move|drop|skip|leave|write|build|model|represent|return|pass|handle|split)"
+)
+
+_CHOSE = r"(?:decided|chose|chosen|opted|elected|picked|settled on|went with)"
+_WILL = r"(?:'ll| will|'m going to| am going to|'re going to)"
+_MAYBE_WE = r"(?:I |We |I've |We've )?"
+_PATTERNS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?:\*\*|__)?(?:(?:Design|Key|Technical|Architectur\w+|Implementation) )?[Dd]ecision"
+        r"(?: \#?\d+)?(?:\*\*|__)?\s*[:\u2014]\s*(?:\*\*|__)?\s*(?P<d>[^\s*].+)$",
+        rf"(?:.*?\b)?(?P<d>{_PEOPLE} {_CHOSE}\b.+)$",
+        rf"(?:.*?\b)?(?P<d>(?:I|[Ww]e){_WILL} {_DO}\b.+?\b(?:{_VERSUS}|because|since)\b.+)$",
+        rf"(?P<d>(?:I'm |We're |I am )?(?:[Gg]oing|[Ww]ent|[Ss]ticking) with .+? {_VERSUS} .+)$",
+        rf"(?P<d>{_MAYBE_WE}(?:[Ss]witched|[Cc]hanged|[Mm]oved|[Mm]igrated) (?:\w+ )?"
+        rf"from .+? to .+? {_WHY} .+)$",
+        rf"(?P<d>{_MAYBE_WE}(?:[Uu]sed|[Uu]sing|[Cc]hose|[Pp]icked|[Kk]ept) .+? {_VERSUS} .+)$",
+    )
+)
+_UNSURE = re.compile(
+    r"\b(?:could|might|may|maybe|perhaps|would|should|whether|if(?![/-])|unless|consider(?:ing)?"
+    r"|wonder|not decided|undecided|to be decided|needs? to decide|can decide|let me"
+    r"|alternatively|(?:one|another) option|do you|shall)\b|n't decided|\?",
+    re.I,
+)
+_OTHERS = re.compile(
+    r"\b(?:says?|said|states?|reads|wrote|documents?|quot\w+|according to|the (?:user|team|author"
+    r"|spec|readme|comment|docs?|memory|prompt|(?:previous|earlier) iteration))\b[^.]{0,60}$",
+    re.I,
+)
+# How the agent goes about its work says nothing about the project.
+_ABOUT_TOOLS = re.compile(
+    r"\b(?:Read|Grep|Glob|Bash|Edit|Write|Task|Search|TodoWrite) tool\b|\b(?:one-liner|heredoc|sed"
+    r"|grep|perl|offset and limit|tool call|sub-?agent|a different (?:command|approach))\b",
+    re.I,
+)
+_SPLIT = re.compile(rf",?\s+(?:\u2014 |- )?(?P<why>{_WHY}(?= ).*)$", re.S)
+# "decided to keep X because": what was decided, though it looks like a reason.
+_CHOSEN = re.compile(rf"\b{_CHOSE}(?: not)?(?: to \w+)?")
+_PLAIN_WHY = re.compile(r"^(?:because|since|due to|given that|so that)\s+", re.I)
+_CHOICE = re.compile(
+    rf"[Dd]ecision|{_CHOSE}|{_WILL} |[Gg]oing with|[Ss]ticking with|[Uu]s(?:ed|ing) |[Kk]ept "
+    r"|[Cc]hose|[Pp]icked|ed (?:\w+ )?from "
+)
+_CUE = re.compile(
+    r"decid|decision|chose|opted|elected|picked|settled|with|from|instead|rather|because|since",
+    re.I,
+)
+
+
+def decisions_in(text: str) -> list[Decision]:
+    """The decisions stated in a text, in order."""
+    text = text[:_HEAD]
+    if not _CUE.search(text):
+        return []
+    found: list[Decision] = []
+    plain = _QUOTED_LINE.sub("", _FENCED.sub("\n", text))
+    for raw in _DECISION_SENTENCE.split(plain):
+        sentence = _BULLET.sub("", raw).strip()
+        if not 15 <= len(sentence) <= 1000 or not _CHOICE.search(sentence):
+            continue
+        if decision := _decision(sentence):
+            found.append(decision)
+    return found
+
+
+def _decision(sentence: str) -> Decision | None:
+    if _ABOUT_TOOLS.search(sentence):
+        return None
+    for pattern in _PATTERNS:
+        match = pattern.match(sentence)
+        if match is None:
+            continue
+        before = sentence[: match.start("d")]
+        if before.count('"') % 2 or before.count("`") % 2 or _OTHERS.search(before):
+            return None
+        description, rationale = _apart(match["d"])
+        # A doubt in the reason is a reason; a doubt in the choice is no choice.
+        if "?" in sentence or _UNSURE.search(before) or _UNSURE.search(description):
+            return None
+        if len(description) < 12:
+            return None
+        return Decision(description, rationale or None)
+    return None
+
+
+def _apart(said: str) -> tuple[str, str]:
+    said = said.strip().rstrip(".*_ ")
+    chosen = _CHOSEN.search(said)
+    split = _SPLIT.search(said, max(12, chosen.end() if chosen else 0))
+    if split is None:
+        return _cut(said), ""
+    why = _PLAIN_WHY.sub("", split["why"]).strip()
+    return _cut(said[: split.start()].rstrip(" ,")), _cut(why)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_SAID else text[: LONGEST_SAID - 1].rstrip() + "\u2026"

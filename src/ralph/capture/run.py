@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from ralph.capture import AgentRun, Live, TerminalReason
-from ralph.capture.decisions import decisions_in
-from ralph.capture.errors import errors_in, errors_said
+from ralph.capture.errors import decisions_in, errors_in, errors_said
 from ralph.capture.lines import LineReader, clip, moment
 from ralph.capture.shell import file_effects, merely_asked, origin
 from ralph.capture.solved import (
@@ -189,12 +188,7 @@ class RunFindings(LineReader):
         self.live.waiting = None
 
     def ran(
-        self,
-        command: str,
-        output: str,
-        *,
-        failed: bool,
-        base: str | None = None,
+        self, command: str, output: str, *, failed: bool, base: str | None = None
     ) -> CommandResult:
         """A shell command came back: the files it removed or moved are noted, the rest returned."""
         base = base or self.cwd
@@ -267,11 +261,7 @@ class RunFindings(LineReader):
             went = how_it_went(call, ran.text, failed=failed, errors=bool(ran.errors))
             self.tried(call, ran.errors, went, begun=begun)
         if not failed:
-            self.did(command)
-
-    def did(self, command: str) -> None:
-        """A command came back well: it may be what solves an error."""
-        self.attempts.do("ran", command)
+            self.attempts.do("ran", command)
 
     def tried(
         self, call: ToolAttempt, errors: list[ErrorSeen], went: CallOutcome, *, begun: int

@@ -172,9 +172,9 @@ def how_it_went(call: ToolAttempt, output: str, *, failed: bool, errors: bool) -
         return "badly"
     if not call.masked:
         return "well"
-    end = output[-4000:]
     if errors:
         return "badly"
+    end = output[-4000:]
     return "well" if _PASSED.search(end) and not _FAILED.search(end) else "unclear"
 
 
@@ -298,11 +298,6 @@ class _AttemptStep(msgspec.Struct):
     only_for: str = ""
 
 
-class _SolvedError(msgspec.Struct):
-    name: str
-    solution: str
-
-
 class Attempts:
     """The errors of calls that failed, until the same call goes well."""
 
@@ -312,7 +307,7 @@ class Attempts:
         self._steps: deque[_AttemptStep] = deque(maxlen=_MOST_STEPS)
         self._said: deque[_AttemptStep] = deque(maxlen=3)
         # Solved a moment ago: the next words may say why.
-        self._fresh: list[_SolvedError] = []
+        self._fresh: list[tuple[str, str]] = []
 
     @property
     def open(self) -> bool:
@@ -358,7 +353,7 @@ class Attempts:
         better: list[tuple[str, str]] = []
         if self._fresh:
             why = _sentence([text[:_LONGEST_TEXT]], _BECAUSE, echoed)
-            better = [(solved.name, _joined(solved.solution, why)) for solved in self._fresh if why]
+            better = [(name, _joined(solution, why)) for name, solution in self._fresh if why]
             self._fresh.clear()
         if self._failed:
             self._time += 1
@@ -379,7 +374,7 @@ class Attempts:
             texts = [step.what for step in self._since(self._said, failed)]
             why = _sentence(texts[::-1], _EXPLAINS, echoed)
             if not why:
-                self._fresh.append(_SolvedError(name, solution))
+                self._fresh.append((name, solution))
             solved.append((name, _joined(solution, why)))
         if not self._failed:
             self._steps.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -20,8 +21,14 @@ from ralph.chat.embeddings import (
     price_per_char,
 )
 from ralph.chat.loop import Chat, LastRetrieval
-from ralph.chat.worker import WORKER_NAMES, OpenMemory, WorkerName, WorkerStatus
-from ralph.chat.workers import Workers, setting_of
+from ralph.chat.workers import (
+    WORKER_NAMES,
+    OpenMemory,
+    WorkerName,
+    Workers,
+    WorkerStatus,
+    setting_of,
+)
 from ralph.config import KEYS, USER_FILE, Settings, store
 from ralph.errors import BadInput, BadSetting, MemoryOff, NotFound
 from ralph.memory import pausing
@@ -72,25 +79,22 @@ def run_command(chat: Chat, line: str) -> None:
         chat.screen.lines(lines)
 
 
-def _about_workers(name: str) -> Callable[[Chat, str], Sequence[str]]:
-    def run(chat: Chat, rest: str) -> Sequence[str]:
-        if chat.workers is None:
-            raise BadInput("no workers run behind this chat", todo="Quit, and run: ralph doctor")
-        if name == "rag":
-            lines = chat.workers.rag(rest.split(), chat.last_retrieval)
-        elif name == "embeddings":
-            lines = chat.workers.embeddings(rest.split(), chat.screen.confirm)
-        else:
-            lines = chat.workers.summarizer(rest.split())
-        if rest:  # settings may have changed, or the index
-            chat.reopen()
-        if name == "rag" and rest in ("on", "off"):
-            chat.rag = rest == "on"
-        elif name == "rag" and not rest and not chat.rag:
-            lines += ["", "In this chat nothing is recalled. To change that: /rag on"]
-        return lines
-
-    return run
+def _about_workers(chat: Chat, rest: str, *, name: str) -> Sequence[str]:
+    if chat.workers is None:
+        raise BadInput("no workers run behind this chat", todo="Quit, and run: ralph doctor")
+    if name == "rag":
+        lines = chat.workers.rag(rest.split(), chat.last_retrieval)
+    elif name == "embeddings":
+        lines = chat.workers.embeddings(rest.split(), chat.screen.confirm)
+    else:
+        lines = chat.workers.summarizer(rest.split())
+    if rest:  # settings may have changed, or the index
+        chat.reopen()
+    if name == "rag" and rest in ("on", "off"):
+        chat.rag = rest == "on"
+    elif name == "rag" and not rest and not chat.rag:
+        lines += ["", "In this chat nothing is recalled. To change that: /rag on"]
+    return lines
 
 
 def _search(chat: Chat, rest: str) -> Sequence[str]:
@@ -168,13 +172,10 @@ def _tag(chat: Chat, rest: str) -> Sequence[str]:
     return [f"Tags: {', '.join(details(memory, conversation=conversation).tags) or 'none'}"]
 
 
-def _rate(value: Literal[-1, 1], verdict: str) -> Callable[[Chat, str], Sequence[str]]:
-    def rate(chat: Chat, rest: str) -> Sequence[str]:
-        exchange = rest or _saved(chat, chat.session.last_exchange or "")
-        chat.memory.conversations.rate(exchange, value)
-        return [f"{exchange[:_SHORT_ID]} is {verdict}."]
-
-    return rate
+def _rate(chat: Chat, rest: str, *, value: Literal[-1, 1]) -> Sequence[str]:
+    exchange = rest or _saved(chat, chat.session.last_exchange or "")
+    chat.memory.conversations.rate(exchange, value)
+    return [f"{exchange[:_SHORT_ID]} is rated {'up' if value > 0 else 'down'}."]
 
 
 def _saved(chat: Chat, identity: str) -> str:
@@ -242,18 +243,22 @@ COMMANDS: dict[str, SlashCommand] = {
     "title": SlashCommand("[TITLE]", "Name this conversation.", _title),
     "tag": SlashCommand("WORD...", "Tag this conversation; -WORD removes a tag.", _tag),
     "up": SlashCommand(
-        "[EXCHANGE]", "Rate the last answer, or this exchange, up.", _rate(1, "rated up")
+        "[EXCHANGE]", "Rate the last answer, or this exchange, up.", partial(_rate, value=1)
     ),
-    "down": SlashCommand("[EXCHANGE]", "Rate it down.", _rate(-1, "rated down")),
+    "down": SlashCommand("[EXCHANGE]", "Rate it down.", partial(_rate, value=-1)),
     "private": SlashCommand("TEXT", "Ask something that is not saved.", _private),
     "pause": SlashCommand("", "Stop saving and recalling.", _pause),
     "resume": SlashCommand("", "Save and recall again.", _resume),
-    "rag": SlashCommand(_RAG, "Show or change what is recalled.", _about_workers("rag")),
+    "rag": SlashCommand(
+        _RAG, "Show or change what is recalled.", partial(_about_workers, name="rag")
+    ),
     "summarizer": SlashCommand(
-        _SUMMARIZER, "Show or switch the summarizers.", _about_workers("summarizer")
+        _SUMMARIZER, "Show or switch the summarizers.", partial(_about_workers, name="summarizer")
     ),
     "embeddings": SlashCommand(
-        _EMBEDDINGS, "Show, switch or rebuild the embeddings.", _about_workers("embeddings")
+        _EMBEDDINGS,
+        "Show, switch or rebuild the embeddings.",
+        partial(_about_workers, name="embeddings"),
     ),
     "quit": SlashCommand("", "End the chat.", _quit),
 }

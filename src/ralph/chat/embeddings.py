@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.chat.worker import FailedItem, Worker
+from ralph.chat.workers import EMBEDDING, FailedItem, Worker
 from ralph.config import Settings
 from ralph.errors import EmbedderOff, MemoryOff
 from ralph.memory.conversations import Conversations
 from ralph.records import Record
-from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, said_from
+from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, content_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-# The name of the worker, and the key of its failure when the embedder itself fails.
-EMBEDDING = "embedding"
 _BATCH = 100
 # Stands between a question and its answer in a text to embed.
 _ASIDE = "\x1e"
@@ -130,7 +128,7 @@ def waiting_ids(memory: Conversations) -> list[str]:
 def embedding_kind(record: Record) -> str | None:
     """What an embedding of this record counts as; None when it has none."""
     if record.kind == SUMMARY:
-        return "conversations" if said_from(record).of == "conversation" else "summaries"
+        return "conversations" if content_of(record).of == "conversation" else "summaries"
     return {EXCHANGE: "exchanges", DOCUMENT: "documents"}.get(record.kind)
 
 

@@ -116,23 +116,19 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """The name in the settings."""
-        ...
 
     @property
     def takes_tools(self) -> bool:
         """Whether it can use tools; a server may only show that with its first answer."""
-        ...
 
     @property
     def costs(self) -> str:
         """Its price in a few words, or why the price is unknown."""
-        ...
 
     def answer(
         self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
-        ...
 
 
 class ModelAccess(msgspec.Struct, frozen=True):

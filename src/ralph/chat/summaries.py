@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
-from ralph.chat.worker import OpenMemory, Retries, Worker
+from ralph.chat.workers import OpenMemory, Retries, Worker
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
 from ralph.memory.conversation_stream import ConversationStates
@@ -23,7 +23,7 @@ from ralph.records.conversation import (
     Exchange,
     Summarised,
     Summary,
-    exchange_from,
+    content_of,
     summary_id,
 )
 from ralph.text.redact import redact
@@ -119,9 +119,20 @@ def read_summary(answer: ModelAnswer, of: Summarised) -> str:
     text = _paragraph(answer.text)
     kept = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
     summary = shorten(" ".join(kept), _CHARS[of])
-    problem = _problem(answer, summary)
-    if not problem and len(text) > _TOO_LONG * _CHARS[of]:
-        problem = f"it has {len(text):,} characters"
+    words = summary.lower().split()
+    letters = sum(char.isalpha() for char in summary)
+    few = letters < _MIN_LETTERS or letters < len(summary) / 2
+    problems = {
+        "the model wants a tool instead": answer.calls or answer.stop == "tools",
+        "the model refuses": answer.stop == "refused",
+        "it is longer than the model may answer": answer.stop == "length",
+        "it is empty": not summary,
+        "it is markup or JSON": _MARKUP.match(answer.text),
+        f"it says {shorten(summary, 60)!r}": _REFUSAL.match(summary) or few or "\ufffd" in summary,
+        "it repeats itself": len(words) > 20 and len(set(words)) < len(words) / 4,
+        f"it has {len(text):,} characters": len(text) > _TOO_LONG * _CHARS[of],
+    }
+    problem = next((what for what, applies in problems.items() if applies), "")
     if problem:
         raise ModelOff(f"not a summary: {problem}", where=answer.model, fault="prompt")
     return sanitize(redact(summary))
@@ -134,28 +145,6 @@ def _paragraph(text: str) -> str:
     if len(plain) > 1 and plain[0] in "\"'\u201c" and plain[-1] in "\"'\u201d":
         plain = plain[1:-1].strip()
     return plain
-
-
-def _problem(answer: ModelAnswer, summary: str) -> str:
-    """Why this is not a summary; empty when it may be one."""
-    if answer.calls or answer.stop == "tools":
-        return "the model wants a tool instead"
-    if answer.stop == "refused":
-        return "the model refuses"
-    if answer.stop == "length":
-        return "it is longer than the model may answer"
-    if not summary:
-        return "it is empty"
-    if _MARKUP.match(answer.text):
-        return "it is markup or JSON"
-    letters = sum(char.isalpha() for char in summary)
-    few = letters < _MIN_LETTERS or letters < len(summary) / 2
-    if _REFUSAL.match(summary) or few or "\ufffd" in summary:
-        return f"it says {shorten(summary, 60)!r}"
-    words = summary.lower().split()
-    if len(words) > 20 and len(set(words)) < len(words) / 4:
-        return "it repeats itself"
-    return ""
 
 
 # -- the worker
@@ -178,7 +167,7 @@ class PendingSummary(msgspec.Struct, frozen=True):
         """The title and the exchanges in their order; those that cannot be read are left out."""
         if self.of == "exchange":
             try:
-                return "", [exchange_from(history.records[self.target])]
+                return "", [content_of(history.records[self.target])]
             except BadRecord:  # `verify` reports it
                 return "", []
         exchanges = history.read_exchanges([self.target])

@@ -1,38 +1,374 @@
-"""The three background workers of a project's conversations: start, stop, wake and watch them.
+"""The background workers of a project's conversations: start, stop, wake and watch them.
 
-They run as threads of the chat, or of `ralph workers run`.
+There is no job queue: pending work is whatever the journal shows as missing. One process at a time
+works as each worker on one stream; whoever comes next continues. They run as threads of the chat,
+or of `ralph workers run`.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
-from typing import Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from ralph.chat.embeddings import EMBEDDING, EmbeddingPipeline, clear_embeddings, waiting_ids
-from ralph.chat.model import ChatModel
-from ralph.chat.summaries import Summarizer
-from ralph.chat.worker import (
-    MAX_RETRIES,
-    WORKER_NAMES,
-    Clock,
-    OpenMemory,
-    Retries,
-    Worker,
-    WorkerName,
-    WorkerStatus,
-    settings_state,
-)
-from ralph.errors import RalphError
+from ralph import disk
+from ralph.config import USER_FILE
+from ralph.errors import IndexOff, RalphError
+from ralph.memory.conversations import Conversations
+from ralph.memory.ralph import Ralph
+from ralph.trust import FILE as TRUST_FILE
 
+if TYPE_CHECKING:
+    from ralph.chat.model import ChatModel
+
+WorkerName = Literal["conversation", "exchange", "embedding"]
+WORKER_NAMES: tuple[WorkerName, ...] = ("conversation", "exchange", "embedding")
+# The name of the worker, and the key of its failure when the embedder itself fails.
+EMBEDDING: WorkerName = "embedding"
+MAX_RETRIES = 6
+# The note of a worker that another process runs starts with this.
+ELSEWHERE = "running elsewhere"
+
+# Checking a lock takes it for a moment; that must not look like a worker.
+_CLAIM_S = 0.25
+# How soon a waiting worker notices that the process before it has ended.
+_CLAIM_POLL_S = 2.0
+# A worker appends a line for each change of its status, and starts over at this size.
+_MAX_CLAIM_BYTES = 64 * 1024
+_MIN_WAIT_S = 0.02
+_MAX_RETRY_WAIT_S = 32.0
+_LOCK_TIMEOUT_S = 10.0
+_ERROR_CHARS = 500
 # How long to wait at the end for a worker that waits for a model.
 _GRACE_S = 3.0
 _LISTEN_S = 0.5
+
+Clock = Callable[[], float]
+OpenMemory = Callable[[], Ralph]
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """The status of one worker.
+
+    `completed` counts this session's work, `total` adds what is still to do. Items in `retrying`
+    failed and wait for their next turn; items in `given_up` wait for a person.
+    """
+
+    name: WorkerName
+    state: Literal["stopped", "running", "idle"]
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    current: str = ""
+    spend_usd: float = 0.0
+    retrying: int = 0
+    next_retry_s: float | None = None
+    given_up: int = 0
+    note: str = ""
+
+
+# -- what failed
+
+
+class FailedItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An item of a worker that failed, its last error, and when it may be tried again.
+
+    `count` is how many passages an entry of the embedding pipeline stands for.
+    """
+
+    worker: str
+    item: str
+    attempts: int
+    at: float
+    error: str
+    given_up: bool = False
+    count: int = 1
+
+
+class Retries:
+    """The failures of one stream's workers: tried again after 1, 2, 4, 8, 16, 32 s, then given up.
+
+    The file is shared by all processes. Without it, everything that is pending is tried again.
+    """
+
+    def __init__(self, file: Path, *, clock: Clock, max_retries: int = MAX_RETRIES) -> None:
+        self.file = file
+        self.clock = clock
+        self.max_retries = max_retries
+
+    def entries(self, worker: str | None = None) -> dict[str, FailedItem]:
+        """What failed and is still pending, of one worker or of all."""
+        try:
+            items = msgspec.json.decode(self.file.read_bytes(), type=dict[str, FailedItem])
+        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+            return {}  # none, or of another version: everything is tried again
+        return {key: item for key, item in items.items() if worker in (None, item.worker)}
+
+    def rests(self, item: FailedItem | None) -> bool:
+        """Whether it must not be tried now."""
+        # A clock that was set back must not make anything wait forever.
+        return item is not None and (
+            item.given_up or 0 < item.at - self.clock() <= _MAX_RETRY_WAIT_S
+        )
+
+    def next_at(self, worker: str) -> float | None:
+        """When the first of a worker's failures may be tried again."""
+        # An item that is overdue waits for something other than its time.
+        due = self.clock() - 1
+        items = self.entries(worker).values()
+        return min((i.at for i in items if not i.given_up and i.at > due), default=None)
+
+    def failed(
+        self, worker: str, key: str, item: str, error: str, *, count: int = 1, attempts: int = 0
+    ) -> FailedItem:
+        """Count a failure, or set how many there were; after `max_retries` retries give it up."""
+        with self._changing() as items:
+            attempts = attempts or 1 + (items[key].attempts if key in items else 0)
+            at = self.clock() + min(2.0 ** (attempts - 1), _MAX_RETRY_WAIT_S)
+            message = " ".join(error.split())[:_ERROR_CHARS]
+            given_up = attempts > self.max_retries
+            items[key] = FailedItem(worker, item, attempts, at, message, given_up, count)
+        return items[key]
+
+    def drop(self, keys: Collection[str]) -> None:
+        """These are done, or no longer pending."""
+        if self.entries().keys() & set(keys):
+            with self._changing() as items:
+                for key in keys:
+                    items.pop(key, None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, FailedItem]]:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with disk.locked(self.file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+                items = self.entries()
+                yield items
+                disk.replace(self.file, msgspec.json.encode(items))
+        except disk.Busy:
+            raise IndexOff(
+                "another process has locked the workers' notes",
+                where=str(self.file),
+                todo="Try again when it has finished.",
+            ) from None
+
+
+# -- the worker
+
+
+def settings_state(ralph: Ralph) -> list[object]:
+    """A value that changes when a file of settings does."""
+    home = ralph.place.home
+    found: list[object] = []
+    for file in (home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file):
+        try:
+            stat = file.stat()
+            found.append((stat.st_mtime_ns, stat.st_size))
+        except OSError:
+            found.append(None)
+    return found
+
+
+class _PublishedStatus(msgspec.Struct, frozen=True):
+    """A status as other processes read it from the claim's file."""
+
+    pid: int
+    status: WorkerStatus
+
+
+class Worker(ABC):
+    """One background job, run in a thread or once, while this process holds the claim to it."""
+
+    # How long to rest when nothing wakes the worker.
+    poll_s: float
+
+    def __init__(
+        self, name: WorkerName, open_memory: OpenMemory, retries: Retries, poll_s: float | None
+    ) -> None:
+        self.name = name
+        self.poll_s = self.poll_s if poll_s is None else poll_s
+        self._open = open_memory
+        self._retries = retries
+        self._claim = retries.file.with_name(f"{retries.file.stem}-{name}.lock")
+        self._fd: int | None = None  # of the claim, while we hold it
+        self._opened: tuple[Ralph, list[object]] | None = None
+        self._thread: threading.Thread | None = None
+        self._stop, self._wake = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self.own_status = WorkerStatus(name, "stopped")
+
+    # -- what each kind of worker does
+
+    @abstractmethod
+    def pending(self, memory: Conversations) -> int:
+        """How many items are to do."""
+
+    @abstractmethod
+    def work(self, memory: Conversations, stop: threading.Event) -> None:
+        """Do everything that can be done now."""
+
+    @property
+    def next_at(self) -> float | None:
+        """When something that failed may be tried again."""
+        return self._retries.next_at(self.name)
+
+    def hurry(self) -> None:  # noqa: B027 - few workers need it
+        """Stop resting because of a failure."""
+
+    def memory(self) -> Conversations:
+        """The conversations, for the working thread; opened again when a setting has changed."""
+        if self._opened is not None and self._opened[1] != settings_state(self._opened[0]):
+            self._close()
+        if self._opened is None:
+            ralph = self._open()
+            self._opened = ralph, settings_state(ralph)
+        return self._opened[0].conversations
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
+
+    # -- status
+
+    def set(self, *, left: int | None = None, **changes: Any) -> None:
+        """Change the status, and publish it while the claim is held; `left` is still to do."""
+        with self._lock:
+            if left is not None:
+                changes["total"] = self.own_status.completed + left
+            self.own_status = msgspec.structs.replace(self.own_status, **changes)
+            if self._fd is None:
+                return
+            with suppress(OSError):  # a full disk: others see less, the work continues
+                if os.fstat(self._fd).st_size > _MAX_CLAIM_BYTES:
+                    os.ftruncate(self._fd, 0)
+                line = msgspec.json.encode(_PublishedStatus(os.getpid(), self.own_status))
+                os.write(self._fd, line + b"\n")
+
+    def add(self, **counts: float) -> None:
+        """Add to the counts of the status."""
+        self.set(**{name: getattr(self.own_status, name) + n for name, n in counts.items()})
+
+    def status(self) -> WorkerStatus:
+        """The status of this worker, in whichever process it runs."""
+        waits = self._thread is not None and self._thread.is_alive() and self._fd is None
+        if not waits and self.own_status.state != "stopped":
+            return self.own_status
+        return self._status_elsewhere() or self.own_status
+
+    def _status_elsewhere(self) -> WorkerStatus | None:
+        """The status that the holder of the claim has published; None when nobody holds it."""
+        if not self._claim.exists():
+            return None
+        with suppress(disk.Busy), disk.locked(self._claim, timeout_s=0.0):
+            return None
+        for line in reversed(self._claim.read_bytes().splitlines()):
+            with suppress(msgspec.MsgspecError):  # it is being written at this moment
+                live = msgspec.json.decode(line, type=_PublishedStatus)
+                note = f"{ELSEWHERE} (process {live.pid})"
+                note += f"; {live.status.note}" if live.status.note else ""
+                return msgspec.structs.replace(live.status, note=note)
+        return WorkerStatus(self.name, "idle", note=ELSEWHERE)
+
+    # -- running
+
+    def start(self) -> None:
+        """Run in a thread, unless it already does."""
+        if self._thread is None or not self._thread.is_alive():
+            self.set(state="idle", note="")
+            # One that was told to stop and still waits for a model keeps its own events.
+            self._stop, self._wake = threading.Event(), threading.Event()
+            # A daemon: a process that ends does not wait for a model that hangs.
+            self._thread = threading.Thread(
+                target=self._run,
+                args=(self._stop, self._wake),
+                name=f"ralph-{self.name}",
+                daemon=True,
+            )
+            self._thread.start()
+
+    def signal(self) -> None:
+        """Wake the thread: there is something to do."""
+        self._wake.set()
+
+    def stop(self) -> threading.Thread | None:
+        """Tell the thread to end, and return it to be waited for."""
+        thread, self._thread = self._thread, None
+        self._stop.set()
+        self._wake.set()
+        return thread
+
+    def run_once(self, stop: threading.Event) -> None:
+        """Do one pass here and now, unless another process works."""
+        with self._claimed() as claimed:
+            if claimed:
+                self.set(state="running")
+                try:
+                    self._work(stop)
+                finally:
+                    self.set(state="idle", current="")
+
+    def _run(self, stop: threading.Event, wake: threading.Event) -> None:
+        """Work and rest in turn until stopped; wait while another process holds the claim."""
+        try:
+            while not stop.is_set():
+                wake.clear()
+                with self._claimed() as claimed:
+                    while claimed and not stop.is_set():
+                        wake.clear()
+                        self._work(stop)
+                        if not stop.is_set():
+                            self.set(state="idle", current="")
+                            wake.wait(self._wait_s())
+                if not stop.is_set():
+                    wake.wait(min(self.poll_s, _CLAIM_POLL_S))
+        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
+            self.set(state="stopped", note=f"ended by {type(error).__name__}: {error}")
+
+    def _work(self, stop: threading.Event) -> None:
+        try:
+            self.work(self.memory(), stop)
+        except (RalphError, OSError) as error:
+            self.set(note=str(error))
+
+    def _wait_s(self) -> float:
+        with suppress(RalphError, OSError):  # the note of the last pass says why
+            if (at := self.next_at) is not None:
+                return max(_MIN_WAIT_S, min(self.poll_s, at - self._retries.clock()))
+        return self.poll_s
+
+    @contextmanager
+    def _claimed(self) -> Iterator[bool]:
+        """Hold the right to work on this stream; False when another process has it.
+
+        It is a lock of the system, so a process that dies gives it back.
+        """
+        self._claim.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            try:
+                self._fd = stack.enter_context(disk.locked(self._claim, timeout_s=_CLAIM_S))
+            except disk.Busy:
+                yield False
+                return
+            try:
+                self.set()
+                yield True
+            finally:
+                # Before the next thread may claim: a database belongs to the thread that opened it.
+                self._close()
+                with self._lock:
+                    self._fd = None
+
+
+# -- all of them
 
 
 class GivenUp(msgspec.Struct, frozen=True):
@@ -71,6 +407,9 @@ class Workers:
         max_retries: int = MAX_RETRIES,
     ) -> None:
         """`current` names the conversation of this chat, which is left alone."""
+        from ralph.chat.embeddings import EmbeddingPipeline
+        from ralph.chat.summaries import Summarizer
+
         self._open = open_memory
         self._grace_s = grace_s
         self._listener: threading.Thread | None = None
@@ -213,6 +552,8 @@ class Workers:
             if failed.given_up:
                 items = [failed.item]
                 if key == EMBEDDING:  # the embedder failed, for every passage that waits
+                    from ralph.chat.embeddings import waiting_ids
+
                     with self._open() as ralph:
                         items = waiting_ids(ralph.conversations)
                 found += [GivenUp(failed.worker, x, failed.attempts, failed.error) for x in items]
@@ -230,6 +571,8 @@ class Workers:
         # Texts that the embedder failed on have a zero vector: they are embedded again.
         ids = [key for key, item in failed.items() if item.worker == EMBEDDING and key != EMBEDDING]
         if ids:
+            from ralph.chat.embeddings import clear_embeddings
+
             with self._open() as ralph:
                 clear_embeddings(ralph.conversations, ids)
         for worker in self._workers.values():

@@ -5,6 +5,7 @@ A new client is one row here and one module beside it.
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ralph.programs import find_program
 from ralph.records import Complaint
 
 if TYPE_CHECKING:
-    from ralph.capture.exchange import SessionHead, SessionReader, SessionStart
+    from ralph.capture.lines import SessionHead, SessionReader, SessionStart
     from ralph.clients.setup import ClientSetup
 
 # Where an agent that is not in the table finds its MCP servers.
@@ -176,15 +177,11 @@ def found_command(
     """
     program = find_program(command[0], root=root, path=env.get("PATH"))
     if program is None:
+        what = "is not there"
+        todo = "Install it, or name another with --agent. One inside the project needs its path."
         if Path(command[0]).name != command[0] and Path(command[0]).is_file():
-            raise BadInput(
-                f"the agent's command {command[0]!r} is not executable",
-                todo=f"Run: chmod +x {command[0]}",
-            )
-        raise BadInput(
-            f"the agent's command {command[0]!r} is not there",
-            todo="Install it, or name another with --agent. One inside the project needs its path.",
-        )
+            what, todo = "is not executable", f"Run: chmod +x {command[0]}"
+        raise BadInput(f"the agent's command {command[0]!r} {what}", todo=todo)
     return [program, *command[1:]]
 
 
@@ -215,9 +212,11 @@ def session_client(event: Mapping[str, Any]) -> Client | None:
 
 
 def open_capture(
-    dialect: Dialect, *, file: str = "-", root: str | None = None, injected: str = ""
+    dialect: Dialect | None, *, file: str = "-", root: str | None = None, injected: str = ""
 ) -> Capture:
-    """A fresh capture of a known dialect."""
+    """A fresh capture of this dialect, or of one that it finds out."""
+    if dialect is None:
+        return Detecting(file=file, root=root, injected=injected)
     program = next(one.program for one in CLIENTS if dialect in one.program.DIALECTS)
     return program.open_capture(dialect, file=file, root=root, injected=injected)
 
@@ -226,7 +225,8 @@ class Detecting:
     """A capture that finds out the dialect by itself; until then it holds the lines back."""
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        self._file, self._root, self._injected = file, root, injected
+        self._file = file
+        self._open = functools.partial(open_capture, file=file, root=root, injected=injected)
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._clue = ""
@@ -243,22 +243,16 @@ class Detecting:
         self._held.append(line)
         self._held_bytes += len(line)
         for event in _events(line):
-            if found := dialect_of(event):
-                self._start(found)
+            if dialect := dialect_of(event):
+                self.dialect, self._capture = dialect, self._open(dialect)
+                self.live, self.complaints = self._capture.live, self._capture.complaints
+                for one in self._held:
+                    self._capture.feed(one)
+                self._held.clear()
                 return
             self._clue = self._clue or _clue(event)
         if len(self._held) >= _PATIENCE_LINES or self._held_bytes >= _PATIENCE_BYTES:
             raise self._unknown()
-
-    def _start(self, dialect: Dialect) -> None:
-        self.dialect = dialect
-        self._capture = open_capture(
-            dialect, file=self._file, root=self._root, injected=self._injected
-        )
-        self.live, self.complaints = self._capture.live, self._capture.complaints
-        for line in self._held:
-            self._capture.feed(line)
-        self._held.clear()
 
     def finish(self) -> AgentRun:
         """What the run left behind; BadInput when no agent's line was among the lines."""
@@ -285,15 +279,10 @@ def read(
     injected: str = "",
 ) -> tuple[AgentRun, list[Complaint]]:
     """A whole run: what it left behind, and what was stepped over on the way."""
-    capture: Capture
-    if dialect is None:
-        capture = Detecting(file=file, root=root, injected=injected)
-    else:
-        capture = open_capture(dialect, file=file, root=root, injected=injected)
+    capture = open_capture(dialect, file=file, root=root, injected=injected)
     for line in lines:
         capture.feed(line)
-    captured = capture.finish()
-    return captured, capture.complaints
+    return capture.finish(), capture.complaints
 
 
 def _events(line: bytes) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph.capture import AgentRun, Capture, TerminalReason
-from ralph.capture.exchange import Steps
 from ralph.capture.lines import (
+    Steps,
     clip,
     content_text,
     count,
@@ -107,11 +107,10 @@ def tool_errors(
     """The errors in a failed tool's answer, as they will be found in the transcript."""
     use = {"type": "tool_use", "id": "this", "name": tool, "input": given}
     result = {"type": "tool_result", "tool_use_id": "this", "is_error": True, "content": output}
-    found = RunFindings(file="-", root=root, injected="")
-    messages = Messages(found)
+    messages = Messages(root=root)
     messages.assistant({"content": [use]}, parent=None, failed=False)
     messages.user({"content": [result]}, lambda: f"Error: {output}", parent=None, cwd=cwd)
-    return found.errors if output.strip() else ()
+    return messages.errors if output.strip() else ()
 
 
 # -- Claude Code's messages, which its stream and its transcripts share: blocks, tools, results.
@@ -164,11 +163,18 @@ class ToolUse(msgspec.Struct):
     begun: int = 0
 
 
-class Messages:
+class Messages(RunFindings):
     """The messages of one session: the main agent's, and those of its subagents."""
 
-    def __init__(self, found: RunFindings, steps: Steps | None = None) -> None:
-        self.found = found
+    def __init__(
+        self,
+        *,
+        file: str = "-",
+        root: str | None = None,
+        injected: str = "",
+        steps: Steps | None = None,
+    ) -> None:
+        super().__init__(file=file, root=root, injected=injected)
         self.steps = steps
         self.model: str | None = None
         self.denied: list[str] = []
@@ -184,7 +190,6 @@ class Messages:
 
     def assistant(self, message: Mapping[str, Any], *, parent: str | None, failed: bool) -> None:
         """One line of an assistant's message; a failed one is the client's own, not the model's."""
-        found = self.found
         model = text_of(message.get("model"))
         if failed or model == _SYNTHETIC:
             text = content_text(message.get("content"))[:4000]
@@ -195,9 +200,9 @@ class Messages:
             self.model = model or self.model
             identity = message.get("id")
             if identity is None or identity != self._turn:
-                found.live.turns += 1
+                self.live.turns += 1
                 self._turn = identity
-        found.live.waiting = None
+        self.live.waiting = None
         content = message.get("content")
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
@@ -206,7 +211,7 @@ class Messages:
             if kind == "tool_use":
                 self._call(block, parent)
             elif kind == "text" and parent is None:
-                found.say(text_of(block.get("text")))
+                self.say(text_of(block.get("text")))
                 if self.steps is not None:
                     self.steps.said(text_of(block.get("text")))
 
@@ -219,15 +224,15 @@ class Messages:
         if identity in self._open:
             return
         asked = next((text_of(given.get(key)) for key in _ASKED if given.get(key)), "")
-        self.found.use_tool(name or "unnamed", path or command or asked)
+        self.use_tool(name or "unnamed", path or command or asked)
         if len(self._open) >= MOST_OPEN:
             self._open.pop(next(iter(self._open)))
-        use = ToolUse(name, path, command, parent, self.found.attempts.begin())
-        self._open[identity or f"#{self.found.live.tool_uses}"] = use
+        use = ToolUse(name, path, command, parent, self.attempts.begin())
+        self._open[identity or f"#{self.live.tool_uses}"] = use
         self._left += bool(given.get("run_in_background") or LEFT.search(command))
-        self.found.live.running = len(self._open) + self._left
+        self.live.running = len(self._open) + self._left
         if self.steps is not None and parent is None:
-            place = self.found.place(path) if path else None
+            place = self.place(path) if path else None
             self.steps.called(identity, name, command or place or path or asked)
 
     def user(
@@ -245,16 +250,16 @@ class Messages:
             return
         for block in items(content):
             if block.get("type") == "tool_result":
-                self._result(block, detail, parent, cwd)
+                self._answered(block, detail, parent, cwd)
             elif block.get("type") == "text":
                 self._heard(text_of(block.get("text")), parent)
 
     def _heard(self, text: str, parent: str | None) -> None:
         if parent is None:
             self.interrupted = text.startswith(INTERRUPTED)
-        self.found.see_injected(text)
+        self.see_injected(text)
 
-    def _result(
+    def _answered(
         self,
         block: Mapping[str, Any],
         detail: Callable[[], Any],
@@ -272,7 +277,7 @@ class Messages:
         output = content_text(block.get("content"))
         if use.name in _SHELLS | _SUBAGENTS and _LEFT_SAID.search(output[:200]):
             self._left += 1
-        self.found.live.running = len(self._open) + self._left
+        self.live.running = len(self._open) + self._left
         if self.steps is not None:
             self.steps.answered(identity, output, failed=failed)
         errors: list[ErrorSeen] = []
@@ -283,46 +288,43 @@ class Messages:
         refused = failed and (_WRAPPER.match(output) or _DENIED.search(output[:2000]))
         if use.command and not refused:
             base = cwd or (self._folder if parent is None else None)
-            ran = self.found.ran(use.command, output, failed=failed, base=base)
+            ran = self.ran(use.command, output, failed=failed, base=base)
             errors += ran.errors
             if parent is None and not failed and "Shell cwd was reset" not in output[-500:]:
                 self._folder = ran.here
             if parent is None and not output.startswith(_BEHIND):
-                self.found.tried_command(use.command, ran, failed=failed, begun=use.begun)
+                self.tried_command(use.command, ran, failed=failed, begun=use.begun)
             elif not failed:
-                self.found.did(use.command)
+                self.attempts.do("ran", use.command)
         elif failed:
             error = self._failure(use, output, detail())
             errors.append(error)
             if parent is None and use.name in _CHANGERS and error.error_type != "permission":
-                self._tried_change(use, error)
+                call = file_call(use.name, use.path, self.place(use.path))
+                self.tried(call, [error], "badly", begun=use.begun)
         else:
             self._done(use, output, detail)
-            self.found.see_injected(output)
-            if self.found.attempts.open:
+            self.see_injected(output)
+            if self.attempts.open:
                 self._helped(use, parent)
-        self._met(errors, parent)
-
-    def _tried_change(self, use: ToolUse, error: ErrorSeen) -> None:
-        call = file_call(use.name, use.path, self.found.place(use.path))
-        self.found.tried(call, [error], "badly", begun=use.begun)
+        self._add_errors(errors, parent)
 
     def _helped(self, use: ToolUse, parent: str | None) -> None:
         """A tool came back well while an error waits to be solved."""
         if use.name in _CHANGERS:
-            place = self.found.place(use.path)
+            place = self.place(use.path)
             if parent is None:
                 call = file_call(use.name, use.path, place)
-                self.found.tried(call, [], "well", begun=use.begun)
-            self.found.attempts.do("edited", place or ELSEWHERE)
-        elif use.name == "Read" and self.found.attempts.awaits(file_text(use.path)):
-            place = self.found.place(use.path)
-            self.found.attempts.do("read", place or ELSEWHERE, only_for=file_text(use.path))
+                self.tried(call, [], "well", begun=use.begun)
+            self.attempts.do("edited", place or ELSEWHERE)
+        elif use.name == "Read" and self.attempts.awaits(file_text(use.path)):
+            place = self.place(use.path)
+            self.attempts.do("read", place or ELSEWHERE, only_for=file_text(use.path))
 
-    def _met(self, errors: list[ErrorSeen], parent: str | None) -> None:
+    def _add_errors(self, errors: list[ErrorSeen], parent: str | None) -> None:
         if parent is None:
             for error in errors:
-                self.found.add_error(error)
+                self.add_error(error)
         elif errors and len(self._below) < MOST_OPEN:
             waiting = self._below.setdefault(parent, [])
             waiting += errors[: 20 - len(waiting)]
@@ -336,31 +338,30 @@ class Messages:
             self.denied = [*self.denied, use.name][:MOST_OPEN]
         error_type: ErrorType = "permission" if denied else "unknown"
         message = f"{use.name}: {text}" if use.name else text
-        place = self.found.place(use.path) if use.path else None
+        place = self.place(use.path) if use.path else None
         return ErrorSeen(message, error_type, place)
 
     def _done(self, use: ToolUse, output: str, detail: Callable[[], Any]) -> None:
         """A tool that is not the shell came back well: what it did to its file."""
-        found = self.found
         if use.name == "Write":
             kind = mapping(detail()).get("type")
             if kind not in {"create", "update"}:
                 start = output[:200].lower()
                 kind = "create" if "created" in start else "update" if "updated" in start else None
             if kind is None:
-                kind = "update" if found.knows(use.path) else "create"
-            found.touch(use.path, "created" if kind == "create" else "modified")
+                kind = "update" if self.knows(use.path) else "create"
+            self.touch(use.path, "created" if kind == "create" else "modified")
         elif use.name in _WRITERS:
-            found.touch(use.path, _WRITERS[use.name])
+            self.touch(use.path, _WRITERS[use.name])
         elif use.name in _SEARCHES and _HAS_ENDING.search(use.path):
             # A folder that was searched is not a file that was read.
-            found.touch(use.path, "read")
+            self.touch(use.path, "read")
 
     def settle(self) -> None:
         """The run came to its own end: calls whose results were never printed were made."""
         for use in self._open.values():
             if use.command:
-                self.found.ran(use.command, "", failed=False)
+                self.ran(use.command, "", failed=False)
             elif use.name not in _SUBAGENTS:
                 self._done(use, "", lambda: None)
         self._open.clear()
@@ -379,47 +380,42 @@ api_error_type
 _, _lines = line_reader(_KEYS, put_off="tool_use_result")
 
 
-class StreamJson:
+class StreamJson(Messages):
     """A stream being read."""
 
-    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        self._found = RunFindings(file=file, root=root, injected=injected)
-        self._messages = Messages(self._found)
-        self.live = self._found.live
-        self.complaints = self._found.complaints
-        self._session: str | None = None
-        self._others: set[str] = set()
-        self._model: str | None = None
-        self._mcp_failed: tuple[str, ...] = ()
-        self._denied: list[str] = []
-        self._result: Any = None
-        self._turns = 0
-        self._duration_ms = 0
-        self._tokens: int | None = None
-        self._resets_at: str | None = None
-        self._rejected = False
+    _session: str | None = None
+    _others: frozenset[str] = frozenset()
+    _model: str | None = None
+    _mcp_failed: tuple[str, ...] = ()
+    _denied: tuple[str, ...] = ()
+    _result: Any = None
+    _turns = 0
+    _duration_ms = 0
+    _tokens: int | None = None
+    _resets_at: str | None = None
+    _rejected = False
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.read(line, _lines, self._take)
+        self.read(line, _lines, self._take)
 
     def _take(self, line: Any) -> None:
         kind = line.type
         if not isinstance(kind, str):
-            self._found.complain("has no type; stepped over")
+            self.complain("has no type; stepped over")
             return
         if not self._is_ours(line):
             return
-        self._found.see_time(line.timestamp)
+        self.see_time(line.timestamp)
         parent = text_of(line.parent_tool_use_id) or None
         if kind == "assistant":
             failed = line.is_api_error_message is True
             if failed and (text_of(line.error) == "rate_limit" or line.api_error_status == 429):
                 self._rejected = True
-            self._messages.assistant(mapping(line.message), parent=parent, failed=failed)
+            self.assistant(mapping(line.message), parent=parent, failed=failed)
         elif kind == "user":
             detail = partial(unraw, line.tool_use_result)
-            self._messages.user(mapping(line.message), detail, parent=parent)
+            self.user(mapping(line.message), detail, parent=parent)
         elif kind == "system":
             self._system(line)
         elif kind == "result":
@@ -438,8 +434,8 @@ class StreamJson:
             self._session = session
             return True
         if session not in self._others and len(self._others) < 20:
-            self._others.add(session)
-            self._found.complain(
+            self._others |= {session}
+            self.complain(
                 f"begins another session, {session[:40]}; its lines were stepped over, "
                 "record each session from a file of its own"
             )
@@ -448,7 +444,7 @@ class StreamJson:
     def _system(self, line: Any) -> None:
         if line.subtype == "init":
             self._model = text_of(line.model) or self._model
-            self._found.at_home(text_of(line.cwd))
+            self.at_home(text_of(line.cwd))
             self._mcp_failed = tuple(
                 text_of(server.get("name"))
                 for server in items(line.mcp_servers)
@@ -458,7 +454,7 @@ class StreamJson:
             status = count(line.error_status)
             self.live.waiting = f"{text_of(line.error) or 'error'} ({status or 'no answer'})"
         elif line.subtype == "permission_denied" and len(self._denied) < 1000:
-            self._denied.append(text_of(line.tool_name))
+            self._denied += (text_of(line.tool_name),)
 
     def _end(self, line: Any) -> None:
         if self._result is None or line.is_error is not None:
@@ -475,26 +471,26 @@ class StreamJson:
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
-        found, messages, result = self._found, self._messages, self._result
+        result = self._result
         reason = self._reason()
         if reason == "ok":
-            messages.settle()
+            self.settle()
         final = text_of(result.result) if result is not None else ""
         failed = reason not in {"ok", "unknown"}
         # What the provider said is an error; what the agent had said before is the summary.
-        summary = (found.last_text or final) if failed else (final or found.last_text)
+        summary = (self.last_text or final) if failed else (final or self.last_text)
         for message in self._failures(final, failed=failed):
-            found.add_error(ErrorSeen(clip(message, 2000), "runtime"))
+            self.add_error(ErrorSeen(clip(message, 2000), "runtime"))
         if final and (stated := _RESET.search(final)):
             self._resets_at = self._resets_at or moment(int(stated[1]))
         named = result.permission_denials if result is not None else None
         denied = [text_of(item.get("tool_name")) for item in items(named)]
-        return found.result(
+        return self.result(
             "stream-json",
             reason,
             session=self._session,
             summary=summary,
-            model=self._model or messages.model,
+            model=self._model or self.model,
             denied=denied or self._denied,
             tokens_used=self._tokens,
             cost_usd=self.live.cost_usd,
@@ -513,12 +509,12 @@ class StreamJson:
             return []
         named = result.errors if isinstance(result.errors, list) else []
         stated = [e for e in named[:10] if isinstance(e, str) and not e.startswith(_DIAGNOSTIC)]
-        return stated or [text for text in (final or self._messages.api_error,) if text]
+        return stated or [text for text in (final or self.api_error,) if text]
 
     def _reason(self) -> TerminalReason:
         result = self._result
         if result is None:
-            if self._messages.interrupted:
+            if self.interrupted:
                 return "interrupted"
             limited = self._rejected or (self.live.waiting or "").endswith("(429)")
             return "rate_limited" if limited else "killed"
@@ -536,8 +532,8 @@ class StreamJson:
         limited = result.api_error_status == 429 or result.api_error_type == "rate_limit_error"
         if limited or self._rejected or _RESET.search(text_of(result.result)):
             return "rate_limited"
-        if stated.startswith("aborted") or self._messages.interrupted:
+        if stated.startswith("aborted") or self.interrupted:
             return "interrupted"
-        if stated == "api_error" or self._messages.api_error or count(result.api_error_status):
+        if stated == "api_error" or self.api_error or count(result.api_error_status):
             return "api_error"
         return "error"

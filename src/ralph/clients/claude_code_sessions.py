@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 
 from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.exchange import (
+from ralph.capture.lines import (
+    BOM,
     LONGEST_TITLE,
     LONGEST_USER,
     STATUS,
@@ -28,13 +29,10 @@ from ralph.capture.exchange import (
     SessionStart,
     Steps,
     cleaned,
-    jsonl_files,
-)
-from ralph.capture.lines import (
-    BOM,
     content_text,
     count,
     items,
+    jsonl_files,
     line_reader,
     mapping,
     money,
@@ -42,7 +40,7 @@ from ralph.capture.lines import (
     tokens,
     unraw,
 )
-from ralph.capture.run import RunFindings, session_name
+from ralph.capture.run import session_name
 from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 from ralph.text.redact import redact
 
@@ -181,62 +179,55 @@ _FAILED: frozenset[TerminalReason] = frozenset({"api_error", "rate_limited", "re
 _MODEL_TOKENS = "inputTokens outputTokens cacheReadInputTokens cacheCreationInputTokens".split()
 
 
-class Transcript:
+class Transcript(Messages):
     """A transcript being read."""
 
-    def __init__(
-        self, *, file: str, root: str | None, injected: str = "", steps: Steps | None = None
-    ) -> None:
-        self._found = RunFindings(file=file, root=root, injected=injected)
-        self._messages = Messages(self._found, steps)
-        self.live = self._found.live
-        self.complaints = self._found.complaints
-        self._session: str | None = None
-        self._speaker: tuple[bool, str] | None = None
-        self._duration_ms: int | None = None
-        self._stop: Any = None
-        self._limited = False
-        self._waits_for_agent = True
-        self._tokens = 0
-        self._total_tokens: int | None = None
-        self._counted: Any = None
-        self._last_spent = 0
+    _session: str | None = None
+    _speaker: tuple[bool, str] | None = None
+    _duration_ms: int | None = None
+    _stop: Any = None
+    _limited = False
+    _waits_for_agent = True
+    _tokens = 0
+    _total_tokens: int | None = None
+    _counted: Any = None
+    _last_spent = 0
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.read(line, lines_of, self.take)
+        self.read(line, lines_of, self.take)
 
     def take(self, line: Any) -> None:
         """Take a line that was read already."""
         kind = line.type
         if not isinstance(kind, str):
-            self._found.complain("has no type; stepped over")
+            self.complain("has no type; stepped over")
             return
         self._session = self._session or text_of(line.sessionId) or None
         if kind == "cost-state":
             self._cost(line)
         if kind == "attachment":
-            self._found.see_injected(injected(line))
+            self.see_injected(injected(line))
         if kind not in {"user", "assistant"}:
             return
         cwd = text_of(line.cwd)
-        self._found.at_home(cwd)
+        self.at_home(cwd)
         message = mapping(line.message)
         parent = self._parent(line)
         sort = sort_of(line) if kind == "user" and parent is None else None
         if sort in {"aside", "local"}:
             # The client's own words begin nothing and end nothing.
-            self._found.see_injected(content_text(message.get("content")))
+            self.see_injected(content_text(message.get("content")))
             return
-        self._found.see_time(line.timestamp)
+        self.see_time(line.timestamp)
         if kind == "user":
             detail = partial(unraw, line.toolUseResult)
-            self._messages.user(message, detail, parent=parent, cwd=cwd or None)
+            self.user(message, detail, parent=parent, cwd=cwd or None)
             if sort in {"prompt", "results", "interrupt"}:
                 self._waits_for_agent = True
             return
         failed = line.isApiErrorMessage is True
-        self._messages.assistant(message, parent=parent, failed=failed)
+        self.assistant(message, parent=parent, failed=failed)
         if parent is None:
             self._stop = message.get("stop_reason")
             self._limited = failed and text_of(line.error) == "rate_limit"
@@ -289,20 +280,19 @@ class Transcript:
 
     def finish(self) -> AgentRun:
         """What the session left behind so far."""
-        found, messages = self._found, self._messages
         reason = self._reason()
         spent = self._tokens if self._total_tokens is None else self._total_tokens
-        return found.result(
+        return self.result(
             "transcript",
             reason,
             session=self._name(),
-            summary=found.last_text or messages.api_error,
-            model=messages.model,
-            failure=messages.api_error if reason in _FAILED else "",
-            denied=messages.denied,
+            summary=self.last_text or self.api_error,
+            model=self.model,
+            failure=self.api_error if reason in _FAILED else "",
+            denied=self.denied,
             tokens_used=spent or None,
             cost_usd=self.live.cost_usd,
-            duration_ms=self._duration_ms or _between(found.started, found.ended),
+            duration_ms=self._duration_ms or _between(self.started, self.ended),
             num_turns=self.live.turns or None,
             is_error=reason in _FAILED,
         )
@@ -314,9 +304,9 @@ class Transcript:
         return self._session
 
     def _reason(self) -> TerminalReason:
-        if self._messages.interrupted:
+        if self.interrupted:
             return "interrupted"
-        if self._messages.api_error:
+        if self.api_error:
             return "rate_limited" if self._limited else "api_error"
         if self._stop == "refusal":
             return "refused"

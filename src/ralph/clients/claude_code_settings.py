@@ -15,27 +15,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ralph.clients.setup import (
-    NAMED,
-    SERVER,
-    SERVERS,
-    ClientSetup,
-    RalphCall,
-    SettingsEdit,
-    SetupPart,
-    SetupPlace,
-    State,
-    foreign_server,
-    hook_call,
-    is_outdated,
-    read_json,
-    read_text,
-    server_call,
-    setup_call,
-    setup_part,
-    unfit,
-    write_json,
-)
+from ralph.clients import setup
 from ralph.errors import RalphError
 from ralph.programs import find_program
 
@@ -44,7 +24,7 @@ PLUGIN = "ralph@ralph"
 PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
 _HOOKS = "hooks"
 _TIMEOUT_S = 60.0
-_REMOVING = ["mcp", "remove", "-s", "user", SERVER]
+_REMOVING = ["mcp", "remove", "-s", "user", setup.SERVER]
 _T = TypeVar("_T")
 
 
@@ -64,23 +44,23 @@ def _user_folder() -> Path:
 # -- Putting Ralph in and taking it out.
 
 
-def wanted_hooks(call: RalphCall) -> dict[str, list[Any]]:
+def wanted_hooks(call: setup.RalphCall) -> dict[str, list[Any]]:
     """The plugin's own hooks, calling Ralph so."""
     text = (PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
     hooks: dict[str, list[Any]] = json.loads(text)[_HOOKS]
     for hook in (one for groups in hooks.values() for group in groups for one in group[_HOOKS]):
-        found = hook_call(hook["command"])
+        found = setup.hook_call(hook["command"])
         assert found is not None
         hook["command"] = call.hook(found[1])
     return hooks
 
 
-def _wanted_commands(call: RalphCall) -> dict[str, str]:
+def _wanted_commands(call: setup.RalphCall) -> dict[str, str]:
     """The command of each event's hook."""
     return {event: groups[0][_HOOKS][0]["command"] for event, groups in wanted_hooks(call).items()}
 
 
-def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[RalphCall, str]]]:
+def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[setup.RalphCall, str]]]:
     """Each event that calls Ralph, with the calls and the whole commands."""
     hooks = settings.get(_HOOKS)
     found = {
@@ -91,7 +71,7 @@ def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[RalphCall, str]]]
     return {event: calls for event, calls in found.items() if calls}
 
 
-def with_hooks(text: str | None, call: RalphCall, where: Path) -> str:
+def with_hooks(text: str | None, call: setup.RalphCall, where: Path) -> str:
     """The settings with all our hooks, each once; those that are right stay as they are."""
     settings = {} if text is None else _read_settings(text, where)
     wanted, commands, found = wanted_hooks(call), _wanted_commands(call), hooks_in(settings)
@@ -103,7 +83,7 @@ def with_hooks(text: str | None, call: RalphCall, where: Path) -> str:
         if event in stale or event not in found:
             hooks[event] = [*hooks.get(event, []), *groups]
     _drop_empty(changed, stale)
-    return text if text is not None and changed == settings else write_json(changed)
+    return text if text is not None and changed == settings else setup.write_json(changed)
 
 
 def without_hooks(text: str, where: Path) -> str | None:
@@ -114,7 +94,7 @@ def without_hooks(text: str, where: Path) -> str | None:
         return text
     _take_out(settings, found)
     _drop_empty(settings, found)
-    return write_json(settings) if settings else None
+    return setup.write_json(settings) if settings else None
 
 
 def _take_out(settings: dict[str, Any], events: Collection[str]) -> None:
@@ -139,9 +119,9 @@ def _drop_empty(settings: dict[str, Any], events: Collection[str]) -> None:
         del settings[_HOOKS]
 
 
-def _called(hook: object) -> tuple[RalphCall, str] | None:
+def _called(hook: object) -> tuple[setup.RalphCall, str] | None:
     match hook:
-        case {"type": "command", "command": str(command)} if found := hook_call(command):
+        case {"type": "command", "command": str(command)} if found := setup.hook_call(command):
             return found[0], command
     return None
 
@@ -155,13 +135,13 @@ def _list_in(group: object) -> list[Any]:
 
 def _read_settings(text: str, where: Path) -> dict[str, Any]:
     """Refuse what is not laid out as settings are: we would not know where ours belong."""
-    settings = read_json(text, where)
+    settings = setup.read_json(text, where)
     hooks = settings.get(_HOOKS, {})
     if not isinstance(hooks, dict):
-        raise unfit(where, _HOOKS, "an object")
+        raise setup.refusal(f"{_HOOKS} must be an object", where)
     for event, groups in hooks.items():
         if not isinstance(groups, list):
-            raise unfit(where, f"{_HOOKS}.{event}", "a list")
+            raise setup.refusal(f"{_HOOKS}.{event} must be a list", where)
     return settings
 
 
@@ -190,7 +170,7 @@ def _ask(*requests: list[str]) -> str | None:
     return None
 
 
-class ClaudeCodeSetup(ClientSetup):
+class ClaudeCodeSetup(setup.ClientSetup):
     """Hooks in `settings.json`, the MCP server in `.mcp.json`."""
 
     agent = "claude"
@@ -205,8 +185,8 @@ class ClaudeCodeSetup(ClientSetup):
         return (Path(given).expanduser() if given else Path.home()) / ".claude.json"
 
     def edits(
-        self, root: Path | None, call: RalphCall | None, *, mcp: bool = True
-    ) -> list[SettingsEdit]:
+        self, root: Path | None, call: setup.RalphCall | None, *, mcp: bool = True
+    ) -> list[setup.SettingsEdit]:
         """The hooks, and the server in a project; a person's own server the client registers."""
         found = self._edits(settings_file(root), root, call, with_hooks, without_hooks)
         if mcp and root is not None:
@@ -215,47 +195,51 @@ class ClaudeCodeSetup(ClientSetup):
             self.registered()  # refuses somebody else's server before anything is written
         return found
 
-    def hooks(self, root: Path | None) -> SetupPart:
+    def hooks(self, root: Path | None) -> setup.SetupPart:
         """Our hooks in the settings of the project at this root, else the person's own."""
 
-        def judge(text: str, file: Path) -> SetupPart:
-            found = hooks_in(read_json(text, file))
+        def judge(text: str, file: Path) -> setup.SetupPart:
+            found = hooks_in(setup.read_json(text, file))
             if not found:
-                return SetupPart(str(file), "none")
+                return setup.SetupPart(str(file), "none")
             calls = list(dict.fromkeys(call for pairs in found.values() for call, _ in pairs))
-            missing = [event for event in wanted_hooks(RalphCall(NAMED)) if event not in found]
+            missing = [
+                event for event in wanted_hooks(setup.RalphCall(setup.NAMED)) if event not in found
+            ]
             outdated = any(
-                is_outdated(call, root) or command != _wanted_commands(call).get(event)
+                setup.is_outdated(call, root) or command != _wanted_commands(call).get(event)
                 for event, pairs in found.items()
                 for call, command in pairs
             )
-            state: State = "partly" if missing else "installed"
-            shown = list(map(setup_call, calls))
-            return SetupPart(str(file), state, missing, shown, outdated=outdated)
+            state: setup.State = "partly" if missing else "installed"
+            shown = list(map(setup.setup_call, calls))
+            return setup.SetupPart(str(file), state, missing, shown, outdated=outdated)
 
-        return setup_part(settings_file(root), root, judge)
+        return setup.setup_part(settings_file(root), root, judge)
 
-    def places(self, root: Path | None) -> list[SetupPlace]:
+    def places(self, root: Path | None) -> list[setup.SetupPlace]:
         """The person's own settings, the project's, and the plugin.
 
         The plugin brings hooks and server together, where it is there and not switched off.
         """
 
-        def judge(text: str, file: Path) -> SetupPart:
-            plugins = read_json(text, file).get("plugins")
+        def judge(text: str, file: Path) -> setup.SetupPart:
+            plugins = setup.read_json(text, file).get("plugins")
             if not isinstance(plugins, dict) or not plugins.get(PLUGIN):
-                return SetupPart(str(file), "none")
+                return setup.SetupPart(str(file), "none")
             # What the settings say of the plugin, the last one that says it.
             values = [on.get(PLUGIN) for _, on in _settings_of(root, "enabledPlugins", dict)]
             if ([value for value in values if isinstance(value, bool)] or [False])[-1]:
                 # The plugin is the package's own, so what it calls is up to date.
-                return SetupPart(str(file), "installed", calls=[setup_call(RalphCall(NAMED))])
-            return SetupPart(str(file), "disabled")
+                return setup.SetupPart(
+                    str(file), "installed", calls=[setup.setup_call(setup.RalphCall(setup.NAMED))]
+                )
+            return setup.SetupPart(str(file), "disabled")
 
-        part = setup_part(_user_folder() / "plugins" / "installed_plugins.json", None, judge)
-        return [*super().places(root), SetupPlace(self.agent, "plugin", part, part)]
+        part = setup.setup_part(_user_folder() / "plugins" / "installed_plugins.json", None, judge)
+        return [*super().places(root), setup.SetupPlace(self.agent, "plugin", part, part)]
 
-    def warnings(self, places: list[SetupPlace], root: Path | None) -> list[str]:
+    def warnings(self, places: list[setup.SetupPlace], root: Path | None) -> list[str]:
         """What is done twice, and whether a person has switched all hooks off."""
         # Claude Code knows the same command in two settings, not in a plugin.
         hooks = {
@@ -278,24 +262,24 @@ class ClaudeCodeSetup(ClientSetup):
 
     # A person's own server: the client rewrites its file all the time, so nobody else may.
 
-    def registered(self) -> RalphCall | None:
+    def registered(self) -> setup.RalphCall | None:
         """How the registered server is called; one with our name that is not ours is an error."""
         file = self.servers_file(None)
-        text = read_text(file)
-        servers = {} if text is None else read_json(text, file).get(SERVERS)
-        if not isinstance(servers, dict) or SERVER not in servers:
+        text = setup.read_text(file)
+        servers = {} if text is None else setup.read_json(text, file).get(setup.SERVERS)
+        if not isinstance(servers, dict) or setup.SERVER not in servers:
             return None
-        call = server_call(servers[SERVER])
+        call = setup.server_call(servers[setup.SERVER])
         if call is None:
-            raise foreign_server(file)
+            raise setup.foreign_server(file)
         return call
 
-    def register(self, call: RalphCall) -> str | None:
+    def register(self, call: setup.RalphCall) -> str | None:
         """Have the client register the server; without a client, give the command to run."""
         known = self.registered()
         if known == call:
             return None
-        adding = ["mcp", "add-json", "-s", "user", SERVER, json.dumps(call.server())]
+        adding = ["mcp", "add-json", "-s", "user", setup.SERVER, json.dumps(call.server())]
         return _ask(*([_REMOVING] if known else []), adding)
 
     def unregister(self) -> str | None:
@@ -318,8 +302,8 @@ def _settings_of(root: Path | None, name: str, kind: type[_T]) -> list[tuple[Pat
     found = []
     for file, whose in files:
         try:
-            text = read_text(file, root=whose)
-            value = None if text is None else read_json(text, file).get(name)
+            text = setup.read_text(file, root=whose)
+            value = None if text is None else setup.read_json(text, file).get(name)
         except RalphError:
             continue  # reported with the hooks
         if isinstance(value, kind):

@@ -7,6 +7,7 @@ are unknown to it; a thread without a completed turn at the end failed or was ki
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from ralph.capture.lines import clip, content_text, count, items, mapping, objec
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.clients import AgentCall, SessionFiles
-from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, server_call
+from ralph.clients.setup import SERVER, ClientSetup, RalphCall, foreign_server, refusal, server_call
 from ralph.errors import BadInput
 from ralph.programs import find_program, python
 from ralph.records.iteration import ErrorSeen, FileAction
@@ -135,15 +136,13 @@ _LONGEST_COMMAND = 20_000
 _MOST_STARTED = 5000
 
 
-class Codex:
+class Codex(RunFindings):
     """A thread being read."""
 
     def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
-        self._found = RunFindings(file=file, root=root, injected=injected)
+        super().__init__(file=file, root=root, injected=injected)
         if root:
-            self._found.at_home(root)
-        self.live = self._found.live
-        self.complaints = self._found.complaints
+            self.at_home(root)
         self._thread: str | None = None
         self._begun: dict[str, int] = {}
         self._running: set[str] = set()
@@ -156,12 +155,12 @@ class Codex:
 
     def feed(self, line: bytes) -> None:
         """Take one line; never raises, whatever is on it."""
-        self._found.read(line, objects, self._take)
+        self.read(line, objects, self._take)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type")
         if not isinstance(kind, str):
-            self._found.complain("has no type; stepped over")
+            self.complain("has no type; stepped over")
         elif kind == "thread.started":
             self._thread = self._thread or text_of(event.get("thread_id")) or None
         elif kind == "turn.started":
@@ -203,31 +202,31 @@ class Codex:
         if kind == "agent_message":
             self.live.turns += 1
             self._last_message = text_of(item.get("text"))
-            self._found.say(self._last_message)
+            self.say(self._last_message)
         elif kind == "command_execution":
             self._command(item)
         elif kind == "file_change":
             self._changed(item, failed=failed)
         elif kind == "mcp_tool_call":
-            self._found.see_injected(content_text(mapping(item.get("result")).get("content")))
+            self.see_injected(content_text(mapping(item.get("result")).get("content")))
             message = text_of(mapping(item.get("error")).get("message"))
             if failed or message:
-                self._found.add_error(ErrorSeen(f"{_name(item, kind)}: {message or 'failed'}"))
+                self.add_error(ErrorSeen(f"{_name(item, kind)}: {message or 'failed'}"))
         elif kind == "error":
             message = text_of(item.get("message"))
             if _REALLY.search(message):
-                self._found.add_error(ErrorSeen(message))
+                self.add_error(ErrorSeen(message))
 
     def _begin(self, item: Mapping[str, Any], kind: str) -> None:
         identity = text_of(item.get("id"))
         if identity and identity in self._begun:
             return
-        begun = self._found.attempts.begin()
+        begun = self.attempts.begin()
         if len(self._begun) < _MOST_STARTED:
             self._begun[identity] = begun
         changes = [text_of(change.get("path")) for change in items(item.get("changes"))]
         target = text_of(item.get("command")) or text_of(item.get("query")) or ", ".join(changes)
-        self._found.use_tool(_name(item, kind), target)
+        self.use_tool(_name(item, kind), target)
 
     def _command(self, item: Mapping[str, Any]) -> None:
         command = text_of(item.get("command"))[:_LONGEST_COMMAND]
@@ -235,34 +234,33 @@ class Codex:
         if status == "declined":
             self._denied = [*self._denied, "command_execution"][:1000]
             message = f"`{clip(command, 100)}` was declined"
-            self._found.add_error(ErrorSeen(message, "permission"))
+            self.add_error(ErrorSeen(message, "permission"))
             return
         failed = status == "failed" or (isinstance(code, int) and code != 0)
         output = text_of(item.get("aggregated_output"))
         if failed and isinstance(code, int):
             output = f"Exit code {code}\n{output}"
-        begun = self._begun.get(text_of(item.get("id")), 0) or self._found.attempts.begin()
-        ran = self._found.ran(command, output, failed=failed)
-        self._found.tried_command(command, ran, failed=failed, begun=begun)
+        begun = self._begun.get(text_of(item.get("id")), 0) or self.attempts.begin()
+        ran = self.ran(command, output, failed=failed)
+        self.tried_command(command, ran, failed=failed, begun=begun)
 
     def _changed(self, item: Mapping[str, Any], *, failed: bool) -> None:
         changes = list(items(item.get("changes")))
         if failed:
             paths = ", ".join(text_of(change.get("path")) for change in changes[:5])
-            self._found.add_error(ErrorSeen(f"file_change failed: {paths}"))
+            self.add_error(ErrorSeen(f"file_change failed: {paths}"))
             return
         for change in changes:
             kind = change.get("kind")
             name = text_of(mapping(kind).get("type")) or text_of(kind)
             if action := _CHANGES.get(name):
-                self._found.changed(text_of(change.get("path")), action)
+                self.changed(text_of(change.get("path")), action)
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
-        found = self._found
         reason = self._reason()
-        summary = (self._last_message if reason == "ok" else "") or found.last_text
-        return found.result(
+        summary = (self._last_message if reason == "ok" else "") or self.last_text
+        return self.result(
             "codex",
             reason,
             session=self._thread,
@@ -321,11 +319,10 @@ class CodexSetup(ClientSetup):
         """The settings with our server in them."""
         rest = text
         if text is not None:
-            known = self.server_in(text, where)
-            if known == call:
+            if self.server_in(text, where) == call:
                 return text
             rest = self.without_server(text, where)
-            if rest is not None and SERVER in _servers(_parsed(rest, where)):
+            if rest is not None and SERVER in _servers_in(rest, where):
                 raise foreign_server(where)
         newline = "\r\n" if "\r\n" in (rest or "") else "\n"
         lines = [
@@ -341,58 +338,41 @@ class CodexSetup(ClientSetup):
         block = newline.join(lines)
         # One line break goes before the block, whatever is there: taking both out is exact.
         made = block if rest is None else rest + newline + block
-        if not _fits(made, call):
-            raise BadInput(
-                "no table can be added to mcp_servers as it is written there",
-                where=str(where),
-                todo="Write it as tables ([mcp_servers.NAME]) and run this again. Nothing changed.",
-            )
+        fits = False
+        with contextlib.suppress(BadInput):
+            fits = self.server_in(made, where) == call
+        if not fits:
+            todo = "Write it as tables ([mcp_servers.NAME]), then run this again."
+            raise refusal("no table can be added to mcp_servers as it is written", where, todo)
         return made
 
     def without_server(self, text: str, where: Path) -> str | None:
         """The settings without our server; None when nothing else was in them."""
-        _parsed(text, where)
+        _servers_in(text, where)
         found = _BLOCK.search(text)
         if found is None:
             if _BEGIN in text:
                 line = text.count("\n", 0, text.index(_BEGIN)) + 1
-                raise BadInput(
-                    f"the line {_END!r} that ends Ralph's block is missing",
-                    where=f"{where}:{line}",
-                    todo="Put it after the block, or take the block out. Nothing was changed.",
-                )
+                what = f"the line {_END!r} that ends Ralph's block is missing"
+                todo = "Put it after the block, or take the block out."
+                raise refusal(what, f"{where}:{line}", todo)
             return _LONE_END.sub("", text)
         left = text[: found.start()] + text[found.end() :]
         return None if not left and text.startswith(_BEGIN) else left
 
     def server_in(self, text: str, where: Path) -> RalphCall | None:
         """How our server is called, None where it is not registered."""
-        return server_call(_servers(_parsed(text, where)).get(SERVER))
+        return server_call(_servers_in(text, where).get(SERVER))
 
 
-def _servers(settings: dict[str, Any]) -> dict[str, Any]:
-    servers = settings.get("mcp_servers")
-    return servers if isinstance(servers, dict) else {}
-
-
-def _parsed(text: str, where: Path) -> dict[str, Any]:
+def _servers_in(text: str, where: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        servers = tomllib.loads(text).get("mcp_servers")
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         line = int(found[1]) if found else text.count("\n") + 1  # "at end of document"
-        raise BadInput(
-            f"this is not valid TOML: {error}",
-            where=f"{where}:{line}",
-            todo="Fix it and run this again. Nothing was changed.",
-        ) from None
-
-
-def _fits(text: str, call: RalphCall) -> bool:
-    try:
-        return server_call(_servers(tomllib.loads(text)).get(SERVER)) == call
-    except tomllib.TOMLDecodeError:
-        return False
+        raise refusal(f"this is not valid TOML: {error}", f"{where}:{line}") from None
+    return servers if isinstance(servers, dict) else {}
 
 
 # -- Starting one MCP server of a config file: `python -m ralph.clients.codex CONFIG NAME`.

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.exchange import (
+from ralph.capture import TerminalReason
+from ralph.capture.lines import (
     LONGEST_TITLE,
     LONGEST_USER,
     STATUS,
@@ -25,15 +25,13 @@ from ralph.capture.exchange import (
     SessionReader,
     SessionStart,
     Steps,
-    cleaned,
-    jsonl_files,
-)
-from ralph.capture.lines import (
     UnreadableLine,
+    cleaned,
     clip,
     content_text,
     count,
     items,
+    jsonl_files,
     mapping,
     objects,
     text_of,
@@ -240,35 +238,32 @@ _MOST_OPEN = 1000
 MOST_QUEUED = 50
 
 
-class CodexTurn:
+class CodexTurn(msgspec.Struct, eq=False):
     """An exchange being read."""
 
-    def __init__(
-        self, key: str, turn: str, *, at: int, found: RunFindings, is_marked: bool
-    ) -> None:
-        self.key = key
-        self.turn = turn
-        self.begins_at = at
-        self.found = found
-        self.steps = Steps()
-        self.model = ""
-        self.cwd = ""
-        self._is_marked = is_marked
-        self._typed: list[str] = []
-        self._open: dict[str, tuple[CodexCall, int]] = {}
-        self._shells: dict[str, tuple[CodexCall, int]] = {}
-        self._said_last = False
-        self._reason: TerminalReason | None = None
-        self._failure = ""
-        self._spent = 0
-        self._before: int | None = None
+    key: str
+    turn: str
+    begins_at: int
+    found: RunFindings
+    is_marked: bool
+    steps: Steps = msgspec.field(default_factory=Steps)
+    model: str = ""
+    cwd: str = ""
+    typed: list[str] = []
+    open: dict[str, tuple[CodexCall, int]] = {}
+    shells: dict[str, tuple[CodexCall, int]] = {}
+    said_last: bool = False
+    reason: TerminalReason | None = None
+    failure: str = ""
+    spent: int = 0
+    before: int | None = None
 
     def ask(self, text: str) -> None:
         """A person's words; what comes while the assistant works is a step, too."""
-        if self._typed and len(self._typed) < MOST_QUEUED:
+        if self.typed and len(self.typed) < MOST_QUEUED:
             self.steps.asked(text)
-        if len(self._typed) < MOST_QUEUED:
-            self._typed.append(text)
+        if len(self.typed) < MOST_QUEUED:
+            self.typed.append(text)
 
     def context(self, data: Mapping[str, Any]) -> None:
         """Where the turn is held, and by which model."""
@@ -281,107 +276,96 @@ class CodexTurn:
         self.found.live.turns += 1
         self.found.say(text)
         self.steps.said(text)
-        self._said_last, self._failure = True, ""
+        self.said_last, self.failure = True, ""
 
     def call(self, call: CodexCall) -> None:
         """The assistant called a tool."""
-        self._said_last = False
+        self.said_last = False
         begun = self.found.attempts.begin()
         changes = ", ".join(self.found.place(path) or path for path, _ in changes_of(call))
         target = changes or call.command or call.asked
         self.found.use_tool(call.tool or "unnamed", target)
-        if call.session in self._shells:
-            self._open[call.identity] = self._shells[call.session]
+        if call.session in self.shells:
+            self.open[call.identity] = self.shells[call.session]
             return
-        if len(self._open) < _MOST_OPEN:
-            self._open[call.identity] = call, begun
+        if len(self.open) < _MOST_OPEN:
+            self.open[call.identity] = call, begun
         self.steps.called(call.identity, call.tool, target)
 
     def answer(self, identity: str, back: CodexAnswer) -> None:
         """A tool answered."""
-        call, begun = self._open.pop(identity, (None, 0))
+        call, begun = self.open.pop(identity, (None, 0))
         if call is None:
             return
         if back.session:
-            self._shells[back.session] = call, begun
+            self.shells[back.session] = call, begun
             return
         self.steps.answered(call.identity, back.text, failed=back.failed)
         if back.stopped:
             return
-        if call.patch:
-            self._patched(call, back)
-        elif call.command:
+        if call.patch and not back.failed:
+            for path, action in changes_of(call):
+                self.found.changed(path, action, call.folder)
+        elif call.command and not call.patch:
             output = f"Exit code {back.code}\n{back.text}" if back.code else back.text
             ran = self.found.ran(call.command, output, failed=back.failed, base=call.folder)
             self.found.tried_command(call.command, ran, failed=back.failed, begun=begun)
             for error in ran.errors:
                 self.found.add_error(error)
         else:
-            self.found.see_injected(back.text)
+            if not call.patch:
+                self.found.see_injected(back.text)
             if back.failed:
                 self.found.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
 
-    def _patched(self, call: CodexCall, back: CodexAnswer) -> None:
-        if back.failed:
-            self.found.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
-            return
-        for path, action in changes_of(call):
-            self.found.changed(path, action, call.folder)
-
     def spend(self, total: int, last: int | None) -> None:
         """What the thread has used so far; `last` of it since the line before."""
-        if self._before is None:
-            self._before = max(0, total - (last or 0))
-        self._spent = max(self._spent, total - self._before)
+        if self.before is None:
+            self.before = max(0, total - (last or 0))
+        self.spent = max(self.spent, total - self.before)
 
     def fail(self, message: str) -> None:
         """The provider or the client gave up."""
-        self._failure = error_text(message) or "the turn failed"
+        self.failure = error_text(message) or "the turn failed"
 
-    def end(self, reason: TerminalReason) -> None:
-        """The turn is over."""
-        self._reason = reason
-
-    def reason(self) -> TerminalReason:
+    def how_it_ended(self) -> TerminalReason:
         """How the turn ended, as far as it was read."""
-        if self._reason == "interrupted":
+        if self.reason == "interrupted":
             return "interrupted"
-        if self._failure:
-            return failure_reason(self._failure)
-        if self._reason is None and self._said_last and not self._is_marked:
+        if self.failure:
+            return failure_reason(self.failure)
+        if self.reason is None and self.said_last and not self.is_marked:
             return "ok"  # an older client, which writes nothing at the end
-        return self._reason or "unknown"
+        return self.reason or "unknown"
 
     def seen(self, head: SessionHead, *, ends_at: int, finished: bool) -> SessionExchange:
         """The exchange as it stands."""
-        reason = self.reason()
+        reason = self.how_it_ended()
         cwd = self.cwd or head.cwd
+        captured = self.found.result(
+            "codex",
+            reason,
+            session=head.session,
+            summary=self.found.last_text or self.failure,
+            model=self.model,
+            failure=self.failure,
+            tokens_used=self.spent or None,
+            num_turns=self.found.live.turns or None,
+            is_error=reason not in {"ok", "interrupted", "unknown"},
+        )
         return SessionExchange(
             key=self.key,
             session_id=session_name(head.session),
-            user=cleaned("\n\n".join(self._typed)[: 2 * LONGEST_USER], LONGEST_USER),
+            user=cleaned("\n\n".join(self.typed)[: 2 * LONGEST_USER], LONGEST_USER),
             assistant=self.steps.final,
             messages=self.steps.messages,
-            captured=self._run(head, reason),
+            captured=captured,
             status=STATUS.get(reason, "failed"),
             finished=finished,
             cwd=redact(cwd[:500]) or None,
             git_branch=redact(head.git_branch[:200]) or None,
             begins_at=self.begins_at,
             ends_at=ends_at,
-        )
-
-    def _run(self, head: SessionHead, reason: TerminalReason) -> AgentRun:
-        return self.found.result(
-            "codex",
-            reason,
-            session=head.session,
-            summary=self.found.last_text or self._failure,
-            model=self.model,
-            failure=self._failure,
-            tokens_used=self._spent or None,
-            num_turns=self.found.live.turns or None,
-            is_error=reason not in {"ok", "interrupted", "unknown"},
         )
 
 
@@ -414,7 +398,8 @@ class Rollout(SessionReader):
 
     def rest(self) -> list[SessionExchange]:
         """The exchange under way, if any, as it stands; reading may go on after it."""
-        return [self._seen(self._open, self.ends_at, False)] if self._open else []
+        one = self._open
+        return [one.seen(self.head, ends_at=self.ends_at, finished=False)] if one else []
 
     @property
     def ends_at(self) -> int:
@@ -470,10 +455,10 @@ class Rollout(SessionReader):
         elif kind in {"task_complete", "turn_complete"}:
             if error := mapping(data.get("error")):
                 self._open.fail(text_of(error.get("message")))
-            self._open.end("ok")
+            self._open.reason = "ok"
             self._close(self._next)
         elif kind == "turn_aborted":
-            self._open.end("interrupted")
+            self._open.reason = "interrupted"
             self._close(self._next)
 
     def _item(self, kind: str, item: Mapping[str, Any], when: Any) -> None:
@@ -513,7 +498,7 @@ class Rollout(SessionReader):
         for text in self._put_in:
             found.see_injected(text)
         key = session_name(name) or name
-        self._open = CodexTurn(key, turn, at=at, found=found, is_marked=self._is_marked)
+        self._open = CodexTurn(key, turn, at, found, self._is_marked)
         self._open.context(self._context)
         self._open.ask(typed)
         self._turn_at, self._turn, self._put_in = None, turn, []
@@ -527,11 +512,8 @@ class Rollout(SessionReader):
     def _close(self, at: int) -> None:
         """The exchange under way is over, and its lines end here."""
         if self._open is not None:
-            self._finished.append(self._seen(self._open, at, True))
+            self._finished.append(self._open.seen(self.head, ends_at=at, finished=True))
             self._open, self._turn = None, ""
-
-    def _seen(self, one: CodexTurn, at: int, finished: bool) -> SessionExchange:
-        return one.seen(self.head, ends_at=at, finished=finished)
 
 
 # -- The files of its sessions.

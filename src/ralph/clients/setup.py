@@ -176,12 +176,11 @@ def _is_this_one(program: str) -> bool:
 
 
 _MOST_BYTES = 64_000_000  # the client's own file grows with every project
-_MOVE = "Move it away, or choose --user or --project. Nothing was changed."
+_MOVE = "Move it away, or choose --user or --project."
 # Folders that exist for a client's settings alone: made with the first, they go with the last.
 _FOLDERS = {".claude", ".codex"}
 _FIX_JSON = (
-    "JSON has no comments and no comma before a closing bracket. Fix that line and run this again. "
-    "Nothing was changed."
+    "JSON has no comments and no comma before a closing bracket. Fix that line and run this again."
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -205,6 +204,11 @@ class SettingsEdit(msgspec.Struct, frozen=True):
         return self.before != self.after
 
 
+def refusal(what: str, where: object, todo: str = "Fix it.") -> BadInput:
+    """Why settings cannot be changed, and that they were not."""
+    return BadInput(what, where=str(where), todo=f"{todo} Nothing was changed.")
+
+
 def read_text(file: Path, *, root: Path | None = None) -> str | None:
     """The file's text, None when there is none; an error says what is in the way.
 
@@ -215,16 +219,14 @@ def read_text(file: Path, *, root: Path | None = None) -> str | None:
     try:
         about = file.stat()
         if not stat.S_ISREG(about.st_mode):
-            raise BadInput("this is not a regular file", where=str(file), todo=_MOVE)
+            raise refusal("this is not a regular file", file, _MOVE)
         if about.st_size > _MOST_BYTES:
-            raise BadInput(f"this is over {_MOST_BYTES} bytes", where=str(file), todo=_MOVE)
+            raise refusal(f"this is over {_MOST_BYTES} bytes", file, _MOVE)
         return file.read_bytes().decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise BadInput(
-            f"not UTF-8 at byte {error.start}", where=str(file), todo="Save it as UTF-8."
-        ) from None
+        raise refusal(f"not UTF-8 at byte {error.start}", file, "Save it as UTF-8.") from None
     except OSError as error:
         raise _in_the_way(file, "read", error) from None
 
@@ -232,30 +234,18 @@ def read_text(file: Path, *, root: Path | None = None) -> str | None:
 def read_json(text: str, where: Path) -> dict[str, Any]:
     """The object in a settings file; an error names the line that is not JSON."""
     if not text.strip():
-        raise BadInput(
-            "this file is empty",
-            where=str(where),
-            todo="Delete it, or write {} into it. Nothing was changed.",
-        )
+        raise refusal("this file is empty", where, "Delete it, or write {} into it.")
     try:
         # Some editors put a mark in front of the text.
         plain = text.removeprefix("\ufeff")
         value = json.loads(plain, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
-        place = f"{where}:{error.lineno}"
-        raise BadInput(
-            f"this is not valid JSON: {error.msg}", where=place, todo=_FIX_JSON
-        ) from None
+        what = f"this is not valid JSON: {error.msg}"
+        raise refusal(what, f"{where}:{error.lineno}", _FIX_JSON) from None
     except (ValueError, RecursionError) as error:
-        raise BadInput(
-            f"this is not valid JSON: {error}", where=str(where), todo="Fix it. Nothing changed."
-        ) from None
+        raise refusal(f"this is not valid JSON: {error}", where) from None
     if not isinstance(value, dict):
-        raise BadInput(
-            "the settings must be one JSON object",
-            where=str(where),
-            todo="Fix it, or move it away. Nothing was changed.",
-        )
+        raise refusal("the settings must be one JSON object", where, "Fix it, or move it away.")
     return value
 
 
@@ -281,9 +271,7 @@ def _refuse_links(file: Path, root: Path) -> None:
         if one == root:
             return
         if one.is_symlink():
-            raise BadInput(
-                "this is a link, and Ralph follows none in a project", where=str(one), todo=_MOVE
-            )
+            raise refusal("this is a link, and Ralph follows none in a project", one, _MOVE)
 
 
 def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
@@ -335,11 +323,8 @@ def _tidy(file: Path) -> None:
 
 
 def _in_the_way(file: Path, done: str, error: OSError) -> BadInput:
-    return BadInput(
-        f"this cannot be {done}: {error.strerror or error}",
-        where=str(file),
-        todo="Permit it, or choose --user or --project. Nothing was changed.",
-    )
+    todo = "Permit it, or choose --user or --project."
+    return refusal(f"this cannot be {done}: {error.strerror or error}", file, todo)
 
 
 # -- What is set up.
@@ -436,7 +421,7 @@ class ClientSetup:
         settings = {} if text is None else read_json(text, where)
         servers = settings.setdefault(SERVERS, {})
         if not isinstance(servers, dict):
-            raise unfit(where, SERVERS, "an object")
+            raise refusal(f"{SERVERS} must be an object", where)
         known = server_call(servers.get(SERVER))
         if SERVER in servers and known is None:
             raise foreign_server(where)
@@ -532,16 +517,8 @@ def setup_call(call: RalphCall) -> SetupCall:
 
 def foreign_server(where: Path) -> BadInput:
     """What to say of a server with our name that somebody else made."""
-    return BadInput(
-        f"there is an MCP server {SERVER} that Ralph did not make",
-        where=str(where),
-        todo="Rename it, or use --no-mcp. Nothing was changed.",
-    )
-
-
-def unfit(where: Path, key: str, what: str) -> BadInput:
-    """What to say of a setting that is of another type than it must be."""
-    return BadInput(f"{key} must be {what}", where=str(where), todo="Fix it. Nothing was changed.")
+    what = f"there is an MCP server {SERVER} that Ralph did not make"
+    return refusal(what, where, "Rename it, or use --no-mcp.")
 
 
 def _odd(places: list[SetupPlace]) -> list[str]:

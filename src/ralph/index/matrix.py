@@ -60,13 +60,11 @@ class Matrix:
 
         if capacity <= len(self._rows):
             return
-        rows = np.empty(capacity, dtype=np.int64)
-        rows[: self._count] = self._rows[: self._count]
-        vectors = np.empty(capacity, dtype=np.int64)
-        vectors[: self._count] = self._vectors[: self._count]
-        data = np.empty((capacity, self._dims), dtype=np.float32)
-        data[: self._count] = self._data[: self._count]
-        self._rows, self._vectors, self._data = rows, vectors, data
+        for name in ("_rows", "_vectors", "_data"):
+            old = getattr(self, name)
+            new = np.empty((capacity, *old.shape[1:]), dtype=old.dtype)
+            new[: self._count] = old[: self._count]
+            setattr(self, name, new)
 
     def append(self, vectors: list[int], passages: list[int], blobs: list[bytes]) -> None:
         """Add vector rows above the last one: whose they are, and their numbers."""

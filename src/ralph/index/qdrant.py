@@ -43,10 +43,10 @@ from ralph.index.qdrant_view import (
     word_weights,
 )
 from ralph.text.tokens import tokens
-from ralph.wire import Deadline, Wire, usable_url
+from ralph.wire import Deadline, Wire, batches, usable_url
 
 if TYPE_CHECKING:
-    from ralph.index.open import CollectionNames
+    from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
 QDRANT_PORT = 6333
@@ -285,14 +285,27 @@ _BYTES_AT_ONCE = 8 * 1024 * 1024
 _log = logging.getLogger("ralph")
 
 
-def _dense(dims: int) -> dict[str, Any]:
-    return {
+def _parameters(dims: int) -> dict[str, Any]:
+    """What a collection is made with, and must still have."""
+    dense = {
         "size": dims,
         "distance": "Cosine",
         "on_disk": True,
         "hnsw_config": _HNSW,
         "multivector_config": {"comparator": "max_sim"},
     }
+    return {
+        "vectors": dict.fromkeys((MEANING, ASIDE_MEANING), dense) if dims else {},
+        "sparse_vectors": {WORDS: {"index": {"on_disk": True}}},
+    }
+
+
+def _differences(wanted: Any, found: Any, name: str) -> Iterator[str]:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in wanted.items():
+            yield from _differences(value, found.get(key), key)
+    elif wanted != found and (wanted or found):
+        yield f"its {name} is {found} instead of {wanted}"
 
 
 class QdrantStore:
@@ -409,12 +422,7 @@ class QdrantStore:
         answering = view.aliases().get(alias)
         others = [one for one in view.physical() if self._names.owns(one, name)]
         physical, dims = self._names.new_physical(name), collection.manifest.dims
-        made = {
-            "vectors": dict.fromkeys((MEANING, ASIDE_MEANING), _dense(dims)) if dims else {},
-            "sparse_vectors": {WORDS: {"index": {"on_disk": True}}},
-            "hnsw_config": _HNSW,
-            "on_disk_payload": True,
-        }
+        made = {**_parameters(dims), "hnsw_config": _HNSW, "on_disk_payload": True}
         self.server.ask("PUT", f"/collections/{physical}", made, returns=bool, slow=True)
         for kind, fields in _INDEXES.items():
             self._index_payload(physical, kind, fields)
@@ -470,21 +478,7 @@ class QdrantStore:
         """What is not as it should be; somebody may have changed or restored the collection."""
         path, dims = f"/collections/{collection.physical}", collection.manifest.dims
         info = self.server.ask("GET", path, returns=dict[str, Any])
-        params: dict[str, Any] = info["config"]["params"]
-        found: list[str] = []
-        for name in (MEANING, ASIDE_MEANING) if dims else ():
-            given = (params.get("vectors") or {}).get(name)
-            if given is None:
-                found.append(f"it has no vectors named {name}")
-                continue
-            hnsw, wanted = given.get("hnsw_config") or {}, _dense(dims)
-            facts = [(key, given.get(key), wanted[key]) for key in ("size", "distance", "on_disk")]
-            facts += [(key, hnsw.get(key), _HNSW[key]) for key in ("m", "ef_construct")]
-            found += [
-                f"its {key} is {is_} instead of {must}" for key, is_, must in facts if is_ != must
-            ]
-        if WORDS not in (params.get("sparse_vectors") or {}):
-            found.append(f"it has no sparse vectors named {WORDS}")
+        found = list(_differences(_parameters(dims), info["config"]["params"], "configuration"))
         schema = info.get("payload_schema")
         # Qdrant's local mode has no payload indexes at all.
         if schema and (missing := set(itertools.chain(*_INDEXES.values())) - schema.keys()):
@@ -573,16 +567,9 @@ class QdrantStore:
 
     def _upsert(self, name: str, points: Iterable[Point], path: str = "points") -> None:
         """Write these points, as many at once as a request may hold."""
-        some: list[msgspec.Raw] = []
-        size = 0
-        for data in map(msgspec.json.encode, points):
-            if some and (len(some) == _POINTS_AT_ONCE or size + len(data) > _BYTES_AT_ONCE):
-                self._change(name, "PUT", path, {"points": some})
-                some, size = [], 0
-            some.append(msgspec.Raw(data))
-            size += len(data)
-        if some:
-            self._change(name, "PUT", path, {"points": some})
+        encoded = map(msgspec.json.encode, points)
+        for some in batches(encoded, len, most=_POINTS_AT_ONCE, largest=_BYTES_AT_ONCE):
+            self._change(name, "PUT", path, {"points": list(map(msgspec.Raw, some))})
 
     def _delete(self, name: str, **chosen: Filter | Sequence[str]) -> None:
         self._change(name, "POST", "points/delete", chosen)

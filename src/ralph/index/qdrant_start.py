@@ -1,30 +1,46 @@
-"""Starting a Qdrant server on this machine when nothing answers where one should.
+"""Opening an index on a Qdrant server, and starting one here when nothing answers.
 
-Only for an address of this machine, and only with a binary that is configured or on the PATH. Its
-storage and its log lie in Ralph's home. It ends with the process that started it; whoever else
-used it starts it again when it is missed.
+It is started only for an address of this machine, and only with a binary that is configured or on
+the PATH. Its storage and its log lie in Ralph's home. It ends with the process that started it;
+whoever else used it starts it again when it is missed.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import hashlib
 import http.client
 import os
+import platform
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
 
 from ralph import disk
 from ralph.errors import IndexOff
 from ralph.programs import find_program, python
 from ralph.wire import usable_url
 
+if TYPE_CHECKING:
+    from ralph.index.qdrant import QdrantConnection, QdrantStore
+
 _FOLDER = "qdrant"
+_ID_NAME = "machine"
+# Of the time a memory may take: what a write may.
+_TIMEOUT_SHARE = 2.5
 _LOG = "qdrant.log"
 _DEFAULT_PORT = 6333
 _BUSY = 75
@@ -40,35 +56,25 @@ if sys.platform == "win32":
     _OWN_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
 
 
-class LocalServer:
+class LocalServer(msgspec.Struct, eq=False):
     """A server that may have to be started."""
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        binary: Path,
-        folder: Path,
-        *,
-        key: str | None = None,
-        ready_s: float = _READY_S,
-    ) -> None:
-        self._host = host
-        self._port = port
-        self._binary = binary
-        self._folder = folder
-        self._key = key
-        self._ready_s = ready_s
-        self._keeper: subprocess.Popen[bytes] | None = None
+    host: str
+    port: int
+    binary: Path
+    folder: Path
+    key: str | None = None
+    ready_s: float = _READY_S
+    keeper: subprocess.Popen[bytes] | None = None
 
     def start(self) -> bool:
         """Start it and wait until it is ready; False where something listens there. IndexOff."""
         if self._listening():
             return False
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             # One at a time: the others find it running.
-            with disk.locked(self._folder / "start.lock", timeout_s=self._ready_s):
+            with disk.locked(self.folder / "start.lock", timeout_s=self.ready_s):
                 if not self._listening():
                     self._start()
         except disk.Busy:
@@ -79,7 +85,7 @@ class LocalServer:
 
     def stop(self) -> None:
         """End it if it was started here, and return when it has ended."""
-        keeper, self._keeper = self._keeper, None
+        keeper, self.keeper = self.keeper, None
         if keeper is None:
             return
         atexit.unregister(self.stop)
@@ -95,14 +101,14 @@ class LocalServer:
     @property
     def started(self) -> bool:
         """Whether it was started here and still runs."""
-        return self._keeper is not None and self._keeper.poll() is None
+        return self.keeper is not None and self.keeper.poll() is None
 
     # -- inside
 
     def _start(self) -> None:
         self.stop()  # one that has ended by itself
-        deadline = time.monotonic() + self._ready_s
-        keeper = self._keeper = self._spawned()
+        deadline = time.monotonic() + self.ready_s
+        keeper = self.keeper = self._spawned()
         atexit.register(self.stop)
         while not self._ready():
             code = keeper.poll()
@@ -114,33 +120,33 @@ class LocalServer:
                 raise self._off("still runs for somebody else, who keeps its storage")
             if code is not None:
                 raise self._off(f"ended at once ({code})")
-            raise self._off(f"was not ready within {self._ready_s:.0f} s")
+            raise self._off(f"was not ready within {self.ready_s:.0f} s")
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         """The server's keeper: the environment is ours without Ralph's settings."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("RALPH_")}
         env |= {
-            "QDRANT__SERVICE__HOST": "127.0.0.1" if self._host == "localhost" else self._host,
-            "QDRANT__SERVICE__HTTP_PORT": str(self._port),
-            "QDRANT__SERVICE__GRPC_PORT": str(self._port + 1),
-            "QDRANT__STORAGE__STORAGE_PATH": str(self._folder / "storage"),
-            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self._folder / "snapshots"),
+            "QDRANT__SERVICE__HOST": "127.0.0.1" if self.host == "localhost" else self.host,
+            "QDRANT__SERVICE__HTTP_PORT": str(self.port),
+            "QDRANT__SERVICE__GRPC_PORT": str(self.port + 1),
+            "QDRANT__STORAGE__STORAGE_PATH": str(self.folder / "storage"),
+            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self.folder / "snapshots"),
             "QDRANT__TELEMETRY_DISABLED": "true",
         }
-        if self._key:
-            env["QDRANT__SERVICE__API_KEY"] = self._key
-        file = self._folder / _LOG
+        if self.key:
+            env["QDRANT__SERVICE__API_KEY"] = self.key
+        file = self.folder / _LOG
         with contextlib.suppress(FileNotFoundError):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
                 file.replace(file.with_suffix(".log.1"))
-        words = [str(self._folder / "server.lock"), str(self._ready_s), str(self._binary)]
+        words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
         with file.open("ab") as log:
             return subprocess.Popen(
                 [*python(), "-m", __name__, *words],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                cwd=self._folder,
+                cwd=self.folder,
                 env=env,
                 # Ctrl-C is for us; what it means for the server we say by ending.
                 start_new_session=True,
@@ -149,7 +155,7 @@ class LocalServer:
 
     def _listening(self) -> bool:
         try:
-            socket.create_connection((self._host, self._port), timeout=_LOOK_S).close()
+            socket.create_connection((self.host, self.port), timeout=_LOOK_S).close()
         except ConnectionRefusedError:
             return False
         except OSError:
@@ -157,7 +163,7 @@ class LocalServer:
         return True
 
     def _ready(self) -> bool:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_LOOK_S)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_LOOK_S)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status < 500
@@ -168,9 +174,9 @@ class LocalServer:
 
     def _off(self, what: str, todo: str | None = None) -> IndexOff:
         return IndexOff(
-            f"Qdrant ({self._binary}) {what}",
-            where=f"http://{self._host}:{self._port}",
-            todo=todo or f"Look into {self._folder / _LOG}",
+            f"Qdrant ({self.binary}) {what}",
+            where=f"http://{self.host}:{self.port}",
+            todo=todo or f"Look into {self.folder / _LOG}",
         )
 
 
@@ -187,6 +193,100 @@ def local_server(
         return None
     port, program = parts.port or _DEFAULT_PORT, Path(found).expanduser()
     return LocalServer(host, port, program, home / _FOLDER, key=key)
+
+
+# -- A store on a server: what its collections are called, and whose they are.
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
+_PHYSICAL = re.compile(r"(.+)-g[0-9a-f]+")
+
+
+class CollectionNames(msgspec.Struct, frozen=True):
+    """What one memory's collections in one place are called on a server (F18).
+
+    `scope` tells what its collections' names begin with; a project's id may be made later.
+    `place` tells apart what shares a scope and not its journals: clones, homes, databases.
+    """
+
+    scope: Callable[[], str]
+    place: str = ""
+
+    def alias(self, name: str) -> str:
+        """Under which the collection answers."""
+        plain = name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()[:32]
+        return self._before + plain
+
+    def building(self, name: str) -> str:
+        """Under which the collection is found that is to replace the one that answers."""
+        return f"{self.alias(name)}-next"
+
+    def new_physical(self, name: str) -> str:
+        """A name that no collection has."""
+        return f"{self.alias(name)}-g{uuid.uuid4().hex[:8]}"
+
+    def owns(self, physical: str, name: str | None = None) -> bool:
+        """Whether this is one of ours; of that name, where one is given."""
+        found = _PHYSICAL.fullmatch(physical)
+        if found is None:
+            return False
+        if name is not None:
+            return found[1] == self.alias(name)
+        return found[1].startswith(self._before + self.scope())
+
+    @property
+    def _before(self) -> str:
+        return f"ralph-{self.place}-" if self.place else "ralph-"
+
+
+def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]) -> QdrantStore:
+    """The collections of one memory on the server that the settings name.
+
+    Those of journals that lie in files belong to the folder on this machine alone: clones share
+    an id, and machines may share a path, but not their journals. Those of a journal that is itself
+    on a server belong to all who use that database.
+    """
+    from ralph.index.qdrant import QdrantStore
+
+    url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.remember_budget_s
+    key, binary = settings.qdrant_api_key or None, settings.qdrant_binary or None
+    place = _database(url) if url else f"{_own_id(home / _ID_NAME)} {folder}"
+    short = hashlib.sha256(place.encode(errors="surrogatepass")).hexdigest()[:8]
+    server = _server(settings.qdrant_url, key, timeout_s, binary, home)
+    return QdrantStore(server, CollectionNames(scope, short))
+
+
+@functools.cache
+def _server(
+    url: str, key: str | None, timeout_s: float, binary: str | None, home: Path
+) -> QdrantConnection:
+    """One for all indexes of a process: what fails for one need not be tried by the others."""
+    from ralph.index.qdrant import QdrantConnection
+
+    local = local_server(url, key=key, binary=binary, home=home)
+    start = local.start if local else None
+    return QdrantConnection(url, key=key, timeout_s=timeout_s, start=start)
+
+
+def _database(url: str) -> str:
+    """One database, whoever asks it and with which password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""  # the journal reports what is wrong with it
+    names = {"host", "hostaddr", "port", "dbname", "service"}
+    more = sorted(pair for pair in parse_qsl(parts.query) if pair[0] in names)
+    host = parts.netloc.rpartition("@")[2].lower().removesuffix(":5432")
+    return f"{host}/{parts.path.strip('/')} {more}"
+
+
+def _own_id(file: Path) -> str:
+    """What tells this home from that of another machine at the same path; made once."""
+    try:
+        disk.create(file, uuid.uuid4().hex.encode())
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.node()  # better than nothing where nothing can be kept
 
 
 # -- The process between Ralph and a Qdrant server it started: the server ends when Ralph is gone.

@@ -37,8 +37,8 @@ from ralph.records import Record, Source
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
-    from ralph.index.open import CollectionNames
     from ralph.index.qdrant import QdrantConnection
+    from ralph.index.qdrant_start import CollectionNames
 
 # The vectors of a point: its pieces, its asides, and its words.
 MEANING, ASIDE_MEANING, WORDS = "meaning", "aside", "words"
@@ -126,18 +126,9 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     def collection(self, *, live: bool) -> Collection:
         """The collection as everybody else knows it."""
         digest = hashlib.sha256(self.physical.encode()).digest()
-        return Collection(
-            id=int.from_bytes(digest[:7]),
-            name=self.name,
-            stream=self.stream,
-            live=live,
-            manifest=self.manifest,
-            position=self.position,
-            sweep=self.sweep,
-            sweeping=self.sweeping,
-            physical=self.physical,
-            state=self.state,
-        )
+        shared = {*self.__struct_fields__} & {*Collection.__struct_fields__}
+        facts: dict[str, Any] = {name: getattr(self, name) for name in shared}
+        return Collection(id=int.from_bytes(digest[:7]), live=live, **facts)
 
 
 class CollectionFacts(msgspec.Struct):

@@ -106,19 +106,18 @@ class SqliteView:
         needs_vacuum = bool(self._one("PRAGMA user_version"))
         found: list[Collection] = []
         for live, sweeping, *values in rows:
-            facts = dict(zip(columns.split(", ")[4:], values[4:], strict=True))
+            facts = dict(zip(columns.split(", "), values, strict=True))
             n = facts["id"]
             waiting = f"SELECT EXISTS (SELECT 1 FROM passage_{n} WHERE waiting IS NOT NULL)"
-            collection = Collection(
-                manifest=Manifest(*values[:4]),
-                live=bool(live),
-                sweeping=bool(sweeping),
-                last_number=self._one(f"SELECT max(number) FROM record_{n}"),
-                waiting=bool(self._one(waiting)),
-                needs_vacuum=needs_vacuum,
-                **facts,
-            )
-            found.append(collection)
+            facts |= {
+                "manifest": {key: facts[key] for key in Manifest.__struct_fields__},
+                "live": bool(live),
+                "sweeping": bool(sweeping),
+                "last_number": self._one(f"SELECT max(number) FROM record_{n}"),
+                "waiting": bool(self._one(waiting)),
+                "needs_vacuum": needs_vacuum,
+            }
+            found.append(msgspec.convert(facts, Collection))
         return found
 
     def size(self, collection: Collection) -> CollectionSize:

@@ -1,5 +1,6 @@
-"""Bringing a collection up to its journal: the only place where the index is written.
+"""The index of one memory: brought up to its journal, one writer at a time, and repaired.
 
+This is the only place where the index is written.
 Each batch moves the position in the same transaction as its rows, so that a sync that was killed
 goes on where it stopped. What no longer fits (another embedder, tokeniser or way of cutting) is
 built anew beside the old and then takes its place.
@@ -11,28 +12,19 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from collections.abc import Collection as Sized
-from typing import TYPE_CHECKING
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from ralph import disk, index
 from ralph.errors import EmbedderOff, IndexOff
-from ralph.index import (
-    ASIDE,
-    ASIDE_WEIGHT,
-    Collection,
-    Cut,
-    Embedder,
-    IndexBatch,
-    IndexedRecord,
-    IndexStore,
-    IndexView,
-    Manifest,
-    Passage,
-    RecordKey,
-)
+from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.journal import Followed
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
@@ -40,9 +32,9 @@ from ralph.text.tokens import TOKENISER_VERSION
 if TYPE_CHECKING:
     from ralph.index import Vectors
 
+
 _BATCH = 512
 _PORTIONS = 8
-_TRIES = 3
 
 # Told how many records the index has by now, while a sync goes on.
 Progress = Callable[[int], None]
@@ -63,28 +55,28 @@ class IndexSpec(msgspec.Struct, frozen=True):
     name: str
     stream: str
     journal: Followed
-    cut: Cut
+    cut: index.Cut
     cut_version: str
-    embedder: Embedder | None
+    embedder: index.Embedder | None
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> index.Manifest:
         """What the collection must have been built with."""
         identity, dims = ("none", 0) if self.embedder is None else _named(self.embedder)
-        return Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
+        return index.Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
-def live_of(view: IndexView, name: str) -> Collection | None:
+def live_of(view: index.IndexView, name: str) -> index.Collection | None:
     """The collection that answers under this name."""
     return next((one for one in view.collections(name) if one.live), None)
 
 
-def is_current(store: IndexStore, spec: IndexSpec) -> bool:
+def is_current(store: index.IndexStore, spec: IndexSpec) -> bool:
     """Whether there is nothing to do; cheap, for every query."""
     with store.state() as view:
         return is_current_in(view, spec)
 
 
-def is_current_in(view: IndexView, spec: IndexSpec) -> bool:
+def is_current_in(view: index.IndexView, spec: IndexSpec) -> bool:
     """The same, of one state of the store."""
     found = view.collections(spec.name)
     if len(found) != 1:
@@ -95,33 +87,19 @@ def is_current_in(view: IndexView, spec: IndexSpec) -> bool:
     return one.manifest == spec.manifest() and spec.journal.unchanged(one.position)
 
 
-def sync(
-    store: IndexStore,
-    spec: IndexSpec,
-    *,
-    budget_s: float | None = None,
-    afresh: bool = False,
-    renew: bool = False,
-    progress: Progress | None = None,
-) -> Synced:
-    """Index what the journal has and the collection lacks, for as long as the budget allows.
-
-    `afresh` builds all of it anew; `renew` does too, but uses the vectors there are.
-    Whoever calls it holds the lock: one process at a time works on an index.
-    """
-    for _ in range(_TRIES):
-        with contextlib.suppress(_EmbedderChanged):
-            return _SyncRun(store, spec, budget_s, progress).go(afresh=afresh, renew=renew)
-    raise IndexOff("the embedder keeps changing its model", where=store.where)
-
-
-class _EmbedderChanged(Exception):
+class EmbedderChanged(Exception):
     """The embedder turned out to be another one than the collection is built with."""
 
 
-class _SyncRun:
+class SyncRun:
+    """One sync of one collection, by whoever holds the lock."""
+
     def __init__(
-        self, store: IndexStore, spec: IndexSpec, budget_s: float | None, progress: Progress | None
+        self,
+        store: index.IndexStore,
+        spec: IndexSpec,
+        budget_s: float | None,
+        progress: Progress | None,
     ) -> None:
         self._store = store
         self._spec = spec
@@ -133,6 +111,7 @@ class _SyncRun:
         self._written = 0
 
     def go(self, *, afresh: bool, renew: bool) -> Synced:
+        """Sync it."""
         with self._store.state() as view:
             found = view.collections(self._spec.name)
             live = next((one for one in found if one.live), None)
@@ -149,27 +128,27 @@ class _SyncRun:
         return Synced(complete, rebuilt, self._written, self._embedder_off)
 
     def _choose(
-        self, live: Collection | None, building: Collection | None, *, anew: bool
-    ) -> Collection:
+        self, live: index.Collection | None, building: index.Collection | None, *, anew: bool
+    ) -> index.Collection:
         """The collection to work on: one that fits, or a new one beside it."""
         for one in (building, live):
             if one and one.manifest == self._manifest and not anew:
                 return one
-        return Collection(self._spec.name, self._spec.stream, self._manifest)
+        return index.Collection(self._spec.name, self._spec.stream, self._manifest)
 
-    def _same_vectors(self, live: Collection) -> bool:
+    def _same_vectors(self, live: index.Collection) -> bool:
         old, new = live.manifest, self._manifest
         return (old.embedder, old.dims) == (new.embedder, new.dims)
 
-    def _follow(self, collection: Collection) -> tuple[Collection, bool]:
+    def _follow(self, collection: index.Collection) -> tuple[index.Collection, bool]:
         while True:
             batch = self._spec.journal.read(collection.position, limit=self._limit())
-            records: dict[RecordKey, Record] = {}
+            records: dict[index.RecordKey, Record] = {}
             for located in batch.records:
                 records.setdefault((located.record.id, located.record.digest), located.record)
             before = self._written
             forget = {stone.id for stone in batch.tombstones}
-            step = IndexBatch(
+            step = index.IndexBatch(
                 records,
                 functools.partial(self._prepare, records, forget),
                 forget=forget,
@@ -184,11 +163,11 @@ class _SyncRun:
 
     def _prepare(
         self,
-        records: Mapping[RecordKey, Record],
+        records: Mapping[index.RecordKey, Record],
         forget: Set[str],
-        indexed: Sized[RecordKey],
+        indexed: Sized[index.RecordKey],
         forgotten: Sized[str],
-    ) -> list[IndexedRecord]:
+    ) -> list[index.IndexedRecord]:
         cut = [
             (record, self._cut(record))
             for key, record in records.items()
@@ -204,13 +183,13 @@ class _SyncRun:
         made = self._embed(wanted)
         self._written += len(cut)
         return [
-            IndexedRecord(
+            index.IndexedRecord(
                 record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]
             )
             for (record, passages), row in zip(cut, hashes, strict=True)
         ]
 
-    def _cut(self, record: Record) -> list[Passage]:
+    def _cut(self, record: Record) -> list[index.Passage]:
         passages = list(self._spec.cut(record))
         if self._spec.embedder is not None:
             return passages
@@ -223,16 +202,21 @@ class _SyncRun:
         if embedder is None or self._embedder_off is not None:
             return made
         try:
-            for some in _portions(dict(wanted), embedder):
+            from ralph.wire import batches
+
+            # No more pieces at once than the embedder likes; a text is whole.
+            pieces = ((h, _pieces(text, embedder)) for h, text in dict(wanted).items())
+            most = embedder.batch
+            for some in batches(pieces, lambda one: len(one[1]), most=_BATCH, largest=most):
                 if made and self._late():
                     break
-                made |= self._vectors(embedder, some)
+                made |= self._vectors(embedder, dict(some))
         except EmbedderOff as error:
             self._embedder_off = str(error)  # words go on without it
         return made
 
     def _vectors(
-        self, embedder: Embedder, some: dict[bytes, Sequence[_Piece]]
+        self, embedder: index.Embedder, some: dict[bytes, Sequence[_Piece]]
     ) -> dict[bytes, bytes]:
         import numpy as np
 
@@ -240,7 +224,7 @@ class _SyncRun:
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         vectors = embedder.embed_passages([text for text, _ in pieces], budget_s=left_s)
         if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
-            raise _EmbedderChanged  # its server has told us only now which one it is
+            raise EmbedderChanged  # its server has told us only now which one it is
         _check_shape(vectors, len(pieces), embedder)
         if any(weight != 1.0 for _, weight in pieces):
             vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
@@ -250,7 +234,7 @@ class _SyncRun:
             for (h, row), end in zip(some.items(), ends, strict=True)
         }
 
-    def _embed_waiting(self, collection: Collection) -> bool:
+    def _embed_waiting(self, collection: index.Collection) -> bool:
         """Catch up on passages that were indexed while the embedder was off."""
         while self._embedder_off is None and not self._late():
             with self._store.state() as view:
@@ -259,7 +243,7 @@ class _SyncRun:
                 return True
             made = self._embed([(str(row).encode(), text) for row, text in waiting])
             filled = [(int(row), vector) for row, vector in made.items()]
-            collection = self._store.write(collection, IndexBatch(vectors=filled))
+            collection = self._store.write(collection, index.IndexBatch(vectors=filled))
         return False
 
     def _limit(self) -> int:
@@ -275,38 +259,21 @@ class _SyncRun:
 _Piece = tuple[str, float]
 
 
-def _pieces(text: str, embedder: Embedder) -> list[_Piece]:
-    main, _, aside = text.partition(ASIDE)
+def _pieces(text: str, embedder: index.Embedder) -> list[_Piece]:
+    main, _, aside = text.partition(index.ASIDE)
     return [
         (piece, weight)
-        for part, weight in ((main, 1.0), (aside, ASIDE_WEIGHT))
+        for part, weight in ((main, 1.0), (aside, index.ASIDE_WEIGHT))
         if part
         for piece in embedder.pieces(part)
     ]
 
 
-def _portions(
-    texts: dict[bytes, str], embedder: Embedder
-) -> Iterator[dict[bytes, Sequence[_Piece]]]:
-    """The texts in pieces, and no more of them at once than the embedder likes; a text is whole."""
-    some: dict[bytes, Sequence[_Piece]] = {}
-    count = 0
-    for text_hash, text in texts.items():
-        pieces = _pieces(text, embedder)
-        if some and count + len(pieces) > embedder.batch:
-            yield some
-            some, count = {}, 0
-        some[text_hash] = pieces
-        count += len(pieces)
-    if some:
-        yield some
-
-
-def _named(embedder: Embedder) -> tuple[str, int]:
+def _named(embedder: index.Embedder) -> tuple[str, int]:
     return embedder.identity, embedder.dims
 
 
-def _check_shape(vectors: Vectors, count: int, embedder: Embedder) -> None:
+def _check_shape(vectors: Vectors, count: int, embedder: index.Embedder) -> None:
     if vectors.shape != (count, embedder.dims) or vectors.dtype != "float32":
         raise EmbedderOff(
             f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape} instead of "
@@ -315,5 +282,235 @@ def _check_shape(vectors: Vectors, count: int, embedder: Embedder) -> None:
         )
 
 
-def _hash(passage: Passage) -> bytes:
+def _hash(passage: index.Passage) -> bytes:
     return hashlib.sha256(passage.embed.encode()).digest()[:16]
+
+
+# -- The index of one memory: where it is, who may write it at a time, and how it is repaired.
+
+
+LOCK_NAME = "index.lock"
+_TRIES = 3
+# Up to so many, a collection from which something was forgotten is written anew on a server.
+_RENEWED_PASSAGES = 5000
+_T = TypeVar("_T")
+
+
+class Index:
+    """A store with what SQLite and Qdrant share: one writer at a time on this machine, repair.
+
+    Between machines nothing is locked: what two of them write is the same, and a position that
+    goes back only means that a part of the journal is read again.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], index.IndexStore],
+        place: Callable[[], Path],
+        *,
+        lock_timeout_s: float,
+    ) -> None:
+        self._open_store = open_store
+        self._place = place
+        self._lock_timeout_s = lock_timeout_s
+
+    @functools.cached_property
+    def store(self) -> index.IndexStore:
+        """The store, opened at first use."""
+        return self._open_store()
+
+    @functools.cached_property
+    def path(self) -> Path:
+        """The file of the index, or beside which its lock lies."""
+        return self._place()
+
+    @property
+    def where(self) -> str:
+        """The file or the server, for people."""
+        return self.store.where
+
+    def sync(
+        self,
+        spec: IndexSpec,
+        *,
+        budget_s: float | None = None,
+        afresh: bool = False,
+        progress: Progress | None = None,
+        lock_timeout_s: float | None = None,
+        changed: bool = False,
+        renew: bool = False,
+    ) -> Synced:
+        """Index what the journal has and a collection lacks, for as long as the budget allows.
+
+        `afresh` builds all of it anew; `renew` does too, but uses the vectors there are.
+        `changed`: there surely is something to do. One process at a time works on an index; whoever
+        finds it taken answers from what is there.
+        """
+
+        def work() -> Synced:
+            if not (afresh or changed or renew) and is_current(self.store, spec):
+                return Synced(complete=True)
+            try:
+                with self._locked(lock_timeout_s):
+                    for _ in range(_TRIES):
+                        with contextlib.suppress(EmbedderChanged):
+                            run = SyncRun(self.store, spec, budget_s, progress)
+                            return run.go(afresh=afresh, renew=renew)
+            except _IndexBusy:  # answer from what is there
+                return Synced(complete=is_current(self.store, spec))
+            raise IndexOff("the embedder keeps changing its model", where=self.where)
+
+        return self.with_repair(work)
+
+    def with_repair(self, work: Callable[[], _T]) -> _T:
+        """Do the work; what is damaged is repaired first, and the work done again."""
+        for _ in range(_TRIES):
+            try:
+                return work()
+            except index.Corrupt as damage:
+                last = damage
+                if not damage.replaced:
+                    self._repair(damage)
+        what = f"the index is damaged again after it was rebuilt ({last})"
+        todo = "Check the disk or the server; the journal has everything."
+        raise IndexOff(what, where=self.where, todo=todo) from last
+
+    def _repair(self, damage: index.Corrupt) -> None:
+        try:
+            with self._locked():
+                self.store.repair(damage)
+        except IndexOff as error:
+            what = f"the index is damaged ({damage}) and cannot be repaired ({error.what})"
+            todo = "Delete it: the journal has everything."
+            raise IndexOff(what, where=self.where, todo=todo) from error
+
+    def erase(self, spec: IndexSpec, *, lock_timeout_s: float) -> None:
+        """Leave nothing of what was forgotten in the index, nor in older or damaged files."""
+        synced = self.sync(spec, lock_timeout_s=lock_timeout_s)
+
+        def look() -> tuple[bool, int]:
+            with self.answering(spec.name) as (view, live):
+                unclean = live is not None and live.needs_vacuum
+                return unclean, view.size(live).passages if live else 0
+
+        unclean, passages = self.with_repair(look)
+        if unclean or (not synced.complete and synced.embedder_off is None):
+            raise IndexOff("another process is using the index", where=self.where)
+        if not self.store.keeps_deleted:
+            self.store.prune()
+        elif 0 < passages <= _RENEWED_PASSAGES:
+            self.sync(spec, lock_timeout_s=lock_timeout_s, renew=True)
+
+    def collections(self) -> list[index.Collection]:
+        """Everything that is indexed here."""
+
+        def look() -> list[index.Collection]:
+            with self.store.state() as view:
+                return view.collections()
+
+        return self.with_repair(look)
+
+    @contextlib.contextmanager
+    def answering(self, name: str) -> Iterator[tuple[index.IndexView, index.Collection | None]]:
+        """One state of the store, and the collection of this name that answers in it."""
+        with self.store.state() as view:
+            yield view, live_of(view, name)
+
+    def clear(self, name: str, ids: Sized[str]) -> None:
+        """Take records out of a collection; the next sync brings back those of the journal."""
+        with self._locked():
+            with self.answering(name) as (_, live):
+                pass
+            if live is not None:
+                # From no position the journal is read again; what is still in the index stays.
+                self.store.write(live, index.IndexBatch(forget=set(ids), position=""))
+
+    def drop(self, name: str) -> None:
+        """Delete a collection."""
+        with self._locked():
+            self.store.drop(name)
+
+    @contextlib.contextmanager
+    def _locked(self, timeout_s: float | None = None) -> Iterator[None]:
+        lock = self.path.with_name(LOCK_NAME)
+        timeout_s = self._lock_timeout_s if timeout_s is None else timeout_s
+        try:
+            with disk.locked(lock, timeout_s=timeout_s):
+                yield
+        except disk.Busy:
+            what, todo = "another process is building the index", "Try again when it has finished."
+            raise _IndexBusy(what, where=self.where, todo=todo) from None
+        except OSError as error:
+            what = f"the index cannot be locked ({error.strerror or error})"
+            todo = "Free space or permit writing there; the journal has everything."
+            raise IndexOff(what, where=str(lock), todo=todo) from error
+
+    def prune(self) -> list[str]:
+        """Delete what no longer serves, and name it."""
+        try:
+            with self._locked():
+                return self.store.prune()
+        except _IndexBusy:
+            return []  # whoever is at work may need it
+
+    def delete(self) -> None:
+        """Throw the index away; IndexOff when that cannot be."""
+        self.store.drop()
+
+    def close(self) -> None:
+        """Let go of it; it opens again by itself."""
+        if "store" in self.__dict__:
+            self.store.close()
+            del self.store
+
+
+class _IndexBusy(IndexOff):
+    """Another process holds the lock."""
+
+
+def open_index(
+    settings: Any, folders: Sequence[Path], *, home: Path, scope: Callable[[], str]
+) -> Index:
+    """The index of one memory that the settings name; nothing is opened before its first use.
+
+    `folders` are where an embedded index, or the lock of another, may lie; `scope` tells what
+    the names of this memory's collections begin with.
+    """
+    timeout_s = settings.index_lock_timeout_s
+    if settings.qdrant_url:
+        from ralph.index.qdrant_start import open_store
+
+        # Its lock may lie in the system's folder too; nothing of the index does.
+        places = [*folders, Path(tempfile.gettempdir())]
+        store = functools.partial(open_store, settings, folders[0], home, scope)
+        return Index(store, lambda: _writable(places) / "qdrant", lock_timeout_s=timeout_s)
+    file = functools.cache(lambda: _writable(folders) / FILE_NAME)
+    return Index(lambda: SqliteStore(file(), folders), file, lock_timeout_s=timeout_s)
+
+
+def _writable(folders: Sequence[Path]) -> Path:
+    """The first folder that files can be made in; asking its permissions alone is not enough."""
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except OSError:
+            continue
+    raise IndexOff(
+        "no folder for the index can be written to",
+        where=str(folders[0]),
+        todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
+    )
+
+
+def choose_embedder(settings: Any, cache: Path | None) -> index.Embedder | None:
+    """The embedder that the settings name; None where words alone are wanted.
+
+    `cache` keeps which files were checked, and what servers said of their models.
+    """
+    if settings.embedder == "none":
+        return None
+    module = import_module(f"ralph.index.embedders.{settings.embedder}")
+    embedder: index.Embedder = module.open_embedder(settings, cache)
+    return embedder

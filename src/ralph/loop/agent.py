@@ -1,18 +1,23 @@
-"""Run an agent: start it with its servers, follow its output line by line, end it in time."""
+"""Run an agent: its folder on disk, its output line by line, and its end in time."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import shutil
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ralph.capture import AgentRun, Capture, Live
+from ralph import disk
+from ralph.capture import AgentRun, Live
 from ralph.clients import (
     AgentCall,
-    Detecting,
     agent_command,
     agent_variables,
     found_command,
@@ -20,12 +25,17 @@ from ralph.clients import (
     output_dialect,
 )
 from ralph.config import Settings
-from ralph.errors import BadInput
-from ralph.loop.environment import Listener, LoopEvent, Servers, agent_environment, write_mcp_config
-from ralph.loop.process import AgentEnd, AgentProcess
-from ralph.records import now
-from ralph.records.iteration import ErrorSeen
+from ralph.errors import BadInput, BadPlan, LoopBusy
+from ralph.loop.environment import Listener, Servers, agent_environment, tell, write_mcp_config
+from ralph.loop.process import LOCK, AgentEnd, AgentProcess
+from ralph.plan.guard import Snapshot
+from ralph.plan.model import Task
+from ralph.plan.store import Plan
+from ralph.records.iteration import ErrorSeen, ModelTier
 from ralph.text.redact import redact
+
+# -- Run an agent: start it with its servers, follow its output line by line, end it in time.
+
 
 # How long an agent may take to end after it was asked to.
 GRACE_S = 10.0
@@ -45,17 +55,12 @@ class AgentOutput:
     def __init__(self, file: Path, *, agent: str, root: str, injected: str) -> None:
         self._file = file
         self._offset = 0
-        self._rest: list[bytes] = []
-        self._rest_bytes = 0
+        self._rest = bytearray()
         dialect = output_dialect(agent)
         # Other programs may print a call only when it is over, or not at all.
         self._announces = dialect is not None
         self._acted = (0, 0)
-        self.capture: Capture
-        if dialect is None:
-            self.capture = Detecting(file=file.name, root=root, injected=injected)
-        else:
-            self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
+        self.capture = open_capture(dialect, file=file.name, root=root, injected=injected)
         self._foreign: BadInput | None = None
         self._last = b""
 
@@ -67,16 +72,15 @@ class AgentOutput:
         if not data:
             return False
         self._offset += len(data)
-        first, *others = data.split(b"\n")
-        self._hold(first)
-        for line in others:
-            self._take(self._held())
-            self._hold(line)
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._take(line)
+        self._hold(rest)
         return True
 
     def idle(self) -> bool:
         """Whether the agent has had no tool call under way since this was last asked."""
-        caught_up = not self.follow() and not self._rest_bytes
+        caught_up = not self.follow() and not self._rest
         live, before = self.capture.live, self._acted
         self._acted = (live.running, live.tool_uses)
         quiet = self._announces and self._foreign is None and caught_up
@@ -87,38 +91,35 @@ class AgentOutput:
         the program ended."""
         while self.follow():
             pass
-        if self._rest_bytes:
-            self._take(self._held())
+        if self._rest:
+            self._take(b"")
+        last_line = stderr.strip().rpartition("\n")[2].strip()
         if self._foreign is None:
             try:
                 captured = self.capture.finish()
             except BadInput as error:
                 self._foreign = error
             else:
-                return _with_last_words(captured, stderr, exit_code)
-        well = exit_code == 0
+                if exit_code in (0, None) or captured.summary or captured.errors:
+                    return captured
+                # An agent that fails before it says anything says why on stderr, and only there.
+                return msgspec.structs.replace(captured, **_failure(exit_code, redact(last_line)))
+        if exit_code == 0:
+            return AgentRun(dialect="stream-json", terminal_reason="ok")
         # What it said last tells more than that nobody understands it.
         last = self._last[-_LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
-        said = redact(_last_line(stderr) or last)
-        return AgentRun(
-            dialect="stream-json",
-            summary="" if well else _ending(exit_code, said),
-            errors=() if well else _errors(said),
-            is_error=not well,
-            terminal_reason="ok" if well else "error",
-        )
+        failure = _failure(exit_code, redact(last_line or last))
+        return AgentRun(dialect="stream-json", is_error=True, terminal_reason="error", **failure)
 
     def _hold(self, part: bytes) -> None:
-        self._rest_bytes += len(part)
-        if self._rest_bytes <= LONGEST_LINE_BYTES:
-            self._rest.append(part)
+        if len(self._rest) + len(part) <= LONGEST_LINE_BYTES:
+            self._rest += part
 
-    def _held(self) -> bytes:
-        line = b"".join(self._rest)
-        self._rest, self._rest_bytes = [], 0
-        return line
-
-    def _take(self, line: bytes) -> None:
+    def _take(self, end: bytes) -> None:
+        """The line that ends so."""
+        self._hold(end)
+        line = bytes(self._rest)
+        self._rest.clear()
         self._last = line if line.strip() else self._last
         if self._foreign is None:
             try:
@@ -127,33 +128,14 @@ class AgentOutput:
                 self._foreign = error
 
 
-def _with_last_words(captured: AgentRun, stderr: str, exit_code: int | None) -> AgentRun:
-    """An agent that fails before it says anything says why on stderr, and only there."""
-    if exit_code in (0, None) or captured.summary or captured.errors:
-        return captured
-    said = redact(_last_line(stderr))
-    return msgspec.structs.replace(captured, summary=_ending(exit_code, said), errors=_errors(said))
-
-
-def _ending(exit_code: int | None, said: str) -> str:
-    return f"The agent {_how_it_ended(exit_code)}: {said or 'it said nothing'}"
-
-
-def _errors(said: str) -> tuple[ErrorSeen, ...]:
-    """Silence is no error that could come back and be warned of."""
-    return (ErrorSeen(said, "runtime"),) if said else ()
-
-
-def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2].strip()
-
-
-def _how_it_ended(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "was ended"
-    if exit_code < 0:
-        return f"was ended by signal {-exit_code}"
-    return f"ended with exit code {exit_code}"
+def _failure(exit_code: int | None, said: str) -> dict[str, Any]:
+    """What is known of a run that says nothing else of itself."""
+    how = f"ended with exit code {exit_code}"
+    if exit_code is None or exit_code < 0:
+        how = f"was ended by signal {-exit_code}" if exit_code else "was ended"
+    # Silence is no error that could come back and be warned of.
+    errors = (ErrorSeen(said, "runtime"),) if said else ()
+    return {"summary": f"The agent {how}: {said or 'it said nothing'}", "errors": errors}
 
 
 _OBSERVE_EVERY_S = 0.5
@@ -161,29 +143,19 @@ _OBSERVE_EVERY_S = 0.5
 _CHUNKS_A_TICK = 16
 
 
-class AgentDriver:
+class AgentDriver(msgspec.Struct, frozen=True):
     """The means to run one agent in one project's folder: any number of times, one at a time."""
 
-    def __init__(
-        self,
-        agent: str,
-        settings: Settings,
-        *,
-        root: Path,
-        timeout_s: float,
-        listener: Listener,
-        stopping: Callable[[], bool],
-    ) -> None:
-        self.agent = agent
-        self._settings = settings
-        self._root = root
-        self._timeout_s = timeout_s
-        self._listener = listener
-        self._stopping = stopping
+    agent: str
+    settings: Settings
+    root: Path
+    timeout_s: float
+    listener: Listener
+    stopping: Callable[[], bool]
 
     def check(self) -> None:
         """Refuse an agent that is not there."""
-        found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self._root)
+        found_command(agent_command(self.agent, AgentCall()), self._environment(), root=self.root)
 
     def run(
         self,
@@ -203,7 +175,7 @@ class AgentDriver:
         call = AgentCall(model=model, mcp_config=config, mcp_servers=servers.entries)
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
-        command = found_command(agent_command(self.agent, call), env, root=self._root)
+        command = found_command(agent_command(self.agent, call), env, root=self.root)
         output = self.output(folder, prompt)
         shown = Live()
         observed = time.monotonic()
@@ -221,13 +193,13 @@ class AgentDriver:
                 observe(output.idle())
             if output.capture.live != shown:
                 shown = copy(output.capture.live)
-                self._listener(LoopEvent("doing", now(), msgspec.structs.asdict(shown)))
-            return not self._stopping()
+                tell(self.listener, "doing", **msgspec.structs.asdict(shown))
+            return not self.stopping()
 
         with AgentProcess(
-            command, prompt=prompt.encode(), folder=folder, cwd=self._root, env=env, grace_s=GRACE_S
+            command, prompt=prompt.encode(), folder=folder, cwd=self.root, env=env, grace_s=GRACE_S
         ) as process:
-            ended = process.wait(timeout_s=self._timeout_s, on_tick=tick)
+            ended = process.wait(timeout_s=self.timeout_s, on_tick=tick)
         catch_up()
         observe(output.idle())
         return output, ended
@@ -236,7 +208,145 @@ class AgentDriver:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
         file.touch()
-        return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
+        return AgentOutput(file, agent=agent or self.agent, root=str(self.root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
-        return agent_environment(also=self._settings.agent_env, given=given)
+        return agent_environment(also=self.settings.agent_env, given=given)
+
+
+# -- One iteration under way, as it is kept on disk until its record is in the journal.
+
+
+_FILE = "run.json"
+_SNAPSHOT = "snapshot.bin"
+_ENDED = "ended.json"
+_FOLDER_LOCK = ".lock"
+_FOLDER_TIMEOUT_S = 30.0
+# A snapshot holds all files of the plan, and more than once.
+_LARGEST = 16 * disk.LARGEST_BYTES
+# What is known of a run whose loop was killed with it: its output, and that somebody ended it.
+_KILLED = AgentEnd(
+    exit_code=None, timed_out=False, interrupted=True, duration_ms=0, stderr="", left_behind=0
+)
+
+
+class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known to finish an iteration, by this process or by the next one."""
+
+    run: str
+    feature: str
+    task_id: int | str | None
+    title: str
+    discipline: str
+    tier: ModelTier
+    review: bool
+    started_at: str
+    agent: str
+    plan_before: str
+    task_before: Task | None
+    # Of other projects' knowledge, what its prompt carries.
+    patterns: tuple[str, ...] = ()
+
+    @staticmethod
+    def new_run() -> str:
+        """A name for a run that no other has."""
+        return uuid.uuid4().hex[:12]
+
+
+class RunFolder(msgspec.Struct, frozen=True):
+    """The folder of iterations under way; only what is unfinished stays in it."""
+
+    path: Path
+
+    def begin(self, work: PendingIteration, snapshot: Snapshot) -> Path:
+        """Keep the work, and give the folder for its files. They may hold secrets: ours alone."""
+        folder = self.path / work.run
+        with self._alone():  # another loop must not take a folder that is being filled for a ruin
+            disk.make_folder(folder)
+            disk.replace(folder / _SNAPSHOT, snapshot.to_bytes())
+            disk.replace(folder / _FILE, msgspec.json.encode(work))
+        return folder
+
+    def ended(self, work: PendingIteration, ended: AgentEnd) -> None:
+        """Note how the agent ended, for whoever finishes the work."""
+        disk.write(self.path / work.run / _ENDED, msgspec.json.encode(ended))
+
+    def finish(self, work: PendingIteration) -> None:
+        """The record is in the journal: nothing of the run needs to stay.
+
+        The work goes first: half a folder must not look like an iteration that said nothing.
+        """
+        disk.remove(self.path / work.run / _FILE)
+        shutil.rmtree(self.path / work.run, ignore_errors=True)
+
+    def snapshot(self, work: PendingIteration) -> Snapshot:
+        """The plan as it was before the work."""
+        return Snapshot.from_bytes(disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST))
+
+    def how_it_ended(self, work: PendingIteration, *, timeout_s: float) -> AgentEnd:
+        """How the agent of a loop that was killed ended; waits until all its processes have."""
+        folder = self.path / work.run
+        try:
+            with disk.locked(folder / LOCK, timeout_s=timeout_s):
+                pass
+        except disk.Busy:
+            raise LoopBusy(
+                f"the agent of an earlier run on {work.feature!r} is still being ended",
+                where=str(folder),
+                todo="Try again in a minute.",
+            ) from None
+        try:
+            return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
+        except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
+            return _KILLED
+
+    def unfinished(self) -> list[tuple[PendingIteration, Path]]:
+        """Work that other loops have not finished, dead or alive, oldest first."""
+        if not self.path.is_dir():
+            return []
+        found: list[tuple[PendingIteration, Path]] = []
+        with self._alone():
+            for folder in self.path.iterdir():
+                if not folder.is_dir():
+                    continue
+                try:
+                    work = msgspec.json.decode(disk.read(folder / _FILE), type=PendingIteration)
+                except FileNotFoundError:
+                    # Killed before the work was written down, or after it was done.
+                    shutil.rmtree(folder, ignore_errors=True)
+                except msgspec.DecodeError:
+                    continue  # written by another version of Ralph, which may come back for it
+                else:
+                    if work.run == folder.name:
+                        found.append((work, folder))
+        return sorted(found, key=lambda pair: pair[0].started_at)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        disk.make_folder(self.path)
+        lock = self.path / _FOLDER_LOCK
+        try:
+            with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S):
+                yield
+        except disk.Busy:
+            raise LoopBusy(
+                f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
+                where=str(lock),
+                todo="Try again; if it stays so, end the process that hangs.",
+            ) from None
+
+
+def plan_hash(plan: Plan, feature: str) -> str:
+    """A hash of what the plan says about one feature and its tasks.
+
+    Of the content, not of the bytes: an edit that was put back has changed nothing, and what other
+    loops do to their features is not this one's progress.
+    """
+    try:
+        view = plan.read()
+    except BadPlan:
+        return "unreadable"
+    features = [one for one in view.features if one.name == feature]
+    tasks = [task for task in view.tasks if task.feature == feature]
+    names = sorted(one.name for one in view.features)
+    return hashlib.sha256(msgspec.json.encode([features, tasks, names])).hexdigest()

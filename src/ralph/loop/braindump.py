@@ -21,10 +21,9 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import AgentDriver
+from ralph.loop.agent import AgentDriver, PendingIteration
 from ralph.loop.environment import PLAN, Listener, agent_environment, own_command, planning_servers
 from ralph.loop.process import AgentEnd
-from ralph.loop.work import PendingIteration
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import check, next_id

@@ -18,6 +18,7 @@ import msgspec
 from ralph import disk
 from ralph.clients import uses_login_shells
 from ralph.programs import find_program, python
+from ralph.records import now
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
@@ -226,3 +227,8 @@ class LoopEvent(msgspec.Struct, frozen=True):
 
 
 Listener = Callable[[LoopEvent], None]
+
+
+def tell(listener: Listener, event: Name, **facts: object) -> None:
+    """Say what happened to whoever listens."""
+    listener(LoopEvent(event, now(), facts))

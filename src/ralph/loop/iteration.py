@@ -5,48 +5,38 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ralph.capture import AgentRun
 from ralph.clients import takes_servers
-from ralph.errors import BadInput, BadRecord, NotFound
-from ralph.loop.agent import GRACE_S, AgentDriver, AgentOutput
-from ralph.loop.environment import (
-    Listener,
-    LoopEvent,
-    Name,
-    Servers,
-    agent_environment,
-    loop_servers,
-    own_command,
-    own_server,
+from ralph.errors import BadInput, NotFound
+from ralph.loop import environment
+from ralph.loop.agent import (
+    GRACE_S,
+    AgentDriver,
+    AgentOutput,
+    PendingIteration,
+    RunFolder,
+    plan_hash,
 )
-from ralph.loop.orchestrate import Orchestrator
 from ralph.loop.process import AgentEnd
-from ralph.loop.work import PendingIteration, RunFolder, plan_hash
 from ralph.memory.ralph import Ralph
 from ralph.plan.edit import drop_vanished, enrich, project_file, without_vanished
 from ralph.plan.guard import Guard, Snapshot
 from ralph.plan.learnings import extract, learn, prompt_lines, provenance
 from ralph.plan.model import Feature, Task
 from ralph.plan.store import Plan
-from ralph.prompt.build import (
-    CONTEXT,
-    KnowledgeFile,
-    Prompt,
-    PromptFacts,
-    PromptLimits,
-    RepeatedError,
-    ReviewFacts,
-    review_prompt,
-    task_prompt,
-)
-from ralph.records import Record, now
-from ralph.records.iteration import KIND, Iteration, Outcome, from_record
+from ralph.prompt import build
+from ralph.records import now
+from ralph.records.iteration import Iteration, Outcome
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize_line
 from ralph.text.signature import signature
+
+if TYPE_CHECKING:
+    from ralph.loop.run import Orchestrator
 
 REPEATED_ERRORS = 5
 _ATTEMPTS = 3
@@ -70,8 +60,7 @@ def gather(
     *,
     memory_on: bool,
     agent: str | None = None,
-    history: IterationHistory | None = None,
-) -> PromptFacts:
+) -> build.PromptFacts:
     """Everything known about a task now; files that vanished are noted (F4). Nothing changes.
 
     The prompt names MCP tools to the agents that take them, by default the one in the settings.
@@ -81,11 +70,11 @@ def gather(
     named = (feature for feature in view.features if feature.name == task.feature)
     feature = next(named, Feature(name=task.feature))
     feature, vanished = without_vanished(plan, feature)
-    told = (history or IterationHistory(ralph)).of(task.feature)
+    told = history(ralph, task.feature)
     number = last_number(told) + 1
     attempts = [one for one in told if str(one.task_id) == str(task.id)]
     settings, agent = ralph.config.settings, agent or ralph.config.settings.agent
-    return PromptFacts(
+    return build.PromptFacts(
         feature=feature,
         task=task,
         current_state=view.current_state(task.feature),
@@ -96,19 +85,21 @@ def gather(
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
-        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
-        ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
+        server=environment.own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        ralph=environment.own_command(
+            environment.agent_environment(also=settings.agent_env), agent=agent
+        ),
     )
 
 
 def gather_review(
-    facts: PromptFacts, told: Sequence[Iteration], *, everything: bool
-) -> ReviewFacts:
+    facts: build.PromptFacts, told: Sequence[Iteration], *, everything: bool
+) -> build.ReviewFacts:
     """What a reviewer must look at: learnings not reviewed yet or all, and what looks stale."""
     wanted = [x for x in facts.feature.learnings if everything or not x.reviewed]
     lines = (f"- {one.id}: {sanitize_line(one.text)} {provenance(one)}" for one in wanted)
     flags = stale_prose(facts.feature, last_number(told))
-    return ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
+    return build.ReviewFacts(learnings=tuple(lines), all_learnings=everything, flags=tuple(flags))
 
 
 def stale_prose(feature: Feature, iteration: int) -> list[str]:
@@ -124,46 +115,19 @@ def stale_prose(feature: Feature, iteration: int) -> list[str]:
     return flags
 
 
-class IterationHistory:
-    """The iterations of one feature after another, each record read once."""
-
-    def __init__(self, ralph: Ralph) -> None:
-        self._ralph = ralph
-        self._feature: str | None = None
-        self._known: list[Record] = []
-        self._told: list[Iteration] = []
-
-    def of(self, feature: str) -> Sequence[Iteration]:
-        """The feature's iterations as of now, oldest first."""
-        records = self._ralph.feature(feature).records()
-        if feature != self._feature or records[: len(self._known)] != self._known:
-            self._feature, self._known, self._told = feature, [], []
-        if len(records) > len(self._known):
-            new = [told for one in records[len(self._known) :] if (told := _readable(one))]
-            self._known = records
-            self._told = sorted([*self._told, *new], key=_order)
-        return self._told
-
-    def touching(self, feature: str, paths: Collection[str]) -> list[Iteration]:
-        """The iterations that touched one of these files, with no other files in them."""
-        wanted = set(paths)
-        return [
-            msgspec.structs.replace(one, files_touched=files)
-            for one in (self.of(feature) if wanted else ())
-            if (files := tuple(file for file in one.files_touched if file.path in wanted))
-        ]
+def history(ralph: Ralph, feature: str) -> list[Iteration]:
+    """The feature's iterations as of now, oldest first."""
+    found = [one for _, one in ralph.feature(feature).iterations()]
+    return sorted(found, key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
 
 
-def _order(iteration: Iteration) -> tuple[int, str]:
-    return iteration.iteration_number or 0, iteration.timestamp or ""
-
-
-def _readable(record: Record) -> Iteration | None:
-    """The iteration in a record; what cannot be read is left to `journal verify`."""
-    try:
-        return from_record(record) if record.kind == KIND else None
-    except BadRecord:
-        return None
+def touching(iterations: Sequence[Iteration], paths: Collection[str]) -> list[Iteration]:
+    """The iterations that touched one of these files, with no other files in them."""
+    return [
+        msgspec.structs.replace(one, files_touched=files)
+        for one in iterations
+        if (files := tuple(file for file in one.files_touched if file.path in paths))
+    ]
 
 
 def last_number(told: Sequence[Iteration]) -> int:
@@ -171,7 +135,7 @@ def last_number(told: Sequence[Iteration]) -> int:
     return max((one.iteration_number or 0 for one in told), default=0)
 
 
-def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError]:
+def repeated_errors(told: Sequence[Iteration], count: int) -> list[build.RepeatedError]:
     """Errors met in two or more iterations, whatever their numbers and paths were."""
     seen: dict[str, set[int]] = {}
     newest: dict[str, str] = {}
@@ -182,18 +146,18 @@ def repeated_errors(told: Sequence[Iteration], count: int) -> list[RepeatedError
             newest[name] = error.message
     often = [name for name, numbers in seen.items() if len(numbers) >= _REPEATED_FROM]
     often.sort(key=lambda name: (-len(seen[name]), -max(seen[name])))
-    return [RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
+    return [build.RepeatedError(newest[name], len(seen[name])) for name in often[:count]]
 
 
-def _knowledge(project: Path, feature: Feature) -> list[KnowledgeFile]:
-    found: list[KnowledgeFile] = []
+def _knowledge(project: Path, feature: Feature) -> list[build.KnowledgeFile]:
+    found: list[build.KnowledgeFile] = []
     for path in feature.knowledge_paths:
         file = project_file(project, path)
         if file is not None:
             with file.open("rb") as opened:
                 text = opened.read(_LARGEST_FILE_BYTES).decode("utf-8", "replace")
             # The plan names it, not a person: what it holds goes to the agent's provider.
-            found.append(KnowledgeFile(path, redact(text)))
+            found.append(build.KnowledgeFile(path, redact(text)))
     return found
 
 
@@ -247,9 +211,10 @@ class IterationRunner:
         ralph: Ralph,
         plan: Plan,
         driver: AgentDriver,
+        knowledge: Orchestrator,
         *,
         memory_on: bool,
-        listener: Listener,
+        listener: environment.Listener,
     ) -> None:
         self.ralph = ralph
         self.plan = plan
@@ -257,43 +222,35 @@ class IterationRunner:
         self.runs = RunFolder(ralph.project.cache / "runs")
         self._driver = driver
         self._memory_on = memory_on
-        self._limits = PromptLimits(prompt=self.settings.prompt_tokens)
-        self._listener = listener
+        self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
+        self._tell = functools.partial(environment.tell, listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
-        self.history = IterationHistory(ralph)
-        self.knowledge = Orchestrator(
-            ralph, plan, lambda line, well: self.tell("memory", line=line, available=well)
-        )
-
-    def tell(self, event: Name, **facts: object) -> None:
-        """Say what happened to whoever listens."""
-        self._listener(LoopEvent(event, now(), facts))
+        self._knowledge = knowledge
 
     def work_on(self, task: Task) -> IterationResult:
         """One iteration of work on a task."""
         facts = self._gather(task)
-        context = self.knowledge.context(facts)
+        context = self._knowledge.context(facts)
         if context is not None:
             facts = msgspec.structs.replace(facts, context=context.block)
-        prompt = task_prompt(facts, self._limits)
-        carried = context.patterns if context and prompt.has(CONTEXT) else ()
+        prompt = build.task_prompt(facts, self._limits)
+        carried = context.patterns if context and prompt.has(build.CONTEXT) else ()
         return self._run(task, prompt, review=False, patterns=carried)
 
     def review(self, task: Task, *, everything: bool) -> IterationResult:
         """One review of the task's feature by the stronger model."""
         facts = self._gather(task)
-        review = gather_review(facts, self.history.of(task.feature), everything=everything)
-        return self._run(task, review_prompt(facts, review, self._limits), review=True)
+        review = gather_review(facts, history(self.ralph, task.feature), everything=everything)
+        return self._run(task, build.review_prompt(facts, review, self._limits), review=True)
 
-    def _gather(self, task: Task) -> PromptFacts:
+    def _gather(self, task: Task) -> build.PromptFacts:
         facts = gather(
             self.ralph,
             self.plan,
             task,
             memory_on=self._memory_on,
             agent=self._driver.agent,
-            history=self.history,
         )
         if facts.vanished:
             drop_vanished(self.plan, task.feature)
@@ -316,7 +273,7 @@ class IterationRunner:
         return finished
 
     def _run(
-        self, task: Task, prompt: Prompt, *, review: bool, patterns: tuple[str, ...] = ()
+        self, task: Task, prompt: build.Prompt, *, review: bool, patterns: tuple[str, ...] = ()
     ) -> IterationResult:
         snapshot = self._guard.snapshot()
         work = PendingIteration(
@@ -334,7 +291,7 @@ class IterationRunner:
             patterns=patterns,
         )
         folder = self.runs.begin(work, snapshot)
-        self.tell(
+        self._tell(
             "started",
             feature=work.feature,
             task_id=work.task_id,
@@ -366,13 +323,13 @@ class IterationRunner:
         self.runs.finish(work)
         return told
 
-    def _servers(self, task: Task, *, review: bool) -> Servers:
-        servers = loop_servers(
+    def _servers(self, task: Task, *, review: bool) -> environment.Servers:
+        servers = environment.loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in servers.notes if note not in self._noted]:
             self._noted.update(new)
-            self.tell("repaired", lines=new)
+            self._tell("repaired", lines=new)
         return servers
 
     def _finish(
@@ -390,7 +347,7 @@ class IterationRunner:
         # A loop that was killed may have got as far as the journal.
         known = self._recorded(work) if snapshot is None else None
         iteration = known or self._remember(work, captured, ended, outcome)
-        self.tell(
+        self._tell(
             "ended",
             feature=work.feature,
             task_id=work.task_id,
@@ -409,8 +366,8 @@ class IterationRunner:
         self._learn(work, iteration)
         if not work.review:
             if not ended.interrupted:  # who was stopped has not failed
-                self.knowledge.report(work.patterns, iteration)
-            self.knowledge.give(iteration, self.history.of(work.feature))
+                self._knowledge.report(work.patterns, iteration)
+            self._knowledge.give(iteration, history(self.ralph, work.feature))
         return IterationResult(iteration, captured, plan_changed, ended.interrupted)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
@@ -419,7 +376,7 @@ class IterationRunner:
         others.pop(work.feature, None)
         report = self._guard.check(snapshot, feature=work.feature, others=others)
         if not report.clean:
-            self.tell("repaired", lines=report.lines())
+            self._tell("repaired", lines=report.lines())
 
     def _outcome(self, work: PendingIteration, captured: AgentRun, ended: AgentEnd) -> Outcome:
         limited = captured.terminal_reason == "rate_limited"
@@ -455,30 +412,29 @@ class IterationRunner:
     def _recorded(self, work: PendingIteration) -> Iteration | None:
         """The record of this work, if a loop was killed right after writing it."""
         # One loop at a time works on a feature, so the moment it began tells a run from others.
-        for one in reversed(self.history.of(work.feature)):
+        for one in reversed(history(self.ralph, work.feature)):
             if one.timestamp == work.started_at and str(one.task_id) == str(work.task_id):
                 return one
         return None
 
     def _learn(self, work: PendingIteration, iteration: Iteration) -> None:
         """What the iteration teaches goes into the plan; without a plan nothing is learned."""
-        told = self.history.of(work.feature)
+        told = history(self.ralph, work.feature)
         earlier = [one for one in told if one.iteration_number != iteration.iteration_number]
         try:
             drafts = extract(iteration, earlier)
             number = iteration.iteration_number or 0
             learned = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.
-            paths = [file.path for file in iteration.files_touched]
-            touching = self.history.touching(work.feature, paths)
-            joined = enrich(self.plan, work.feature, touching)
+            paths = {file.path for file in iteration.files_touched}
+            joined = enrich(self.plan, work.feature, touching(told, paths))
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:
-            self.tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
+            self._tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
         if learned.added or learned.refused or joined:
-            self.tell(
+            self._tell(
                 "learned",
                 learnings=[one.learning.text for one in learned.added],
                 refused=learned.refused,

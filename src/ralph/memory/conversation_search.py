@@ -23,8 +23,8 @@ from ralph.records.conversation import (
     SUMMARY,
     Conversation,
     Exchange,
+    content_of,
     conversation_id,
-    exchange_from,
     exchange_id,
 )
 from ralph.records.iteration import Iteration
@@ -72,8 +72,7 @@ class SearchFilter(msgspec.Struct, frozen=True):
         found = time_range(question, today or datetime.now(UTC).date())
         if found is None:
             return cls(tags=wanted)
-        first = found.first.isoformat() if found.first else ""
-        last = found.last.isoformat() if found.last else ""
+        first, last = (day.isoformat() if day else "" for day in found)
         return cls(first, last, wanted, named=True)
 
     def around(self, side: str, day: str) -> Self:
@@ -99,20 +98,20 @@ def homes(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> dict[
     """The conversation that each hit belongs to, by the hit's id; "" for a document."""
     found: dict[str, str] = {}
     for hit in hits:
-        exchange = hit.record if hit.kind == EXCHANGE else _summarized(hit, histories)
-        about = hit.kind == SUMMARY and hit.record.of == "conversation"
-        default = hit.record.target if about else ""
-        found[hit.id] = exchange.conversation if exchange else default
+        if hit.kind == SUMMARY and hit.record.of == "conversation":
+            found[hit.id] = hit.record.target
+        else:
+            exchange = hit.record if hit.kind == EXCHANGE else _summarized(hit, histories)
+            found[hit.id] = exchange.conversation if exchange else ""
     return found
 
 
 def _summarized(hit: Hit, histories: Sequence[ConversationStates]) -> Exchange | None:
     """The exchange that a summary is about."""
-    for history in histories if hit.kind == SUMMARY else ():
-        record = history.records.get(hit.record.target)
-        if record is not None and record.kind == EXCHANGE:
-            return exchange_from(record)
-    return None
+    target = hit.record.target if hit.kind == SUMMARY else ""
+    targets = [history.records.get(target) for history in histories]
+    found = (content_of(one) for one in targets if one is not None and one.kind == EXCHANGE)
+    return next(found, None)
 
 
 def without_summaries(hits: Sequence[Hit], histories: Sequence[ConversationStates]) -> list[Hit]:
@@ -176,7 +175,6 @@ class RelatedExchange(msgspec.Struct, frozen=True):
 
     exchange: Exchange
     similarity: float
-    summary: str = ""
 
 
 class RelatedConversation(msgspec.Struct, frozen=True):
@@ -187,7 +185,6 @@ class RelatedConversation(msgspec.Struct, frozen=True):
     summary: str
     exchange_count: int
     exchanges: tuple[RelatedExchange, ...] = ()
-    tags: tuple[str, ...] = ()
 
 
 class Related(msgspec.Struct, frozen=True):
@@ -232,24 +229,12 @@ def grouped(
     ]
     found: list[RelatedConversation] = []
     for name in chosen:
-        history = next(one for one in histories if name in one.conversations)
-        state, texts = history.conversations[name], history.summaries
+        state = next(one.conversations[name] for one in histories if name in one.conversations)
         best = [hit for hit in shown if hit.record.conversation == name][:exchanges]
-        related = tuple(
-            RelatedExchange(
-                hit.record, hit.score or 0.0, texts[hit.id].text if hit.id in texts else ""
-            )
-            for hit in best
-        )
+        related = tuple(RelatedExchange(hit.record, hit.score or 0.0) for hit in best)
+        value = round(similarity[name], 4)
         found.append(
-            RelatedConversation(
-                state.conversation,
-                round(similarity[name], 4),
-                state.summary,
-                state.exchanges,
-                related,
-                state.tags,
-            )
+            RelatedConversation(state.conversation, value, state.summary, state.exchanges, related)
         )
     topical = [hit for hit in hits if hit.kind != DOCUMENT and (hit.score or 0.0) >= RELEVANT]
     about = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +19,6 @@ from ralph.memory.store import Store, short_hash, verify_records
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Record, clean_text, utc
 from ralph.records.conversation import (
-    CONVERSATION,
     DOCUMENT,
     EXCHANGE,
     LABEL,
@@ -32,12 +31,8 @@ from ralph.records.conversation import (
     Message,
     Rating,
     Summary,
-    conversation_from,
-    conversation_record,
-    exchange_from,
-    exchange_record,
-    said_from,
-    said_record,
+    content_of,
+    record_of,
 )
 from ralph.records.iteration import (
     DECISION_CHARS,
@@ -55,16 +50,6 @@ _SAVED_TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
 _EXCHANGE_CHARS = 20_000
 _CUT_VERSION = "exchange-2"
-_READERS: dict[str, Callable[[Record], Any]] = {
-    CONVERSATION: conversation_from,
-    EXCHANGE: exchange_from,
-    **dict.fromkeys((SUMMARY, LABEL, RATING, DOCUMENT), said_from),
-}
-
-
-def read_record(record: Record) -> Any:
-    """What stands in a record of conversations; None for a kind that is not known here."""
-    return _READERS[record.kind](record) if record.kind in _READERS else None
 
 
 # -- What a conversation goes through before it is saved: secrets out, our own words out, limits on.
@@ -179,7 +164,7 @@ class ConversationStates:
             if record.kind == EXCHANGE:
                 self._add_exchange(record)
             else:
-                self._add(read_record(record))
+                self._add(content_of(record))
             self.records[record.id] = record
 
     def _add_exchange(self, record: Record) -> None:
@@ -240,7 +225,7 @@ class ConversationStates:
         for name in conversations:
             for record_id in self.exchanges.get(name, ()):
                 with contextlib.suppress(BadRecord):  # `verify` reports it
-                    found.append(exchange_from(self.records[record_id]))
+                    found.append(content_of(self.records[record_id]))
         return found
 
 
@@ -342,11 +327,11 @@ class ConversationStream:
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer: an exchange, a summary or a section of a document."""
-        return found.hit(when(found.record.at), read_record(found.record))
+        return found.hit(when(found.record.at), content_of(found.record))
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""
-        return verify_records(self.journal, self._fold, read_record)
+        return verify_records(self.journal, self._fold, content_of)
 
     def save(
         self, talks: Iterable[ConversationContent], *, begins: bool = True
@@ -363,7 +348,7 @@ class ConversationStream:
             conversation = prepared_conversation(talk.conversation)
             if begins and conversation.id not in met and conversation.id not in saved.conversations:
                 saved.conversations.add(conversation.id)
-                records.append(conversation_record(conversation, number=0))
+                records.append(record_of(conversation))
             for exchange in talk.exchanges:
                 if exchange.id in met or exchange.id in saved.exchanges:
                     known += 1
@@ -371,7 +356,7 @@ class ConversationStream:
                 ready = prepared_exchange(exchange, conversation.id)
                 saved.exchanges[exchange.id] = ready
                 saved.conversations.add(conversation.id)
-                records.append(exchange_record(ready, number=0))
+                records.append(record_of(ready))
         self.append(records)
         return msgspec.structs.replace(saved, known=known)
 
@@ -397,7 +382,7 @@ class ConversationStream:
         }
         for record in history.records.values():
             if record.kind in (SUMMARY, LABEL, RATING):
-                said = said_from(record)
+                said = content_of(record)
                 covers = said.covers if record.kind == SUMMARY else 0
                 if said.target in bound or covers > first.get(said.target, covers):
                     bound.add(record.id)
@@ -415,7 +400,7 @@ class ConversationStream:
         titled = [one for one in self._titled(gone, titles) if one.id not in gone]
         were_there = self.journal.forget(gone | {one.id for one in titled}, reason=reason)
         labels = [Label(target=one.id, source=one.source, project=one.project) for one in titled]
-        self.append([said_record(one, id=uuid.uuid4().hex[:16], number=0) for one in labels])
+        self.append([record_of(one, id=uuid.uuid4().hex[:16]) for one in labels])
         if were_there:
             self._shelf.erase_soon(self.target())
         return were_there
@@ -429,7 +414,7 @@ class ConversationStream:
             lost = gone.intersection(exchanges)
             if record is None or not (lost or name in titles):
                 continue
-            conversation = conversation_from(record)
+            conversation: Conversation = content_of(record)
             texts = {one: list(texts_of(history.records[one].body)) for one in exchanges}
             removed = [text for one in lost for text in texts.pop(one)]
             left = [text for some in texts.values() for text in some]
@@ -447,12 +432,12 @@ def _numbered(record: Record) -> Draft:
 def _passages(record: Record) -> Sequence[Passage]:
     with contextlib.suppress(BadRecord):
         if record.kind == EXCHANGE:
-            return _exchange_passages(exchange_from(record))
+            return _exchange_passages(content_of(record))
         if record.kind == SUMMARY:
-            text = said_from(record).text
+            text = content_of(record).text
             return [Passage(title="", text=text, embed=text)]
         if record.kind == DOCUMENT:
-            section: Document = said_from(record)
+            section: Document = content_of(record)
             whole = f"{section.heading}\n{section.text}".strip()[:EMBEDDING_CHARS]
             text = section.text[:EMBEDDING_CHARS]
             return [Passage(title=section.heading, text=text, places=section.path, embed=whole)]

@@ -13,7 +13,7 @@ import msgspec
 from ralph.config import Settings
 from ralph.errors import BadInput, NotFound
 from ralph.index import Embedder
-from ralph.index.sync import Progress, Synced
+from ralph.index.sync import Progress, Synced, open_index
 from ralph.memory.conversation_search import (
     Related,
     SearchFilter,
@@ -29,14 +29,12 @@ from ralph.memory.conversation_stream import (
     is_before,
     prepared_conversation,
     prepared_exchange,
-    read_record,
     when,
 )
 from ralph.memory.store import (
     CONVERSATIONS,
     Store,
     home_journals,
-    index_for,
     once_a_day,
     short_hash,
 )
@@ -54,10 +52,10 @@ from ralph.records.conversation import (
     Rating,
     Said,
     Summary,
+    content_of,
     conversation_id,
-    exchange_from,
     exchange_id,
-    said_record,
+    record_of,
 )
 from ralph.text.times import event_range
 
@@ -93,7 +91,7 @@ class Conversations:
         progress: Progress | None = None,
     ) -> None:
         scope = f"{short_hash('conversations')}-"
-        index = index_for(
+        index = open_index(
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
         journals = home_journals(CONVERSATIONS, settings, home)
@@ -180,14 +178,14 @@ class Conversations:
         known = self.stream.history.records
         fresh = self.stream.save([ConversationContent(named, exchanges)], begins=begins).exchanges
 
-        def saved(exchange: Exchange) -> Exchange:
-            if exchange.id in fresh:
-                return fresh[exchange.id]
-            if exchange.id in known:
-                return exchange_from(known[exchange.id])
-            return prepared_exchange(exchange, named.id)
+        def saved(exchange: Exchange) -> SavedExchange:
+            now_saved = fresh.get(exchange.id)
+            if now_saved is None and exchange.id in known:
+                now_saved = content_of(known[exchange.id])
+            now_saved = now_saved or prepared_exchange(exchange, named.id)
+            return SavedExchange(exchange.id, now_saved, exchange.id in fresh)
 
-        return [SavedExchange(one.id, saved(one), one.id in fresh) for one in exchanges]
+        return [saved(exchange) for exchange in exchanges]
 
     def forget(
         self, ids: Collection[str], *, reason: str | None = None, titles: Collection[str] = ()
@@ -243,7 +241,7 @@ class Conversations:
         """
         met = self.stream.met()
         fresh = [(one, identity) for one, identity in said if identity not in met]
-        self.stream.append([said_record(one, id=identity, number=0) for one, identity in fresh])
+        self.stream.append([record_of(one, id=identity) for one, identity in fresh])
         return [identity not in met for _, identity in said]
 
     # -- looking up
@@ -284,7 +282,7 @@ class Conversations:
             if record.kind == kind
         }
         record = the_only(records, wanted, kind)
-        return Hit(record.id, kind, None, None, when(record.at), None, read_record(record))
+        return Hit(record.id, kind, None, None, when(record.at), None, content_of(record))
 
     def said(self, kind: str) -> list[Record]:
         """Every record of one kind in this project, in journal order."""
@@ -342,28 +340,23 @@ class Conversations:
         exclude: str | None = None,
         everywhere: bool = False,
         conversations: int | None = None,
-        exchanges: int | None = None,
         min_similarity: float | None = None,
         tags: Collection[str] = (),
-        budget_s: float | None = None,
     ) -> Related:
-        """The past conversations that matter for a question, and their exchanges that do.
-
-        `budget_s` bounds the catching up with the journal before it.
-        """
+        """The past conversations that matter for a question, and their exchanges that do."""
         settings = self.shelf.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
         streams = self._within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
-        found = self._find(asked, streams, scope, exclude=exclude, budget_s=budget_s)
+        found = self._find(asked, streams, scope, exclude=exclude)
         return grouped(
             question,
             found,
             [stream.history for stream in streams],
             floor=floor,
             conversations=conversations or settings.rag_conversation_limit,
-            exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
+            exchanges=settings.rag_exchange_limit_per_conversation,
             notes=found.notes,
         )
 
@@ -376,7 +369,7 @@ class Conversations:
         exclude: str | None,
         documents: bool = False,
         meaning: bool = True,
-        budget_s: float | None,
+        budget_s: float | None = None,
     ) -> Answer:
         """Every hit that the scope allows, in order, summaries too."""
         if not (scope.first or scope.last) and (event := event_range(question.text)):

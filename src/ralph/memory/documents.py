@@ -15,7 +15,7 @@ import msgspec
 from ralph.errors import BadInput, NotFound
 from ralph.memory.conversations import Conversations
 from ralph.records import Record
-from ralph.records.conversation import DOCUMENT, Document, document_id, said_from
+from ralph.records.conversation import DOCUMENT, Document, content_of, document_id
 from ralph.text.redact import redact
 from ralph.text.sections import BETWEEN_HEADINGS, sections
 
@@ -131,7 +131,7 @@ def remove_documents(memory: Conversations, paths: Sequence[Path], *, root: Path
 def list_documents(memory: Conversations) -> list[ListedDocument]:
     """Every document that is kept, by its path."""
     return [
-        ListedDocument(name, said_from(some[0]).title, len(some), max(one.at for one in some))
+        ListedDocument(name, content_of(some[0]).title, len(some), max(one.at for one in some))
         for name, some in sorted(_saved(memory).items())
     ]
 
@@ -184,7 +184,7 @@ def _saved(memory: Conversations) -> dict[str, list[Record]]:
     """The sections that memory has, by their file."""
     saved: dict[str, list[Record]] = {}
     for record in memory.said(DOCUMENT):
-        saved.setdefault(said_from(record).path, []).append(record)
+        saved.setdefault(content_of(record).path, []).append(record)
     return saved
 
 

@@ -276,16 +276,21 @@ def _some(ids: list[str]) -> str:
     return " ".join(ids[:_TOLD_IDS]) + more
 
 
-def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
-    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+def chosen_records(ralph: Ralph, choice: Choice) -> list[Record]:
+    """The records that were picked."""
     wanted = {*choice.conversations, *choice.knowledge}
-    wanted.update(one for some in choice.ids.values() for one in some)
+    wanted.update(record_id for ids in choice.ids.values() for record_id in ids)
     records = [record for name in choice.ids for record in _standing(ralph, name)]
     if choice.conversations:
         records += ralph.conversations.stream.standing()
     if choice.knowledge:
         records += _known(ralph, everywhere=True)
-    records = [record for record in records if record.id in wanted]
+    return [record for record in records if record.id in wanted]
+
+
+def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgotten:
+    """Forget what was chosen wherever Ralph keeps it, and say what went and what is left."""
+    records = chosen_records(ralph, choice)
     words = Words(records, choice.match)
     gone: list[str] = []
     for name, ids in choice.ids.items():

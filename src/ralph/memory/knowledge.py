@@ -20,7 +20,7 @@ from ralph.config import Settings
 from ralph.errors import BadInput, JournalError, MemoryOff, NotFound
 from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
-from ralph.index.sync import IndexSpec, Progress, Synced
+from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Draft
 from ralph.memory import checkpoints
 from ralph.memory.conversation_stream import when
@@ -33,7 +33,7 @@ from ralph.memory.knowledge_state import (
     read_entry,
     stream_of,
 )
-from ralph.memory.store import KNOWLEDGE, Store, find_id, home_journals, index_for, verify_records
+from ralph.memory.store import KNOWLEDGE, Store, find_id, home_journals, verify_records
 from ralph.recall import Answer, Hit, ScoredRecord
 from ralph.recall.patterns import (
     Pattern,
@@ -127,7 +127,7 @@ class Knowledge:
     ) -> None:
         journals = home_journals(KNOWLEDGE, settings, home)
         folder = home / "cache" / "knowledge"
-        index = index_for(settings, [folder], home=home, scope=lambda: COLLECTION)
+        index = open_index(settings, [folder], home=home, scope=lambda: COLLECTION)
         self.shelf = KnowledgeStore(journals, index, embedder, settings, progress=progress)
         self.state = KnowledgeState(journals)
         self.home = home

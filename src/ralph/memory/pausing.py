@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from ralph.capture.exchange import SessionExchange
+    from ralph.capture.lines import SessionExchange
     from ralph.memory.conversation_stream import ConversationContent
     from ralph.memory.project import Project
     from ralph.memory.ralph import Ralph

@@ -293,14 +293,20 @@ def _commits(root: AnyPath) -> list[str]:
 
 def _git(root: AnyPath, *words: str) -> str:
     """What git says, or nothing: no repository, no git, or it takes too long."""
-    import subprocess  # most projects are known by their path
-
     here = Path(root)
     if not any((folder / ".git").exists() for folder in (here, *here.parents)):
         return ""
-    program = find_program("git", root=here)
+    code, text = ask_git(here, *words)
+    return text if code == 0 else ""
+
+
+def ask_git(root: Path, *words: str) -> tuple[int, str]:
+    """Git's exit code and what it says; -1 where it does not answer."""
+    import subprocess  # most projects are known by their path
+
+    program = find_program("git", root=root)
     if program is None:
-        return ""
+        return -1, "git is not installed"
     # Nothing that the repository configures may run or be fetched.
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     environ |= {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
@@ -314,9 +320,10 @@ def _git(root: AnyPath, *words: str) -> str:
             timeout=_GIT_TIMEOUT_S,
             check=False,
         )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode("ascii", "replace") if done.returncode == 0 else ""
+    except (OSError, subprocess.SubprocessError) as error:
+        return -1, str(error)
+    output = done.stdout if done.returncode == 0 else done.stderr
+    return done.returncode, output.decode(errors="replace").strip()
 
 
 def _encoded(owner: dict[str, list[str]]) -> bytes:

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchange import SessionExchange, SessionHead, SessionReader, SessionStart
+from ralph.capture.lines import SessionExchange, SessionHead, SessionReader, SessionStart
 from ralph.clients import BY_SOURCE
 from ralph.errors import BadRecord, JournalBusy, NotFound, UnsafeFile
 from ralph.memory.conversation_search import CLAUDE_CODE, run_name
@@ -28,7 +28,7 @@ from ralph.memory.conversation_stream import (
     ConversationImport,
     ConversationStream,
 )
-from ralph.memory.conversations import GENERAL, SavedExchange
+from ralph.memory.conversations import GENERAL
 from ralph.memory.feature import SavedIteration
 from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, write_marks
 from ralph.memory.pausing import unpaused_talks
@@ -374,14 +374,10 @@ class SessionWork(msgspec.Struct, frozen=True):
 
 def keep_exchanges(
     ralph: Ralph, seen: Sequence[SessionExchange], *, session: str, title: str | None
-) -> list[SavedExchange]:
+) -> None:
     """Save what was said, each exchange once, in the conversation its session is."""
-    talks = conversations_of(seen, source=CLAUDE_CODE, session=session, title=title)
-    return [
-        saved
-        for talk in talks
-        for saved in ralph.conversations.add(talk.conversation, talk.exchanges)
-    ]
+    for talk in conversations_of(seen, source=CLAUDE_CODE, session=session, title=title):
+        ralph.conversations.add(talk.conversation, talk.exchanges)
 
 
 def unkept(ralph: Ralph, seen: Sequence[SessionExchange], *, session: str) -> list[SessionExchange]:

@@ -14,7 +14,7 @@ from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
     from ralph.index import Embedder
-    from ralph.index.open import Index
+    from ralph.index.sync import Index
     from ralph.memory.ralph import Ralph
     from ralph.memory.store import Store, Stream
 

@@ -23,8 +23,15 @@ from ralph.errors import (
     NotFound,
 )
 from ralph.index import Embedder
-from ralph.index.open import Index, choose_embedder, open_index
-from ralph.index.sync import IndexSpec, Progress, is_current_in, live_of
+from ralph.index.sync import (
+    Index,
+    IndexSpec,
+    Progress,
+    choose_embedder,
+    is_current_in,
+    live_of,
+    open_index,
+)
 from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
@@ -41,8 +48,6 @@ if TYPE_CHECKING:
 
 
 MOST_HITS = 20
-# An answer of Qdrant may take this many times the budget.
-_QDRANT_SHARE = 2.5
 CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
@@ -335,23 +340,6 @@ class Store:
             _log.warning("memory: %s", text)
 
 
-def index_for(
-    settings: Settings, folders: Sequence[Path], *, home: Path, scope: Callable[[], str]
-) -> Index:
-    """The index that the settings name; nothing is opened or asked before its first use."""
-    return open_index(
-        folders,
-        home=home,
-        scope=scope,
-        lock_timeout_s=settings.index_lock_timeout_s,
-        journal_url=settings.journal_url,
-        qdrant_url=settings.qdrant_url,
-        qdrant_api_key=settings.qdrant_api_key,
-        qdrant_timeout_s=_QDRANT_SHARE * settings.remember_budget_s,
-        qdrant_binary=settings.qdrant_binary,
-    )
-
-
 def short_hash(text: str) -> str:
     """Eight digits that tell one text from another."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
@@ -367,7 +355,7 @@ class ProjectStore(Store):
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
         journals = feature_journals(project, settings, home)
-        index = index_for(
+        index = open_index(
             settings, [project.cache], home=home, scope=lambda: f"{short_hash(project.id)}-"
         )
         embedder = choose_embedder(settings, home / "cache")

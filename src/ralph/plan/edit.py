@@ -59,11 +59,9 @@ def delete_feature(plan: Plan, name: str) -> None:
             if isinstance(task.value, dict) and str(task.value.get("feature")) == name
         ]
         if users:
-            raise BadInput(
-                f"the feature {name!r} still has tasks: {', '.join(users[:10])}",
-                where=plan.file_name("features"),
-                todo="Delete them or give them another feature first.",
-            )
+            what = f"the feature {name!r} still has tasks: {', '.join(users[:10])}"
+            todo = "Delete them or give them another feature first."
+            raise BadInput(what, where=plan.file_name("features"), todo=todo)
         model.remove_entity(data["features"], "features", name)
 
 
@@ -85,11 +83,8 @@ def patch_named(kind: Kind, entry: Data, patch: Patch) -> None:
 def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
     plain = clean_text("name", name, Limits.name + 1)
     if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
-        raise BadInput(
-            f"{name!r} is not a name",
-            where=plan.file_name(kind),
-            todo=f"Use 1 to {Limits.name} characters without slashes, such as `user-login`.",
-        )
+        todo = f"Use 1 to {Limits.name} characters without slashes, such as `user-login`."
+        raise BadInput(f"{name!r} is not a name", where=plan.file_name(kind), todo=todo)
     entry: Data = {"name": plain}
     patch_named(kind, entry, patch or {})
     if kind == "features":
@@ -165,11 +160,9 @@ def delete_task(plan: Plan, task_id: TaskId) -> None:
             if str(task_id) in map(str, as_list(task.get("blocked_by")))
         ]
         if waiting:
-            raise BadInput(
-                f"task {task_id} blocks {', '.join(waiting[:10])}",
-                where=plan.file_name("tasks"),
-                todo="Take it out of their blocked_by first, or set it to skipped.",
-            )
+            what = f"task {task_id} blocks {', '.join(waiting[:10])}"
+            todo = "Take it out of their blocked_by first, or set it to skipped."
+            raise BadInput(what, where=plan.file_name("tasks"), todo=todo)
         model.remove_entity(data, "tasks", task_id)
 
 
@@ -230,11 +223,9 @@ def _refuse_broken(plan: Plan, entry: Data, task_id: TaskId) -> None:
     for name in ("feature", "title"):
         if not isinstance(entry.get(name), str | int) or not str(entry[name]).strip():
             file = plan.document("tasks")
-            raise BadPlan(
-                f"task {task_id} has no `{name}`",
-                where=file.where(model.path_of(file.data, "tasks", task_id)),
-                todo=f"Give it its `{name}` back.",
-            )
+            what = f"task {task_id} has no `{name}`"
+            where = file.where(model.path_of(file.data, "tasks", task_id))
+            raise BadPlan(what, where=where, todo=f"Give it its `{name}` back.")
 
 
 def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
@@ -245,10 +236,8 @@ def _blockers(data: Data, entry: Data, value: Any, plan: Plan) -> list[TaskId]:
     own = str(entry["id"])
     for ring in _rings({**blockers, own: list(map(str, ids))}):
         if own in ring:
-            raise BadInput(
-                f"the tasks would wait for each other: {' -> '.join(ring)}",
-                todo="Leave one of them out of blocked_by.",
-            )
+            what = f"the tasks would wait for each other: {' -> '.join(ring)}"
+            raise BadInput(what, todo="Leave one of them out of blocked_by.")
     return ids
 
 
@@ -294,6 +283,7 @@ _NOISE_NAMES = (
     r"|python-version|tool-versions|pre-commit-config\.yaml)$"
     r"|^[\w-]+\.config\.(?:js|cjs|mjs|ts|mts|json)$|^tsconfig\..*\.json$"
 )
+_FILE_LISTS = ("context_files", "knowledge_paths")
 _OWN_FOLDERS = (".git", ".ralph")
 
 
@@ -320,7 +310,7 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> list[st
             touched[path] = (count + 1, max(last, number))
     with plan.edit("features", f"context files of {feature} enriched") as data:
         entry = plan.find(data, "features", feature)
-        _drop_vanished(entry, plan)
+        _drop_vanished(plan, entry)
         items = list(as_list(entry.get("context_files")))
         before = [_path_of_item(item) for item in items]
         for item in items:
@@ -341,17 +331,10 @@ def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> list[st
 
 def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
     """The feature without files that are gone, and a note for each; the plan does not change."""
-    files = [file for file in feature.context_files if is_there(plan.project, file.path)]
-    paths = [path for path in feature.knowledge_paths if is_there(plan.project, path)]
-    notes = [stale_note(file.path) for file in feature.context_files if file not in files]
-    notes += [
-        stale_note(path, "knowledge_paths") for path in feature.knowledge_paths if path not in paths
-    ]
-    if notes:
-        feature = msgspec.structs.replace(
-            feature, context_files=tuple(files), knowledge_paths=tuple(paths)
-        )
-    return feature, notes
+    lists = {name: getattr(feature, name) for name in _FILE_LISTS}
+    notes = _drop_vanished(plan, lists)
+    kept = {name: tuple(lists.get(name, ())) for name in _FILE_LISTS}
+    return (msgspec.structs.replace(feature, **kept), notes) if notes else (feature, notes)
 
 
 def drop_vanished(plan: Plan, feature: str) -> list[str]:
@@ -359,7 +342,7 @@ def drop_vanished(plan: Plan, feature: str) -> list[str]:
     if not without_vanished(plan, plan.feature(feature))[1]:
         return []
     with plan.edit("features", f"vanished files of {feature} removed") as data:
-        return _drop_vanished(plan.find(data, "features", feature), plan)
+        return _drop_vanished(plan, plan.find(data, "features", feature))
 
 
 def _replace_files(old: Any, value: Any) -> list[Data]:
@@ -397,18 +380,17 @@ def stale_note(path: str, where: str = "context_files") -> str:
     return f"[STALE: {path} no longer exists — removed from {where}]"
 
 
-def _drop_vanished(entry: Data, plan: Plan) -> list[str]:
+def _drop_vanished(plan: Plan, entry: Data) -> list[str]:
     notes: list[str] = []
-    for name in ("context_files", "knowledge_paths"):
-        items = as_list(entry.get(name))
-        gone = [
-            item
-            for item in items
-            if (path := _path_of_item(item)) and not is_there(plan.project, path)
-        ]
+    for name in _FILE_LISTS:
+        items = entry.get(name)
+        items = items if isinstance(items, tuple) else as_list(items)
+        paths = [_path_of_item(item) for item in items]
+        gone = {path for path in paths if path and not is_there(plan.project, path)}
         if gone:
-            notes += [stale_note(str(_path_of_item(item)), name) for item in gone]
-            model.set_field(entry, name, [item for item in items if item not in gone])
+            notes += [stale_note(path, name) for path in paths if path in gone]
+            kept = [item for item, path in zip(items, paths, strict=True) if path not in gone]
+            model.set_field(entry, name, kept)
     return notes
 
 
@@ -437,7 +419,7 @@ def is_there(project: Path, path: str, *, file: bool = False) -> bool:
 
 
 def _path_of_item(item: Any) -> str | None:
-    path = item.get("path") if isinstance(item, dict) else item
+    path = item.get("path") if isinstance(item, dict) else getattr(item, "path", item)
     return path if isinstance(path, str) else None
 
 
@@ -521,9 +503,9 @@ def _learnings_and_files(
                 "Remove the one that is wrong.",
                 "warning",
             )
-        listed = [("context_files", i, f.path) for i, f in enumerate(feature.context_files)]
-        listed += [("knowledge_paths", i, f) for i, f in enumerate(feature.knowledge_paths)]
-        for name, i, missing in listed:
+        listed = [(n, i, x) for n in _FILE_LISTS for i, x in enumerate(getattr(feature, n))]
+        for name, i, item in listed:
+            missing = str(_path_of_item(item))
             if not is_there(plan.project, missing):
                 todo = f"Ralph will take it out: {stale_note(missing, name)}"
                 yield file.problem((*path, name, i), f"{missing} does not exist", todo, "warning")

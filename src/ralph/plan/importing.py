@@ -60,13 +60,9 @@ _EMPTY_BOX = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+\[[ xX~/-]?\]\s*")
 _OPTION = re.compile(r"\s*\((discipline|priority|tags)\s*:\s*([^()]*)\)", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PROSE = {
-    "description": "description",
-    "overview": "description",
-    "architecture": "architecture",
-    "design": "architecture",
-    "boundaries": "boundaries",
-    "out of scope": "boundaries",
-    "scope": "boundaries",
+    **dict.fromkeys(("description", "overview"), "description"),
+    **dict.fromkeys(("architecture", "design"), "architecture"),
+    **dict.fromkeys(("boundaries", "out of scope", "scope"), "boundaries"),
 }
 _STATUS = {" ": "pending", "x": "done", "X": "done", "~": "in_progress", "/": "in_progress",
            "-": "skipped"}  # fmt: skip
@@ -109,19 +105,13 @@ def _from_markdown(text: str, name: str, feature: str | None) -> Data:
         plain = re.sub(r"[`*_\[\]]", "", title).strip().lower()
         entry["name"] = re.sub(r"[^\w.]+", "-", plain).strip("-.")[:100] or feature
         if not entry["name"]:
-            raise BadInput(
-                "tasks have no heading above them",
-                where=name,
-                todo="Put a heading with the feature's name above them, or name the feature.",
-            )
+            todo = "Put a heading with the feature's name above them, or name the feature."
+            raise BadInput("tasks have no heading above them", where=name, todo=todo)
         if title and title != entry["name"]:
             entry["display_name"] = title
     if not features:
-        raise BadInput(
-            "no task was found",
-            where=name,
-            todo="Write `# Feature` and under it lines such as `- [ ] Build the form`.",
-        )
+        todo = "Write `# Feature` and under it lines such as `- [ ] Build the form`."
+        raise BadInput("no task was found", where=name, todo=todo)
     return {"features": features}
 
 
@@ -215,19 +205,14 @@ def _task(text: str, box: str) -> Data:
 def _from_yaml(text: str, name: str) -> Data:
     file = PlanFile(text.removeprefix("\ufeff"), name=name)
     if not any(kind in file.data for kind in KINDS):
-        raise BadInput(
-            "there are no features, tasks or disciplines",
-            where=f"{name}:1:1",
-            todo="Write `features:` with a list of features and their tasks.",
-        )
+        what = "there are no features, tasks or disciplines"
+        todo = "Write `features:` with a list of features and their tasks."
+        raise BadInput(what, where=f"{name}:1:1", todo=todo)
     for kind in KINDS:
         for i, item in enumerate(file.data.get(kind) or []):
             if not isinstance(item, dict) and isinstance(file.data[kind], list):
-                raise BadInput(
-                    f"an entry of `{kind}` is not a mapping",
-                    where=file.where((kind, i)),
-                    todo="Write `- name: ...`.",
-                )
+                what = f"an entry of `{kind}` is not a mapping"
+                raise BadInput(what, where=file.where((kind, i)), todo="Write `- name: ...`.")
     return file.data
 
 
@@ -307,10 +292,8 @@ class _Import:
         feature = str(patch.pop("feature", feature) or feature or "")
         title = clean_text("title", patch.pop("title", None), Limits.title)
         if not title or not feature:
-            raise BadInput(
-                "a task without a title" if feature else f"the task {title!r} names no feature",
-                todo="Give it a `title` and a `feature`.",
-            )
+            what = "a task without a title" if feature else f"the task {title!r} names no feature"
+            raise BadInput(what, todo="Give it a `title` and a `feature`.")
         if find_entity(self._data["features"], "features", feature) is None:
             self._feature({"name": feature})
         wanted = patch.pop("id", None)

@@ -80,7 +80,6 @@ class LearningOutcome(msgspec.Struct, frozen=True):
 
     added: tuple[AddedLearning, ...] = ()
     refused: int = 0
-    dropped: tuple[Learning, ...] = ()
 
 
 def add(
@@ -106,13 +105,13 @@ def learn(
     added: list[AddedLearning] = []
     refused = 0
     with plan.edit("features", f"{feature} learned from iteration {current_iteration}") as data:
-        dropped = _drop_old(plan, data, feature, current_iteration)
+        _drop_old(plan, data, feature, current_iteration)
         for draft in drafts:
             try:
                 added.append(append(plan, data, feature, draft))
             except LearningsFull:
                 refused += 1
-    return LearningOutcome(tuple(added), refused, tuple(dropped))
+    return LearningOutcome(tuple(added), refused)
 
 
 def remove(
@@ -178,11 +177,8 @@ def _open(plan: Plan, data: Data, feature: str) -> tuple[Data, list[Any], list[L
     path = (*path_of(file.data, "features", feature), "learnings")
     items = [value] if isinstance(value, str) else value or []
     if not isinstance(items, list):
-        raise BadInput(
-            f"`learnings` of {feature!r} is not a list",
-            where=file.where(path),
-            todo="Write each learning after a dash.",
-        )
+        what = f"`learnings` of {feature!r} is not a list"
+        raise BadInput(what, where=file.where(path), todo="Write each learning after a dash.")
     learnings: list[Learning] = []
     for i, item in enumerate(items):
         try:
@@ -271,7 +267,7 @@ def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
     """Evict the oldest that is auto, unreviewed and seen once, or refuse (F2, F35)."""
     if len(items) < Limits.learnings:
         return None
-    own = [i for i, x in enumerate(learnings) if is_auto(x) and x.hit_count <= 1]
+    own = [i for i, x in enumerate(learnings) if _is_weak(x)]
     if not own:
         raise LearningsFull(FULL, todo="Review or remove some first.")
     oldest = min(own, key=lambda i: (learnings[i].iteration or 0, learnings[i].created or "", i))
@@ -279,19 +275,17 @@ def _make_room(items: list[Any], learnings: list[Learning]) -> Learning | None:
     return learnings.pop(oldest)
 
 
-def _drop_old(plan: Plan, data: Data, feature: str, current_iteration: int) -> list[Learning]:
+def _drop_old(plan: Plan, data: Data, feature: str, current_iteration: int) -> None:
+    """Drop what the extractor saw once, long ago; seen more than once it is kept as stale (F35)."""
     entry, items, learnings = _open(plan, data, feature)
-    old = [
-        i
-        for i, x in enumerate(learnings)
-        if is_auto(x)
-        and x.hit_count <= 1  # seen more than once: marked stale, but kept (F35)
-        and (iterations := age(x, current_iteration)) is not None
-        and iterations > Limits.dropped_after
-    ]
-    if old:
-        set_field(entry, "learnings", [item for i, item in enumerate(items) if i not in old])
-    return [learnings[i] for i in old]
+    ages = [(age(x, current_iteration) or 0) if _is_weak(x) else 0 for x in learnings]
+    kept = [item for item, old in zip(items, ages, strict=True) if old <= Limits.dropped_after]
+    if len(kept) < len(items):
+        set_field(entry, "learnings", kept)
+
+
+def _is_weak(learning: Learning) -> bool:
+    return is_auto(learning) and learning.hit_count <= 1
 
 
 def _merge_item(item: Any, learning: Learning) -> Data:

@@ -30,15 +30,9 @@ Status = Literal["pending", "in_progress", "blocked", "done", "skipped"]
 STATUSES: tuple[str, ...] = get_args(Status)
 # What agents write when they mean one of these.
 STATUS_ALIASES = {
-    "todo": "pending",
-    "open": "pending",
-    "in-progress": "in_progress",
-    "in progress": "in_progress",
-    "doing": "in_progress",
-    "wip": "in_progress",
-    "complete": "done",
-    "completed": "done",
-    "finished": "done",
+    **dict.fromkeys(("todo", "open"), "pending"),
+    **dict.fromkeys(("in-progress", "in progress", "doing", "wip"), "in_progress"),
+    **dict.fromkeys(("complete", "completed", "finished"), "done"),
 }
 PRIORITIES = {"critical": 1, "high": 2, "medium": 3, "normal": 3, "low": 4}
 DEFAULT_PRIORITY = 3
@@ -187,8 +181,8 @@ def id_order(task_id: TaskId) -> tuple[int, int, str]:
 
 Kind = Literal["features", "tasks", "disciplines"]
 KINDS: tuple[Kind, ...] = ("features", "tasks", "disciplines")
-KEY_OF: dict[str, str] = {"features": "name", "tasks": "id", "disciplines": "name"}
-SINGULAR: dict[str, str] = {"features": "feature", "tasks": "task", "disciplines": "discipline"}
+KEY_OF = {"features": "name", "tasks": "id", "disciplines": "name"}
+SINGULAR = {kind: kind.removesuffix("s") for kind in KINDS}
 
 
 class Entity(NamedTuple):

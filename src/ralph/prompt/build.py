@@ -78,6 +78,7 @@ class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True):
 # -- Templates are text files with strict variables: none may be missing, none unused.
 
 
+Values = dict[str, str]
 _VARIABLE = re.compile(r"\{\{ *([a-z_]+) *\}\}")
 
 
@@ -190,15 +191,13 @@ def review_prompt(facts: PromptFacts, review: ReviewFacts, limits: PromptLimits)
     """The prompt for a review of a feature by the stronger model."""
     learnings = mark("\n".join(review.learnings)) if review.learnings else "There are none."
     flags = "\n".join(f"- {sanitize_line(flag)}" for flag in review.flags)
-    by_tools = {"name": one_line(facts.feature.name), "server": facts.server or ""}
-    by_commands = {"name": quote(one_line(facts.feature.name)), "ralph": facts.ralph}
-    text = render(
-        "review_tools" if facts.server else "review",
-        **(by_tools if facts.server else by_commands),
-        which=" (all of them)" if review.all_learnings else " (those not reviewed yet)",
-        flags=f"\n\nWhy the prose may be outdated:\n{mark(flags)}" if flags else "",
-        learnings=learnings,
-    )
+    shared = {
+        "which": " (all of them)" if review.all_learnings else " (those not reviewed yet)",
+        "flags": f"\n\nWhy the prose may be outdated:\n{mark(flags)}" if flags else "",
+        "learnings": learnings,
+    }
+    name = one_line(facts.feature.name)
+    text = _told_by(facts, "review", {"name": name, **shared}, {"name": quote(name), **shared})
     return fit(
         [
             PromptSection("feature", _feature(facts)),
@@ -256,12 +255,11 @@ def _prose(text: str | None) -> str:
     return "\n".join(f"  {line}" if line.strip() else "" for line in lines)
 
 
-def _report(facts: PromptFacts) -> str:
-    """How to report: by the tool of the server, or by a command where there is none."""
-    task = {"ralph": facts.ralph, "id": quote(one_line(str(facts.task.id)))}
+def _told_by(facts: PromptFacts, template: str, tools: Values, commands: Values) -> str:
+    """What the agent can call: the tools of the server, or commands where there is none."""
     if facts.server:
-        return render("report_tools", server=facts.server, **task)
-    return render("report", **task)
+        return render(f"{template}_tools", server=facts.server, **tools)
+    return render(template, ralph=facts.ralph, **commands)
 
 
 def _task(task: Task) -> str:
@@ -297,18 +295,16 @@ def _warnings(repeated: Sequence[RepeatedError]) -> str:
     return _block("warnings", lines)
 
 
+def _report(facts: PromptFacts) -> str:
+    """How to report."""
+    task = {"id": quote(one_line(str(facts.task.id)))}
+    return _told_by(facts, "report", {"ralph": facts.ralph, **task}, task)
+
+
 def _memory(facts: PromptFacts) -> str:
     """How to use memory, or not a word of it."""
-    if not facts.memory_on:
-        return ""
-    if facts.server:
-        return render("memory_tools", server=facts.server)
-    return render(
-        "memory",
-        ralph=facts.ralph,
-        feature=quote(one_line(facts.feature.name)),
-        task=quote(one_line(str(facts.task.id))),
-    )
+    feature, task = quote(one_line(facts.feature.name)), quote(one_line(str(facts.task.id)))
+    return _told_by(facts, "memory", {}, {"feature": feature, "task": task}) * facts.memory_on
 
 
 def _attempt(one: Iteration) -> str:
@@ -499,11 +495,13 @@ def _so_far(view: PlanView) -> str:
     """Features and tasks by name; what they say in full the agent asks for."""
     if not view.features and not view.tasks:
         return "(empty)"
-    names = dict.fromkeys([*(f.name for f in view.features), *(t.feature for t in view.tasks)])
+    described = {f.name: one_line(f.display_name or f.description or "") for f in view.features}
     lines: list[str] = []
     left = _TASKS_SHOWN
-    for name in names:
-        lines.append(f"- {one_line(name)}: {_first_line(view, name)}")
+    for name in dict.fromkeys([*described, *(task.feature for task in view.tasks)]):
+        lines.append(
+            f"- {one_line(name)}: {described.get(name, '')[:120] or '(not described yet)'}"
+        )
         tasks = [task for task in view.tasks if task.feature == name]
         lines += [
             f"  - task {one_line(str(task.id))} ({task.status}): {one_line(task.title)}"
@@ -513,11 +511,3 @@ def _so_far(view: PlanView) -> str:
             lines.append(f"  - and {len(tasks) - left} more tasks")
         left = max(0, left - len(tasks))
     return mark("\n".join(lines))
-
-
-def _first_line(view: PlanView, name: str) -> str:
-    for feature in view.features:
-        if feature.name == name:
-            said = one_line(feature.display_name or feature.description or "")
-            return said[:120] or "(not described yet)"
-    return "(not described yet)"

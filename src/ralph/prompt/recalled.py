@@ -21,7 +21,6 @@ _TOLD_CHARS = 400
 _ASKED_CHARS = 250
 _ERRORS = 2
 _ID_CHARS = 12
-_SPARE_CHARS = 500
 
 
 def recalled_text(

@@ -10,17 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ralph.records import (
-    Record,
-    Source,
-    clean,
-    now,
-    read_body,
-    short_id,
-    to_json,
-    utc,
-    write_body,
-)
+from ralph.records import Record, now, read_body, short_id, to_json, utc, write_body
 from ralph.records.iteration import ErrorSeen, FileTouched
 
 CONVERSATION = "conversation"
@@ -139,13 +129,22 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 Said = Summary | Label | Rating | Document
-_KINDS: dict[type, str] = {Summary: SUMMARY, Label: LABEL, Rating: RATING, Document: DOCUMENT}
-_READERS: dict[str, Any] = {
-    kind: msgspec.json.Decoder(said).decode for said, kind in _KINDS.items()
+_TYPES: dict[str, type[msgspec.Struct]] = {
+    CONVERSATION: Conversation,
+    EXCHANGE: Exchange,
+    SUMMARY: Summary,
+    LABEL: Label,
+    RATING: Rating,
+    DOCUMENT: Document,
 }
-
-_decode_conversation = msgspec.json.Decoder(Conversation).decode
-_decode_exchange = msgspec.json.Decoder(Exchange).decode
+_KINDS = {content: kind for kind, content in _TYPES.items()}
+_DECODERS = {kind: msgspec.json.Decoder(content).decode for kind, content in _TYPES.items()}
+# What the envelope of a record has of its content, and under which name.
+_ENVELOPES = {
+    CONVERSATION: {"id": "id", "created": "at"},
+    EXCHANGE: {"id": "id", "completed": "at", "number": "number"},
+    DOCUMENT: {"id": "id"},
+}
 
 
 def conversation_id(source: str, session: str) -> str:
@@ -168,40 +167,20 @@ def document_id(path: str, heading: str, text: str, place: int) -> str:
     return short_id(_NAMESPACE, DOCUMENT, path, heading, text, str(place))
 
 
-def conversation_record(conversation: Conversation, *, number: int) -> Record:
-    """The conversation in its envelope."""
-    at = utc(conversation.created, field="created") if conversation.created else now()
-    body = write_body(conversation, id="", created=None)
-    return Record(conversation.id, CONVERSATION, number, at, body)
+def record_of(content: Conversation | Exchange | Said, *, id: str = "") -> Record:
+    """A value in its envelope, at the time that it says or now; the journal gives its number."""
+    kind = _KINDS[type(content)]
+    envelope = _ENVELOPES.get(kind, {})
+    times = [(name, getattr(content, name)) for name, of in envelope.items() if of == "at"]
+    at = next((utc(at, field=name) for name, at in times if at), None) or now()
+    empty = {name: "" if name == "id" else None for name in envelope}
+    return Record(id or getattr(content, "id", ""), kind, 0, at, write_body(content, **empty))
 
 
-def exchange_record(exchange: Exchange, *, number: int, source: Source | None = None) -> Record:
-    """The exchange in its envelope; it stands at the time it was completed."""
-    at = utc(exchange.completed, field="completed") if exchange.completed else now()
-    body = write_body(exchange, id="", number=None, completed=None)
-    return Record(exchange.id, EXCHANGE, number, at, body, clean(source or Source()))
-
-
-def conversation_from(record: Record) -> Conversation:
-    """The conversation inside a record."""
-    found: Conversation = read_body(_decode_conversation, record, id=record.id, created=record.at)
-    return found
-
-
-def exchange_from(record: Record) -> Exchange:
-    """The exchange inside a record."""
-    found: Exchange = read_body(
-        _decode_exchange, record, id=record.id, number=record.number, completed=record.at
-    )
-    return found
-
-
-def said_record(said: Said, *, id: str, number: int, at: str | None = None) -> Record:
-    """What was said of a conversation, in its envelope."""
-    return Record(id, _KINDS[type(said)], number, at or now(), write_body(said))
-
-
-def said_from(record: Record) -> Any:
-    """The Summary, Label, Rating or Document inside a record."""
-    envelope = {"id": record.id} if record.kind == DOCUMENT else {}
-    return read_body(_READERS[record.kind], record, **envelope)
+def content_of(record: Record) -> Any:
+    """The value inside a record; None for a kind that is not known here."""
+    if record.kind not in _DECODERS:
+        return None
+    envelope = _ENVELOPES.get(record.kind, {})
+    said = {name: getattr(record, of) for name, of in envelope.items()}
+    return read_body(_DECODERS[record.kind], record, **said)

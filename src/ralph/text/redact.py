@@ -111,11 +111,9 @@ _PLACES: Final[dict[str, dict[str, dict[str, str]]]] = {
         " code": {" ": rf"(?:recovery|backup) codes?(?: is)?:?[ \t]+(?=\S*\d){_VALUE}"},
     },
     "cookie": {
-        "curl": {"=": r"curl[^\n]{0,300}?\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})"},
+        "curl": {"=": r"curl[^\n]{0,300}?\s(?:-b|--cookie)[ =]['\"]?[\w.-]+=(?P<v>[^\s;'\"]{6,})"}
     },
-    "private-key": {
-        '"kty"': {'"d"': r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"'},
-    },
+    "private-key": {'"kty"': {'"d"': r'"d"\s{0,4}:\s{0,4}"(?P<v>[\w-]{40,})"'}},
 }
 # host:port:database:user:password; the output of a compiler or of grep has numbers there.
 _PGPASS: Final = (

@@ -10,14 +10,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ralph.errors import BadInput
 from ralph.text.summary import sentence_ends
 from ralph.text.tokens import compiled
 
 BETWEEN_HEADINGS = " > "
 # Sections shorter than this share of the limit are joined with their neighbour.
 _TINY = 10
-_LEAST_CHARS = 10
 _LONGEST_HEADING = 120
 
 _ATX = r" {0,3}(#{1,6})(?=[ \t]|\Z)"
@@ -43,7 +41,7 @@ class _HeadingPart(NamedTuple):
 
     path: tuple[str, ...]
     first: int
-    lines: tuple[str, ...]
+    lines: Sequence[str]
     bare: bool
 
     @property
@@ -53,11 +51,6 @@ class _HeadingPart(NamedTuple):
 
 def sections(text: str, *, max_chars: int = 2000, overlap_chars: int = 150) -> list[TextSection]:
     """Every line of a Markdown or plain text in passages of at most `max_chars`."""
-    if max_chars < _LEAST_CHARS or not 0 <= overlap_chars <= max_chars // 2:
-        raise BadInput(
-            f"passages of {max_chars} characters that overlap by {overlap_chars}",
-            todo=f"Give at least {_LEAST_CHARS} characters, and an overlap of at most half.",
-        )
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     begin, title = _front_matter(lines)
     found = list[TextSection]()
@@ -86,19 +79,24 @@ def _front_matter(lines: Sequence[str]) -> tuple[int, str]:
     return end + 1, " ".join(title.split())[:_LONGEST_HEADING]
 
 
+def _fenced(lines: Sequence[str]) -> Iterator[bool]:
+    """For every line, whether it is in a fence of code or one of its marks."""
+    fence = ""
+    for line in lines:
+        opened = compiled(_FENCE).match(line)
+        closes = opened and opened[1].startswith(fence) and not line.strip().strip(fence[:1])
+        yield bool(fence or opened)
+        if opened and not fence:
+            fence = opened[1]
+        elif closes:
+            fence = ""
+
+
 def _headings(lines: Sequence[str], begin: int) -> Iterator[tuple[int, int, str]]:
     """Line, level and words of every heading, outside of fences."""
-    fence = ""
-    for at in range(begin, len(lines)):
+    for at, fenced in enumerate(_fenced(lines[begin:]), begin):
         line = lines[at]
-        if opened := compiled(_FENCE).match(line):
-            if not fence:
-                fence = opened[1]
-                continue
-            if opened[1].startswith(fence) and not line.strip().strip(fence[0]):
-                fence = ""
-                continue
-        if fence or not line.strip():
+        if fenced or not line.strip():
             continue
         if found := compiled(_ATX).match(line):
             words = line[found.end() :].strip()
@@ -144,7 +142,7 @@ def _part(
         first += 1
     while end > first and not lines[end - 1].strip():
         end -= 1
-    return _HeadingPart(path, first, tuple(lines[first:end]), bare=end - first <= head)
+    return _HeadingPart(path, first, lines[first:end], bare=end - first <= head)
 
 
 def _joined(parts: list[_HeadingPart], max_chars: int) -> list[_HeadingPart]:
@@ -159,15 +157,13 @@ def _joined(parts: list[_HeadingPart], max_chars: int) -> list[_HeadingPart]:
             if below or (beside and before.size * _TINY < max_chars):
                 blank = part.first - before.first - len(before.lines)
                 lines = (*before.lines, *[""] * blank, *part.lines)
-                path = part.path if below else _both(before.path, part.path)
+                path = part.path
+                if not below and path != before.path:
+                    path = (*before.path[:-1], f"{before.path[-1]}, {path[-1]}")
                 found[-1] = _HeadingPart(path, before.first, lines, bare=before.bare and part.bare)
                 continue
         found.append(part)
     return found
-
-
-def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return one if one == other else (*one[:-1], f"{one[-1]}, {other[-1]}")
 
 
 def _passages(part: _HeadingPart, max_chars: int, overlap_chars: int) -> Iterator[tuple[str, int]]:
@@ -221,15 +217,8 @@ def _blocks(lines: Sequence[str], room: int, max_chars: int) -> Iterator[tuple[i
 
 def _block_ends(lines: Sequence[str]) -> Iterator[int]:
     """The lines before which a new block begins: after a blank one, unless a list goes on."""
-    fence = ""
-    for at, line in enumerate(lines):
-        if opened := compiled(_FENCE).match(line):
-            if not fence:
-                fence = opened[1]
-            elif opened[1].startswith(fence) and not line.strip().strip(fence[0]):
-                fence = ""
-        nothing = not line.strip()
-        if nothing and not fence:
+    for at, fenced in enumerate(_fenced(lines)):
+        if not fenced and not lines[at].strip():
             after = next((one for one in lines[at + 1 : at + 3] if one.strip()), "")
             head = at > 0 and compiled(_CONTINUES).match(lines[at - 1])
             if not (head and compiled(_CONTINUES).match(after)):

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ralph.errors import BadInput
 from ralph.text.tokens import STOP_WORDS, compiled, shorten
 
 # -- Where sentences end, and which parts of a Markdown text are sentences at all.
@@ -200,30 +199,6 @@ class _WeighedSentence(NamedTuple):
     score: float
     place: int
     text: str
-
-
-def gist(text: str, *, sentences: int, max_chars: int, about: str = "") -> str:
-    """The sentences that say most, in their order; the whole text when it is short enough."""
-    if sentences < 1 or max_chars < 1:
-        raise BadInput(
-            f"a gist of {sentences} sentences in {max_chars} characters",
-            todo="Give at least one of each.",
-        )
-    said = _prose(pieces(text), about)
-    whole = " ".join(one.text for one in said)
-    if len(said) <= sentences and len(whole) <= max_chars and said:
-        return whole
-    best = list[_WeighedSentence]()
-    room = max_chars
-    for one in sorted(said, key=lambda one: (-one.score, one.place))[: max(1, sentences) * 2]:
-        if len(best) == sentences:
-            break
-        if len(one.text) <= room:
-            best.append(one)
-            room -= len(one.text) + 1
-    if not best:
-        return shorten(said[0].text if said else " ".join(text.split()), max_chars)
-    return " ".join(one.text for one in sorted(best, key=lambda one: one.place))
 
 
 def exchange_gist(user: str, assistant: str) -> str:

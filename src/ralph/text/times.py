@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 from functools import cache
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 from ralph.text.tokens import compiled
 
@@ -321,28 +321,6 @@ LONGEST_QUESTION = 500
 Bounds = tuple[date | None, date | None]
 Relation = Literal["before", "after", "since"]
 
-
-class TimeRange(NamedTuple):
-    """From the first day to the last, both included; None where it is open.
-
-    `spoken` where the question asks what was said then. Elsewhere it may ask what was done then,
-    and talked about on another day: such a range can prefer answers, but not rule them out.
-    """
-
-    first: date | None
-    last: date | None
-    words: str
-    rest: str
-    spoken: bool = False
-
-
-class _TimeFound(NamedTuple):
-    first: date | None
-    last: date | None
-    start: int
-    end: int
-
-
 _PREPOSITIONS: dict[str, str] = {
     "since": r"since|starting (?:in|on|from)",
     "after": r"after",
@@ -437,8 +415,8 @@ def _any() -> str:
     )
 
 
-def time_range(question: str, today: date) -> TimeRange | None:
-    """The days a question asks about, and the question without them; None where none is plain."""
+def time_range(question: str, today: date) -> Bounds | None:
+    """The first and the last day a question asks about, None for no end; None if none is plain."""
     today = date(today.year, today.month, today.day)  # a time of day would not compare
     text = " ".join(question.split())
     if len(text) > LONGEST_QUESTION or not _hinted(text):
@@ -446,18 +424,16 @@ def time_range(question: str, today: date) -> TimeRange | None:
     # Quoted words keep their length and lose their meaning.
     seen = text.translate(_PLAIN)
     seen = compiled(_QUOTED).sub(lambda quoted: "\x00" * len(quoted[0]), seen)
-    finds = list[_TimeFound]()
+    found = list[Bounds]()
     ranged = compiled(r"(?i)\b(?:between|from|starting) ").search(seen)
     for pair in _pair_pattern().finditer(seen) if ranged else ():
         if (days := _between(pair, seen, today)) is not None:
-            finds.append(_TimeFound(*days, *pair.span()))
+            found.append(days)
         # Understood or not: half of a range is none.
         seen = seen[: pair.start()] + "\x00" * len(pair[0]) + seen[pair.end() :]
-    for found in _single_pattern().finditer(seen):
-        if (bounds := _single(found, seen, today)) is not None:
-            finds.append(_TimeFound(*bounds, *found.span()))
-    finds = [find for find in finds if find.first is None or find.first <= today]
-    return _joined(sorted(finds, key=lambda find: find.start), text)
+    singles = (_single(single, seen, today) for single in _single_pattern().finditer(seen))
+    found += [bounds for bounds in singles if bounds]
+    return _joined([bounds for bounds in found if bounds[0] is None or bounds[0] <= today])
 
 
 def event_range(question: str) -> tuple[Relation, str] | None:
@@ -575,26 +551,12 @@ def _plain_month(
     return not small or said != ""
 
 
-def _joined(finds: list[_TimeFound], text: str) -> TimeRange | None:
+def _joined(found: list[Bounds]) -> Bounds | None:
     """One range of all that was found: what is open on one side each meets, the rest is united."""
-    firsts = [find.first for find in finds if find.first]
-    lasts = [find.last for find in finds if find.last]
-    first = last = None
-    if firsts and lasts and len(firsts) + len(lasts) == len(finds):  # each is open on one side
-        first, last = max(firsts), min(lasts)
-        if first > last:
-            return None
-    else:
-        first = min(firsts) if len(firsts) == len(finds) > 0 else None
-        last = max(lasts) if len(lasts) == len(finds) > 0 else None
-    if first is None and last is None:
-        return None
-    rest, at = "", 0
-    for find in finds:
-        between = text[at : find.start]
-        rest += " " if at and between in {" and ", " or "} else f"{between} "
-        at = find.end
-    rest = compiled(r" +([,.;:?!])").sub(r"\1", " ".join(f"{rest}{text[at:]}".split()))
-    rest = rest.lstrip(",.;: ").strip() if rest.strip(",.;:?! ") else ""
-    words = ", ".join(text[find.start : find.end] for find in finds)
-    return TimeRange(first, last, words, rest, _has(_TALK, text))
+    firsts = [first for first, _ in found if first]
+    lasts = [last for _, last in found if last]
+    if firsts and lasts and len(firsts) + len(lasts) == len(found):  # each is open on one side
+        return (max(firsts), min(lasts)) if max(firsts) <= min(lasts) else None
+    first = min(firsts) if len(firsts) == len(found) > 0 else None
+    last = max(lasts) if len(lasts) == len(found) > 0 else None
+    return (first, last) if first or last else None

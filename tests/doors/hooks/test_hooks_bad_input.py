@@ -12,8 +12,7 @@ import pytest
 from hooking import FIXTURES, Session, exchanges, files_below, hook, log
 from remembering import made, state_of
 
-from ralph.doors.hooks.call import EVENTS
-from ralph.doors.hooks.files import NAME, note
+from ralph.doors.hooks.call import EVENTS, LOG_NAME, note
 from ralph.memory.project import Focus, Project, set_focus
 from ralph.memory.ralph import open_ralph
 from ralph.records.iteration import ErrorSeen
@@ -229,7 +228,7 @@ def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
     for _ in range(1500):
         note([str(tmp_path)], "stop", "x" * 2000)
 
-    assert files_below(tmp_path) == {NAME, f"{NAME}.1"}
+    assert files_below(tmp_path) == {LOG_NAME, f"{LOG_NAME}.1"}
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 1_200_000
 
 
@@ -279,10 +278,10 @@ def test_a_file_that_does_not_fit_leaves_the_one_before_it(tmp_path: Path) -> No
     file = tmp_path / "note.jsonl"
     script = """
 import resource, sys
-from ralph.doors.hooks import files
-files.replace(sys.argv[1], b"whole")
+from ralph.doors.hooks import sessions
+sessions.replace(sys.argv[1], b"whole")
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-files.replace(sys.argv[1], b"x" * 5000)
+sessions.replace(sys.argv[1], b"x" * 5000)
 """
     ran = subprocess.run(
         [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=False

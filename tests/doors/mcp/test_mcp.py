@@ -16,7 +16,7 @@ from serving import Served, served
 
 from ralph.doors.mcp.context import ServerContext, read_options
 from ralph.doors.mcp.server import perform
-from ralph.doors.mcp.tool import tool
+from ralph.doors.mcp.tool import Tool
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import ANSWER_TOKENS, RECORD_TOKENS
 from ralph.records.iteration import Iteration
@@ -329,7 +329,7 @@ def test_damage_is_told_and_the_server_lives_on(root: Path, told: list[str]) -> 
 
 
 def test_what_nobody_foresaw_is_one_line_and_no_end(root: Path) -> None:
-    @tool("t", example={})
+    @Tool("t", example={})
     def broken(context: ServerContext) -> str:
         raise ZeroDivisionError("division\nby zero")
 

@@ -78,44 +78,33 @@ def options(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-def _complete(names: Callable[[], Iterable[str]]) -> Completer:
-    """Complete from these names; nothing where there is no project."""
+def completing(kind: Kind | None = None) -> Completer:
+    """Complete the names or ids of this kind of plan entry, or of the features in memory.
+
+    Nothing is completed where there is no project.
+    """
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        from ralph.memory.store import feature_journals
+        from ralph.plan.model import entities
 
         with context.scope(cleanup=False), contextlib.suppress(RalphError, OSError):
-            return [name for name in names() if name.startswith(incomplete)]
+            names: list[str] = []
+            project, config, home = project_config()
+            if kind is not None:
+                found = entities(the_plan().document(kind).data, kind)
+                names = [entity.key for entity in found if entity.key]
+            elif project is not None:
+                names = list(feature_journals(project, config.settings, home).names())
+            return [name for name in names if name.startswith(incomplete)]
         return []
 
     return complete
 
 
-def _feature_names() -> list[str]:
-    from ralph.memory.store import feature_journals
-
-    project, config, home = project_config()
-    assert project is not None
-    return list(feature_journals(project, config.settings, home).names())
-
-
 feature_option = option(
-    "--feature",
-    "The feature; it need not be in the plan.",
-    "NAME",
-    shell_complete=_complete(_feature_names),
+    "--feature", "The feature; it need not be in the plan.", "NAME", shell_complete=completing()
 )
-
-
-def completing(kind: Kind) -> Completer:
-    """Complete the names or ids of this kind of plan entry."""
-
-    def names() -> list[str]:
-        from ralph.plan.model import entities
-
-        found = entities(the_plan().document(kind).data, kind)
-        return [entity.key for entity in found if entity.key]
-
-    return _complete(names)
 
 
 def plan_feature(*, required: bool = False, help: str) -> Decorator:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph import __version__
 from ralph.current_run import current_run
 from ralph.doors.cli.render import clean_streams, one_line, render
 from ralph.errors import RalphError, os_error_text
@@ -56,10 +57,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task": ("entries:task", "Add, show and change tasks of the plan."),
         "discipline": ("entries:discipline", "Add, show and change disciplines of the plan."),
         "learning": ("entries:learning", "List, add, remove and review learnings."),
-        "focus": (
-            "project:focus",
-            "Choose the feature and task your sessions are filed under.",
-        ),
+        "focus": ("project:focus", "Choose the feature and task your sessions are filed under."),
     },
     "Run": {
         "run": ("run:run", "Run an agent on the plan, and learn from each iteration."),
@@ -79,10 +77,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Advanced": {
         "mcp": ("", "Serve the memory to an agent over MCP."),
-        "workers": (
-            "chat:workers",
-            "Run the background workers, or show their status.",
-        ),
+        "workers": ("chat:workers", "Run the background workers, or show their status."),
         "rag": ("chat:rag", "Show or change what is recalled before an answer."),
         "summarizer": ("chat:summarizer", "Show or switch the workers that summarize."),
         "embeddings": ("chat:embeddings", "Show, switch or rebuild the embeddings."),
@@ -93,9 +88,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 _HIDDEN = {"hook": ("", "Answer one event of Claude Code.")}
 COMMANDS = {name: row for rows in (*GROUPS.values(), _HIDDEN) for name, row in rows.items()}
 # Commands that are gone; the error says where they went.
-GONE: dict[str, str] = {
-    "bench": "Run `scripts/bench NAME` from a clone of the repository.",
-}
+GONE = {"bench": "Run `scripts/bench NAME` from a clone of the repository."}
 _PROJECT, _JSON = f"{__name__}.project", f"{__name__}.json"
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -221,23 +214,9 @@ class Tree(Group):
         return words + click.Command.shell_complete(self, ctx, incomplete)
 
 
-def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
-        from ralph import __version__
-
-        click.echo(f"ralph {__version__}")
-        context.exit()
-
-
 @click.command(cls=Tree)
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version.",
+@click.version_option(
+    __version__, "-V", "--version", message="ralph %(version)s", help="Show the version."
 )
 def ralph() -> None:
     """Long-term memory for coding agents.

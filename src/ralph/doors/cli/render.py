@@ -280,6 +280,11 @@ class Page:
             part.rstrip()
             self._rich.print(Text(" " * indent) + part, soft_wrap=True)
 
+    def text(self, text: str) -> None:
+        """A text for programs, as it is."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
     def lines(self, text: str, *, indent: int = 2) -> None:
         """Every line of a text."""
         for line in text.splitlines():

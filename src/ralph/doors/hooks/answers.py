@@ -14,7 +14,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from ralph import __version__, disk
-from ralph.doors.hooks import files
+from ralph.doors.hooks.sessions import replace
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.call import HookCall
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "brief.json"
+_SETTING = "journal_url"
 
 
 def answer_start(call: HookCall) -> str:
@@ -45,7 +46,7 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
     """Make the text anew after something was kept, so that the next session need not."""
     from ralph.doors.hooks.context import text_now
 
-    if not files.on_a_server(call.home) and _known(call) is None:
+    if not _on_a_server(call.home) and _known(call) is None:
         state = _state(call)
         _store(call, state, text_now(call, ralph))
 
@@ -60,17 +61,17 @@ def _made(call: HookCall) -> str:
     else:
         with opened(call) as ralph:
             text = text_now(call, ralph)
-    if not files.on_a_server(call.home):
+    if not _on_a_server(call.home):
         _store(call, state, text)
     return text
 
 
 def _known(call: HookCall) -> str | None:
     """The text as it was made, if everything it was made from is still the same."""
-    if files.on_a_server(call.home):
+    if _on_a_server(call.home):
         return None
     try:
-        kept = json.loads(files.read(os.path.join(call.own_folder, _NAME)))
+        kept = json.loads(disk.read(os.path.join(call.own_folder, _NAME)))
         text = kept["text"]
         same = kept["state"] == _state(call)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -81,7 +82,8 @@ def _known(call: HookCall) -> str | None:
 def _store(call: HookCall, state: dict[str, Any], text: str) -> None:
     data = json.dumps({"state": state, "text": text}).encode()
     try:
-        files.replace(os.path.join(files.folder(call.own_folder), _NAME), data)
+        disk.make_folder(call.own_folder)
+        replace(os.path.join(call.own_folder, _NAME), data)
     except OSError as error:
         call.fault(error, call.own_folder)
 
@@ -166,7 +168,7 @@ def says_something(prompt: str) -> bool:
 
 def _remembers(call: HookCall) -> bool:
     """Whether there is any journal that could be asked."""
-    if files.on_a_server(call.home):
+    if _on_a_server(call.home):
         return True
     folders = (
         os.path.join(call.root, ".ralph", "db", "memory"),
@@ -179,3 +181,14 @@ def _remembers(call: HookCall) -> bool:
         except OSError:
             continue
     return False
+
+
+def _on_a_server(home: str) -> bool:
+    """Whether an address is set; what it is, whoever opens the journals reads for himself."""
+    variable = os.environ.get(f"RALPH_{_SETTING.upper()}")
+    if variable is not None:
+        return bool(variable)
+    try:
+        return _SETTING.encode() in disk.read(os.path.join(home, "config.json"))
+    except OSError:
+        return False

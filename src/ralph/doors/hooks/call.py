@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import json
 import os
 import sys
 import time
@@ -11,57 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ralph import disk
 from ralph.current_run import current_run
-from ralph.doors.hooks.files import fault, note
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
-
-
-# -- The clock of a hook: when its time is over the process ends, with 0, wherever it is.
-#
-# Ending there loses nothing: journals and index are written all or nothing, and a session that was
-# not captured is picked up by a later hook.
-
-
-class HookTimer:
-    """Ends the process when its time is over, unless it was called off before."""
-
-    def __init__(self, limit_s: float, on_end: Callable[[float], None]) -> None:
-        self._began = time.monotonic()
-        self._limit_s = limit_s
-        self._on_end = on_end
-        self._off = False
-        self._changed = _thread.allocate_lock()
-        self._changed.acquire()
-        # Not `threading`, which takes a millisecond to load. A thread and no signal: SQLite and
-        # locks wait in C, where a signal's handler would not run.
-        _thread.start_new_thread(self._wait, ())
-
-    def limit(self, limit_s: float) -> None:
-        """So many seconds in all, counted from the beginning."""
-        self._limit_s = limit_s
-        self._wake()
-
-    def left_s(self) -> float:
-        """How much time is left."""
-        return max(0.0, self._began + self._limit_s - time.monotonic())
-
-    def stop(self) -> None:
-        """Nothing is ended any more."""
-        self._off = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._changed.locked():
-            self._changed.release()
-
-    def _wait(self) -> None:
-        while not self._off and (left_s := self.left_s()):
-            self._changed.acquire(timeout=left_s)
-        if not self._off:
-            self._on_end(self._limit_s)
-            os._exit(0)
-
 
 EVENTS = {
     "session-start": "SessionStart",
@@ -95,6 +48,45 @@ _MOST_INPUT_BYTES = 16 * 1024 * 1024
 MOST_CHARS = 10_000
 
 
+LOG_NAME = "hooks.log"
+# Two of these are kept: the one that is written, and the one before it.
+_MOST_LOG_BYTES = 500_000
+_LONGEST_NOTE = 1000
+_TICK_S = 0.02
+
+
+class HookTimer:
+    """Ends the process with 0 when its time is over, unless it was called off before.
+
+    Ending anywhere loses nothing: journals and index are written all or nothing, and a session that
+    was not captured is picked up by a later hook.
+    """
+
+    def __init__(self, limit_s: float, on_end: Callable[[float], None]) -> None:
+        self._began = time.monotonic()
+        self.limit_s = limit_s  # in all, counted from the beginning
+        self._on_end = on_end
+        self._off = False
+        # Not `threading`, which takes a millisecond to load. A thread and no signal: SQLite and
+        # locks wait in C, where a signal's handler would not run.
+        _thread.start_new_thread(self._wait, ())
+
+    def left_s(self) -> float:
+        """How much time is left."""
+        return max(0.0, self._began + self.limit_s - time.monotonic())
+
+    def stop(self) -> None:
+        """Nothing is ended any more."""
+        self._off = True
+
+    def _wait(self) -> None:
+        while not self._off and (left_s := self.left_s()):
+            time.sleep(min(left_s, _TICK_S))
+        if not self._off:
+            self._on_end(self.limit_s)
+            os._exit(0)
+
+
 class HookCall:
     """What a hook was called with, where its project is, and the clock it works against."""
 
@@ -108,6 +100,9 @@ class HookCall:
         self.watch = watch
         # How long the transcript was when this event said that its exchange is over.
         self.over_at: int | None = None
+        # What hooks keep of this project between two calls is in the home of whoever works here: it
+        # may hold pieces of his conversations, and the project may be another's, and read-only.
+        self.own_folder = hooks_folder(root, home)
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
@@ -133,15 +128,6 @@ class HookCall:
 
         return Sessions(self.own_folder, self.fault)
 
-    @property
-    def own_folder(self) -> str:
-        """What hooks keep of this project between two calls.
-
-        In the home of whoever works here: it may hold pieces of his conversations, and the project
-        may be another's, and read-only.
-        """
-        return hooks_folder(self.root, self.home)
-
     def note(self, what: str, where: str = "") -> None:
         """One line in the log."""
         note(log_folders(self.root, self.home), self.event, what, where)
@@ -149,6 +135,9 @@ class HookCall:
     def fault(self, error: BaseException, where: str = "") -> None:
         """One line in the log for something that was raised."""
         fault(log_folders(self.root, self.home), self.event, error, where)
+
+
+# -- one event
 
 
 def serve(argv: list[str]) -> int:
@@ -178,7 +167,7 @@ def serve(argv: list[str]) -> int:
             disk.protect(home)
             call = HookCall(_event(event, given) or event, given, root, home, watch)
             event = call.event
-            watch.limit(_first_limit_s(event))
+            watch.limit_s = _first_limit_s(event)
             if trouble:
                 call.note(trouble, "stdin")
             elif event not in EVENTS:
@@ -283,8 +272,6 @@ def _paused(call: HookCall) -> bool:
 def _say(call: HookCall, text: str) -> None:
     if not text:
         return
-    import json
-
     if len(text) > MOST_CHARS:
         text = text[: MOST_CHARS - 1] + "\u2026"
     told = {"hookEventName": EVENTS[call.event], "additionalContext": text}
@@ -292,12 +279,9 @@ def _say(call: HookCall, text: str) -> None:
     # A closed stdout's number may belong to another file by now.
     if sys.stdout is not None:
         sys.stdout.flush()
-        _write_all(sys.stdout.fileno(), data.encode("utf-8", "replace"))
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
+        rest = data.encode("utf-8", "replace")
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
 
 def _words(argv: list[str]) -> tuple[str, list[str]]:
@@ -330,8 +314,6 @@ def _stdin() -> bytes | None:
 
 def _read(data: bytes | None) -> tuple[dict[str, Any], str]:
     """The input, and what is wrong with it."""
-    import json
-
     if data is None:
         return {}, f"the input is longer than {_MOST_INPUT_BYTES} bytes"
     if not data.strip():
@@ -403,3 +385,48 @@ def hooks_folder(root: str, home: str) -> str:
 def log_folders(root: str, home: str) -> list[str]:
     """Where the log may stand, the best place first."""
     return [hooks_folder(root, home), os.path.join(home, "cache")]
+
+
+# -- one line for everything that went wrong, in a file that does not grow for ever
+
+
+def note(folders: list[str], event: str, what: str, where: str = "") -> None:
+    """Write the line in the first of these folders that takes it; nowhere is no failure either."""
+    from ralph.text.redact import redact  # most calls have nothing to note
+
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    text = redact(" ".join(f"{what} ({where})".split() if where else what.split())[:_LONGEST_NOTE])
+    plain = "".join(c if c.isprintable() else " " for c in text)  # it is read on a terminal
+    _log(folders, f"{at} {event} {plain}\n")
+
+
+def fault(folders: list[str], event: str, error: BaseException, where: str = "") -> None:
+    """The same for an exception; RALPH_DEBUG=1 adds where in the code it came from."""
+    # Ralph's own errors say everything themselves; nothing is loaded to know one.
+    errors = sys.modules.get("ralph.errors")
+    own = errors is not None and isinstance(error, errors.RalphError)
+    note(folders, event, str(error) if own else f"{type(error).__name__}: {error}", where)
+    if os.environ.get("RALPH_DEBUG", "0") not in ("", "0"):
+        import traceback
+
+        from ralph.text.redact import redact
+
+        _log(folders, redact("".join(traceback.format_exception(error))))
+
+
+def _log(folders: list[str], text: str) -> None:
+    for folder in folders:
+        file = os.path.join(folder, LOG_NAME)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                size = os.fstat(fd).st_size
+                os.write(fd, text.encode("utf-8", "replace"))
+            finally:
+                os.close(fd)
+            if size > _MOST_LOG_BYTES:
+                os.replace(file, file + ".1")
+        except OSError:
+            continue
+        return

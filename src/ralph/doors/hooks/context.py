@@ -52,7 +52,7 @@ def settings_of(call: HookCall) -> Settings:
     file = Path(call.root) / ".ralph" / PROJECT_FILE
     with _warnings_noted(call):
         settings = load(home=Path(call.home), project_file=file).settings
-    call.watch.limit(settings.hook_timeout_s or limit_s(call.event))
+    call.watch.limit_s = settings.hook_timeout_s or limit_s(call.event)
     return settings
 
 
@@ -61,10 +61,7 @@ def opened(call: HookCall) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
     waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
-    with (
-        _warnings_noted(call),
-        open_ralph(call.root, home=call.home, **waits) as ralph,
-    ):
+    with _warnings_noted(call), open_ralph(call.root, home=call.home, **waits) as ralph:
         yield ralph
 
 
@@ -179,7 +176,9 @@ def recalled(call: HookCall, prompt: str) -> str:
 
 def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> list[Hit]:
     """What is relevant by words; only if that is nothing, what is by meaning."""
-    questions = _questions(prompt)
+    # A long prompt says what it wants at its beginning or at its end.
+    whole = len(prompt) <= _WHOLE_CHARS
+    questions = [prompt] if whole else [prompt[:_PART_CHARS], prompt[-_PART_CHARS:]]
     hits = _found(call, ralph, questions, settings, meaning=False)
     if not hits and settings.embedder != "none":
         hits = _found(call, ralph, questions, settings, meaning=True)
@@ -190,12 +189,6 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
         return getattr(hit.record, "feature", None) != first or first is None, -(hit.score or 0.0)
 
     return sorted(hits, key=order)
-
-
-def _questions(prompt: str) -> list[str]:
-    if len(prompt) <= _WHOLE_CHARS:
-        return [prompt]
-    return [prompt[:_PART_CHARS], prompt[-_PART_CHARS:]]
 
 
 def _found(

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ralph import disk
-from ralph.capture.exchange import SessionExchange, SessionStart
+from ralph.capture.lines import SessionExchange, SessionStart
 from ralph.clients.claude_code_sessions import Exchanges
-from ralph.doors.hooks import files
 from ralph.doors.hooks.answers import refresh
 from ralph.doors.hooks.context import focus_of, opened, plan_view, settings_of
 from ralph.errors import JournalBusy, JournalError, MemoryOff, RecordForgotten
@@ -48,16 +47,13 @@ class TranscriptReader:
     def __init__(self, file: Path, *, root: str, offset: int) -> None:
         self._file = file
         self.complete = False
-        self._last_end = self._start(offset)
-        self._exchanges = Exchanges(SessionStart(file=file.name, root=root, offset=self._last_end))
-
-    def _start(self, offset: int) -> int:
-        """Where to read on; from the beginning when the file is not the one that was read."""
-        with self._file.open("rb") as file:
-            if not 0 < offset <= file.seek(0, 2):
-                return 0
-            file.seek(offset - 1)
-            return offset if file.read(1) == b"\n" else 0
+        self._last_end = 0
+        with file.open("rb") as opened_file:
+            # Read on, unless the file is not the one that was read.
+            if 0 < offset <= opened_file.seek(0, 2):
+                opened_file.seek(offset - 1)
+                self._last_end = offset if opened_file.read(1) == b"\n" else 0
+        self.exchanges = Exchanges(SessionStart(file=file.name, root=root, offset=self._last_end))
 
     def finished(self, time_left: Callable[[], bool]) -> list[SessionExchange]:
         """The exchanges that were followed by another one, as far as time allows."""
@@ -69,7 +65,7 @@ class TranscriptReader:
                     break  # being written just now
                 if number % _LOOK_EVERY == 0 and not time_left():
                     return found
-                found += self._exchanges.feed(line)
+                found += self.exchanges.feed(line)
                 self._last_end = found[-1].ends_at if found else self._last_end
         self.complete = True
         return found
@@ -80,18 +76,13 @@ class TranscriptReader:
         rest = self.rest()
         return rest.begins_at if rest is not None else self._last_end
 
-    @property
-    def ends_at(self) -> int:
-        """How far it was read; what may become an exchange yet is read again."""
-        return self._exchanges.ends_at
-
     def rest(self) -> SessionExchange | None:
         """The exchange under way."""
-        return next(iter(self._exchanges.rest()), None)
+        return next(iter(self.exchanges.rest()), None)
 
     def ended(self, call: HookCall) -> SessionExchange:
         """The exchange under way as over, with the last message though it may not be written."""
-        rest = self._exchanges.rest()[0]
+        rest = self.exchanges.rest()[0]
         text = call.text("last_assistant_message")
         failed = call.event == "stop-failure"
         lacks_end = rest.captured.terminal_reason == "unknown"
@@ -99,8 +90,8 @@ class TranscriptReader:
             text = text or call.text("error_details") or call.text("error") or "the request failed"
             lacks_end = rest.status != "failed"
         if lacks_end and text:
-            self._exchanges.feed(_line(call, text, failed=failed))
-            rest = self._exchanges.rest()[0]
+            self.exchanges.feed(_line(call, text, failed=failed))
+            rest = self.exchanges.rest()[0]
         return rest if failed else self.settled(rest)
 
     def settled(self, rest: SessionExchange) -> SessionExchange:
@@ -109,25 +100,13 @@ class TranscriptReader:
             return rest
         return msgspec.structs.replace(rest, status="complete")
 
-    @property
-    def title(self) -> str | None:
-        """What the session is called."""
-        return self._exchanges.title
-
 
 def _line(call: HookCall, text: str, *, failed: bool) -> bytes:
     """The line that the client is about to write."""
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": [{"type": "text", "text": text}],
-        "stop_reason": "end_turn",
-    }
-    line: dict[str, Any] = {
-        "type": "assistant",
-        "sessionId": call.session,
-        "timestamp": now(),
-        "message": message,
-    }
+    content = [{"type": "text", "text": text}]
+    message = {"role": "assistant", "content": content, "stop_reason": "end_turn"}
+    line: dict[str, Any] = {"type": "assistant", "message": message, "timestamp": now()}
+    line["sessionId"] = call.session
     if failed:
         line |= {"isApiErrorMessage": True, "error": call.text("error")}
     return json.dumps(line).encode() + b"\n"
@@ -205,8 +184,8 @@ def _captured(
     within its share of the time is left to a later hook.
     """
     own = name == call.session
-    lock = Path(files.folder(call.own_folder)) / _LOCK
-    with disk.locked(lock, timeout_s=lock_s):
+    disk.make_folder(call.own_folder)
+    with disk.locked(Path(call.own_folder) / _LOCK, timeout_s=lock_s):
         # Read only now: whoever had the lock before may have captured it.
         session = call.sessions.read(name)
         session.transcript = transcript
@@ -216,11 +195,12 @@ def _captured(
         rest = reading.rest() if reading.complete else None
         if rest is not None and (last := _ended(call, session, reading, rest)) is not None:
             seen.append(last)
-        fresh = _kept(call, ralph, session, seen, reading.title)
+        fresh = _kept(call, ralph, session, seen, reading.exchanges.title)
         if not reading.complete:
             call.note("a long transcript is read on by a later hook", transcript)
-        under_way = not reading.complete or (rest is not None and not _is_last(rest, seen))
-        offset = reading.begins_at if under_way else reading.ends_at
+        last_seen = rest is None or (bool(seen) and seen[-1].key == rest.key)
+        under_way = not (reading.complete and last_seen)
+        offset = reading.begins_at if under_way else reading.exchanges.ends_at
         # At Stop there was a prompt, though it may not be written yet.
         under_way |= session.under_way and not seen and own and call.event in _OVER
         if seen or reading.complete:
@@ -244,16 +224,8 @@ def _ended(
     return reading.settled(rest) if session.over_by == "stop" else rest
 
 
-def _is_last(one: SessionExchange, seen: Sequence[SessionExchange]) -> bool:
-    return bool(seen) and seen[-1].key == one.key
-
-
 def _kept(
-    call: HookCall,
-    ralph: Ralph,
-    session: Session,
-    seen: Sequence[SessionExchange],
-    title: str | None,
+    call: HookCall, ralph: Ralph, session: Session, seen: list[SessionExchange], title: str | None
 ) -> bool:
     unknown = unkept(ralph, seen, session=session.name) if seen else []
     new = unpaused(ralph, unknown, session=session.name)

@@ -21,8 +21,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ralph.doors.hooks import files
+from ralph import disk
 
+# How the name ends of what is not in its place yet; a hook that was killed leaves it behind.
+_DRAFT = ".tmp"
 _MOST_ERRORS = 50
 _MOST_TOLD = 200
 _ANCESTORS = 12
@@ -112,19 +114,22 @@ class Session:
 
     def abandoned(self) -> bool:
         """Whether the client that held it is surely gone."""
-        if self.looks > 1 and self.clients and self.host == _host() and os.path.isdir("/proc/self"):
-            pid, started = self.clients[0]
-            return _started(pid) != started
-        return _silent_s(self.transcript) > _ABANDONED_AFTER_S
+        ended = self._has_ended(self.clients[0] if self.looks > 1 and self.clients else [])
+        return _silent_s(self.transcript) > _ABANDONED_AFTER_S if ended is None else ended
 
     def unfinished(self, age_s: float) -> bool:
         """Whether the hook that was to capture what is over has ended without doing so."""
         if self.over_at is None:
             return False
-        if self.hook and self.host == _host() and os.path.isdir("/proc/self"):
-            pid, started = self.hook
-            return _started(pid) != started
-        return age_s > _HOOK_ENDED_AFTER_S
+        ended = self._has_ended(self.hook)
+        return age_s > _HOOK_ENDED_AFTER_S if ended is None else ended
+
+    def _has_ended(self, process: list[int]) -> bool | None:
+        """Whether a process is over; None where nobody can tell from here."""
+        if not process or self.host != _host() or not os.path.isdir("/proc/self"):
+            return None
+        pid, started = process
+        return _started(pid) != started
 
     def has_more(self) -> bool:
         """Whether the transcript goes on behind what was captured."""
@@ -146,7 +151,6 @@ class Sessions:
     """
 
     def __init__(self, own_folder: str, on_fault: Callable[[OSError, str], None]) -> None:
-        self._own_folder = own_folder
         self._folder = os.path.join(own_folder, "sessions")
         self._on_fault = on_fault
 
@@ -194,8 +198,8 @@ class Sessions:
         session.under_way = under_way
         session.over_at = None if complete else over_at
         data = b"".join(_line({**line, "session": session.name}) for line in session.lines())
-        self._make_folder()
-        files.shorten(self._file(session.name), data, session.size)
+        disk.make_folder(self._folder)
+        shorten(self._file(session.name), data, session.size)
 
     def end(self, name: str) -> None:
         """Everything of the session is in the journal."""
@@ -206,7 +210,7 @@ class Sessions:
         """What is noted of a session; a new one where nothing is."""
         session = Session(name)
         try:
-            data = files.read(self._file(name))
+            data = disk.read(self._file(name))
         except FileNotFoundError:
             return session
         except OSError as error:
@@ -242,7 +246,7 @@ class Sessions:
                 age_s = time.time() - os.stat(entry.path).st_mtime
             except FileNotFoundError:
                 continue  # another hook was faster
-            if entry.name.endswith(files.DRAFT) and age_s > _ABANDONED_AFTER_S:
+            if entry.name.endswith(_DRAFT) and age_s > _ABANDONED_AFTER_S:
                 os.unlink(entry.path)
             if not entry.name.endswith(".jsonl"):
                 continue
@@ -269,14 +273,10 @@ class Sessions:
             return
         data = b"".join(_line({**line, "session": name}) for line in lines)
         try:
-            self._make_folder()
-            files.append(self._file(name), data)
+            disk.make_folder(self._folder)
+            append(self._file(name), data)
         except OSError as error:
             self._on_fault(error, self._folder)
-
-    def _make_folder(self) -> None:
-        files.folder(self._own_folder)
-        files.folder(self._folder)
 
     def _file(self, name: str) -> str:
         plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "" for c in name)
@@ -353,3 +353,72 @@ def _stat(pid: int) -> tuple[int, int, str] | None:
         return int(fields[1]), int(fields[19]), fields[0].decode("ascii", "replace")
     except (OSError, ValueError, IndexError):
         return None
+
+
+# -- small files, not through `ralph.disk`, which flushes to the disk itself: these may be lost, and
+# a hook must be quick
+
+
+def append(file: str, data: bytes) -> None:
+    """Add lines to the file with one write, so that hooks side by side do not mix.
+
+    Another hook may put a new file in its place meanwhile, without these lines. Then they are
+    added to that one too; whoever reads them does not mind a line twice.
+    """
+    while True:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            # On a full disk half a line may stand at the end: it must not spoil this one.
+            os.write(fd, b"\n" + data)
+            if os.path.samestat(os.fstat(fd), os.stat(file)):
+                return
+        except FileNotFoundError:
+            continue
+        finally:
+            os.close(fd)
+
+
+def replace(file: str, data: bytes) -> None:
+    """Put new content in the file's place."""
+    draft = f"{file}.{os.getpid()}{_DRAFT}"
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            while data:  # where there is no room, the first part may still fit
+                data = data[os.write(fd, data) :]
+        finally:
+            os.close(fd)
+        os.replace(draft, file)
+    except OSError:
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
+
+
+def shorten(file: str, data: bytes, size: int) -> None:
+    """Put `data` in the place of a file's first `size` bytes; what others append stays.
+
+    They append to the old file until the new one is there, so that is looked at once more.
+    """
+    try:
+        fd = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        replace(file, data)
+        return
+    try:
+        added = _behind(fd, size)
+        if os.name == "nt":  # which replaces no file that is open
+            os.close(fd)
+            fd = -1
+        replace(file, data + added)
+        more = _behind(fd, size + len(added)) if fd >= 0 else b""
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    if more:
+        append(file, more)
+
+
+def _behind(fd: int, start: int) -> bytes:
+    os.lseek(fd, start, os.SEEK_SET)
+    return os.read(fd, max(0, os.fstat(fd).st_size - start))

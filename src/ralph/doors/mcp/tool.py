@@ -20,75 +20,58 @@ _ARGUMENTS = "\n\nArgs:\n"
 _KEEPS = "Left out, it stays as it is; null empties it."
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool. `recalls`: it asks memory, and so counts towards the hint to stop asking.
+class Tool(msgspec.Struct, frozen=True):
+    """One tool; as a decorator it takes its arguments and its texts from a function.
 
-    `destroys`: something may be gone afterwards. `arguments`: what it takes, and what each means.
+    The function takes the server's context and the arguments of a call. The paragraphs of its
+    docstring are the description; below `Args:` it has a line for each argument. `fields` are
+    further arguments with their types, of which it gets those of a call. One that may be null can
+    be left out.
+
+    `recalls`: it asks memory, and so counts towards the hint to stop asking. `destroys`: something
+    may be gone afterwards.
     """
 
-    name: str
     title: str
-    description: str
-    takes: type[msgspec.Struct]
-    arguments: dict[str, str]
-    call: Callable[..., str]
     example: dict[str, Any]
-    reads: bool
-    recalls: bool
-    destroys: bool
-    repeatable: bool
+    name: str = ""
+    fields: dict[str, Any] = {}
+    reads: bool = False
+    recalls: bool = False
+    destroys: bool = False
+    repeatable: bool = False
+    description: str = ""
+    arguments: dict[str, str] = {}
+    takes: type[msgspec.Struct] = msgspec.Struct
+    call: Callable[..., str] = str
 
-
-def tool(
-    title: str,
-    *,
-    example: dict[str, Any],
-    name: str = "",
-    reads: bool = False,
-    recalls: bool = False,
-    destroys: bool = False,
-    repeatable: bool = False,
-) -> Callable[[Callable[..., str]], Tool]:
-    """Make a tool from a function that takes the server's context and the arguments of a call.
-
-    The paragraphs of its docstring are the description; below `Args:` it has a line for each
-    argument. With `**patch: Unpack[SomeTypedDict]` it gets only the fields that a call has.
-    """
-    left_out = UNSET if destroys else None  # null empties a field only where something can go
-
-    def make(function: Callable[..., str]) -> Tool:
+    def __call__(self, function: Callable[..., str]) -> Tool:
+        """The tool that calls this function."""
         text, arguments = _described(function)
-        fields: list[Any] = []
         hints = get_type_hints(function, include_extras=True)
+        takes: list[Any] = []
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
-            hint = hints[parameter.name]
-            if parameter.kind is parameter.VAR_KEYWORD:
-                [patch] = get_args(hint)
-                arguments = _described(patch)[1] | arguments
-                for field, kind in get_type_hints(patch, include_extras=True).items():
-                    fields.append((field, kind | UnsetType, left_out))
-                    if destroys and type(None) in get_args(kind):
-                        arguments[field] += f" {_KEEPS}"
-            elif parameter.default is parameter.empty:
-                fields.append((parameter.name, hint))
-            else:
-                fields.append((parameter.name, hint, parameter.default))
-        own_name = name or function.__name__
-        return Tool(
-            name=own_name,
-            title=title,
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                default = [] if parameter.default is parameter.empty else [parameter.default]
+                takes.append((parameter.name, hints[parameter.name], *default))
+        left_out = UNSET if self.destroys else None  # null empties only where something can go
+        for field, kind in self.fields.items():
+            nullable = type(None) in get_args(kind)
+            needed = not nullable and not self.destroys
+            takes.append((field, kind) if needed else (field, kind | UnsetType, left_out))
+            if self.destroys and nullable:
+                arguments[field] += f" {_KEEPS}"
+        name = self.name or function.__name__
+        return msgspec.structs.replace(
+            self,
+            name=name,
+            reads=self.reads or self.recalls,
+            repeatable=self.reads or self.recalls or self.repeatable,
             description=text,
-            takes=msgspec.defstruct(own_name, fields, kw_only=True, forbid_unknown_fields=True),
             arguments=arguments,
+            takes=msgspec.defstruct(name, takes, kw_only=True, forbid_unknown_fields=True),
             call=function,
-            example=example,
-            reads=reads or recalls,
-            recalls=recalls,
-            destroys=destroys,
-            repeatable=reads or recalls or repeatable,
         )
-
-    return make
 
 
 def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from ralph.doors.mcp.answers import (
+from ralph.doors.mcp.context import ServerContext
+from ralph.doors.mcp.tool import Tool
+from ralph.errors import BadInput, NotFound
+from ralph.prompt.answers import (
     WHOLE,
-    AnswerEntry,
-    Detail,
     fenced,
     fenced_lines,
     iteration_entry,
     short_id,
 )
-from ralph.doors.mcp.context import ServerContext
-from ralph.doors.mcp.tool import tool
-from ralph.errors import BadInput, NotFound
 from ralph.prompt.recalled import (
     RECORD_TOKENS,
-    about,
-    details_lines,
-    document_lines,
     harmless,
-    hit_lines,
 )
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
@@ -46,7 +40,7 @@ Score = Annotated[float, Meta(ge=0, le=1)]
 RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
 
 
-@tool("Search feature memory", example={"query": "login form validation", "limit": 5}, recalls=True)
+@Tool("Search feature memory", example={"query": "login form validation", "limit": 5}, recalls=True)
 def search_feature_memory(
     context: ServerContext, query: str, limit: Count | None = None, min_score: Score | None = None
 ) -> str:
@@ -89,7 +83,7 @@ def search_feature_memory(
     )
 
 
-@tool("Recent iterations", example={"count": 5}, recalls=True)
+@Tool("Recent iterations", example={"count": 5}, recalls=True)
 def get_recent_iterations(context: ServerContext, count: Count | None = None) -> str:
     """List the newest iterations of work on this feature: what was done, how it ended, which errors
     and decisions there were.
@@ -113,7 +107,7 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     )
 
 
-@tool("Files of the feature", example={}, recalls=True)
+@Tool("Files of the feature", example={}, recalls=True)
 def get_feature_files(context: ServerContext) -> str:
     """List the files that iterations on this feature touched, the most touched first, each with
     what was done to it and when last.
@@ -146,7 +140,7 @@ def get_feature_files(context: ServerContext) -> str:
     )
 
 
-@tool("Failed attempts", example={"task_id": 42}, recalls=True)
+@Tool("Failed attempts", example={"task_id": 42}, recalls=True)
 def get_failed_attempts(context: ServerContext, task_id: int | str | None = None) -> str:
     """List attempts that failed or ran out of time, newest first, with their errors and whether the
     same task succeeded later.
@@ -175,7 +169,7 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     )
 
 
-@tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
+@Tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
 def get_memory(context: ServerContext, id: RecordId) -> str:
     """Give one remembered iteration whole: its summary, all errors, decisions and files.
 
@@ -262,7 +256,7 @@ FEATURE_TOOLS = (
 # -- conversations
 
 
-@tool(
+@Tool(
     "Search past conversations",
     example={"query": "how did we fix the timeout?", "limit": 5},
     recalls=True,
@@ -280,53 +274,19 @@ def search_conversations(context: ServerContext, query: str, limit: Count | None
         query: What was talked about, in a few words or as a question.
         limit: At most so many hits; 20 at most.
     """
-    memory, everywhere = context.conversations, context.options.everywhere
-    answer = memory.search(
+    from ralph.chat import loop
+
+    return loop.search_conversations(
+        context.conversations,
         query,
-        limit=limit,
-        min_score=context.settings.min_score,
-        everywhere=everywhere,
-        budget_s=_CATCH_UP_S,
+        limit,
+        everywhere=context.options.everywhere,
         documents=True,
-    )
-    asked = harmless(query, 120)
-    where = "in any project" if everywhere else "in this project"
-    if not answer:
-        return _nothing_found(
-            f'No past conversation {where} matches "{asked}" well enough.',
-            "Try other words; if that finds nothing either, go on without it.",
-            answer.notes,
-        )
-    listed = memory.states(everywhere=everywhere)
-
-    def text(hit: Hit, detail: Detail) -> str:
-        if hit.kind == "document":
-            return "\n".join(document_lines(hit, chars=max(detail.prose, 160)))
-        conversation = listed.get(hit.record.conversation)
-        summary = memory.summary(hit.id)
-        lines = hit_lines(
-            hit,
-            side_chars=max(detail.prose // 2, 80),
-            errors=detail.errors,
-            files=detail.files,
-            about=about(conversation.conversation.title, conversation.tags) if conversation else (),
-            summary=summary.text if summary else "",
-        )
-        return "\n".join(lines)
-
-    sections = sum(hit.kind == "document" for hit in answer)
-    exchanges = len(answer) - sections
-    counts = [plural(exchanges, "past exchange")] if exchanges else []
-    counts += [plural(sections, "section") + " of documents"] if sections else []
-    return fenced(
-        f'{" and ".join(counts)} {where} for "{asked}", best first.',
-        [AnswerEntry(hit.id, functools.partial(text, hit)) for hit in answer],
-        notes=answer.notes,
-        whole="fetch_conversation_details(exchange_id)",
-    )
+        budget_s=_CATCH_UP_S,
+    ).text
 
 
-@tool(
+@Tool(
     "Read a past conversation",
     example={"exchange_id": "3f2a9c1e", "include_full_transcript": True},
     recalls=True,
@@ -349,32 +309,15 @@ def fetch_conversation_details(
         include_full_transcript: Everything that was said, and what tools did in between; else in
             short.
     """
-    from ralph.memory.conversations import details
+    from ralph.chat import loop
 
-    found = details(
+    return loop.conversation_details(
         context.conversations,
-        conversation=conversation_id,
-        exchange=exchange_id,
+        conversation_id,
+        exchange_id,
+        include_full_transcript,
         everywhere=context.options.everywhere,
-    )
-    alone = exchange_id is not None
-    lines = details_lines(
-        found.conversation,
-        found.exchanges,
-        whole=include_full_transcript,
-        alone=alone,
-        # A question that fills the answer would leave no room for what was said to it.
-        side_tokens=RECORD_TOKENS * 2 // 5,
-        summaries=found.summaries,
-        tags=found.tags,
-    )
-    printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
-    return fenced_lines(
-        "What was said.",
-        lines,
-        budget_tokens=RECORD_TOKENS,
-        rest=printed if alone else "Ask for single exchanges by exchange_id.",
-    )
+    ).text
 
 
 CONVERSATION_TOOLS = (search_conversations, fetch_conversation_details)

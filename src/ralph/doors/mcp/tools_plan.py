@@ -6,15 +6,14 @@ None of them deletes a feature or a task: a person decides what goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from ralph.doors.mcp.answers import fenced_lines
 from ralph.doors.mcp.context import ServerContext
-from ralph.doors.mcp.tool import tool
+from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
+from ralph.prompt.answers import fenced_lines
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.text.sanitize import mark, sanitised_error, sanitize
 
@@ -35,79 +34,23 @@ _STATUSES = {"enum": ["pending", "in_progress", "blocked", "done", "skipped"]}
 
 Status = Annotated[str, Meta(extra_json_schema=_STATUSES)]
 Key = int | str
-
-
-class FeaturePatch(TypedDict, total=False):
-    """Fields of a feature that an agent may change.
-
-    Args:
-        description: What it is and why; 3000 characters.
-        architecture: How it is built; 3000 characters.
-        boundaries: What it must not do or touch; 1500 characters.
-        dependencies: What it builds on, the whole list; 20 items.
-        knowledge_paths: Files an agent should know, relative to the project, the whole list;
-            10 items.
-    """
-
-    description: str | None
-    architecture: str | None
-    boundaries: str | None
-    dependencies: list[str] | None
-    knowledge_paths: list[str] | None
-
-
-class PlannedFeature(FeaturePatch, total=False):
-    """Fields of a feature that a planning run may change.
-
-    Args:
-        description: What it is and why; 3000 characters.
-        architecture: How it is built; 3000 characters.
-        boundaries: What it must not do or touch; 1500 characters.
-        dependencies: What it builds on, the whole list; 20 items.
-        knowledge_paths: Files an agent should know, relative to the project, the whole list;
-            10 items.
-        display_name: The name people read.
-        acronym: A short form of the name.
-    """
-
-    display_name: str | None
-    acronym: str | None
-
-
-class NewFeature(TypedDict, total=False):
-    """Fields of a new feature."""
-
-    display_name: str | None
-    acronym: str | None
-    architecture: str | None
-    boundaries: str | None
-    dependencies: list[str] | None
-    knowledge_paths: list[str] | None
-    context_files: list[str] | None
-
-
-class TaskFields(TypedDict, total=False):
-    """Fields of a task that are there or empty."""
-
-    description: str | None
-    acceptance_criteria: list[str] | None
-    discipline: str | None
-    priority: Key | None
-    blocked_by: list[Key] | None
-    tags: list[str] | None
-
-
-class PlannedTask(TaskFields, total=False):
-    """Fields of a task that a planning run may change."""
-
-    title: str
-    status: Status
+_PROSE = dict.fromkeys(("description", "architecture", "boundaries"), str | None)
+_LISTS = dict.fromkeys(("dependencies", "knowledge_paths"), list[str] | None)
+_NAMES = dict.fromkeys(("display_name", "acronym"), str | None)
+_TASK: dict[str, Any] = {
+    "description": str | None,
+    "acceptance_criteria": list[str] | None,
+    "discipline": str | None,
+    "priority": Key | None,
+    "blocked_by": list[Key] | None,
+    "tags": list[str] | None,
+}
 
 
 # -- progress
 
 
-@tool(
+@Tool(
     "Report progress on a task",
     example={"status": "done", "comment": "The form refuses empty passwords; tests pass."},
 )
@@ -148,7 +91,7 @@ def update_task(
     return f"{label} is {changed.status}.{noted}{cut}\n{mark(harmless(state, 600))}"
 
 
-@tool(
+@Tool(
     "Keep a learning",
     example={
         "text": "The session cookie must be set before the redirect.",
@@ -194,24 +137,33 @@ def append_learning(
     return f"{_ADDED[added.what]}.{also}\n{mark(chr(10).join(lines))}"
 
 
-@tool(
+@Tool(
     "Update the feature's prose",
     example={"architecture": "A form posts to src/login.py, which checks the hash."},
+    fields=_PROSE | _LISTS,
     destroys=True,
     repeatable=True,
 )
-def update_feature(context: ServerContext, **patch: Unpack[FeaturePatch]) -> str:
+def update_feature(context: ServerContext, **patch: Any) -> str:
     """Change the feature's description, architecture, boundaries, dependencies or knowledge files.
     Only what you give changes.
 
     Use it when your work has made the prose wrong, or when the description is too thin to work
     from. Give the whole new text of a field, not a fragment: it replaces the old one. Learnings and
     the current state are not changed here.
+
+    Args:
+        description: What it is and why; 3000 characters.
+        architecture: How it is built; 3000 characters.
+        boundaries: What it must not do or touch; 1500 characters.
+        dependencies: What it builds on, the whole list; 20 items.
+        knowledge_paths: Files an agent should know, relative to the project, the whole list;
+            10 items.
     """
     return _patched(context, context.need_feature(), patch)
 
 
-def _patched(context: ServerContext, feature: str, patch: Mapping[str, Any]) -> str:
+def _patched(context: ServerContext, feature: str, patch: dict[str, Any]) -> str:
     from ralph.plan.edit import update_feature as update
 
     if not patch:
@@ -219,12 +171,12 @@ def _patched(context: ServerContext, feature: str, patch: Mapping[str, Any]) -> 
             "update_feature was given nothing to change",
             todo='For example: update_feature {"architecture": "A form posts to src/login.py."}',
         )
-    changed = update(context.plan, feature, dict(patch))
+    changed = update(context.plan, feature, patch)
     name, cut = harmless(feature, 80), _cut_notes(changed, patch)
     return f"Changed the feature {name!r}: {', '.join(patch)}.{cut}"
 
 
-def _cut_notes(changed: Feature | Task, patch: Mapping[str, Any]) -> str:
+def _cut_notes(changed: Feature | Task, patch: dict[str, Any]) -> str:
     """Which texts were longer than their limit and so were cut."""
     return "".join(_cut_note(name, value, getattr(changed, name)) for name, value in patch.items())
 
@@ -267,7 +219,7 @@ PROGRESS_TOOLS = (update_task, append_learning, update_feature)
 # -- planning
 
 
-@tool("The plan as it is", example={"feature": "user-login"}, reads=True)
+@Tool("The plan as it is", example={"feature": "user-login"}, reads=True)
 def get_plan(context: ServerContext, feature: str | None = None) -> str:
     """Show the plan: every feature with its prose in short, its tasks with status, priority and
     order, and what is wrong in the files; or one feature with all of its text.
@@ -339,7 +291,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in sanitize(text).splitlines())
 
 
-@tool(
+@Tool(
     "Create a feature",
     example={
         "name": "user-login",
@@ -347,10 +299,9 @@ def _indented(text: str) -> str:
         "signed cookie and ends after a day without a request.",
         "boundaries": "No third-party identity providers.",
     },
+    fields=_NAMES | _PROSE | _LISTS | {"description": str, "context_files": list[str] | None},
 )
-def create_feature(
-    context: ServerContext, name: str, description: str, **fields: Unpack[NewFeature]
-) -> str:
+def create_feature(context: ServerContext, name: str, **fields: Any) -> str:
     """Create a feature: one thing that is built, under a name that stays.
 
     Use it in a planning run for each part of the requirements that has its own purpose and its own
@@ -370,8 +321,8 @@ def create_feature(
     """
     from ralph.plan.edit import create_feature as create
 
-    patch = {"description": description, **_filled(fields)}
-    if paths := fields.get("context_files"):
+    patch = _filled(fields)
+    if paths := patch.get("context_files"):
         # A person's own stay for ever; these make room for better ones.
         patch["context_files"] = [{"path": path, "source": "auto"} for path in paths]
     new = create(context.plan, name, patch)
@@ -383,17 +334,16 @@ def create_feature(
     return f"Created the feature {harmless(new.name, 80)!r}.{_cut_notes(new, patch)}{ending}"
 
 
-@tool(
+@Tool(
     "Create a task",
     example={
         "feature": "user-login",
         "title": "Add the login form",
         "acceptance_criteria": ["an empty password is refused"],
     },
+    fields=_TASK,
 )
-def create_task(
-    context: ServerContext, feature: str, title: str, **fields: Unpack[TaskFields]
-) -> str:
+def create_task(context: ServerContext, feature: str, title: str, **fields: Any) -> str:
     """Create a task of a feature: a piece of work that one agent run can finish and check.
 
     Use it in a planning run after create_feature. Give acceptance criteria that can be tested, and
@@ -419,16 +369,15 @@ def create_task(
     return f"Created task {task_id} of {name!r}: {harmless(new.title)}.{cut}"
 
 
-@tool(
+@Tool(
     "Change a feature",
     name="update_feature",
     example={"name": "user-login", "boundaries": "No third-party identity providers."},
+    fields=_PROSE | _LISTS | _NAMES,
     destroys=True,
     repeatable=True,
 )
-def update_planned_feature(
-    context: ServerContext, name: str, **patch: Unpack[PlannedFeature]
-) -> str:
+def update_planned_feature(context: ServerContext, name: str, **patch: Any) -> str:
     """Change a feature's prose, dependencies or knowledge files. Only what you give changes; a text
     you give replaces the old one whole.
 
@@ -437,21 +386,27 @@ def update_planned_feature(
 
     Args:
         name: The feature to change.
+        description: What it is and why; 3000 characters.
+        architecture: How it is built; 3000 characters.
+        boundaries: What it must not do or touch; 1500 characters.
+        dependencies: What it builds on, the whole list; 20 items.
+        knowledge_paths: Files an agent should know, relative to the project, the whole list;
+            10 items.
+        display_name: The name people read.
+        acronym: A short form of the name.
     """
     return _patched(context, name, patch)
 
 
-@tool(
+@Tool(
     "Change a task",
     name="update_task",
     example={"task_id": 3, "priority": "high", "blocked_by": [1, 2]},
+    fields=_TASK | {"title": str, "status": Status},
     destroys=True,
 )
 def update_planned_task(
-    context: ServerContext,
-    task_id: Key,
-    comment: str | None = None,
-    **patch: Unpack[PlannedTask],
+    context: ServerContext, task_id: Key, comment: str | None = None, **patch: Any
 ) -> str:
     """Change a task: title, description, acceptance criteria, order, priority or status. Only what
     you give changes.
@@ -479,16 +434,16 @@ def update_planned_task(
             todo='For example: update_task {"task_id": 1, "priority": "high"}',
         )
     _check_discipline(context, patch)
-    changed = update(context.plan, task_id, dict(patch), comment=comment, author=AUTHOR)
+    changed = update(context.plan, task_id, patch, comment=comment, author=AUTHOR)
     names = ", ".join([*patch, *(["comment"] if comment is not None else [])])
     return f"Changed task {harmless(str(changed.id), 40)}: {names}.{_cut_notes(changed, patch)}"
 
 
-def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _check_discipline(context: ServerContext, patch: Mapping[str, Any]) -> None:
+def _check_discipline(context: ServerContext, patch: dict[str, Any]) -> None:
     """A discipline that nobody described would be an error of the plan."""
     if (name := patch.get("discipline")) is None:
         return
@@ -510,7 +465,7 @@ PLANNING_TOOLS = (
 # -- review
 
 
-@tool(
+@Tool(
     "Confirm a learning",
     example={"id": "1f0c2a9b", "reason": "src/login.py sets the cookie first."},
     destroys=True,  # better words replace the old ones
@@ -536,7 +491,7 @@ def review_learning(
     return f"Reviewed.\n{mark(f'[{done.id}] {harmless(done.text, 500)} {provenance(done)}')}"
 
 
-@tool(
+@Tool(
     "Remove a learning",
     example={"id": "1f0c2a9b", "reason": "The cookie is gone since iteration 12."},
     destroys=True,
@@ -557,7 +512,7 @@ def remove_learning(context: ServerContext, id: str, reason: str | None = None) 
     return f"Removed.\n{mark(harmless(gone.text, 500))}"
 
 
-@tool("Mark the prose as verified", example={}, repeatable=True)
+@Tool("Mark the prose as verified", example={}, repeatable=True)
 def verify_feature(context: ServerContext) -> str:
     """Note that the feature's description, architecture and boundaries match the code as it is now.
 

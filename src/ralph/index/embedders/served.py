@@ -19,7 +19,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.wire import Deadline, Reply, Wire
+from ralph.wire import Deadline, Reply, Wire, batches
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -266,7 +266,7 @@ class ServedEmbedder:
             prefix = self._dialect.recipe.passage
             rows = [
                 self._rows(known, some, prefix, self._deadline(whole, some))
-                for some in self._requests(texts)
+                for some in batches(texts, len, most=self.batch, largest=_REQUEST_CHARS)
             ]
         return np.concatenate(rows)
 
@@ -287,17 +287,6 @@ class ServedEmbedder:
             self._learnt(version, Deadline(_CHECK_TIMEOUT_S))
 
     # -- asking
-
-    def _requests(self, texts: Sequence[str]) -> Iterator[list[str]]:
-        some: list[str] = []
-        chars = 0
-        for text in texts:
-            if some and (len(some) == self.batch or chars + len(text) > _REQUEST_CHARS):
-                yield some
-                some, chars = [], 0
-            some.append(text)
-            chars += len(text)
-        yield some
 
     def _rows(
         self, known: ServedModel, texts: Sequence[str], prefix: str, deadline: Deadline

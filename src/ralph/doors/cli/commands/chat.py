@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,10 @@ from ralph.chat.model import (
     choose_summarizer,
     how_to_configure,
 )
-from ralph.chat.worker import ELSEWHERE, WorkerStatus
-from ralph.chat.workers import GivenUp, Workers
+from ralph.chat.workers import ELSEWHERE, GivenUp, Workers, WorkerStatus
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals
-from ralph.doors.cli.context import conversations_folder, warnings_noted
+from ralph.doors.cli.context import conversations_folder, flag, option, warnings_noted
 from ralph.doors.cli.main import INTERRUPTED, Command, Group, wants_json
 from ralph.doors.cli.render import (
     Page,
@@ -50,20 +50,13 @@ _LISTED = 20
 
 
 @click.command(cls=Command)
-@click.option("--model", metavar="NAME", help="Model to use (default: the setting chat_model).")
-@click.option("--conversation", metavar="ID", help="Continue this conversation.")
-@click.option("--title", default="", help="Title (default: made from the first prompt).")
-@click.option("--echo", is_flag=True, help="Answer with what memory finds; needs no model.")
-@click.option("--no-rag", is_flag=True, help="Recall nothing.")
-@click.option("--everywhere", is_flag=True, help="Recall from all projects.")
-def chat(
-    model: str | None,
-    conversation: str | None,
-    title: str,
-    echo: bool,
-    no_rag: bool,
-    everywhere: bool,
-) -> None:
+@option("--model", "Model to use (default: the setting chat_model).", "NAME")
+@option("--conversation", "Continue this conversation.", "ID")
+@option("--title", "Title (default: made from the first prompt).", default="")
+@flag("--echo", "Answer with what memory finds; needs no model.")
+@flag("--no-rag", "Recall nothing.")
+@flag("--everywhere", "Recall from all projects.")
+def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
     """Chat with a model that remembers past conversations.
 
     Before each answer, the model gets what earlier conversations say about the question. Each
@@ -82,28 +75,19 @@ def chat(
     chosen: ChatModel | None = EchoModel() if echo else choose_model(settings_at(start, **given))
     if chosen is None:
         click.echo(how_to_configure(), err=True)
-        raise click.exceptions.Exit(1)
+        return 1
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     read = _typed_lines() if by_hand else _piped_lines()
     kind = JsonScreen if wants_json() else TerminalScreen if by_hand else PlainScreen
     screen: ChatScreen = kind(read)
     with warnings_noted():
-        talk = Chat(
-            lambda: open_memory(start, **given),
-            chosen,
-            screen,
-            conversation=conversation,
-            title=title,
-            everywhere=everywhere,
-            rag=not no_rag,
-        )
+        memory = partial(open_memory, start, **given)
+        talk = Chat(memory, chosen, screen, rag=not no_rag, **session)
         try:
             with _workers(talk, start, given) as begin:
-                code = _run(talk, read, begin, by_hand=by_hand)
+                return _run(talk, read, begin, by_hand=by_hand)
         finally:
             talk.memory.close()
-    if code:
-        raise click.exceptions.Exit(code)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,7 +76,9 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
             str(item.exchanges),
             item.conversation.source,
             item.conversation.project,
-            f"{excerpt(item.conversation.title, _TITLE_CHARS)} {_hash_tags(item.tags)}".strip(),
+            " ".join(
+                [excerpt(item.conversation.title, _TITLE_CHARS), *map("#{}".format, item.tags)]
+            ),
         )
         for item in listed
     ]
@@ -89,10 +90,6 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
         empty = f"No conversation here has the tag {' and '.join(tags)}."
     heads = ("id", "last", "exchanges", "source", "project", "title")
     return Result(value, Table(heads, rows, empty))
-
-
-def _hash_tags(tags: Sequence[str]) -> str:
-    return " ".join(f"#{tag}" for tag in tags)
 
 
 @conversations.command()
@@ -304,12 +301,8 @@ def _added(added: Added) -> Result:
     notes += [f"not added: {refused}" for refused in added.refused[:_LISTED]]
     if more := added.refused[_LISTED:]:
         notes.append(f"and {len(more)} more were not added")
-    return Result(
-        added,
-        f"{plural(added.files, 'document')}; sections: {', '.join(parts)}.",
-        code=1 if added.refused and not added.files else 0,
-        notes=notes,
-    )
+    text = f"{plural(added.files, 'document')}; sections: {', '.join(parts)}."
+    return Result(added, text, code=1 if added.refused and not added.files else 0, notes=notes)
 
 
 # -- prune and retry

@@ -9,10 +9,9 @@ import os
 import re
 import sqlite3
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -26,12 +25,12 @@ from ralph.doors.cli.context import found_project, start_folder, warnings_noted
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, first_of
 from ralph.errors import BadSetting, EmbedderOff, JournalDown, RalphError, os_error_text
-from ralph.index.open import choose_embedder
+from ralph.index.sync import choose_embedder, open_index
 from ralph.memory.pausing import in_force
-from ralph.memory.project import Project, untrusted, wishes_of
+from ralph.memory.project import Project, ask_git, untrusted, wishes_of
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import verify_index
-from ralph.memory.store import CONVERSATIONS, home_journals, index_for, on_server
+from ralph.memory.store import CONVERSATIONS, home_journals, on_server
 from ralph.memory.transfer import waiting_records
 from ralph.programs import find_program
 from ralph.text.tokens import plural
@@ -44,7 +43,6 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 _OLDEST_PYTHON = (3, 11)
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _DRAFT_AGE_S = 60.0  # a younger draft may be in use
-_GIT_TIMEOUT_S = 10.0
 _ANY_JOURNAL = "any.jsonl"
 _OLDEST_POSTGRES = 13
 _ROUNDS = 5
@@ -108,21 +106,17 @@ def doctor() -> Result:
             if check.todo and check.state != "ok":
                 page.line(check.todo, indent=20)
 
-    value = [{"name": name, **check._asdict()} for name, check in checks.items()]
-    return Result(
-        {"ok": not problems, "checks": value},
-        show,
-        code=1 if problems else 0,
-        notes=[f"problems found: {', '.join(problems)}"] if problems else [],
-    )
+    plain = [{"name": name, **check._asdict()} for name, check in checks.items()]
+    notes = [f"problems found: {', '.join(problems)}"] if problems else []
+    return Result({"ok": not problems, "checks": plain}, show, code=len(notes), notes=notes)
 
 
 def _findings(
-    checks: Mapping[str, Callable[[Any], Finding | None]], subject: Any
+    checks: Sequence[Callable[[Any], Finding | None]], subject: Any
 ) -> dict[str, Finding]:
-    """What each check that applies finds; one that fails itself is a problem, the others go on."""
+    """What each check that applies finds, by its name; one that fails itself is a problem."""
     found: dict[str, Finding] = {}
-    for name, check in checks.items():
+    for check in checks:
         try:
             finding = check(subject)
         except RalphError as error:
@@ -131,7 +125,7 @@ def _findings(
         except OSError as error:
             finding = _problem(os_error_text(error))
         if finding is not None:
-            found[name] = finding
+            found[check.__name__.lstrip("_")] = finding
     return found
 
 
@@ -245,7 +239,7 @@ def _postgres(place: Place) -> Finding | None:
     link.retry()  # a person asks: what was found out before does not count
     try:
         about, openly = link.run(_asked)
-        took_ms = _median_ms(lambda: link.run(_ping))
+        took_ms = _median_ms(lambda: link.run(lambda talk: talk.rows("SELECT 1")))
         return _judged(about, f"{link.shown}: ", took_ms, wait, openly=openly)
     except JournalDown as error:
         return _problem(f"{error.where}: {error.what}{wait}", error.todo)
@@ -261,10 +255,6 @@ def _asked(talk: DatabaseSession) -> tuple[Sequence[object], bool]:
     connection = talk.connection
     openly = not connection.pgconn.ssl_in_use and not _is_local(connection.info.hostaddr)
     return talk.rows(_ABOUT)[0], openly
-
-
-def _ping(talk: DatabaseSession) -> None:
-    talk.rows("SELECT 1")
 
 
 def _is_local(host: str) -> bool:
@@ -309,7 +299,7 @@ def _qdrant(place: Place) -> Finding | None:
     if not place.settings.qdrant_url:
         return None
     folders = [place.home / "cache" / "doctor"]
-    store = index_for(place.settings, folders, home=place.home, scope=lambda: "doctor").store
+    store = open_index(place.settings, folders, home=place.home, scope=lambda: "doctor").store
     assert isinstance(store, QdrantStore)
     server = store.server
     server.check()
@@ -327,7 +317,7 @@ def _exposed(settings: Settings, where: str) -> bool:
     return bool(settings.qdrant_api_key) and parts.scheme == "http" and not local
 
 
-def _median_ms(ask: Callable[[], None]) -> float:
+def _median_ms(ask: Callable[[], object]) -> float:
     took: list[float] = []
     for _ in range(_ROUNDS):
         start = time.perf_counter()
@@ -339,7 +329,7 @@ def _median_ms(ask: Callable[[], None]) -> float:
 # -- the project
 
 
-def _project_files(place: Place) -> Finding:
+def _project(place: Place) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
     project = place.project
     if project is None:
@@ -373,11 +363,10 @@ def _git(place: Place) -> Finding | None:
     project = place.project
     if project is None or place.settings.journal_url:  # then no journal travels with git
         return None
-    program = find_program("git", root=project.root)
-    if program is None:
+    if find_program("git", root=project.root) is None:
         todo = "Install git, if the project is in a git repository."
         return _warning("git is not installed", todo)
-    ask = functools.partial(_ask_git, program, project.root)
+    ask = functools.partial(ask_git, project.root)
     path = str(project.journals / _ANY_JOURNAL)
     code, answer = ask("rev-parse", "--is-inside-work-tree")
     if code != 0 and "not a git repository" in answer:
@@ -392,22 +381,6 @@ def _git(place: Place) -> Finding | None:
         detail = "git ignores the journal, so clones do not get it"
         return _warning(detail, "Remove .ralph/db from .gitignore.")
     return _ok("journals merge by union")
-
-
-def _ask_git(program: str, root: Path, *words: str) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            # A program that a copied .git/config names is not started.
-            [program, "-C", str(root), "-c", "core.fsmonitor=false", *words],
-            capture_output=True,
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return -1, str(error)
-    output = done.stdout if done.returncode == 0 else done.stderr
-    return done.returncode, output.decode(errors="replace").strip()
 
 
 def _leftovers(place: Place) -> Finding | None:
@@ -460,7 +433,7 @@ def _index(ralph: Ralph) -> Finding:
     return Finding("warning" if mends else "problem", detail, first.todo)
 
 
-def _collections(ralph: Ralph) -> Finding | None:
+def _parameters(ralph: Ralph) -> Finding | None:
     """Every collection of this project has the right parameters and dimensions."""
     if not ralph.config.settings.qdrant_url:
         return None
@@ -486,25 +459,8 @@ def _collections(ralph: Ralph) -> Finding | None:
     return _ok(f"{plural(len(collections), 'collection')} as expected")
 
 
-_CHECKS: dict[str, Callable[[Place], Finding | None]] = {
-    "python": _python,
-    "sqlite": _sqlite,
-    "home": _home,
-    "settings": _settings,
-    "pause": _pause,
-    "embedder": _embedder,
-    "hooks": _hooks,
-    "capture": _capture,
-    "postgres": _postgres,
-    "qdrant": _qdrant,
-    "project": _project_files,
-    "trust": _trust,
-    "git": _git,
-    "leftovers": _leftovers,
-}
-_MEMORY_CHECKS: dict[str, Callable[[Ralph], Finding | None]] = {
-    "journal": _journal,
-    "cache": _cache,
-    "index": _index,
-    "parameters": _collections,
-}
+_CHECKS: tuple[Callable[[Place], Finding | None], ...] = (
+    *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _postgres, _qdrant),
+    *(_project, _trust, _git, _leftovers),
+)
+_MEMORY_CHECKS = (_journal, _cache, _index, _parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 
@@ -22,6 +22,8 @@ from ralph.plan.store import Plan
 from ralph.records.learning import Learning
 
 _TITLE_CHARS = 70
+_VERIFIED = "Its text was compared with the code just now."
+_STATUSES = "pending (default), in_progress, blocked, done, skipped."
 
 
 # -- the table
@@ -40,15 +42,13 @@ class PlanCommands(NamedTuple):
     """One kind of entry: its options, how it is shown, and what its commands do besides."""
 
     word: str
-    kind: Kind
     examples: tuple[str, str]  # arguments of `add` and of `update`
     fields: Sequence[context.Decorator]
-    label: Callable[[Any], str]
-    value: Callable[[Plan, Any], Any]  # the entry as JSON
+    label: Callable[[Any], str] = lambda entry: str(entry.name)
+    value: Callable[[Plan, Any], Any] = lambda plan, entry: plain(entry)  # as JSON
     required: Sequence[str] = ("name",)  # what `create_` takes beside the patch
     add_arguments: Sequence[context.Decorator] = (click.argument("name"),)
     update_options: Sequence[context.Decorator] = ()
-    metavar: str = "NAME"
     texts: Callable[[Any], dict[str, list[str]]] = lambda entry: {}  # lists, in words for people
     clean: Callable[[dict[str, Any]], None] = lambda patch: None
     update: Callable[..., Any] | None = None
@@ -61,7 +61,9 @@ def _group(spec: PlanCommands) -> Group:
     """The group of a kind: add, show, update and delete."""
     word = spec.word
     group = Group(word, help=f"Add, show and change {word}s of the plan.")
-    key = click.argument("key", metavar=spec.metavar, shell_complete=context.completing(spec.kind))
+    kind = cast("Kind", f"{word}s")
+    metavar = "ID" if word == "task" else "NAME"
+    key = click.argument("key", metavar=metavar, shell_complete=context.completing(kind))
     examples = [
         f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
         for verb, arguments in zip(("add", "update"), spec.examples, strict=True)
@@ -80,7 +82,7 @@ def _group(spec: PlanCommands) -> Group:
         spec.clean(patch)
         new = called("create", plan, *required, patch)
         spec.after(new, patch)
-        return Result(spec.value(plan, new), f"Added {spec.label(new)}.")
+        return Result(spec.value(plan, new), f"Added {word} {spec.label(new)}.")
 
     @group.command("show", help=f"Show one {word}.")
     @key
@@ -105,7 +107,7 @@ def _group(spec: PlanCommands) -> Group:
         changed = called("update", plan, key, patch, **more)
         spec.after(changed, patch)
         names = ", ".join([*patch, *(name for name in more if name == "comment")])
-        return Result(spec.value(plan, changed), f"Changed {spec.label(changed)}: {names}.")
+        return Result(spec.value(plan, changed), f"Changed {word} {spec.label(changed)}: {names}.")
 
     @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
     @key
@@ -160,7 +162,6 @@ def _drop_index(name: str) -> str:
 feature = _group(
     PlanCommands(
         word="feature",
-        kind="features",
         examples=(
             'user-login --description "Sign in with a password."',
             "user-login --boundaries 'No changes to the database.' --clear acronym",
@@ -175,11 +176,8 @@ feature = _group(
             _list_option("--knowledge-path", "A file to quote.", "knowledge_paths", "PATH"),
             _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
         ),
-        label=lambda feature: f"feature {feature.name}",
         value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
-        update_options=(
-            context.flag("--verified", "Its text was compared with the code just now."),
-        ),
+        update_options=[context.flag("--verified", _VERIFIED)],
         texts=_feature_texts,
         update=_verify,
         delete=_drop_index,
@@ -193,14 +191,10 @@ feature = _group(
 def list_features() -> Result:
     """List the features and their progress."""
     view = context.the_plan().read()
-    return Result(
-        [_feature_json(view, feature) for feature in view.features],
-        Table(
-            ("feature", "done", "learnings", "in progress"),
-            [_feature_row(view, feature) for feature in view.features],
-            "The plan has no features yet. Add one: ralph feature add NAME",
-        ),
-    )
+    value = [_feature_json(view, feature) for feature in view.features]
+    rows = [_feature_row(view, feature) for feature in view.features]
+    empty = "The plan has no features yet. Add one: ralph feature add NAME"
+    return Result(value, Table(("feature", "done", "learnings", "in progress"), rows, empty))
 
 
 def _feature_row(view: PlanView, feature: Feature) -> tuple[str, ...]:
@@ -235,7 +229,6 @@ def _comment_line(comment: Comment) -> str:
 task = _group(
     PlanCommands(
         word="task",
-        kind="tasks",
         examples=(
             '"Refuse empty passwords" --feature user-login --criterion "a test shows it"',
             '42 --status done --comment "Merged."',
@@ -249,17 +242,12 @@ task = _group(
             ),
             context.option("--description", "What is to be done."),
             _list_option("--criterion", "When it is done.", "acceptance_criteria"),
-            context.option(
-                "--status",
-                "pending (default), in_progress, blocked, done, skipped.",
-                "STATUS",
-            ),
+            context.option("--status", _STATUSES, "STATUS"),
             context.option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
             _list_option("--blocked-by", "A task to do first.", "blocked_by", "ID", "tasks"),
             _list_option("--tag", "A word to sort it by.", "tags"),
         ),
-        label=lambda task: f"task {task.id} of {task.feature} ({task.status})",
-        value=lambda plan, task: plain(task),
+        label=lambda task: f"{task.id} of {task.feature} ({task.status})",
         required=("feature", "title"),
         add_arguments=(
             click.argument("title"),
@@ -271,7 +259,6 @@ task = _group(
             context.option("--comment", "Append a comment."),
             context.option("--author", "Who comments (in an agent's run: agent).", "NAME"),
         ),
-        metavar="ID",
         texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
         clean=_clean_task,
         update=_take_comment,
@@ -350,7 +337,6 @@ def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
 discipline = _group(
     PlanCommands(
         word="discipline",
-        kind="disciplines",
         examples=('backend --convention "Type every function."', "backend --clear skills"),
         fields=(
             context.option("--display-name", "The name people read."),
@@ -363,8 +349,6 @@ discipline = _group(
                 "JSON",
             ),
         ),
-        label=lambda discipline: f"discipline {discipline.name}",
-        value=lambda plan, discipline: plain(discipline),
         clean=_clean_discipline,
         after=_trust_servers,
     )

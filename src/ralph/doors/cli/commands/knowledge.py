@@ -259,14 +259,13 @@ def query(
     words = " ".join(text)
     with context.opened(anywhere=True) as ralph:
         settings = ralph.config.settings
-        bounds: dict[str, Any] = {"max_results": limit, "min_score": min_score}
+        only |= {"max_results": limit, "min_score": min_score}
         if failure:
-            floor = FAILURE_MIN_SCORE
-            found = ralph.knowledge.query_for_failure(words, error_message or "", **only, **bounds)
+            found = ralph.knowledge.query_for_failure(words, error_message or "", **only)
         else:
-            floor = TASK_MIN_SCORE
-            found = ralph.knowledge.query_for_task(words, **only, **bounds)
-    floor = floor if min_score is None else min_score
+            found = ralph.knowledge.query_for_task(words, **only)
+    usual = FAILURE_MIN_SCORE if failure else TASK_MIN_SCORE
+    floor = usual if min_score is None else min_score
     empty = f"No patterns above {floor:.2f}. Try different words or a lower --min-score."
     view = Cards(found, cards.show_pattern, empty if settings.knowledge_receive else "")
     return Result(list(found), view, notes=found.notes)
@@ -297,11 +296,7 @@ def print_context(about: tuple[str, ...], **only: Any) -> Result:
             for name, value in zip(cards.FILTERS, usual, strict=True):
                 only[name] = value if only[name] is None else only[name]
         found = ralph.knowledge.context_for_task(words, **only)
-    return Result(found, lambda _: _write(found.text), notes=found.notes)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    return Result(found, lambda page: page.text(f"{found.text}\n"), notes=found.notes)
 
 
 def _task(word: str) -> Task | None:

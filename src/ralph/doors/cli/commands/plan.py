@@ -17,8 +17,8 @@ from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note, pla
 from ralph.errors import BadInput, RalphError
 from ralph.loop import braindump as drafting
 from ralph.loop.braindump import Accepted, Planned, Proposal
-from ralph.loop.iteration import IterationHistory, gather, gather_review
-from ralph.loop.orchestrate import context_for
+from ralph.loop.iteration import gather, gather_review, history
+from ralph.loop.run import context_for
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import status
 from ralph.plan.edit import check as check_plan
@@ -116,11 +116,8 @@ def braindump(
         accepted = drafting.accept(context.the_plan(), proposal) if answer else None
         if accepted is not None:
             drafting.drop_proposal(ralph)
-    return Result(
-        _proposal_json(proposal, done, accepted),
-        lambda page: _show_end(page, accepted),
-        code=_DECLINED if answer is False else 0,
-    )
+    value = _proposal_json(proposal, done, accepted)
+    return Result(value, _end_lines(accepted), code=_DECLINED if answer is False else 0)
 
 
 def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None) -> Planned:
@@ -186,15 +183,13 @@ def _changes_text(proposal: Proposal) -> str:
     return ", ".join(parts) or "Only comments and order changed"
 
 
-def _show_end(page: Page, accepted: Accepted | None) -> None:
+def _end_lines(accepted: Accepted | None) -> list[str]:
     if accepted is None:
-        page.line("Nothing is changed yet. `ralph plan braindump --accept` accepts it.")
-        return
-    for old, new in accepted.renumbered.items():
-        page.line(f"Task {old} became task {new}: its number was taken meanwhile.")
-    for problem in accepted.problems:
-        page.line((f"{problem.severity} ", "yellow"), str(problem))
-    page.line("Accepted. `ralph task ready` lists what can be worked on.")
+        return ["Nothing is changed yet. `ralph plan braindump --accept` accepts it."]
+    moved = accepted.renumbered.items()
+    lines = [f"Task {old} became task {new}: its number was taken meanwhile." for old, new in moved]
+    lines += [f"{problem.severity} {problem}" for problem in accepted.problems]
+    return [*lines, "Accepted. `ralph task ready` lists what can be worked on."]
 
 
 def _proposal_json(
@@ -236,16 +231,15 @@ def prompt(task_id: str, review: bool) -> Result:
     task = plan.task(task_id)
     with context.opened() as ralph:
         limits = PromptLimits(prompt=ralph.config.settings.prompt_tokens)
-        history = IterationHistory(ralph)
-        facts = gather(ralph, plan, task, memory_on=status(ralph).available, history=history)
+        facts = gather(ralph, plan, task, memory_on=status(ralph).available)
         if review:
-            iterations = history.of(task.feature)
+            iterations = history(ralph, task.feature)
             to_review = gather_review(facts, iterations, everything=False)
             built = review_prompt(facts, to_review, limits)
         else:
             facts = msgspec.structs.replace(facts, context=_context(ralph, facts))
             built = task_prompt(facts, limits)
-    return Result(built, lambda _: _print_prompt(built))
+    return Result(built, lambda page: _show_prompt(page, built))
 
 
 def _context(ralph: Ralph, facts: PromptFacts) -> str:
@@ -260,10 +254,9 @@ def _context(ralph: Ralph, facts: PromptFacts) -> str:
     return found.block if found else ""
 
 
-def _print_prompt(built: Prompt) -> None:
+def _show_prompt(page: Page, built: Prompt) -> None:
     """The text, and on stderr each section's tokens and what was left out."""
-    sys.stdout.write(built.text)
-    sys.stdout.flush()
+    page.text(built.text)
     rows = [
         (section.name, section.tokens, f"left out: {section.left_out}" if section.left_out else "")
         for section in built.sections

@@ -18,7 +18,7 @@ from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
 from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, note
 from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
-from ralph.index.open import choose_embedder
+from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
 from ralph.memory.project import (
     Focus,
@@ -90,20 +90,17 @@ def init(folder: str | None, embedder: str | None) -> Result:
     if above is not None:
         notes.append(f"{above.root} above is a project too; from now on this one is used here")
 
-    def show(page: Page) -> None:
-        if embedder is not None:
-            page.line(f"embedder is now {embedder}, in {project.settings_file}")
-        if not created:
-            nothing = "nothing else" if embedder is not None else "nothing"
-            page.line(f"{root} already has a memory; {nothing} was changed.")
-            return
-        page.line(f"Created in {root}:")
-        for name in created:
-            page.line(name, indent=2)
-        page.line("Commit .ralph to git, so that the journal goes with the project.")
-
+    lines = []
+    if embedder is not None:
+        lines.append(f"embedder is now {embedder}, in {project.settings_file}")
+    if created:
+        lines += [f"Created in {root}:", *(f"  {name}" for name in created)]
+        lines.append("Commit .ralph to git, so that the journal goes with the project.")
+    else:
+        nothing = "nothing else" if embedder is not None else "nothing"
+        lines.append(f"{root} already has a memory; {nothing} was changed.")
     value = {"project": str(root), "id": project.id, "made": created, "embedder": embedder}
-    return Result(value, show, notes=notes)
+    return Result(value, lines, notes=notes)
 
 
 def _offer_ollama(settings: Settings, notes: list[str], *, person: bool) -> str | None:
@@ -262,23 +259,18 @@ def _trust(*, yes: bool) -> Result:
     if waiting:
         trusting.trust(home, project.root, asked)
     wishes_json = [{"kind": w.kind, "name": w.name, "asks": w.text} for w in asked]
-    return Result(
-        {"folder": str(project.root), "wishes": wishes_json},
-        f"Trusted: {project.root}" if waiting else "",
-    )
+    value = {"folder": str(project.root), "wishes": wishes_json}
+    return Result(value, f"Trusted: {project.root}" if waiting else "")
 
 
 def _trusted_folders() -> Result:
     found = sorted(trusting.trusted_folders(home_folder()).items())
-
-    def show(page: Page) -> None:
-        for folder, trusted in found:
-            page.line((folder, "bold"), f"  since {trusted.at}")
-            for text in trusted.wishes.values():
-                page.line(text, indent=2)
-
     value = [{"folder": f, "at": t.at, "wishes": [*t.wishes.values()]} for f, t in found]
-    return Result(value, show if found else "You trust no directory with anything special.")
+    lines: list[str] = []
+    for folder, trusted in found:
+        lines.append(f"{folder}  since {trusted.at}")
+        lines += [f"  {text}" for text in trusted.wishes.values()]
+    return Result(value, lines or "You trust no directory with anything special.")
 
 
 def _revoke() -> Result:

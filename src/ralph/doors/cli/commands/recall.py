@@ -256,7 +256,11 @@ def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
     page.line((iteration.task_title or "(no title)", "bold"))
     page.line((hit.id, "cyan"))
     page.line(*cards.whereabouts(hit))
-    page.line(("source ", "dim"), _source(place))
+    source = place.record.source
+    line = "" if source.line is None else f":{source.line}"
+    origin = f", from {source.file}{line}" if source.file else ""
+    origin += f", run {source.run}" if source.run else ""
+    page.line(("source ", "dim"), f"{place.file}:{place.line}{origin}")
     page.lines(iteration.summary)
     cards.show_errors(page, iteration.errors)
     for decision in iteration.decisions:
@@ -274,15 +278,6 @@ def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
     facts = [f"{name} {value}" for name, value in numbers.items() if value not in (None, "")]
     if facts:
         page.line((" | ".join(facts), "dim"))
-
-
-def _source(place: Located) -> str:
-    source = place.record.source
-    line = "" if source.line is None else f":{source.line}"
-    parts = [f"{place.file}:{place.line}"]
-    parts += [f"from {source.file}{line}"] if source.file else []
-    parts += [f"run {source.run}"] if source.run else []
-    return ", ".join(parts)
 
 
 # -- status

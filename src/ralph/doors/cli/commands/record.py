@@ -102,21 +102,17 @@ def _expected() -> str:
 def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[str, Any]:
     """The record, completed from the options and the focus."""
     if client := clients.session_client(plain):
-        raise BadRecord(
-            f"this is a session file of {client.title}, not the output of a run",
-            where=where,
-            todo=f"Import it with: ralph conversations import {client.source}",
-        )
+        what = f"this is a session file of {client.title}, not the output of a run"
+        todo = f"Import it with: ralph conversations import {client.source}"
+        raise BadRecord(what, where=where, todo=todo)
     if not plain.keys() & {*FIELDS} - {"session_id"}:
         what = "this is neither an agent's output nor a record"
         raise BadRecord(what, where=where, todo=_expected())
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
-        raise BadRecord(
-            f"this record is of feature {own!r}, not {flags['feature']!r}",
-            where=where,
-            todo="Leave --feature out, or record it on its own; nothing was written.",
-        )
+        what = f"this record is of feature {own!r}, not {flags['feature']!r}"
+        todo = "Leave --feature out, or record it on its own; nothing was written."
+        raise BadRecord(what, where=where, todo=todo)
     if not own:
         todo = "Add --feature NAME, or write it into the record."
         flags = _focused(flags, "this record does not name its feature", where, todo)

@@ -17,8 +17,7 @@ from ralph.doors.cli import context
 from ralph.doors.cli.main import Group
 from ralph.doors.cli.render import Page, Result, note
 from ralph.errors import BadInput, IndexOff
-from ralph.index.open import Index
-from ralph.index.sync import IndexSpec, Synced, is_current
+from ralph.index.sync import Index, IndexSpec, Synced, is_current
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import Checked, verify_index, verify_streams
 from ralph.memory.transfer import (
@@ -71,13 +70,9 @@ def verify(feature: str | None) -> Result:
         page.line(f"{plural(records, 'record')} can be read in {plural(journals, 'journal')}.")
 
     plain = [{"file": each.file, "line": each.line, "what": each.what} for each in complaints]
+    value = {"ok": not complaints, "records": records, "complaints": plain}
     problems = f"{plural(len(complaints), 'problem')}; bad lines were skipped or kept as they are"
-    return Result(
-        {"ok": not complaints, "records": records, "complaints": plain},
-        show,
-        code=1 if complaints else 0,
-        notes=[problems] if complaints else [],
-    )
+    return Result(value, show, code=1, notes=[problems]) if complaints else Result(value, show)
 
 
 @journal.command()
@@ -115,16 +110,11 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
+    how: dict[str, Any] = {"source": begin, "target": target, "everything": everything}
     with context.warnings_noted(), contextlib.closing(bar):
+        progress = partial(_show_progress, bar)
         moved = move_project(
-            project,
-            config.settings,
-            home,
-            source=begin,
-            target=target,
-            everything=everything,
-            dry_run=dry_run,
-            progress=partial(_show_progress, bar),
+            project, config.settings, home, progress=progress, dry_run=dry_run, **how
         )
     notes = []
     if dry_run and (waiting := sum(waiting_records(home).values())):
@@ -145,12 +135,9 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         for stream in memory.streams
         for each in stream.unreadable
     ]
-    return Result(
-        _moved_json(moved, switched=switch),
-        lambda page: _show_moved(page, moved, target, switched=switch, in_use=server == target),
-        code=1 if unreadable else 0,
-        notes=[*notes, *unreadable],
-    )
+    value = _moved_json(moved, switched=switch)
+    show = partial(_show_moved, moved, target, switched=switch, in_use=server == target)
+    return Result(value, show, code=1 if unreadable else 0, notes=[*notes, *unreadable])
 
 
 def _show_progress(bar: context.Bar, name: str, number: int) -> None:
@@ -195,7 +182,7 @@ def _moved_json(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
 
 
 def _show_moved(
-    page: Page, moved: MovedProject, target: str | None, *, switched: bool, in_use: bool
+    moved: MovedProject, target: str | None, page: Page, *, switched: bool, in_use: bool
 ) -> None:
     names = ("records", "fresh", "tombstones", "forgotten_there")
     rows = [
@@ -252,12 +239,9 @@ def deliver() -> Result:
     records = plural(sum(delivered.values()), "record")
     text = f"Delivered {records} to the {'server' if url else 'files'}."
     names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
-    return Result(
-        {"delivered": delivered, "waiting": left},
-        text if delivered else "Nothing is waiting here.",
-        code=1 if left else 0,
-        notes=[f"still waiting: {names}"] if left else [],
-    )
+    notes = [f"still waiting: {names}"] if left else []
+    view = text if delivered else "Nothing is waiting here."
+    return Result({"delivered": delivered, "waiting": left}, view, code=len(notes), notes=notes)
 
 
 # -- index

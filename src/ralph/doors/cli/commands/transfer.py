@@ -6,7 +6,8 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,14 @@ from ralph.doors.cli.render import (
     print_json_line,
     write_out,
 )
-from ralph.errors import BadRecord, NotFound
+from ralph.errors import BadRecord
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
-from ralph.memory.conversations import GENERAL, Conversations, prune_if_due
-from ralph.memory.project import Project
+from ralph.memory.conversations import prune_if_due
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
-from ralph.records.knowledge import knowledge_from
+from ralph.records import Record
+from ralph.records.knowledge import ENTRIES, knowledge_from
 from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
@@ -43,6 +44,15 @@ _LOOK_EVERY_S = 2.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
 _TITLE_CHARS = 60
+# What a record is, and what it is about, from its fields.
+_TEXTS = {
+    "iteration": ("iteration {number} of {feature}", "{task_title}"),
+    "exchange": ("exchange", "{user}"),
+    "conversation": ("conversation", "{title}"),
+    "document": ("document", "{path}:{line} {heading}"),
+    "gate": ("rejected at the {gate_type} gate", "{human_feedback}"),
+    "outcome": ("outcome of a pattern", ""),
+}
 _GIT = "Git history keeps what was committed before."
 _OTHERS = "what is published of it is deleted for all other projects, too"
 
@@ -151,8 +161,9 @@ def export_conversations(
     Examples:
       ralph conversations export talks.jsonl --since 2026-01-01
     """
-    with _opened_conversations() as (memory, project, _):
-        streams = memory.shelf.journals.names() if everywhere else [_stream(project)]
+    with context.opened(anywhere=True) as ralph:
+        memory = ralph.conversations
+        streams = memory.shelf.journals.names() if everywhere else [memory.stream.name]
         exported = conversation_json.export_conversations(
             memory.shelf, streams, conversations=ids, since=since
         )
@@ -188,10 +199,11 @@ def import_conversations(
     if folder is not None or everything or follow:
         raise click.UsageError(f"DIR, --all and --follow go with {' or '.join(BY_SOURCE)} only.")
     data = context.read_input(source)
-    with _opened_conversations() as (memory, project, _):
+    with context.opened(anywhere=True) as ralph:
+        memory, project = ralph.conversations, context.found_project()
         found = conversation_json.import_conversations(
             memory.shelf,
-            _stream(project),
+            memory.stream.name,
             data,
             name=context.shown_name(source),
             project=project.root.name if project else "",
@@ -203,12 +215,13 @@ def import_conversations(
 def _import_sessions(
     client: str, folder: str | None, everything: bool, follow: bool
 ) -> Result | int:
-    with _opened_conversations() as (memory, project, home):
+    with context.opened(anywhere=True) as ralph:
+        memory, project = ralph.conversations, context.found_project()
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         importer = Importer(
             client,
             memory.shelf,
-            home=home,
+            home=ralph.place.home,
             folder=Path(folder).expanduser() if folder else None,
             within=None if everything else project,
             progress=bar,
@@ -273,34 +286,10 @@ def _imported(found: ConversationImport) -> Result:
     }
     more = ", ".join(text for text, applies in remarks.items() if applies)
     talks = _talks_text(found.conversations, found.exchanges)
-    return Result(
-        found,
-        f"Imported {talks}{f' ({more})' if more else ''}.",
-        code=1 if found.unread and not (found.files or found.unchanged) else 0,
-        notes=_listed([*found.unread, *found.complaints], "place"),
-    )
-
-
-@contextlib.contextmanager
-def _opened_conversations() -> Iterator[tuple[Conversations, Project | None, Path]]:
-    """The conversations of the project that was given or is around this folder, or of none."""
-    project, config, home = context.project_config(optional=not context.is_named())
-    memory = Conversations(
-        home=home,
-        settings=config.settings,
-        embedder=None,
-        project_id=project.id if project else None,
-        project=project.root.name if project else "",
-    )
-    try:
-        with context.warnings_noted():
-            yield memory, project, home
-    finally:
-        memory.close()
-
-
-def _stream(project: Project | None) -> str:
-    return project.id if project else GENERAL
+    text = f"Imported {talks}{f' ({more})' if more else ''}."
+    code = 1 if found.unread and not (found.files or found.unchanged) else 0
+    notes = _listed([*found.unread, *found.complaints], "place")
+    return Result(found, text, code=code, notes=notes)
 
 
 def _talks_text(conversations: int, exchanges: int) -> str:
@@ -406,52 +395,19 @@ def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
     homes = [*choice.ids, *(["the conversations"] if choice.conversations else [])]
     homes += ["knowledge"] if choice.knowledge else []
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
-    for (record_id, text), _ in zip(_choice_texts(ralph, choice), range(_SHOWN), strict=False):
-        page.line(short_id(record_id), "  ", text, indent=2)
+    records = {record.id: record for record in keeping.chosen_records(ralph, choice)}
+    for record in list(records.values())[:_SHOWN]:
+        page.line(short_id(record.id), "  ", _record_text(record), indent=2)
     page.more(choice.count - _SHOWN)
 
 
-def _choice_texts(ralph: Ralph, choice: keeping.Choice) -> Iterator[tuple[str, str]]:
-    for record_id in choice.conversations:
-        yield record_id, _conversation_text(ralph, record_id)
-    for record_id in choice.knowledge:
-        yield record_id, _knowledge_text(ralph, record_id)
-    for name, ids in choice.ids.items():
-        iterations = {place.record.id: each for place, each in ralph.feature(name).iterations()}
-        for record_id in ids:
-            text = ""
-            if iteration := iterations.get(record_id):
-                title = excerpt(iteration.task_title or iteration.summary, _TITLE_CHARS)
-                text = f"iteration {iteration.iteration_number} of {name}  {title}"
-            yield record_id, text
-
-
-def _knowledge_text(ralph: Ralph, record_id: str) -> str:
-    with contextlib.suppress(NotFound, BadRecord):
-        return entry_text(knowledge_from(ralph.knowledge.get(record_id)))
-    # A rejection that waits, an outcome; or an entry that cannot be read.
-    for account in ralph.knowledge.state.accounts():
-        if record := account.gates.get(record_id):
-            gate = knowledge_from(record)
-            why = excerpt(gate.human_feedback, _TITLE_CHARS)
-            return f"rejected at the {gate.gate_type} gate  {why}"
-    return "outcome of a pattern"
-
-
-def _conversation_text(ralph: Ralph, record_id: str) -> str:
-    memory = ralph.conversations
-
-    def section() -> str:
-        document = memory.document(record_id).record
-        return f"{document.path}:{document.line} {document.heading}"
-
-    looks: dict[str, Callable[[], str]] = {
-        "exchange": lambda: memory.get(record_id).record.user,
-        "conversation": lambda: memory.conversation(record_id).title,
-        "document": section,
-    }
-    for kind, look in looks.items():
-        with contextlib.suppress(NotFound):
-            return f"{kind}  {excerpt(look(), _TITLE_CHARS)}"
-    # A summary, a tag, a rating; or one that cannot be read, or came back by a merge.
-    return {record.id: record.kind for record in memory.stream.standing()}.get(record_id, "record")
+def _record_text(record: Record) -> str:
+    """What a record is about; of one that cannot be read, and of small ones, its kind."""
+    with contextlib.suppress(BadRecord, msgspec.DecodeError):
+        if record.kind in ENTRIES:
+            return entry_text(knowledge_from(record))
+        fields = defaultdict(str, msgspec.json.decode(record.body), number=record.number)
+        head, text = _TEXTS.get(record.kind, (record.kind, ""))
+        title = excerpt(text.format_map(fields), _TITLE_CHARS)
+        return f"{head.format_map(fields)}  {title or excerpt(fields['summary'], _TITLE_CHARS)}"
+    return record.kind

@@ -74,14 +74,21 @@ def fenced(
     `in_all`: how many there are, where not all were handed over. `whole`: the call that gives one
     of them whole.
     """
-    shown = _fitting(entries, _room(heading, ANSWER_TOKENS))
+    # One at least is told, because an empty answer says nothing.
+    texts = [[one.text(detail) for detail in DETAILS] for one in entries]
+    costs = [[estimate_tokens(text) + 1 for text in levels] for levels in texts]
+    levels = _levels(costs, _room(heading, ANSWER_TOKENS))
+    shown = [texts[i][level] for i, level in enumerate(levels)]
     lines = [f"{heading} {FRAME}", mark("\n\n".join(shown))]
     lines += [f"Note: {harmless(note)}" for note in notes]
     if any(text != one.text(WHOLE) for text, one in zip(shown, entries, strict=False)):
         lines.append(f'What is told in short or ends in "[...]": {whole} gives it whole.')
     missing = (len(entries) if in_all is None else in_all) - len(shown)
     if missing > 0:
-        names = ", ".join(_named([plain_id(one.id) for one in entries[len(shown) :]]))
+        next_ids = [plain_id(one.id) for one in entries[len(shown) :]]
+        spent = itertools.accumulate(estimate_tokens(one) + 1 for one in next_ids)
+        pairs = zip(next_ids, spent, strict=True)
+        names = ", ".join(one for one, total in pairs if total <= _NAMES_TOKENS)
         ids = f" (the next: {names})" if names else ""
         lines.append(
             f"{missing} more did not fit{ids}. Ask for something narrower, "
@@ -112,13 +119,6 @@ def _room(heading: str, budget_tokens: int) -> int:
     return max(budget_tokens - _AROUND_TOKENS - estimate_tokens(heading), 0)
 
 
-def _fitting(entries: Sequence[AnswerEntry], room: int) -> list[str]:
-    """The texts of the first ones that fit; one at least, because an empty answer says nothing."""
-    texts = [[one.text(detail) for detail in DETAILS] for one in entries]
-    costs = [[estimate_tokens(text) + 1 for text in levels] for levels in texts]
-    return [texts[i][level] for i, level in enumerate(_levels(costs, room))]
-
-
 def _levels(costs: Sequence[Sequence[int]], room: int) -> list[int]:
     """In how much detail each of those that fit is told, as an index of `DETAILS`."""
     last = len(DETAILS) - 1
@@ -139,12 +139,6 @@ def _levels(costs: Sequence[Sequence[int]], room: int) -> list[int]:
 def _richest(cost: Sequence[int], room: int, level: int = 0) -> int:
     """The richest level from this one on that there is room for, else the poorest."""
     return next((n for n in range(level, len(cost)) if cost[n] <= room), len(cost) - 1)
-
-
-def _named(ids: Sequence[str]) -> list[str]:
-    """The first ids, as many as the line that names them has room for."""
-    spent = itertools.accumulate(estimate_tokens(one) + 1 for one in ids)
-    return [one for one, total in zip(ids, spent, strict=True) if total <= _NAMES_TOKENS]
 
 
 def _filling(lines: Sequence[str], room: int) -> list[str]:
