@@ -79,13 +79,8 @@ def reject(
     account = memory.account()
     # The id of a rejection without a revision, of this task: no entry can have it. It is the same
     # for the same feedback on the same gate of a task; after an approval it is new.
-    named = GateRejection(
-        project=gate.project,
-        gate_type=gate.gate_type,
-        human_feedback=gate.human_feedback,
-        revision_approach="",
-        subject=gate.task,
-    )
+    same = {name: getattr(gate, name) for name in ("project", "gate_type", "human_feedback")}
+    named = GateRejection(**same, revision_approach="", subject=gate.task)
     identity = account.new_id(named, _passed(gate.task, gate.gate_type))
     ours = said_draft(gate, identity)
 

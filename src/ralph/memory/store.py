@@ -152,24 +152,19 @@ class Stream(Protocol):
     @property
     def name(self) -> str:
         """The journal's name."""
-        ...
 
     @property
     def foreign(self) -> bool:
         """Whether it belongs to another project, whose embedder may be another one."""
-        ...
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow the journal."""
-        ...
 
     def records(self) -> list[Record]:
         """Every living record."""
-        ...
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
-        ...
 
 
 class Store:
