@@ -19,19 +19,8 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
-from ralph.journal.line import (
-    BOM,
-    FORGOTTEN,
-    MAX_LINE_BYTES,
-    AppenderState,
-    Step,
-    Unreadable,
-    judge,
-    read_line,
-    short_hash,
-    sort_steps,
-    write_tombstone,
-)
+from ralph.journal import line as entries
+from ralph.journal.line import AppenderState, Step, Unreadable, read_line, short_hash
 from ralph.records import Complaint, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
@@ -41,7 +30,7 @@ _TAIL_BYTES = 16 * 1024
 # Half a million records. A clone can ship a file that is larger and packs to nothing.
 _LARGEST_BYTES = 1 << 30
 # The record that a damaged line was to be, as far as it got.
-_BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % FORGOTTEN.encode())
+_BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % entries.FORGOTTEN.encode())
 
 
 def scan(
@@ -63,8 +52,8 @@ def scan(
                 crc = zlib.crc32(more, crc)
                 ended = more.endswith(b"\n")
             notes.append(f"is {offset - start} bytes long, over the limit of {max_line_bytes}")
-        if start == 0 and raw.startswith(BOM):
-            raw = raw[len(BOM) :]
+        if start == 0 and raw.startswith(entries.BOM):
+            raw = raw[len(entries.BOM) :]
             notes.append("begins with a byte order mark; it was ignored")
         if raw.endswith(b"\r\n") and not seen_crlf:
             seen_crlf = True
@@ -139,7 +128,7 @@ class JsonlJournal:
         *,
         name: str | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
-        max_line_bytes: int = MAX_LINE_BYTES,
+        max_line_bytes: int = entries.MAX_LINE_BYTES,
     ) -> None:
         self.path = path
         self.name = name or path.name
@@ -228,7 +217,7 @@ class JsonlJournal:
                 file = stack.enter_context(self._opened())
             except FileNotFoundError:
                 return 0, []
-            return judge(self.name, scan(file, self._max_line_bytes))
+            return entries.judge(self.name, scan(file, self._max_line_bytes))
 
     # -- reading
 
@@ -266,7 +255,7 @@ class JsonlJournal:
             line = last.line if last.ended else last.line - 1
         end = _position(stat, offset, line, crc, _tail_hash(file, offset), done=done)
         restarted = resumed is None and position is not None
-        return Batch(*sort_steps(self.name, steps), end, restarted, done)
+        return Batch(*entries.sort_steps(self.name, steps), end, restarted, done)
 
     def _resume(
         self, file: BinaryIO, position: str | None, stat: os.stat_result
@@ -350,7 +339,7 @@ class JsonlJournal:
             return None, []
         if parts and not parts[-1].endswith(b"\n"):
             parts.append(b"\n")
-        parts += [write_tombstone(stone) for stone in stones.values()]
+        parts += [entries.write_tombstone(stone) for stone in stones.values()]
         return b"".join(parts), list(gone)
 
     @contextlib.contextmanager

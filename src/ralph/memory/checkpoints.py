@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph import disk
-from ralph.errors import (
-    BadInput,
-    BadRecord,
-    EmbedderOff,
-    IndexOff,
-    JournalBusy,
-    JournalDown,
-    MemoryOff,
-)
+from ralph import disk, errors
 from ralph.index import ASIDE, Embedder, Passage
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
@@ -60,7 +51,7 @@ def passages(record: Record) -> Sequence[Passage]:
         return ()
     try:
         entry: Entry = knowledge_from(record)
-    except BadRecord:
+    except errors.BadRecord:
         return ()
     both = case_of(entry)
     problem = f"{entry.subject}\n{both.problem}".strip()[:EMBEDDING_CHARS]
@@ -258,9 +249,9 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
 
     project: str
     kind: CheckpointKind
-    published: tuple[str, ...]
-    new_patterns: int
-    joined: int
+    published: tuple[str, ...] = ()
+    new_patterns: int = 0
+    joined: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -269,7 +260,7 @@ def checkpoint(
 ) -> CheckpointResult:
     """Publish everything staged for a project; again when there is nothing, nothing happens."""
     if kind not in kinds.CHECKPOINT_KINDS:
-        raise BadInput(
+        raise errors.BadInput(
             f"{kind!r} is no kind of checkpoint",
             todo=f"It is one of {', '.join(kinds.CHECKPOINT_KINDS)}.",
         )
@@ -280,14 +271,12 @@ def checkpoint(
         if gives and memory.state.history().slots:
             try:  # an earlier checkpoint may not have come to it
                 notes = _catch_up(memory)
-            except MemoryOff as error:
+            except errors.MemoryOff as error:
                 notes = (f"not indexed yet: {error}",)
-        return CheckpointResult(
-            project=project, kind=why, published=(), new_patterns=0, joined=0, notes=notes
-        )
+        return CheckpointResult(project=project, kind=why, notes=notes)
     if trouble := memory.shelf.journals.trouble():
         # What others published meanwhile is not known here, and may be the same lesson.
-        raise JournalDown(
+        raise errors.JournalDown(
             f"nothing is published while the journal's server is away: {trouble}",
             todo="What is staged stays so; repeat the checkpoint when it is back.",
         )
@@ -297,7 +286,7 @@ def checkpoint(
         with disk.locked(lock, timeout_s=memory.shelf.settings.journal_lock_timeout_s):
             return _publish(memory, project, why, imported=imported)
     except disk.Busy:
-        raise JournalBusy(
+        raise errors.JournalBusy(
             "another checkpoint is under way", where=str(lock), todo="Try again when it has ended."
         ) from None
 
@@ -323,7 +312,7 @@ def _publish(
         try:
             covers = _publish_batch(memory, batch, project, why)
             notes = _catch_up(memory)
-        except MemoryOff as error:
+        except errors.MemoryOff as error:
             left = {record.id for record in waiting()}
             raise type(error)(
                 f"{len(staged - left)} published, {len(left)} stay staged: {error.what}",
@@ -353,9 +342,9 @@ def _publish_batch(
         ahead.embed_ahead(passage.embed for cut in cuts for passage in cut)
     synced = index.sync(memory.target())
     if not synced.complete and synced.embedder_off:
-        raise EmbedderOff(synced.embedder_off)
+        raise errors.EmbedderOff(synced.embedder_off)
     if not synced.complete:
-        raise IndexOff("another process is busy with the index", where=str(index.path))
+        raise errors.IndexOff("another process is busy with the index", where=str(index.path))
     near = index.with_repair(lambda: _candidates(memory, cuts, ahead))
     members = [Member(record.id, knowledge_from(record)) for record in records]
     covers = memory.grouping.assign(members, lambda place: near[place])
@@ -434,7 +423,7 @@ def is_expired(published: str, before: str) -> bool:
     """Whether something published then has had its time; what has no readable date has not."""
     try:
         return datetime.fromisoformat(utc(published)) < datetime.fromisoformat(before)
-    except BadRecord:  # nobody knows when it was, and `journal verify` says so
+    except errors.BadRecord:  # nobody knows when it was, and `journal verify` says so
         return False
 
 

@@ -19,13 +19,8 @@ from ralph.plan.edit import update_task
 from ralph.plan.fields import clean_text
 from ralph.plan.model import Limits
 from ralph.records import Record
-from ralph.records.knowledge import (
-    GATE_REJECTION,
-    Gate,
-    GateApproval,
-    GateRejection,
-    knowledge_from,
-)
+from ralph.records import knowledge as kinds
+from ralph.records.knowledge import Gate, GateApproval, GateRejection, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
@@ -195,7 +190,7 @@ def _told_before(account: ProjectKnowledge, approval: GateApproval) -> list[Save
     found: list[SavedEntry] = []
     wanted = approval.gate_type, approval.approved_approach
     for record in account.entries.values():
-        if record.kind == GATE_REJECTION:
+        if record.kind == kinds.GATE_REJECTION:
             one: GateRejection = knowledge_from(record)
             if (one.gate_type, one.revision_approach) == wanted:
                 staged = record.id in account.staged

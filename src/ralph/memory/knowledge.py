@@ -22,29 +22,13 @@ from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Draft
-from ralph.memory import checkpoints
+from ralph.memory import checkpoints, knowledge_state
 from ralph.memory.conversation_stream import when
-from ralph.memory.knowledge_state import (
-    KnowledgeState,
-    ProjectKnowledge,
-    PublishedState,
-    facets,
-    prepared_entry,
-    read_entry,
-    stream_of,
-)
+from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState, facets
 from ralph.memory.store import KNOWLEDGE, Store, find_id, home_journals, verify_records
 from ralph.recall import Answer, Hit, ScoredRecord
-from ralph.recall.patterns import (
-    Pattern,
-    Patterns,
-    case_of,
-    context_block,
-    described,
-    in_order,
-    success_rate,
-    when_to_try,
-)
+from ralph.recall import patterns as rules
+from ralph.recall.patterns import Pattern, Patterns
 from ralph.records import Complaint, Record, clean, now
 from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
@@ -158,11 +142,11 @@ class Knowledge:
 
     def entry(self, plain: Mapping[str, Any]) -> Entry:
         """An entry from its published form; without a project it is of this one."""
-        return read_entry({**plain, "project": plain.get("project") or self._own})
+        return knowledge_state.read_entry({**plain, "project": plain.get("project") or self._own})
 
     def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
         """Stage many, each project's with one flush; nothing is written unless all of them fit."""
-        ready = [prepared_entry(one) for one in entries]
+        ready = [knowledge_state.prepared_entry(one) for one in entries]
         for one in ready:
             self.check_giving(one.project)
         accounts = {one.project: self.account(one.project) for one in ready}
@@ -265,7 +249,7 @@ class Knowledge:
             task_description, agent_type, task_type, technology, budget_s=budget_s
         )
         shown = found[:_PATTERNS_IN_CONTEXT]
-        block = context_block(shown)
+        block = rules.context_block(shown)
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
         return Context(
             text="\n\n".join(part for part in (before, block) if part),
@@ -331,7 +315,7 @@ class Knowledge:
             entry = hit.record if hit.id in history.slots else self._first_of(history, name)
             fit = hit.parts.mixed if hit.parts else hit.score or 0.0
             fitting.append((fit, _pattern(history, name, entry, hit)))
-        ordered = in_order(
+        ordered = rules.in_order(
             fitting,
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
@@ -381,7 +365,7 @@ class Knowledge:
 
     def account(self, project: str | None = None) -> ProjectKnowledge:
         """What a project gave, or this one, as its journal tells it."""
-        return self.state.account(stream_of(project or self._own))
+        return self.state.account(knowledge_state.stream_of(project or self._own))
 
     def staged(self, project: str | None = None) -> list[SavedEntry]:
         """What waits for a checkpoint: of one project, or of this one; `*` is all."""
@@ -521,13 +505,13 @@ def _pattern(history: PublishedState, name: str, entry: Entry, hit: Hit | None =
     return Pattern(
         id=name,
         entry_type=entry.entry_type,
-        problem=described(entry),
-        solution=case_of(entry).solution,
-        when_to_try=when_to_try(entry),
+        problem=rules.described(entry),
+        solution=rules.case_of(entry).solution,
+        when_to_try=rules.when_to_try(entry),
         success_count=len(entries),
         worked=worked,
         failed=failed,
-        success_rate=round(success_rate(len(entries) + worked, failed), 4),
+        success_rate=round(rules.success_rate(len(entries) + worked, failed), 4),
         quality=entry.quality,
         projects=len({history.projects[one] for one in entries}),
         entries=tuple(entries),

@@ -10,28 +10,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ralph import disk
+from ralph import disk, errors
 from ralph.config import Settings
-from ralph.errors import (
-    BadInput,
-    BadRecord,
-    EmbedderOff,
-    IndexOff,
-    JournalDown,
-    JournalError,
-    MemoryOff,
-    NotFound,
-)
-from ralph.index import Embedder
-from ralph.index.sync import (
-    Index,
-    IndexSpec,
-    Progress,
-    choose_embedder,
-    is_current_in,
-    live_of,
-    open_index,
-)
+from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
+from ralph.index import Embedder, sync
+from ralph.index.sync import Index, IndexSpec, Progress
 from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
@@ -140,7 +123,7 @@ def verify_records(
     for located in fold.records():
         try:
             read(located.record)
-        except BadRecord as error:
+        except errors.BadRecord as error:
             complaints.append(Complaint(located.file, located.line, error.what))
             count -= 1
     return count, sorted(complaints, key=lambda complaint: complaint.line)
@@ -299,15 +282,19 @@ class Store:
                     notes.append("the index is not complete yet; ask again soon")
             vector = self._vector(question.text, notes) if meaning else None
             with self.index.store.state() as view:
-                if tries_left and not all(is_current_in(view, targets[name]) for name in ready):
+                if tries_left and not all(
+                    sync.is_current_in(view, targets[name]) for name in ready
+                ):
                     continue  # it was deleted, replaced or written to in between
                 names = sorted(target.name for target in targets.values())
-                live = [one for name in names if (one := live_of(view, name)) is not None]
+                live = [one for name in names if (one := sync.live_of(view, name)) is not None]
                 identity = self.embedder.identity if self.embedder else "none"
                 found = search(view, live, question, vector=vector, embedder=identity)
             break
         if len(live) < len(targets):
-            raise IndexOff("the index is deleted again and again", where=str(self.index.path))
+            raise errors.IndexOff(
+                "the index is deleted again and again", where=str(self.index.path)
+            )
         # The index may not know yet what was forgotten; nor does anybody while the server is away.
         for name in behind if self.journals.trouble() is None else ():
             living = {record.id for record in streams[name].records()}
@@ -325,7 +312,7 @@ class Store:
             return None
         try:
             return self.embedder.embed_query(text)
-        except EmbedderOff as error:
+        except errors.EmbedderOff as error:
             notes.append(f"searched by words alone: {error}")
             return None
 
@@ -350,10 +337,10 @@ class ProjectStore(Store):
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
         journals = feature_journals(project, settings, home)
-        index = open_index(
+        index = sync.open_index(
             settings, [project.cache], home=home, scope=lambda: f"{short_hash(project.id)}-"
         )
-        embedder = choose_embedder(settings, home / "cache")
+        embedder = sync.choose_embedder(settings, home / "cache")
         super().__init__(journals, index, embedder, settings, progress=progress)
         self.project = project
         self.home = home
@@ -365,7 +352,7 @@ class ProjectStore(Store):
         try:
             self.project.init()
         except OSError as error:
-            raise JournalError(
+            raise errors.JournalError(
                 f"the project's files cannot be made ({error.strerror or error})",
                 where=str(self.project.folder),
                 todo="Free space or permit writing there, then try again.",
@@ -396,7 +383,7 @@ def once_a_day(stamp: Path, moment: datetime, work: Callable[[], _T]) -> _T | No
         stamp.parent.mkdir(parents=True, exist_ok=True)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
     except OSError as error:
-        raise IndexOff(
+        raise errors.IndexOff(
             f"when it was pruned cannot be noted ({error.strerror or error})",
             where=str(stamp),
             todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
