@@ -160,7 +160,7 @@ def test_f16_a_long_record_is_not_embedded_again_by_a_rebuild_of_the_words(
     with open_toy(project, toy) as memory:
         memory.feature("auth").remember(made(long))
         before = len(toy.embedded)
-    monkeypatch.setattr("ralph.memory.feature.EMBEDDING_CHARS", 3999)  # another way of cutting
+    monkeypatch.setattr("ralph.records.iteration.EMBEDDING_CHARS", 3999)  # another way of cutting
     with open_toy(project, toy) as memory:
         answer = memory.feature("auth").search("filler7 filler8", min_score=0.0)
         assert len(answer) == 1
