@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.doors.cli.context import options
-from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, plain
+from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -112,9 +112,8 @@ def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Res
 
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     """The published shape of a hit; `explain` adds what each stage gave it."""
-    names = ("id", "kind", "score", "relevance", "when", "why")
-    plain = {name: getattr(hit, name) for name in names} | {"record": hit.record.to_json()}
-    return plain | {"explain": hit.parts} if explain else plain
+    fields = picked(hit, "id", "kind", "score", "relevance", "when", "why", "record")
+    return fields | {"explain": hit.parts} if explain else fields
 
 
 def located(answer: Answer, root: Path) -> Answer:
@@ -126,13 +125,12 @@ def located(answer: Answer, root: Path) -> Answer:
     from ralph.memory.documents import line_of
     from ralph.memory.store import Answer
 
-    def now(hit: Hit) -> Hit:
-        if hit.kind != "document":
-            return hit
-        moved = msgspec.structs.replace(hit.record, line=line_of(hit.record, root))
-        return msgspec.structs.replace(hit, record=moved)
-
-    return Answer([now(hit) for hit in answer], answer.notes)
+    hits = list(answer)
+    for place, hit in enumerate(hits):
+        if hit.kind == "document":
+            moved = msgspec.structs.replace(hit.record, line=line_of(hit.record, root))
+            hits[place] = msgspec.structs.replace(hit, record=moved)
+    return Answer(hits, answer.notes)
 
 
 def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:

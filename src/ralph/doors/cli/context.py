@@ -22,7 +22,7 @@ from ralph.doors.cli.render import console, is_terminal, note
 from ralph.errors import BadInput, BadRecord, RalphError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     from ralph.config import Config
     from ralph.memory.feature import FeatureMemory
@@ -52,16 +52,22 @@ def option(name: str, help: str, metavar: str = "TEXT", *parameter: str, **more:
     return click.option(name, *parameter, metavar=metavar, help=help, **more)
 
 
+def choice(name: str, help: str, values: Iterable[str], *parameter: str, **more: Any) -> Decorator:
+    """An option with one of these values."""
+    return click.option(name, *parameter, type=click.Choice(list(values)), help=help, **more)
+
+
+def min_score_option(help: str) -> Decorator:
+    """`--min-score`, from 0 to 1."""
+    return option("--min-score", help, "X", type=click.FloatRange(0, 1))
+
+
 everywhere_option = flag("--everywhere", "In all projects.")
 limit_option = option("--limit", "Show at most N results (up to 20).", "N", type=click.IntRange(1))
 dry_run_option = flag("--dry-run", "Show what would be removed.")
-timeout_option = option(
-    "--timeout",
-    "Stop the agent after S seconds (default: the setting iteration_timeout_s).",
-    "S",
-    "timeout_s",
-    type=click.FloatRange(0, min_open=True),
-)
+POSITIVE = click.FloatRange(0, min_open=True)
+_TIMEOUT = "Stop the agent after S seconds (default: the setting iteration_timeout_s)."
+timeout_option = option("--timeout", _TIMEOUT, "S", "timeout_s", type=POSITIVE)
 agent_option = option(
     "--agent", "claude, codex, or a command of your own (default: the setting agent).", "AGENT"
 )
@@ -359,24 +365,18 @@ def _records(ralph: Ralph) -> int:
     from ralph.memory.store import on_server
 
     journals = on_server(ralph.place.journals)
-    if journals is None:
-        return _lines(ralph.project.journals)
     total = 0
+    if journals is None:  # lines, counted without parsing
+        for name in disk.names(ralph.project.journals):
+            with disk.opened(ralph.project.journals / name) as file:
+                while part := file.read(1 << 20):
+                    total += part.count(b"\n")
+        return total
     with contextlib.suppress(RalphError):  # a bar without its end is better than none
         for name in journals.names():
             journal = journals.server.journal(name)
             journal.read(limit=1)
             total += journal.last_number
-    return total
-
-
-def _lines(journals: Path) -> int:
-    """About how many records there are: the lines of the journals, counted without parsing."""
-    total = 0
-    for name in disk.names(journals):
-        with disk.opened(journals / name) as opened_file:
-            while part := opened_file.read(1 << 20):
-                total += part.count(b"\n")
     return total
 
 
@@ -394,7 +394,7 @@ class Bar:
         self._total = total
         self._text, self._in_bytes = text, in_bytes
         self._due = time.monotonic() + patience_s
-        self._shown: tuple[Progress, TaskID] | None = None
+        self._bar: Progress | None = None
         self._wanted = is_terminal(sys.stderr)
         self._before = self._last = 0
 
@@ -405,23 +405,21 @@ class Bar:
         if done < self._last:
             self._before += self._last
         self._last = done
-        if self._shown is None and time.monotonic() >= self._due:
-            self._shown = self._show()
-        if self._shown is not None:
-            bar, task = self._shown
-            bar.update(task, completed=self._before + done)
+        if self._bar is None and time.monotonic() >= self._due:
+            self._show()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self._before + done)
 
     def close(self) -> None:
         """Remove the bar; the answer comes next."""
-        if self._shown is not None:
-            self._shown[0].stop()
-            self._shown = None
-        self._wanted = False
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar, self._wanted = None, False
 
-    def _show(self) -> tuple[Progress, TaskID]:
+    def _show(self) -> None:
         from rich import progress
 
-        bar = progress.Progress(
+        self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.DownloadColumn() if self._in_bytes else progress.MofNCompleteColumn(),
@@ -429,6 +427,5 @@ class Bar:
             console=console(sys.stderr),
             transient=True,
         )
-        task = bar.add_task(self._text, total=self._total())
-        bar.start()
-        return bar, task
+        self._bar.add_task(self._text, total=self._total())
+        self._bar.start()

@@ -113,25 +113,21 @@ def wants_json() -> bool:
     return bool(click.get_current_context().meta.get(_JSON))
 
 
-def _json_option() -> click.Option:
-    return click.Option(
-        ["--json"],
-        is_flag=True,
-        expose_value=False,
-        callback=lambda context, _, value: context.meta.update({_JSON: value}),
-        help="Print JSON.",
-    )
-
-
-def _project_option() -> click.Option:
-    return click.Option(
-        ["--project"],
-        type=click.Path(file_okay=False),
-        metavar="DIR",
-        expose_value=False,
-        callback=lambda context, _, value: keep_project(context, value),
-        help="Project directory (default: nearest parent with a .ralph/).",
-    )
+_JSON_OPTION = click.Option(
+    ["--json"],
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, value: context.meta.update({_JSON: value}),
+    help="Print JSON.",
+)
+_PROJECT_OPTION = click.Option(
+    ["--project"],
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    expose_value=False,
+    callback=lambda context, _, value: keep_project(context, value),
+    help="Project directory (default: nearest parent with a .ralph/).",
+)
 
 
 class Command(click.Command):
@@ -140,9 +136,9 @@ class Command(click.Command):
     def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
         if json:
-            self.params.append(_json_option())
+            self.params.append(_JSON_OPTION)
         if all(option.name != "project" for option in self.params):
-            self.params.append(_project_option())
+            self.params.append(_PROJECT_OPTION)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the call, run the command, print its result and return its exit code."""
@@ -160,7 +156,7 @@ class Group(click.Group):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"context_settings": _SETTINGS})
-        self.params.append(_project_option())
+        self.params.append(_PROJECT_OPTION)
 
 
 class Tree(Group):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 from ralph.errors import BadInput
 from ralph.text.sanitize import CLOSE, CONTROL, HIDDEN, OPEN, sanitize
-from ralph.text.tokens import shorten
+from ralph.text.tokens import plural, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,6 +74,11 @@ def render(result: Any, *, as_json: bool) -> Any:
     for text in result.notes:
         note(text)
     return result.code
+
+
+def picked(value: Any, *names: str) -> dict[str, Any]:
+    """These attributes of a value."""
+    return {name: getattr(value, name) for name in names}
 
 
 def plain(value: Any) -> Any:
@@ -262,10 +267,11 @@ class Page:
         else:
             view(self)
 
-    def more(self, number: int, what: str = "", *, indent: int = 2) -> None:
+    def more(self, number: int, what: str = "") -> None:
         """A dim line that says how many more there are, if any."""
         if number > 0:
-            self.line((f"and {number} more{what}", "dim"), indent=indent)
+            words = plural(number, f"more {what}") if what else f"{number} more"
+            self.line((f"and {words}", "dim"), indent=2)
 
     def line(self, *spans: Span, indent: int = 0) -> None:
         """One line of styled pieces; a terminal wraps it within its indent."""

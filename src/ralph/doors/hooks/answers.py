@@ -28,8 +28,6 @@ _SETTING = "journal_url"
 def answer_start(call: HookCall) -> str:
     """The text for a session that begins."""
     due = list[Any]()
-    resumed = call.text("source") == "resume"
-    call.sessions.begin(call.session, call.transcript, remembers=resumed)
     try:
         due = call.sessions.due(call.session)
     except OSError as error:
@@ -54,11 +52,8 @@ def refresh(call: HookCall, ralph: Ralph) -> None:
 def _made(call: HookCall) -> str:
     from ralph.doors.hooks.context import opened, settings_of, text_now
 
-    settings = settings_of(call)
-    state = _state(call)
-    if not settings.hook_inject:
-        text = ""
-    else:
+    settings, state, text = settings_of(call), _state(call), ""
+    if settings.hook_inject:
         with opened(call) as ralph:
             text = text_now(call, ralph)
     if not _on_a_server(call.home):
@@ -92,18 +87,12 @@ def _state(call: HookCall) -> dict[str, Any]:
     """Everything the text depends on, as far as it can be seen without reading it."""
     folder = os.path.join(call.root, ".ralph")
     memory = os.path.join(folder, "db", "memory")
-    try:
-        journals = [name for name in disk.names(memory) if name.endswith(".jsonl")]
-    except OSError:
-        journals = []
+    own = ("db/features.yaml", "db/tasks.yaml", "rag_config.json")
     paths = [
-        os.path.join(folder, "db", "features.yaml"),
-        os.path.join(folder, "db", "tasks.yaml"),
+        *(os.path.join(folder, *name.split("/")) for name in own),
         os.path.join(disk.state_folder(call.root, call.home), "focus.json"),
-        os.path.join(folder, "rag_config.json"),
-        os.path.join(call.home, "config.json"),
-        os.path.join(call.home, "trust.json"),
-        *(os.path.join(memory, name) for name in journals),
+        *(os.path.join(call.home, name) for name in ("config.json", "trust.json")),
+        *(os.path.join(memory, name) for name in _journals(memory)),
     ]
     set_here = sorted(item for item in os.environ.items() if item[0].startswith("RALPH_"))
     return {
@@ -145,7 +134,6 @@ _SHORTEST_WORD = 3
 
 def answer_prompt(call: HookCall) -> str:
     """The few things memory has on the prompt, or nothing."""
-    call.sessions.prompted(call.session, call.transcript)
     prompt = call.text("prompt")
     if not says_something(prompt) or not _remembers(call):
         return ""
@@ -174,13 +162,14 @@ def _remembers(call: HookCall) -> bool:
         os.path.join(call.root, ".ralph", "db", "memory"),
         os.path.join(call.home, "journal", "conversations"),
     )
-    for folder in folders:
-        try:
-            if any(name.endswith(".jsonl") for name in disk.names(folder)):
-                return True
-        except OSError:
-            continue
-    return False
+    return any(map(_journals, folders))
+
+
+def _journals(folder: str) -> list[str]:
+    try:
+        return [name for name in disk.names(folder) if name.endswith(".jsonl")]
+    except OSError:
+        return []
 
 
 def _on_a_server(home: str) -> bool:

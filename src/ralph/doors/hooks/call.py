@@ -160,8 +160,7 @@ def serve(argv: list[str]) -> int:
 
     watch = HookTimer(_USUAL_S, late)
     try:
-        data = _stdin()
-        given, trouble = _read(data)
+        given, trouble = _read(_stdin())
         root = find_root(_starts(project, given), home)
         if root:
             disk.protect(home)
@@ -208,8 +207,10 @@ def _event(word: str, given: dict[str, Any]) -> str:
 def _served(call: HookCall) -> str:
     """What the event comes to: the text for the model, or nothing."""
     run = current_run()
-    if run is None and call.event in _TELLING and _paused(call):
-        return ""
+    if run is None:
+        _note_session(call)
+        if call.event in _TELLING and _paused(call):
+            return ""
     if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.context import answer_failure
 
@@ -224,12 +225,21 @@ def _served(call: HookCall) -> str:
         from ralph.doors.hooks.answers import answer_prompt
 
         return answer_prompt(call)
-    if call.event in _OVER:  # noted before anything is loaded: this hook may be killed
-        call.over_at = call.sessions.over(call.session, call.transcript, call.event)
     from ralph.doors.hooks.session_end import keep
 
     keep(call)
     return ""
+
+
+def _note_session(call: HookCall) -> None:
+    """Note how the session goes on, before anything is loaded: this hook may be killed."""
+    session, transcript = call.session, call.transcript
+    if call.event == "session-start":
+        call.sessions.begin(session, transcript, remembers=call.text("source") == "resume")
+    elif call.event == "user-prompt-submit":
+        call.sessions.prompted(session, transcript)
+    elif call.event in _OVER:
+        call.over_at = call.sessions.over(session, transcript, call.event)
 
 
 def _catch_up(call: HookCall) -> None:
@@ -243,7 +253,7 @@ def _catch_up(call: HookCall) -> None:
 
 
 def _paused(call: HookCall) -> bool:
-    """Whether memory is paused here; then only that the session goes on is noted."""
+    """Whether memory is paused here."""
     from ralph.memory.pausing import in_force
 
     def project() -> str:
@@ -259,14 +269,7 @@ def _paused(call: HookCall) -> bool:
 
         return conversation_id(CLAUDE_CODE, call.session)
 
-    if in_force(call.home, project, conversation) is None:
-        return False
-    if call.event == "session-start":
-        resumed = call.text("source") == "resume"
-        call.sessions.begin(call.session, call.transcript, remembers=resumed)
-    elif call.event == "user-prompt-submit":
-        call.sessions.prompted(call.session, call.transcript)
-    return True
+    return in_force(call.home, project, conversation) is not None
 
 
 def _say(call: HookCall, text: str) -> None:
@@ -286,16 +289,14 @@ def _say(call: HookCall, text: str) -> None:
 
 def _words(argv: list[str]) -> tuple[str, list[str]]:
     """The project that was given, and the other words."""
-    project, words, at = "", list[str](), 0
-    while at < len(argv):
-        if argv[at] == "--project":
-            project = argv[at + 1] if at + 1 < len(argv) else ""
-            at += 1
-        elif argv[at].startswith("--project="):
-            project = argv[at].partition("=")[2]
+    project, words, rest = "", list[str](), iter(argv)
+    for word in rest:
+        if word == "--project":
+            project = next(rest, "")
+        elif word.startswith("--project="):
+            project = word.partition("=")[2]
         else:
-            words.append(argv[at])
-        at += 1
+            words.append(word)
     return project, words
 
 
@@ -349,15 +350,12 @@ def find_root(starts: list[Any], home: str) -> str:
     for start in starts:
         if not isinstance(start, str) or not start or "\0" in start:
             continue
-        folder = os.path.realpath(os.path.expanduser(start))
-        while True:
+        folder, below = os.path.realpath(os.path.expanduser(start)), ""
+        while folder != below:
             kept = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(kept, "db")) and os.path.realpath(kept) != own:
                 return folder if _is_safe(kept) else ""
-            above = os.path.dirname(folder)
-            if above == folder:
-                break
-            folder = above
+            folder, below = os.path.dirname(folder), folder
     return ""
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ralph.clients import agent_environment, own_command
 from ralph.clients.claude_code import tool_errors
 from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
-from ralph.loop.environment import agent_environment, own_command
 from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import Solved, later_success, solved
 from ralph.memory.project import Focus, read_focus
@@ -38,11 +38,7 @@ _MIN_SCORE = 0.55
 _PROMPT_HITS = 3
 _PROMPT_TOKENS = 800
 _SESSION_TOKENS = 1500
-_SHARES = {
-    "journal_lock_timeout_s": 0.3,
-    "index_lock_timeout_s": 0.1,
-    "remember_budget_s": 0.3,
-}
+_SHARES = {"journal_lock_timeout_s": 0.3, "index_lock_timeout_s": 0.1, "remember_budget_s": 0.3}
 
 
 def settings_of(call: HookCall) -> Settings:
@@ -119,24 +115,21 @@ def text_now(call: HookCall, ralph: Ralph) -> str:
     from ralph.memory.sessions import brief
     from ralph.prompt.build import brief_text
 
-    settings = ralph.config.settings
-    if not settings.hook_inject:
-        return ""
-    now = brief(ralph, plan_view(call), focus_of(call, ralph))
+    inject = ralph.config.settings.hook_inject
+    now = brief(ralph, plan_view(call), focus_of(call, ralph)) if inject else None
     if now is None:
         return ""
-    return brief_text(
-        feature=now.feature,
-        chosen=now.chosen,
-        current_state=now.current_state,
-        tasks=now.tasks,
-        outcomes=now.told[: -_OUTCOMES - 1 : -1],
-        learnings=now.learnings,
-        repeated=repeated_errors(now.told, REPEATED_ERRORS),
-        command=own_command(agent_environment()),
-        budget_tokens=_SESSION_TOKENS,
-        max_chars=MOST_CHARS,
-    )
+    fields = msgspec.structs.asdict(now)
+    told = fields.pop("told")
+    fields["outcomes"] = told[: -_OUTCOMES - 1 : -1]
+    fields["repeated"] = repeated_errors(told, REPEATED_ERRORS)
+    return brief_text(**fields, **_bounds(_SESSION_TOKENS))
+
+
+def _bounds(budget_tokens: int) -> dict[str, Any]:
+    """How long a text may be, and how the model calls Ralph."""
+    command = own_command(agent_environment())
+    return {"command": command, "budget_tokens": budget_tokens, "max_chars": MOST_CHARS}
 
 
 # -- Asking memory about a prompt: by words first, and by meaning only if words find nothing.
@@ -162,13 +155,7 @@ def recalled(call: HookCall, prompt: str) -> str:
         fresh = [hit for hit in _each_question_once(hits) if hit.id not in told]
         chosen = fresh[:_PROMPT_HITS]
         ended = {hit.id: how for hit in chosen if (how := _how_it_ended(ralph, hit))}
-    text = recalled_text(
-        chosen,
-        ended=ended,
-        command=own_command(agent_environment()),
-        budget_tokens=_PROMPT_TOKENS,
-        max_chars=MOST_CHARS,
-    )
+    text = recalled_text(chosen, ended=ended, **_bounds(_PROMPT_TOKENS))
     if text:
         call.sessions.tell(call.session, [hit.id for hit in chosen])
     return text
@@ -196,24 +183,16 @@ def _found(
 ) -> list[Hit]:
     """Every relevant iteration and exchange of earlier sessions, each event once."""
     own = conversation_id(CLAUDE_CODE, call.session)
-    wanted = _PROMPT_HITS * 4
+    bounds: dict[str, Any] = {"limit": _PROMPT_HITS * 4, "min_score": _MIN_SCORE}
     features = ralph.features()
     found: dict[str, Hit] = {}
     for text in questions:
-        question = ralph.place.question(text, limit=wanted, min_score=_MIN_SCORE)
-        budget_s = call.watch.left_s() * _FOR_INDEX
-        hits = [
-            *ralph.place.ask(features, question, meaning=meaning, budget_s=budget_s),
-            *ralph.conversations.search(
-                text,
-                limit=wanted,
-                min_score=_MIN_SCORE,
-                exclude=own,
-                words_only=not meaning,
-                budget_s=budget_s,
-            ),
-        ]
-        for hit in hits:
+        question = ralph.place.question(text, **bounds)
+        left: dict[str, Any] = {"budget_s": call.watch.left_s() * _FOR_INDEX}
+        worked = ralph.place.ask(features, question, meaning=meaning, **left)
+        how = {"exclude": own, "words_only": not meaning, **bounds, **left}
+        said = ralph.conversations.search(text, **how)
+        for hit in [*worked, *said]:
             if held_in(hit.record, call.session):
                 continue
             event = event_of(hit)
@@ -244,12 +223,10 @@ def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
     record = hit.record
     if not isinstance(record, Iteration):
         return ""
-    try:
-        if ralph.place.journals.size_bytes(record.feature) > _SHORT_JOURNAL_BYTES:
-            return ""
-        later = later_success(ralph, record)
-    except BadInput:  # a record that others wrote may name any feature
-        return ""
+    later = None
+    with contextlib.suppress(BadInput):  # a record that others wrote may name any feature
+        if ralph.place.journals.size_bytes(record.feature) <= _SHORT_JOURNAL_BYTES:
+            later = later_success(ralph, record)
     if later is None:
         return ""
     _, success = later
@@ -271,10 +248,10 @@ _FAILURE_INDEX_SHARE = 0.2
 def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
     settings = settings_of(call)
-    if call.given.get("is_interrupt") is True:
-        return ""
-    errors = _errors(call)
-    if not errors:
+    text, tool_input = call.text("error"), call.given.get("tool_input")
+    place: dict[str, Any] = {"root": call.root, "cwd": call.text("cwd") or None}
+    errors = tool_errors(call.text("tool_name"), tool_input, text, **place)
+    if call.given.get("is_interrupt") is True or not errors:
         return ""
     if settings.hook_capture and run is None:
         for error in errors:
@@ -288,12 +265,7 @@ def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
         return ""
     if run is None:
         call.sessions.tell(call.session, [told])
-    return before_text(
-        **msgspec.structs.asdict(found),
-        command=own_command(agent_environment()),
-        budget_tokens=_PROMPT_TOKENS,
-        max_chars=MOST_CHARS,
-    )
+    return before_text(**msgspec.structs.asdict(found), **_bounds(_PROMPT_TOKENS))
 
 
 def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -> Solved | None:
@@ -309,13 +281,3 @@ def _known(call: HookCall, errors: tuple[ErrorSeen, ...], feature: str | None) -
                 return found
             met = met or found
     return met
-
-
-def _errors(call: HookCall) -> tuple[ErrorSeen, ...]:
-    return tool_errors(
-        call.text("tool_name"),
-        call.given.get("tool_input"),
-        call.text("error"),
-        root=call.root,
-        cwd=call.text("cwd") or None,
-    )

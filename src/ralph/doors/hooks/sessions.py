@@ -257,16 +257,13 @@ class Sessions:
             late = late or (not waited_for and session.outrun())
             if not late and (lives or session.over_at is not None):
                 continue
-            if not self._can_be_finished(session, age_s):
+            wanted = session.under_way or session.over_at is not None or session.has_more()
+            there = session.tries < _MOST_TRIES_WAITED_FOR or os.path.exists(session.transcript)
+            if not (wanted and there) or age_s > _GIVEN_UP_AFTER_S:
                 os.unlink(entry.path)
             elif session.tries < most or age_s > _NEXT_TRY_AFTER_S:
                 found.append(session)
         return found
-
-    def _can_be_finished(self, session: Session, age_s: float) -> bool:
-        wanted = session.under_way or session.over_at is not None or session.has_more()
-        there = session.tries < _MOST_TRIES_WAITED_FOR or os.path.exists(session.transcript)
-        return wanted and there and age_s <= _GIVEN_UP_AFTER_S
 
     def _append(self, name: str, lines: list[dict[str, Any]]) -> None:
         if not name:

@@ -75,10 +75,8 @@ def read_options(argv: list[str]) -> ServerOptions:
     modes = [mode for mode in _MODES if getattr(given, mode) not in (None, False)]
     if len(modes) != 1:
         found = " and ".join(f"--{mode}" for mode in modes) or "none"
-        raise BadInput(
-            f"exactly one mode is needed, and there is {found}",
-            todo="Give one of --feature NAME, --conversations, --planning, --focus.",
-        )
+        todo = "Give one of --feature NAME, --conversations, --planning, --focus."
+        raise BadInput(f"exactly one mode is needed, and there is {found}", todo=todo)
     [mode] = modes
     for word, own_mode in _MODE_OF.items():
         if getattr(given, word) and mode != own_mode:
@@ -135,7 +133,7 @@ class ServerContext:
         self.start = start
         self.home = home_folder()
         self.closed = False
-        self._calls = 0
+        self.calls = 0
 
     # -- what there is
 
@@ -174,10 +172,10 @@ class ServerContext:
 
     @cached_property
     def _own_conversations(self) -> Conversations:
+        from ralph.index.sync import choose_embedder
         from ralph.memory.conversations import Conversations
-        from ralph.memory.store import make_embedder
 
-        embedder = make_embedder(self.settings, self.home)
+        embedder = choose_embedder(self.settings, self.home / "cache")
         return Conversations(home=self.home, settings=self.settings, embedder=embedder)
 
     @cached_property
@@ -222,13 +220,9 @@ class ServerContext:
 
     # -- counting and ending
 
-    def count_call(self) -> None:
-        """One more question to memory."""
-        self._calls += 1
-
     def hint(self) -> str:
         """After many questions, a soft word to stop asking."""
-        return _HINT.format(calls=self._calls) if self._calls > MANY_CALLS else ""
+        return _HINT.format(calls=self.calls) if self.calls > MANY_CALLS else ""
 
     def close(self) -> None:
         """Let go of files."""

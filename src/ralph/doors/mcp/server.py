@@ -120,6 +120,7 @@ _SNIFFED_BYTES = 8192
 _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
 _T = TypeVar("_T")
 _Context = ServerRequestContext[ThreadPoolExecutor]
+_Paging = types.PaginatedRequestParams | None
 
 
 def serve(context: ServerContext) -> None:
@@ -143,9 +144,7 @@ def serve(context: ServerContext) -> None:
 def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
     """The server for this context; nothing is opened before a call needs it."""
 
-    async def list_tools(
-        ctx: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
+    async def list_tools(ctx: _Context, params: _Paging) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[wire_tool(tool) for tool in tools_for(context)])
 
     async def call_tool(ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -158,9 +157,7 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
         text, failed = await _in_thread(ctx, lambda: perform(context, tool, params.arguments or {}))
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=failed)
 
-    async def list_resources(
-        ctx: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
+    async def list_resources(ctx: _Context, params: _Paging) -> types.ListResourcesResult:
         files = await _refusing(ctx, lambda: resource_files(context))
         return types.ListResourcesResult(resources=[file.resource for file in files])
 
@@ -172,9 +169,7 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
         contents = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[contents])
 
-    async def list_templates(
-        ctx: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
+    async def list_templates(ctx: _Context, _: _Paging) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=[])
 
     @contextlib.asynccontextmanager
@@ -263,7 +258,7 @@ def perform(context: ServerContext, tool: Tool, arguments: Mapping[str, Any]) ->
     from ralph.doors.mcp.tool import read_arguments
 
     if tool.recalls:
-        context.count_call()
+        context.calls += 1
     try:
         text = tool.call(context, **read_arguments(tool, arguments))
         return text + (context.hint() if tool.recalls else ""), False
@@ -341,10 +336,8 @@ def resource_text(context: ServerContext, uri: str) -> tuple[ResourceFile, str]:
         if uri.startswith(_SCHEME) and (file.feature, file.path) == wanted:
             text = _text(file, _MOST_BYTES)
             return file, f"{_FRAME}\n{mark(sanitize(text))}\n"
-    raise NotFound(
-        f"there is no resource {uri!r} here",
-        todo="resources/list names those there are: the knowledge files of the feature.",
-    )
+    todo = "resources/list names those there are: the knowledge files of the feature."
+    raise NotFound(f"there is no resource {uri!r} here", todo=todo)
 
 
 def _text(file: ResourceFile, max_bytes: int) -> str:

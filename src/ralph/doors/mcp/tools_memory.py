@@ -11,7 +11,7 @@ from msgspec import Meta
 from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import Tool
 from ralph.errors import BadInput, NotFound
-from ralph.prompt.answers import WHOLE, fenced, fenced_lines, iteration_entry, short_id
+from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
@@ -67,9 +67,9 @@ def search_feature_memory(
             "if that tells nothing either, go on without memory.",
             answer.notes,
         )
-    return fenced(
+    return answers.fenced(
         f'{plural(len(answer), "iteration")} {_scope_text(context)} for "{asked}", best first.',
-        [iteration_entry(hit, with_feature=feature is None) for hit in answer],
+        [answers.iteration_entry(hit, with_feature=feature is None) for hit in answer],
         notes=answer.notes,
     )
 
@@ -92,9 +92,9 @@ def get_recent_iterations(context: ServerContext, count: Count | None = None) ->
     scope = _scope_text(context)
     if not hits:
         return f"Nothing is remembered {scope} yet: there were no iterations before this."
-    return fenced(
+    return answers.fenced(
         f"The last {plural(len(hits), 'iteration')} {scope}, newest first.",
-        [iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
+        [answers.iteration_entry(hit, with_feature=_is_wide(context)) for hit in hits],
     )
 
 
@@ -124,7 +124,7 @@ def get_feature_files(context: ServerContext) -> str:
             f"{plural(file.count, 'iteration')}, last in iteration {file.last_iteration}"
             f"{where}{gone}"
         )
-    return fenced_lines(
+    return answers.fenced_lines(
         f"{plural(len(files), 'file')} {_scope_text(context)}, the most touched first.",
         lines,
         rest="They were touched least often; search the project itself for those.",
@@ -150,10 +150,10 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
     if not hits:
         return f"No failed attempt{task} is remembered {_scope_text(context)}."
     later = functools.partial(_later_success, _successes(context))
-    return fenced(
+    return answers.fenced(
         f"{plural(len(hits), 'failed attempt')}{task} {_scope_text(context)}, newest first.",
         [
-            iteration_entry(hit, with_feature=_is_wide(context), later=later)
+            answers.iteration_entry(hit, with_feature=_is_wide(context), later=later)
             for hit in hits[:_MOST_FAILURES]
         ],
         in_all=len(hits),
@@ -174,19 +174,17 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     found = [hit for memory in context.memories() for hit in memory.find(wanted)]
     ids = {hit.id for hit in found}
     if len(wanted) < _SHORTEST_ID or not ids:
-        raise NotFound(
-            f"there is no record {id!r} {_scope_text(context)}",
-            todo="Take an id from search_feature_memory or get_recent_iterations.",
-        )
+        todo = "Take an id from search_feature_memory or get_recent_iterations."
+        raise NotFound(f"there is no record {id!r} {_scope_text(context)}", todo=todo)
     if len(ids) > 1:
         raise BadInput(f"{id!r} is the beginning of {len(ids)} ids", todo="Give more of it.")
     hit = found[-1]
-    lines = iteration_entry(hit, with_feature=True).text(WHOLE).splitlines()
-    return fenced_lines(
+    lines = answers.iteration_entry(hit, with_feature=True).text(answers.WHOLE).splitlines()
+    return answers.fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
         [*lines, *_numbers(hit)],
         budget_tokens=RECORD_TOKENS,
-        rest=f"`ralph show {short_id(hit)}` prints all of it.",
+        rest=f"`ralph show {answers.short_id(hit)}` prints all of it.",
     )
 
 
@@ -204,8 +202,8 @@ def _later_success(successes: dict[tuple[str, str], list[Hit]], failed: Hit) -> 
     iteration = failed.record
     for hit in successes.get((iteration.feature, str(iteration.task_id)), []):
         if (hit.record.iteration_number or 0) > (iteration.iteration_number or 0):
-            number = hit.record.iteration_number
-            return f"later: the same task ended in success in iteration {number} [{short_id(hit)}]"
+            when = f"iteration {hit.record.iteration_number} [{answers.short_id(hit)}]"
+            return f"later: the same task ended in success in {when}"
     return ""
 
 

@@ -77,10 +77,8 @@ def update_task(
     from ralph.plan.edit import update_task as update
 
     if status is None and comment is None:
-        raise BadInput(
-            "update_task needs a status or a comment",
-            todo='For example: update_task {"status": "done", "comment": "what was done"}',
-        )
+        todo = 'For example: update_task {"status": "done", "comment": "what was done"}'
+        raise BadInput("update_task needs a status or a comment", todo=todo)
     task = _own_task(context, task_id)
     patch = {} if status is None else {"status": status}
     changed = update(context.plan, task.id, patch, comment=comment, author=AUTHOR)
@@ -167,10 +165,8 @@ def _patched(context: ServerContext, feature: str, patch: dict[str, Any]) -> str
     from ralph.plan.edit import update_feature as update
 
     if not patch:
-        raise BadInput(
-            "update_feature was given nothing to change",
-            todo='For example: update_feature {"architecture": "A form posts to src/login.py."}',
-        )
+        todo = 'For example: update_feature {"architecture": "A form posts to src/login.py."}'
+        raise BadInput("update_feature was given nothing to change", todo=todo)
     changed = update(context.plan, feature, patch)
     name, cut = harmless(feature, 80), _cut_notes(changed, patch)
     return f"Changed the feature {name!r}: {', '.join(patch)}.{cut}"
@@ -429,10 +425,8 @@ def update_planned_task(
     from ralph.plan.edit import update_task as update
 
     if not patch and comment is None:
-        raise BadInput(
-            "update_task was given nothing to change",
-            todo='For example: update_task {"task_id": 1, "priority": "high"}',
-        )
+        todo = 'For example: update_task {"task_id": 1, "priority": "high"}'
+        raise BadInput("update_task was given nothing to change", todo=todo)
     _check_discipline(context, patch)
     changed = update(context.plan, task_id, patch, comment=comment, author=AUTHOR)
     names = ", ".join([*patch, *(["comment"] if comment is not None else [])])

@@ -13,35 +13,21 @@ from typing import Any
 import click
 import msgspec
 
+from ralph.chat import model as models
 from ralph.chat import open_memory, settings_at
 from ralph.chat.commands import COMMANDS, WorkerCommands, run_command
 from ralph.chat.loop import Chat, ChatScreen, ExchangeResult
-from ralph.chat.model import (
-    ChatModel,
-    EchoModel,
-    ToolCall,
-    choose_model,
-    choose_summarizer,
-    how_to_configure,
-)
+from ralph.chat.model import ChatModel, ToolCall
 from ralph.chat.workers import ELSEWHERE, GivenUp, Workers, WorkerStatus
+from ralph.doors.cli import render
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.commands.run import stop_on_signals
 from ralph.doors.cli.context import conversations_folder, flag, option, warnings_noted
 from ralph.doors.cli.main import INTERRUPTED, Command, Group, wants_json
-from ralph.doors.cli.render import (
-    Page,
-    Result,
-    excerpt,
-    is_terminal,
-    note,
-    print_json_line,
-    typed_answer,
-)
+from ralph.doors.cli.render import Page, Result, excerpt, is_terminal, note
 from ralph.errors import RalphError
 from ralph.memory.conversation_search import Related
 from ralph.memory.conversations import prune_if_due
-from ralph.memory.ralph import Ralph
 from ralph.text.tokens import plural
 
 _PROMPT = "> "
@@ -72,9 +58,10 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
         raise click.UsageError("--echo needs no --model; leave one of the two out.")
     start = conversations_folder()
     given: dict[str, Any] = {} if model is None else {"chat_model": model}
-    chosen: ChatModel | None = EchoModel() if echo else choose_model(settings_at(start, **given))
+    settings = settings_at(start, **given)
+    chosen: ChatModel | None = models.EchoModel() if echo else models.choose_model(settings)
     if chosen is None:
-        click.echo(how_to_configure(), err=True)
+        click.echo(models.how_to_configure(), err=True)
         return 1
     by_hand = not wants_json() and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     read = _typed_lines() if by_hand else _piped_lines()
@@ -94,28 +81,23 @@ def chat(model: str | None, echo: bool, no_rag: bool, **session: Any) -> int:
 def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callable[[], None]]:
     """The workers behind the chat, and how to start them; without them the chat still works."""
 
-    def open_waiting() -> Ralph:
-        return open_memory(start, waits=True, **given)
-
+    open_waiting = partial(open_memory, start, waits=True, **given)
+    waiting: list[Workers] = []
+    try:
+        with open_waiting() as ralph:
+            prune_if_due(ralph.conversations)
+        summarizer = models.choose_summarizer(talk.settings)
+        workers = Workers(open_waiting, current=lambda: talk.session.id, summarizer=summarizer)
+        talk.workers = WorkerCommands(workers, open_waiting)
+        waiting.append(workers)
+    except (RalphError, OSError) as error:
+        talk.screen.note(f"nothing is summarized or indexed in the background: {error}")
     with contextlib.ExitStack() as stack:
-        waiting: list[Workers] = []
 
         def begin() -> None:
             if waiting:
                 stack.enter_context(waiting.pop())
 
-        try:
-            with open_waiting() as ralph:
-                prune_if_due(ralph.conversations)
-            workers = Workers(
-                open_waiting,
-                current=lambda: talk.session.id,
-                summarizer=choose_summarizer(talk.settings),
-            )
-            waiting.append(workers)
-            talk.workers = WorkerCommands(workers, open_waiting)
-        except (RalphError, OSError) as error:
-            talk.screen.note(f"nothing is summarized or indexed in the background: {error}")
         yield begin
 
 
@@ -169,10 +151,9 @@ def _run(
 
 def _greet(talk: Chat) -> None:
     page = Page()
-    conversations = len(talk.memory.conversations.list(everywhere=talk.everywhere))
-    recall = "recalls nothing"
-    if talk.remembers:
-        recall = f"{plural(conversations, 'conversation')} remembered"
+    number = len(talk.memory.conversations.list(everywhere=talk.everywhere))
+    known = f"{plural(number, 'conversation')} remembered"
+    recall = known if talk.remembers else "recalls nothing"
     page.line(("ralph chat", "bold"), (f"  {talk.model.name}  {recall}  /help, /quit", "dim"))
     if talk.session.begun:
         page.line((f"continuing: {talk.session.title or talk.session.id}", "dim"))
@@ -336,11 +317,11 @@ class JsonScreen(PlainScreen):
 
     def done(self, done: ExchangeResult) -> None:
         """Print the exchange."""
-        print_json_line(msgspec.to_builtins(done))
+        render.print_json_line(msgspec.to_builtins(done))
 
     def lines(self, lines: Sequence[str]) -> None:
         """Show the output of a command."""
-        print_json_line({"lines": list(lines)})
+        render.print_json_line({"lines": list(lines)})
 
     def confirm(self, question: str) -> str:
         """Ask on stderr and read the next line."""
@@ -400,7 +381,7 @@ def _follow(crew: Workers, printed: dict[str, WorkerStatus]) -> None:
             continue
         printed[status.name] = shown
         if wants_json():
-            print_json_line(msgspec.to_builtins(status))
+            render.print_json_line(msgspec.to_builtins(status))
         else:
             Page().line(_line(status))
             sys.stdout.flush()
@@ -505,7 +486,7 @@ def _answer(crew: Workers, lines: list[str]) -> Result:
 
 
 def _confirm(question: str) -> str:
-    typed = typed_answer(question)
+    typed = render.typed_answer(question)
     if not typed.endswith("\n") or not sys.stdin.isatty():
         sys.stderr.write("\n")
     return typed
@@ -514,11 +495,7 @@ def _confirm(question: str) -> str:
 @contextlib.contextmanager
 def _worker_commands() -> Iterator[tuple[Workers, WorkerCommands]]:
     """The workers of the project around this folder, or of the conversations outside projects."""
-    start = conversations_folder()
-
-    def opened() -> Ralph:
-        return open_memory(start, waits=True)
-
+    opened = partial(open_memory, conversations_folder(), waits=True)
     with warnings_noted():
         crew = Workers(opened)
         yield crew, WorkerCommands(crew, opened, prefix="ralph ", in_chat=False)

@@ -13,16 +13,17 @@ from ralph.doors.cli import context
 from ralph.doors.cli.cards import minute, pruned_result, short_id, show_errors, show_files, styled
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Page, Result, Table, excerpt
+from ralph.doors.cli.render import Page, Result, Table, excerpt, picked
 from ralph.errors import NotFound
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.memory.documents import Added
-from ralph.records.conversation import Conversation, Exchange
+from ralph.records.conversation import Exchange
 from ralph.text.tokens import plural
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
 _TITLE_CHARS = 80
+_FIELDS = ("id", "title", "source", "project", "created")
 _LISTED = 20
 _EMPTY = "empty conversation"
 _conversation = click.argument("conversation", metavar="ID")
@@ -59,29 +60,13 @@ def list_conversations(limit: int, tags: tuple[str, ...], everywhere: bool) -> R
     """
     with context.opened(anywhere=True) as ralph:
         listed = ralph.conversations.list(limit, everywhere=everywhere, tags=tags)
-    value = [
-        {
-            **_conversation_json(item.conversation),
-            "exchanges": item.exchanges,
-            "last": item.last,
-            "tags": list(item.tags),
-            "summary": item.summary,
-        }
-        for item in listed
-    ]
-    rows = [
-        (
-            short_id(item.conversation.id),
-            minute(item.last),
-            str(item.exchanges),
-            item.conversation.source,
-            item.conversation.project,
-            " ".join(
-                [excerpt(item.conversation.title, _TITLE_CHARS), *map("#{}".format, item.tags)]
-            ),
-        )
-        for item in listed
-    ]
+    value, rows = [], []
+    for item in listed:
+        talk = item.conversation
+        value.append(picked(talk, *_FIELDS) | picked(item, "exchanges", "last", "tags", "summary"))
+        title = " ".join([excerpt(talk.title, _TITLE_CHARS), *(f"#{tag}" for tag in item.tags)])
+        facts = (str(item.exchanges), talk.source, talk.project, title)
+        rows.append((short_id(talk.id), minute(item.last), *facts))
     empty = (
         "No conversations here yet. `ralph hooks install` records them, "
         "`ralph conversations import` imports earlier ones."
@@ -135,7 +120,7 @@ def show(wanted: str, everywhere: bool) -> Result:
             _show_exchange(page, exchange, texts.get(exchange.id, ""))
 
     value = {
-        **_conversation_json(conversation),
+        **picked(conversation, *_FIELDS),
         "tags": tags,
         "summary": texts.get(conversation.id, ""),
         "exchanges": [each.to_json() | {"summary": texts.get(each.id, "")} for each in exchanges],
@@ -164,11 +149,6 @@ def _section(section: Any) -> Result:
         page.lines(section.text)
 
     return Result(section, show)
-
-
-def _conversation_json(conversation: Conversation) -> dict[str, Any]:
-    names = ("id", "title", "source", "project", "created")
-    return {name: getattr(conversation, name) for name in names}
 
 
 # -- tag, rename, rate, private

@@ -91,7 +91,7 @@ def doctor() -> Result:
     home, project = home_folder(), found_project()
     settings = Settings()  # where they cannot be read, the check `settings` reports it
     with contextlib.suppress(BadSetting):
-        settings = load(home=home, project_file=_settings_file(project)).settings
+        settings = load(home=home, project_file=project.settings_file if project else None).settings
     with warnings_noted():
         checks = _findings(_CHECKS, Place(home, project, settings))
         if project is not None:
@@ -159,13 +159,10 @@ def _home(place: Place) -> Finding:
     return _warning(f"{folder} is not writable", todo)
 
 
-def _settings_file(project: Project | None) -> Path | None:
-    return project.settings_file if project else None
-
-
 def _settings(place: Place) -> Finding:
     """The files and the environment have only settings that exist and are valid."""
-    origins = load(home=place.home, project_file=_settings_file(place.project)).origins
+    file = place.project.settings_file if place.project else None
+    origins = load(home=place.home, project_file=file).origins
     if unknown := unknown_variables():
         todo = "`ralph config` lists all settings."
         return _warning(f"unknown settings: {', '.join(unknown)}", todo)

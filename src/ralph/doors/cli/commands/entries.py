@@ -56,70 +56,75 @@ class PlanCommands(NamedTuple):
     delete: Callable[[str], str] = lambda key: ""
     delete_help: str = ""
 
+    def group(self) -> Group:
+        """The group of a kind: add, show, update and delete."""
+        word = self.word
+        group = Group(word, help=f"Add, show and change {word}s of the plan.")
+        kind = cast("Kind", f"{word}s")
+        metavar = "ID" if word == "task" else "NAME"
+        key = click.argument("key", metavar=metavar, shell_complete=context.completing(kind))
+        examples = [
+            f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
+            for verb, arguments in zip(("add", "update"), self.examples, strict=True)
+        ]
 
-def _group(spec: PlanCommands) -> Group:
-    """The group of a kind: add, show, update and delete."""
-    word = spec.word
-    group = Group(word, help=f"Add, show and change {word}s of the plan.")
-    kind = cast("Kind", f"{word}s")
-    metavar = "ID" if word == "task" else "NAME"
-    key = click.argument("key", metavar=metavar, shell_complete=context.completing(kind))
-    examples = [
-        f"\n\n\b\nExamples:\n  ralph {word} {verb} {arguments}"
-        for verb, arguments in zip(("add", "update"), spec.examples, strict=True)
-    ]
+        def called(verb: str, *args: Any, **more: Any) -> Any:
+            return getattr(edit, f"{verb}_{word}")(*args, **more)
 
-    def called(verb: str, *args: Any, **more: Any) -> Any:
-        return getattr(edit, f"{verb}_{word}")(*args, **more)
+        @group.command("add", help=f"Add a {word}.{examples[0]}")
+        @context.options(*self.add_arguments)
+        @context.options(*self.fields)
+        def add(**given: Any) -> Result:
+            plan = context.the_plan()
+            required = [given.pop(name) for name in self.required]
+            patch = context.patch_from(given)
+            self.clean(patch)
+            new = called("create", plan, *required, patch)
+            self.after(new, patch)
+            return Result(self.value(plan, new), f"Added {word} {self.label(new)}.")
 
-    @group.command("add", help=f"Add a {word}.{examples[0]}")
-    @context.options(*spec.add_arguments)
-    @context.options(*spec.fields)
-    def add(**given: Any) -> Result:
-        plan = context.the_plan()
-        required = [given.pop(name) for name in spec.required]
-        patch = context.patch_from(given)
-        spec.clean(patch)
-        new = called("create", plan, *required, patch)
-        spec.after(new, patch)
-        return Result(spec.value(plan, new), f"Added {word} {spec.label(new)}.")
+        @group.command("show", help=f"Show one {word}.")
+        @key
+        def show(key: str) -> Result:
+            plan = context.the_plan()
+            entry = getattr(plan, word)(key)
+            value = self.value(plan, entry)
+            return Result(value, lambda page: page.fields(value | self.texts(entry)))
 
-    @group.command("show", help=f"Show one {word}.")
-    @key
-    def show(key: str) -> Result:
-        plan = context.the_plan()
-        entry = getattr(plan, word)(key)
-        value = spec.value(plan, entry)
-        return Result(value, lambda page: page.fields(value | spec.texts(entry)))
+        @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
+        @key
+        @context.options(*self.update_options)
+        @context.options(*self.fields)
+        @context.option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
+        def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
+            plan = context.the_plan()
+            patch = context.patch_from(given, clear)
+            self.clean(patch)
+            more = self.update(plan, key, patch) if self.update else {}
+            if not patch and not more:
+                raise BadInput(
+                    "there is nothing to change", todo=f"See: ralph {word} update --help"
+                )
+            changed = called("update", plan, key, patch, **more)
+            self.after(changed, patch)
+            names = ", ".join([*patch, *(name for name in more if name == "comment")])
+            return Result(
+                self.value(plan, changed), f"Changed {word} {self.label(changed)}: {names}."
+            )
 
-    @group.command("update", help=f"Change only the fields that are given.{examples[1]}")
-    @key
-    @context.options(*spec.update_options)
-    @context.options(*spec.fields)
-    @context.option("--clear", "Make this field empty. Repeatable.", "FIELD", multiple=True)
-    def update(key: str, clear: tuple[str, ...], **given: Any) -> Result:
-        plan = context.the_plan()
-        patch = context.patch_from(given, clear)
-        spec.clean(patch)
-        more = spec.update(plan, key, patch) if spec.update else {}
-        if not patch and not more:
-            raise BadInput("there is nothing to change", todo=f"See: ralph {word} update --help")
-        changed = called("update", plan, key, patch, **more)
-        spec.after(changed, patch)
-        names = ", ".join([*patch, *(name for name in more if name == "comment")])
-        return Result(spec.value(plan, changed), f"Changed {word} {spec.label(changed)}: {names}.")
+        @group.command("delete", help=f"Delete a {word} from the plan.{self.delete_help}")
+        @key
+        def delete(key: str) -> Result:
+            plan = context.the_plan()
+            task = plan.task(key) if word == "task" else None
+            identity = task.id if task else key
+            called("delete", plan, identity)
+            title = f": {task.title}" if task else "."
+            return Result(
+                {"deleted": identity}, f"Deleted {word} {identity}{title}{self.delete(key)}"
+            )
 
-    @group.command("delete", help=f"Delete a {word} from the plan.{spec.delete_help}")
-    @key
-    def delete(key: str) -> Result:
-        plan = context.the_plan()
-        task = plan.task(key) if word == "task" else None
-        identity = task.id if task else key
-        called("delete", plan, identity)
-        title = f": {task.title}" if task else "."
-        return Result({"deleted": identity}, f"Deleted {word} {identity}{title}{spec.delete(key)}")
-
-    return group
+        return group
 
 
 # -- features
@@ -159,32 +164,30 @@ def _drop_index(name: str) -> str:
     return " Its index is deleted too; its journal stays."
 
 
-feature = _group(
-    PlanCommands(
-        word="feature",
-        examples=(
-            'user-login --description "Sign in with a password."',
-            "user-login --boundaries 'No changes to the database.' --clear acronym",
-        ),
-        fields=(
-            context.option("--display-name", "The name people read."),
-            context.option("--acronym", "A short name for it."),
-            context.option("--description", "What it is and why."),
-            context.option("--architecture", "How it is built."),
-            context.option("--boundaries", "What it must not do or touch."),
-            _list_option("--dependency", "What it builds on.", "dependencies"),
-            _list_option("--knowledge-path", "A file to quote.", "knowledge_paths", "PATH"),
-            _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
-        ),
-        value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
-        update_options=[context.flag("--verified", _VERIFIED)],
-        texts=_feature_texts,
-        update=_verify,
-        delete=_drop_index,
-        delete_help=" Its collection is deleted from the index.\n\nA feature that has tasks is not"
-        " deleted. Its journal stays; `ralph forget --feature NAME` deletes that too.",
-    )
-)
+feature = PlanCommands(
+    word="feature",
+    examples=(
+        'user-login --description "Sign in with a password."',
+        "user-login --boundaries 'No changes to the database.' --clear acronym",
+    ),
+    fields=(
+        context.option("--display-name", "The name people read."),
+        context.option("--acronym", "A short name for it."),
+        context.option("--description", "What it is and why."),
+        context.option("--architecture", "How it is built."),
+        context.option("--boundaries", "What it must not do or touch."),
+        _list_option("--dependency", "What it builds on.", "dependencies"),
+        _list_option("--knowledge-path", "A file to quote.", "knowledge_paths", "PATH"),
+        _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
+    ),
+    value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
+    update_options=[context.flag("--verified", _VERIFIED)],
+    texts=_feature_texts,
+    update=_verify,
+    delete=_drop_index,
+    delete_help=" Its collection is deleted from the index.\n\nA feature that has tasks is not"
+    " deleted. Its journal stays; `ralph forget --feature NAME` deletes that too.",
+).group()
 
 
 @feature.command("list")
@@ -226,45 +229,43 @@ def _comment_line(comment: Comment) -> str:
     return f"{minute(comment.at)} {comment.author or 'unknown'}: {comment.text}".lstrip()
 
 
-task = _group(
-    PlanCommands(
-        word="task",
-        examples=(
-            '"Refuse empty passwords" --feature user-login --criterion "a test shows it"',
-            '42 --status done --comment "Merged."',
+task = PlanCommands(
+    word="task",
+    examples=(
+        '"Refuse empty passwords" --feature user-login --criterion "a test shows it"',
+        '42 --status done --comment "Merged."',
+    ),
+    fields=(
+        context.option(
+            "--discipline",
+            "How it is worked on.",
+            "NAME",
+            shell_complete=context.completing("disciplines"),
         ),
-        fields=(
-            context.option(
-                "--discipline",
-                "How it is worked on.",
-                "NAME",
-                shell_complete=context.completing("disciplines"),
-            ),
-            context.option("--description", "What is to be done."),
-            _list_option("--criterion", "When it is done.", "acceptance_criteria"),
-            context.option("--status", _STATUSES, "STATUS"),
-            context.option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
-            _list_option("--blocked-by", "A task to do first.", "blocked_by", "ID", "tasks"),
-            _list_option("--tag", "A word to sort it by.", "tags"),
-        ),
-        label=lambda task: f"{task.id} of {task.feature} ({task.status})",
-        required=("feature", "title"),
-        add_arguments=(
-            click.argument("title"),
-            context.plan_feature(required=True, help="The feature it belongs to."),
-        ),
-        update_options=(
-            context.option("--title", "Its title."),
-            context.plan_feature(help="The feature it belongs to."),
-            context.option("--comment", "Append a comment."),
-            context.option("--author", "Who comments (in an agent's run: agent).", "NAME"),
-        ),
-        texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
-        clean=_clean_task,
-        update=_take_comment,
-        delete_help=" A task that blocks another is not deleted.",
-    )
-)
+        context.option("--description", "What is to be done."),
+        _list_option("--criterion", "When it is done.", "acceptance_criteria"),
+        context.option("--status", _STATUSES, "STATUS"),
+        context.option("--priority", "1 comes first; or critical, high, medium, low.", "N"),
+        _list_option("--blocked-by", "A task to do first.", "blocked_by", "ID", "tasks"),
+        _list_option("--tag", "A word to sort it by.", "tags"),
+    ),
+    label=lambda task: f"{task.id} of {task.feature} ({task.status})",
+    required=("feature", "title"),
+    add_arguments=(
+        click.argument("title"),
+        context.plan_feature(required=True, help="The feature it belongs to."),
+    ),
+    update_options=(
+        context.option("--title", "Its title."),
+        context.plan_feature(help="The feature it belongs to."),
+        context.option("--comment", "Append a comment."),
+        context.option("--author", "Who comments (in an agent's run: agent).", "NAME"),
+    ),
+    texts=lambda task: {"comments": [_comment_line(each) for each in task.comments]},
+    clean=_clean_task,
+    update=_take_comment,
+    delete_help=" A task that blocks another is not deleted.",
+).group()
 
 
 @task.command("list")
@@ -322,10 +323,8 @@ def _clean_discipline(patch: dict[str, Any]) -> None:
         try:
             patch["mcp_servers"] = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise BadInput(
-                f"--mcp-servers is not JSON: {error}",
-                todo='Give an object such as {"files": {"command": "files-server"}}.',
-            ) from None
+            todo = 'Give an object such as {"files": {"command": "files-server"}}.'
+            raise BadInput(f"--mcp-servers is not JSON: {error}", todo=todo) from None
 
 
 def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
@@ -334,25 +333,21 @@ def _trust_servers(changed: Discipline, patch: dict[str, Any]) -> None:
         trust_servers(context.the_project(), changed, home=home_folder())
 
 
-discipline = _group(
-    PlanCommands(
-        word="discipline",
-        examples=('backend --convention "Type every function."', "backend --clear skills"),
-        fields=(
-            context.option("--display-name", "The name people read."),
-            context.option("--system-prompt", "How prompts of this kind begin."),
-            _list_option("--skill", "What it takes.", "skills"),
-            _list_option("--convention", "A rule to follow.", "conventions"),
-            context.option(
-                "--mcp-servers",
-                'MCP servers: {"name": {"command": ..., "args": [...]}}',
-                "JSON",
-            ),
+discipline = PlanCommands(
+    word="discipline",
+    examples=('backend --convention "Type every function."', "backend --clear skills"),
+    fields=(
+        context.option("--display-name", "The name people read."),
+        context.option("--system-prompt", "How prompts of this kind begin."),
+        _list_option("--skill", "What it takes.", "skills"),
+        _list_option("--convention", "A rule to follow.", "conventions"),
+        context.option(
+            "--mcp-servers", 'MCP servers: {"name": {"command": ..., "args": [...]}}', "JSON"
         ),
-        clean=_clean_discipline,
-        after=_trust_servers,
-    )
-)
+    ),
+    clean=_clean_discipline,
+    after=_trust_servers,
+).group()
 
 
 @discipline.command("list")
@@ -369,6 +364,7 @@ def list_disciplines() -> Result:
 _learning_feature = context.plan_feature(required=True, help="The feature of the learning.")
 _ref = click.argument("ref", metavar="ID")
 _INDENT = 10
+_SOURCES = ("human", "agent")
 _ADDED = {
     "added": "Added",
     "known": "Already known",
@@ -428,11 +424,7 @@ def list_learnings(feature: str) -> Result:
 @_learning_feature
 @context.task_option("It concerns this task only.")
 @context.option("--reason", "Why it exists.")
-@click.option(
-    "--source",
-    type=click.Choice(["human", "agent"]),
-    help="Who says so (default: human; in an agent's run: agent).",
-)
+@context.choice("--source", "Who says so (default: human; in an agent's run: agent).", _SOURCES)
 def add(
     text: str, feature: str, task: str | None, reason: str | None, source: str | None
 ) -> Result:
@@ -450,10 +442,9 @@ def add(
     plan = context.the_plan()
     concerned = None if task is None else plan.task(task)
     if concerned is not None and concerned.feature != feature:
-        raise BadInput(
-            f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}",
-            todo="Name the feature of the task, or leave --task out.",
-        )
+        what = f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}"
+        todo = "Name the feature of the task, or leave --task out."
+        raise BadInput(what, todo=todo)
     added = learnings.add(
         plan,
         feature,
@@ -463,20 +454,13 @@ def add(
         task_id=concerned.id if concerned else None,
     )
 
-    def show(page: Page) -> None:
-        page.line(f"{_ADDED[added.what]}: {added.learning.text}")
-        for each in added.conflicts:
-            page.line(("It contradicts: ", "yellow"), f"{each.id} {each.text}")
-        if added.evicted:
-            page.line(f"It replaced: {added.evicted.text}")
-
-    value = {
-        "what": added.what,
-        "learning": learning_json(added.learning),
-        "conflicts": [learning_json(each) for each in added.conflicts],
-        "evicted": learning_json(added.evicted) if added.evicted else None,
-    }
-    return Result(value, show)
+    lines = [f"{_ADDED[added.what]}: {added.learning.text}"]
+    lines += [f"It contradicts: {each.id} {each.text}" for each in added.conflicts]
+    lines += [f"It replaced: {added.evicted.text}"] if added.evicted else []
+    conflicts = [learning_json(each) for each in added.conflicts]
+    evicted = learning_json(added.evicted) if added.evicted else None
+    value = {"what": added.what, "learning": learning_json(added.learning)}
+    return Result({**value, "conflicts": conflicts, "evicted": evicted}, lines)
 
 
 @learning.command()

@@ -33,12 +33,8 @@ _scope = context.options(
         callback=_keep_scope,
         help="The project's settings, which git shares. This is the default.",
     ),
-    click.option(
-        "--agent",
-        type=click.Choice(list(BY_AGENT)),
-        default=next(iter(BY_AGENT)),
-        show_default=True,
-        help="The client.",
+    context.choice(
+        "--agent", "The client.", BY_AGENT, default=next(iter(BY_AGENT)), show_default=True
     ),
 )
 

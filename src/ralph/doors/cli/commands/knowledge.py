@@ -24,7 +24,7 @@ from ralph.recall.patterns import Pattern
 from ralph.records.knowledge import Entry
 from ralph.text.tokens import plural
 
-_CHECKPOINT_KINDS = ("manual", "phase_complete", "project_complete", "cancelled")
+_KINDS = ("manual", "phase_complete", "project_complete", "cancelled")
 _SHOWN = 10
 _TYPES = ("failure_solution", "gate_rejection", "gate_approval")
 _EXPECTED = (
@@ -46,12 +46,10 @@ _FIELDS = {
     "subject": ("--subject", "What was worked on: the task's title.", _TYPES),
 }
 _FEEDBACK_CHARS = 80
-_field_options = context.options(
-    *(
-        context.option(name, help, "TEXT", field, multiple=field == "solution_steps")
-        for field, (name, help, _) in _FIELDS.items()
-    )
-)
+_options = [
+    context.option(name, help, "TEXT", field, multiple=field == "solution_steps")
+    for field, (name, help, _) in _FIELDS.items()
+]
 _all_projects = context.flag("--all-projects", "Of all projects.")
 _pattern_argument = click.argument("pattern", metavar="PATTERN")
 
@@ -71,8 +69,8 @@ def knowledge() -> None:
 
 @knowledge.command()
 @click.argument("file", metavar="[FILE|-]", required=False)
-@click.option("--type", "entry_type", type=click.Choice(_TYPES), help="The type of the entry.")
-@_field_options
+@context.choice("--type", "The type of the entry.", _TYPES, "entry_type")
+@context.options(*_options)
 @context.flag("--unverified", "Nobody has seen it work; it will be refused.")
 def capture(file: str | None, entry_type: str | None, unverified: bool, **fields: Any) -> Result:
     """Stage a failure with its solution, a rejection or an approval.
@@ -151,13 +149,7 @@ def _entries_from_file(memory: Knowledge, file: str) -> list[Entry]:
 
 
 @knowledge.command()
-@click.option(
-    "--kind",
-    type=click.Choice(_CHECKPOINT_KINDS),
-    default="manual",
-    show_default=True,
-    help="What has ended.",
-)
+@context.choice("--kind", "What has ended.", _KINDS, default="manual", show_default=True)
 @_all_projects
 @context.flag("--imported", "Also what `ralph import` added; see `knowledge staged`.")
 def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
@@ -172,21 +164,16 @@ def checkpoint(kind: str, all_projects: bool, imported: bool) -> Result:
         memory = ralph.knowledge
         own = ralph.project.id
         staged = memory.staged("*")
-        projects = [] if all_projects else [own]
-        projects += [
-            each.record.project for each in staged if (imported if each.imported else all_projects)
-        ]
-        projects = list(dict.fromkeys(projects))
+        wanted = [each for each in staged if (imported if each.imported else all_projects)]
+        others = [each.record.project for each in wanted]
+        projects = list(dict.fromkeys(others if all_projects else [own, *others]))
         done = [memory.checkpoint(project, kind, imported=imported) for project in projects]
         gives = all(memory.gives(project) for project in projects)
         waiting = 0 if imported else sum(each.imported is not None for each in staged)
     notes = list(dict.fromkeys(text for each in done for text in each.notes))
     if waiting:
-        notes.insert(
-            0,
-            f"{_entries(waiting)} added by `ralph import` stay staged. Look at "
-            "them with `ralph knowledge staged`, then publish them with --imported",
-        )
+        todo = "Look at them with `ralph knowledge staged`, then publish them with --imported"
+        notes.insert(0, f"{_entries(waiting)} added by `ralph import` stay staged. {todo}")
     lines = [_published_text(each, own) for each in done if each.published]
     nothing = "Nothing is staged; nothing was published."
     withheld = "Nothing was published; staged entries stay staged."
@@ -229,11 +216,8 @@ def staged(all_projects: bool) -> Result:
 @context.option("--error-message", "With --failure: the error message.", "M")
 @cards.filters
 @context.limit_option
-@context.option(
-    "--min-score",
-    "Hide patterns that score below this (default: as set for tasks and failures).",
-    "X",
-    type=click.FloatRange(0, 1),
+@context.min_score_option(
+    "Hide patterns that score below this (default: as set for tasks and failures)."
 )
 def query(
     text: tuple[str, ...],

@@ -112,7 +112,10 @@ def braindump(
         proposal = done.proposal if done else drafting.kept_proposal(ralph)
         if not wants_json():
             _show_proposal(Page(), proposal, done)
-        answer = True if yes or accept else None if wants_json() else _ask()
+        person = sys.stdin.isatty() and is_terminal(sys.stdout) and not wants_json()
+        answer = True if yes or accept else None
+        if answer is None and person:
+            answer = click.confirm("Accept?", default=False)
         accepted = drafting.accept(context.the_plan(), proposal) if answer else None
         if accepted is not None:
             drafting.drop_proposal(ralph)
@@ -124,11 +127,8 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
     name = context.shown_name(file)
     data = context.read_input(file, _MAX_INPUT_BYTES + 1)
     if len(data) > _MAX_INPUT_BYTES:
-        raise BadInput(
-            f"is longer than {_MAX_INPUT_BYTES // 1_000_000} MB",
-            where=name,
-            todo="Split it, and plan one part after the other.",
-        )
+        todo = "Split it, and plan one part after the other."
+        raise BadInput(f"is longer than {_MAX_INPUT_BYTES // 1_000_000} MB", where=name, todo=todo)
     text = context.text_of(data, name)
     if "\0" in text:
         raise BadInput("is not text", where=name, todo="Give requirements as plain text.")
@@ -144,13 +144,6 @@ def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None
             listener=(lambda event: None) if wants_json() else stack.enter_context(screen),
             stop=stop,
         )
-
-
-def _ask() -> bool | None:
-    """Yes or no from the person at the terminal; None if there is none."""
-    if not (sys.stdin.isatty() and is_terminal(sys.stdout)):
-        return None
-    return click.confirm("Accept?", default=False)
 
 
 def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None:

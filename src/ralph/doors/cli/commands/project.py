@@ -20,16 +20,7 @@ from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal
 from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
-from ralph.memory.project import (
-    Focus,
-    Project,
-    clear_focus,
-    find_project,
-    read_focus,
-    set_focus,
-    untrusted,
-    wishes_of,
-)
+from ralph.memory import project as projects
 from ralph.records import clean
 from ralph.text.tokens import plural
 
@@ -46,10 +37,10 @@ _SEE_TRUST = "To see and allow it: ralph trust"
 
 @click.command(cls=Command)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False))
-@click.option(
+@context.choice(
     "--embedder",
-    type=click.Choice(_EMBEDDERS),
-    help="What computes vectors (default: static). It is tried at once; auto looks for Ollama.",
+    "What computes vectors (default: static). It is tried at once; auto looks for Ollama.",
+    _EMBEDDERS,
 )
 def init(folder: str | None, embedder: str | None) -> Result:
     """Create `.ralph/` in this directory. Safe to run again.
@@ -63,15 +54,13 @@ def init(folder: str | None, embedder: str | None) -> Result:
     """
     root = Path(os.path.abspath(folder or context.start_folder()))  # noqa: PTH100 - links stay links
     home = home_folder()
-    project = Project(root, home)
+    project = projects.Project(root, home)
     if os.path.realpath(project.folder) == os.path.realpath(home):
-        raise BadInput(
-            "the .ralph of this directory is Ralph's home, which belongs to no project",
-            where=str(root),
-            todo="Choose another directory, or set RALPH_HOME.",
-        )
+        what = "the .ralph of this directory is Ralph's home, which belongs to no project"
+        todo = "Choose another directory, or set RALPH_HOME."
+        raise BadInput(what, where=str(root), todo=todo)
     notes: list[str] = []
-    above = None if project.exists else find_project(root.parent, home=home)
+    above = None if project.exists else projects.find_project(root.parent, home=home)
     person = is_terminal(sys.stdin) and is_terminal(sys.stdout) and not wants_json()
     offers = embedder is None and person and not project.exists
     if embedder is not None or offers:
@@ -231,9 +220,9 @@ def trust(listing: bool, revoke: bool, yes: bool) -> Result:
 
 def _trust(*, yes: bool) -> Result:
     project, home = context.the_project(anyones=True), home_folder()
-    asked = wishes_of(project, home=home)
+    asked = projects.wishes_of(project, home=home)
     trusting.trusted_folders(home)  # a list that cannot be read is an error before anybody is asked
-    waiting = untrusted(project, home=home)
+    waiting = projects.untrusted(project, home=home)
     lines = [f"{project.root} asks for:" if asked else f"{project.root} {_NO_WISHES}"]
     lines += [f"  {'new ' if wish in waiting else '    '} {wish.text}" for wish in asked]
     if asked and not waiting:
@@ -268,7 +257,7 @@ def _trusted_folders() -> Result:
 
 def _revoke() -> Result:
     home = home_folder()
-    project = find_project(context.start_folder(), home=home, anyones=True)
+    project = projects.find_project(context.start_folder(), home=home, anyones=True)
     root = project.root if project else Path(context.start_folder()).absolute()
     gone = trusting.revoke(home, root)
     text = f"No longer trusted: {root}" if gone else f"{root} was not trusted."
@@ -299,10 +288,10 @@ def focus(feature: str | None, task_id: str | None, clear: bool) -> Result:
         raise click.UsageError("--clear cannot be used with a feature.")
     project = context.the_project()
     if clear:
-        clear_focus(project)
+        projects.clear_focus(project)
     elif feature is not None:
-        set_focus(project, Focus(feature, context.number(task_id)))
-    now = read_focus(project)
+        projects.set_focus(project, projects.Focus(feature, context.number(task_id)))
+    now = projects.read_focus(project)
     if now is None:
         text = "No focus now." if clear else "No focus. Set one: ralph focus FEATURE [TASK]"
         return Result(None, text)
@@ -360,7 +349,7 @@ def resume(conversation: str | None, everywhere: bool) -> Result:
     return Result({"resumed": ended is not None, "paused": still and _pause_json(still)}, text)
 
 
-def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, Project | None, str]:
+def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, projects.Project | None, str]:
     """Ralph's home, and the project or conversation to pause; neither means everything."""
     home = home_folder()
     if conversation is not None and everywhere:

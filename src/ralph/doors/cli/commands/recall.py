@@ -42,12 +42,7 @@ _SHORTEST_ID = 4
 @context.option("--since", "On this day or later.", "DATE")
 @context.option("--until", "On this day or before.", "DATE")
 @context.limit_option
-@context.option(
-    "--min-score",
-    "Hide results that score below this (0 to 1, default 0.40).",
-    "X",
-    type=click.FloatRange(0, 1),
-)
+@context.min_score_option("Hide results that score below this (0 to 1, default 0.40).")
 @context.flag("--explain", "Show how each result got its score.")
 def search(
     query: tuple[str, ...],
@@ -177,10 +172,8 @@ def files(feature: str | None) -> Result:
         memories = context.memories(ralph, feature)
         if len(memories) > 1:
             names = ", ".join(memory.name for memory in memories)
-            raise BadInput(
-                f"this project has {len(memories)} features ({names})",
-                todo="Choose one with --feature NAME.",
-            )
+            todo = "Choose one with --feature NAME."
+            raise BadInput(f"this project has {len(memories)} features ({names})", todo=todo)
         found = [file for memory in memories for file in memory.files()]
     heads = ("path", "actions", "iterations", "last")
     rows = [(f.path, ", ".join(f.actions), str(f.count), str(f.last_iteration)) for f in found]
@@ -307,15 +300,13 @@ def status() -> Result:
         page.line()
         heads = ("feature", "journalled", "indexed", "state")
         page.show(Table(heads, [_status_row(feature) for feature in found.features]))
+        counts = "{journalled} journalled, {indexed} indexed"
         if said["journalled"]:
-            page.line(f"conversations: {said['journalled']} journalled, {said['indexed']} indexed")
+            page.line(f"conversations: {counts.format_map(said)}")
         if knowledge["journalled"]:
             staged = knowledge["staged"]
             waiting = f", {staged} waiting for a checkpoint" if staged else ""
-            page.line(
-                f"knowledge of all projects: {knowledge['journalled']} journalled, "
-                f"{knowledge['indexed']} indexed{waiting}"
-            )
+            page.line(f"knowledge of all projects: {counts.format_map(knowledge)}{waiting}")
 
     value = plain(found) | {"paused": paused.since if paused else None}
     return Result(value, show)

@@ -20,22 +20,21 @@ from ralph.errors import BadRecord
 from ralph.memory.feature import SavedIteration
 from ralph.memory.project import read_focus
 from ralph.records import Source
-from ralph.records.iteration import (
-    FIELDS,
-    Decision,
-    ErrorSeen,
-    FileTouched,
-    Iteration,
-    read_iteration,
-)
+from ralph.records import iteration as schema
 from ralph.text.tokens import plural
 
+# What `record` takes, for error messages.
+_EXPECTED = clients.expected("iterations as JSON objects, one per line")
 _SUMMARY_CHARS = 160
 _LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
-_PARTS = {"errors": ErrorSeen, "decisions": Decision, "files_touched": FileTouched}
+_PARTS = {
+    "errors": schema.ErrorSeen,
+    "decisions": schema.Decision,
+    "files_touched": schema.FileTouched,
+}
 
 
 @click.command(cls=Command)
@@ -44,9 +43,7 @@ _PARTS = {"errors": ErrorSeen, "decisions": Decision, "files_touched": FileTouch
 @context.option("--task", "The task of records that name none.", "ID", "task_id")
 @context.option("--title", "The task's title for records that have none.", "T", "task_title")
 @context.option("--discipline", "The discipline of records that name none.", "D")
-@click.option(
-    "--outcome", type=click.Choice(_OUTCOMES), help="The outcome of records that have none."
-)
+@context.choice("--outcome", "The outcome of records that have none.", _OUTCOMES)
 def record(file: str, task_id: str | None, **given: str | None) -> Result:
     """Save iterations to memory.
 
@@ -68,12 +65,12 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
             saved = _record_run(chain(lines, stream), dialect, name, flags)
         else:
             data = b"".join([*lines, stream.read()])
-            plain_records = context.json_objects(data, name=name, todo=_expected())
+            plain_records = context.json_objects(data, name=name, todo=_EXPECTED)
     if plain_records:
         iterations = []
         for line, plain in plain_records:
             where = f"{name}:{line}"
-            iterations.append(read_iteration(_filled(plain, flags, where), where=where))
+            iterations.append(schema.read_iteration(_filled(plain, flags, where), where=where))
         sources = [Source(file=name, line=line) for line, _ in plain_records]
         with context.opened() as ralph:
             saved = ralph.remember_all(iterations, sources=sources)
@@ -91,11 +88,6 @@ def record(file: str, task_id: str | None, **given: str | None) -> Result:
     return Result(value, show, notes=notes)
 
 
-def _expected() -> str:
-    """What `record` takes, for error messages."""
-    return clients.expected("iterations as JSON objects, one per line")
-
-
 # -- records as JSON
 
 
@@ -105,9 +97,9 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
         what = f"this is a session file of {client.title}, not the output of a run"
         todo = f"Import it with: ralph conversations import {client.source}"
         raise BadRecord(what, where=where, todo=todo)
-    if not plain.keys() & {*FIELDS} - {"session_id"}:
+    if not plain.keys() & {*schema.FIELDS} - {"session_id"}:
         what = "this is neither an agent's output nor a record"
-        raise BadRecord(what, where=where, todo=_expected())
+        raise BadRecord(what, where=where, todo=_EXPECTED)
     own = plain.get("feature")
     if own and flags["feature"] and own != flags["feature"]:
         what = f"this record is of feature {own!r}, not {flags['feature']!r}"
@@ -125,7 +117,7 @@ def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
     """The names of fields that were ignored, each once."""
     names: dict[str, None] = {}
     for _, plain in given:
-        names |= dict.fromkeys(key for key in plain if key not in FIELDS)
+        names |= dict.fromkeys(key for key in plain if key not in schema.FIELDS)
         for key, kind in _PARTS.items():
             for part in plain.get(key) or ():
                 extra = [name for name in part if name not in kind.__struct_fields__]
@@ -158,16 +150,14 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
         if len(lines) == 1 and line.startswith(context.UTF16):
             text = line.decode("utf-16", "ignore").encode("utf-8", "replace")
             if any(map(_dialect, _events(text))):  # it may be too long to convert in memory
-                raise BadRecord(
-                    "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8",
-                    where=name,
-                    todo="Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl",
-                )
+                what = "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8"
+                todo = "Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl"
+                raise BadRecord(what, where=name, todo=todo)
             break
         for event in _events(line):
             if dialect := _dialect(event):
                 return lines, dialect
-            if event.keys() & set(FIELDS):
+            if event.keys() & set(schema.FIELDS):
                 return lines, None
         if len(lines) == _LINES_TO_JUDGE:
             break
@@ -223,7 +213,7 @@ def _record_run(
         return ralph.remember_all([iteration], sources=[Source(run=run, file=name)])
 
 
-def _run_text(iteration: Iteration) -> str:
+def _run_text(iteration: schema.Iteration) -> str:
     """What was read from a run, so that a misreading is seen at once."""
     facts = [f"iteration {iteration.iteration_number}", iteration.outcome]
     counts = {

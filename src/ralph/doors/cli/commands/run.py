@@ -22,19 +22,10 @@ import click
 
 from ralph import disk
 from ralph.config import home_folder
-from ralph.doors.cli import context, main
+from ralph.doors.cli import context, main, render
 from ralph.doors.cli.cards import styled
 from ralph.doors.cli.main import Command, wants_json
-from ralph.doors.cli.render import (
-    Page,
-    console,
-    excerpt,
-    is_terminal,
-    note,
-    one_line,
-    one_span,
-    print_json_line,
-)
+from ralph.doors.cli.render import Page, console, excerpt, is_terminal, note, one_line, one_span
 from ralph.memory.project import untrusted
 from ralph.text.tokens import plural
 
@@ -42,8 +33,9 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-    from ralph.loop.environment import Listener, LoopEvent
+    from ralph.loop.agent import Listener, LoopEvent
 
+_BUDGET = "Stop when the iterations have cost this much."
 _TITLE_CHARS = 60
 _SUMMARY_CHARS = 160
 _LEARNING_CHARS = 300
@@ -58,12 +50,7 @@ _OWN_SERVERS = ("feature-memory", "plan")
 @context.option("--max-iterations", "Stop after N iterations.", "N", type=click.IntRange(1))
 @context.agent_option
 @context.timeout_option
-@context.option(
-    "--budget-usd",
-    "Stop when the iterations have cost this much.",
-    "X",
-    type=click.FloatRange(0, min_open=True),
-)
+@context.option("--budget-usd", _BUDGET, "X", type=context.POSITIVE)
 def run(task_id: str | None, **given: Any) -> int:
     """Run an agent on the plan, and learn from each iteration.
 
@@ -118,7 +105,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 def json_listener(event: LoopEvent) -> None:
     """Print each event as one line of JSON."""
-    print_json_line({"event": event.event, "at": event.at, **event.facts})
+    render.print_json_line({"event": event.event, "at": event.at, **event.facts})
 
 
 @contextlib.contextmanager
@@ -153,8 +140,7 @@ class RunScreen:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
             self.rest()
-        show: Callable[[dict[str, Any]], None] = getattr(self, f"_{event.event}")
-        show(event.facts)
+        getattr(self, f"_{event.event}")(event.facts)
         sys.stdout.flush()
 
     def rest(self) -> None:
@@ -207,8 +193,7 @@ class RunScreen:
         errors = facts["errors"]
         for message in errors[:_ERRORS_SHOWN]:
             self._page.line(("error: ", "red"), excerpt(message, _SUMMARY_CHARS), indent=2)
-        if more := len(errors[_ERRORS_SHOWN:]):
-            self._page.line((f"and {plural(more, 'more error')}", "dim"), indent=2)
+        self._page.more(len(errors) - _ERRORS_SHOWN, "error")
         failed = [_failed_server(name, facts["feature"]) for name in facts["mcp_failed"]]
         for what, names in (("denied", facts["denied"]), ("MCP failed", failed)):
             if names:
@@ -237,10 +222,8 @@ class RunScreen:
 
     def _stopped(self, facts: dict[str, Any]) -> None:
         counts = [f"{n} {name}" for name, n in sorted(facts["outcomes"].items())]
-        if facts["tokens_used"]:
-            counts.append(f"{facts['tokens_used']} tokens")
-        if facts["cost_usd"]:
-            counts.append(usd(facts["cost_usd"]))
+        counts += [f"{facts['tokens_used']} tokens"] if facts["tokens_used"] else []
+        counts += [usd(facts["cost_usd"])] if facts["cost_usd"] else []
         after = f" ({', '.join(counts)})" if counts else ""
         self._page.line(("Stopped: ", "bold"), facts["detail"] + after)
 
@@ -388,7 +371,9 @@ def _scratch(*, keep: bool) -> Iterator[Path]:
     """A directory for everything, with a home of its own; no other settings or project apply."""
     folder = Path(tempfile.mkdtemp(prefix="ralph-demo-")).resolve()
     before = {name: value for name, value in os.environ.items() if name.startswith("RALPH_")}
-    here = _here()
+    here: Path | None = None
+    with contextlib.suppress(FileNotFoundError):  # the current directory may be deleted
+        here = Path.cwd()
     for name in before.keys() - {"RALPH_DEBUG"}:
         del os.environ[name]
     os.environ["RALPH_HOME"] = str(folder / "home")
@@ -400,10 +385,3 @@ def _scratch(*, keep: bool) -> Iterator[Path]:
         os.environ.update(before)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _here() -> Path | None:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:  # the current directory was deleted
-        return None

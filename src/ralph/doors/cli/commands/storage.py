@@ -12,25 +12,21 @@ from typing import Any
 import click
 import msgspec
 
-from ralph.config import USER_FILE, clear, load, store
+from ralph.config import USER_FILE, clear, load
+from ralph.config import store as set_key
 from ralph.doors.cli import context
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Page, Result, note
+from ralph.doors.cli.render import Page, Result, note, picked
 from ralph.errors import BadInput, IndexOff
-from ralph.index.sync import Index, IndexSpec, Synced, is_current
+from ralph.index.sync import IndexSpec, Synced, is_current
+from ralph.memory import transfer
 from ralph.memory.ralph import Ralph
 from ralph.memory.status import Checked, verify_index, verify_streams
-from ralph.memory.transfer import (
-    MovedProject,
-    bring_home,
-    deliver_all,
-    move_project,
-    waiting_records,
-)
+from ralph.memory.store import Store
 from ralph.text.tokens import plural
 
-FILES, SERVER = "files", "server"
 _PLACES = "URL|server|files|-"
+_TO = "postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks."
 
 
 # -- journal
@@ -69,19 +65,14 @@ def verify(feature: str | None) -> Result:
             page.line((f"{each.file}:{each.line} ", "yellow"), each.what)
         page.line(f"{plural(records, 'record')} can be read in {plural(journals, 'journal')}.")
 
-    plain = [{"file": each.file, "line": each.line, "what": each.what} for each in complaints]
+    plain = [picked(each, "file", "line", "what") for each in complaints]
     value = {"ok": not complaints, "records": records, "complaints": plain}
     problems = f"{plural(len(complaints), 'problem')}; bad lines were skipped or kept as they are"
     return Result(value, show, code=1, notes=[problems]) if complaints else Result(value, show)
 
 
 @journal.command()
-@context.option(
-    "--to",
-    "postgresql://USER:PASSWORD@HOST/DATABASE, the server that is set, files; - asks.",
-    _PLACES,
-    required=True,
-)
+@context.option("--to", _TO, _PLACES, required=True)
 @context.option(
     "--from", "Where they are now (default: as the setting journal_url says).", _PLACES, "source"
 )
@@ -113,18 +104,18 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     how: dict[str, Any] = {"source": begin, "target": target, "everything": everything}
     with context.warnings_noted(), contextlib.closing(bar):
         progress = partial(_show_progress, bar)
-        moved = move_project(
+        moved = transfer.move_project(
             project, config.settings, home, progress=progress, dry_run=dry_run, **how
         )
     notes = []
-    if dry_run and (waiting := sum(waiting_records(home).values())):
+    if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
         notes.append(f"{plural(waiting, 'record')} waiting here would go to the server first")
     if switch:
         file = home / USER_FILE
         if target is None:
             clear(file, "journal_url")
         else:
-            store(file, "journal_url", target)
+            set_key(file, "journal_url", target)
         loaded = load(home=home, project_file=project.settings_file)
         if (loaded.settings.journal_url or None) != target:
             origin = next(each.origin for each in loaded.origins if each.key == "journal_url")
@@ -151,38 +142,31 @@ def _address(given: str, question: str, server: str | None) -> str | None:
         given = str(click.prompt(question, hide_input=True, err=True)).strip()
     elif given == "-":
         given = sys.stdin.readline().strip()
-    if given == FILES:
+    if given == "files":
         return None
-    if given == SERVER:
+    if given == "server":
         if server is None:
             todo = "Give its address instead, or - to be asked for it."
             raise BadInput("no server is set: journal_url has no value", todo=todo)
         return server
     if not given.startswith(("postgresql://", "postgres://")):
-        raise BadInput(
-            "that is neither `files`, `server` nor the address of a PostgreSQL database",
-            todo="Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE.",
-        )
+        what = "that is neither `files`, `server` nor the address of a PostgreSQL database"
+        todo = "Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE."
+        raise BadInput(what, todo=todo)
     return given
 
 
-def _moved_json(moved: MovedProject, *, switched: bool) -> dict[str, Any]:
+def _moved_json(moved: transfer.MovedProject, *, switched: bool) -> dict[str, Any]:
     memories = [
-        {
-            "memory": each.memory,
-            "from": each.source,
-            "to": each.target,
-            "left": each.left,
-            "streams": each.streams,
-        }
+        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
         for each in moved.memories
     ]
-    counts = {name: getattr(moved, name) for name in ("dry_run", "records", "fresh", "left")}
+    counts = picked(moved, "dry_run", "records", "fresh", "left")
     return {**counts, "switched": switched, "memories": memories}
 
 
 def _show_moved(
-    moved: MovedProject, target: str | None, page: Page, *, switched: bool, in_use: bool
+    moved: transfer.MovedProject, target: str | None, page: Page, *, switched: bool, in_use: bool
 ) -> None:
     names = ("records", "fresh", "tombstones", "forgotten_there")
     rows = [
@@ -196,30 +180,28 @@ def _show_moved(
         page.line()
     what = f"{plural(moved.records, 'record')} of {plural(len(rows), 'journal')}"
     lines = [f"{what} are the same in both places, compared one by one."]
-    lines.append("The original is unchanged.")
     if moved.dry_run:
         lines = [f"{what} would be the same there, {moved.fresh} of them new."]
-        lines.append("Nothing was copied.")
+    lines.append("Nothing was copied." if moved.dry_run else "The original is unchanged.")
     if moved.left:
         others = plural(moved.left, "journal")
         lines.append(f"Left where it was: {others} of other projects; --all includes them.")
+    page.show(lines if moved.dry_run else lines + _next_steps(target, switched, in_use))
+
+
+def _next_steps(target: str | None, switched: bool, in_use: bool) -> list[str]:
     place = "in files" if target is None else "there"
-    if moved.dry_run:
-        pass
-    elif switched:
-        lines.append(f"From now on memory is stored {place}.")
-        if target is None:
-            lines.append("Features of other projects stay on the server until, in each of them:")
-            lines.append("  ralph journal move --from - --to files")
-    elif in_use:
-        lines.append(f"Memory is already stored {place}.")
-    elif target is not None:
-        lines.append("To store memory there from now on: move again with --switch")
-        lines.append("(or set RALPH_JOURNAL_URL)")
-    else:
-        lines.append("To store memory in files again: ralph config --user --unset journal_url")
-        lines.append("(or unset RALPH_JOURNAL_URL, or move again with --switch)")
-    page.show(lines)
+    if switched:
+        others = "Features of other projects stay on the server until, in each of them:"
+        more = [] if target else [others, "  ralph journal move --from - --to files"]
+        return [f"From now on memory is stored {place}.", *more]
+    if in_use:
+        return [f"Memory is already stored {place}."]
+    if target is not None:
+        todo = "To store memory there from now on: move again with --switch"
+        return [todo, "(or set RALPH_JOURNAL_URL)"]
+    todo = "To store memory in files again: ralph config --user --unset journal_url"
+    return [todo, "(or unset RALPH_JOURNAL_URL, or move again with --switch)"]
 
 
 @journal.command()
@@ -232,10 +214,10 @@ def deliver() -> Result:
     url = config.settings.journal_url
     with context.warnings_noted():
         if url:
-            delivered = deliver_all(url, config.settings, home)
+            delivered = transfer.deliver_all(url, config.settings, home)
         else:
-            delivered = bring_home(context.the_project(), config.settings, home)
-    left = waiting_records(home)
+            delivered = transfer.bring_home(context.the_project(), config.settings, home)
+    left = transfer.waiting_records(home)
     records = plural(sum(delivered.values()), "record")
     text = f"Delivered {records} to the {'server' if url else 'files'}."
     names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
@@ -263,14 +245,11 @@ def status() -> Result:
     """
     with context.opened() as ralph:
         targets = [memory.target() for memory in ralph.features()]
-        # Nobody knows what journals a server has that is down.
-        sure = ralph.place.journals.trouble() is None
-        found = _contents(ralph.place.index, targets, sure=sure)
+        found = _contents(ralph.place, targets)
         shelf = ralph.knowledge.shelf
         knowledge = None
         if shelf.names():
-            sure = shelf.journals.trouble() is None
-            knowledge = _contents(shelf.index, [ralph.knowledge.target()], sure=sure)
+            knowledge = _contents(shelf, [ralph.knowledge.target()])
 
     def show(page: Page) -> None:
         _show_contents(page, found)
@@ -282,7 +261,10 @@ def status() -> Result:
     return Result(found | ({"knowledge": knowledge} if knowledge else {}), show)
 
 
-def _contents(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict[str, Any]:
+def _contents(store: Store, targets: Sequence[IndexSpec]) -> dict[str, Any]:
+    index = store.index
+    # Nobody knows what journals a server has that is down.
+    sure = store.journals.trouble() is None
     by_name = {target.name: target for target in targets}
 
     def read() -> dict[str, Any]:
@@ -293,13 +275,10 @@ def _contents(index: Index, targets: Sequence[IndexSpec], *, sure: bool) -> dict
             target = by_name.get(each.name)
             collections.append(
                 {
-                    "name": each.name,
+                    **picked(each, "name", "live"),
+                    **picked(size, "records", "passages", "waiting"),
                     "feature": each.stream,
-                    "live": each.live,
                     "orphan": target is None if sure or target else None,
-                    "records": size.records,
-                    "passages": size.passages,
-                    "waiting": size.waiting,
                     "manifest": msgspec.to_builtins(each.manifest),
                     "current": target is not None and is_current(index.store, target),
                 }

@@ -16,19 +16,11 @@ import msgspec
 
 from ralph import disk
 from ralph.clients import BY_SOURCE
-from ralph.doors.cli import context
+from ralph.doors.cli import context, render
 from ralph.doors.cli.cards import entry_text, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
-from ralph.doors.cli.render import (
-    Page,
-    Result,
-    confirm,
-    excerpt,
-    note,
-    print_json_line,
-    write_out,
-)
+from ralph.doors.cli.render import Page, Result, excerpt, note, picked
 from ralph.errors import BadRecord
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
@@ -84,7 +76,7 @@ def _written(file: str, lines: Sequence[bytes], result: Result) -> Result | None
     """Write to the file that a person names, or to stdout."""
     path, data = Path(file), b"".join(lines)
     if file == "-":
-        write_out(lines)
+        render.write_out(lines)
         return None
     if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         path.write_bytes(data)
@@ -255,22 +247,16 @@ def _follow(importer: Importer, found: ConversationImport) -> None:
             if found.exchanges:
                 _print_now(result)
             else:
-                _print_notes(result)
+                render.render(result._replace(view=""), as_json=False)
 
 
 def _print_now(result: Result) -> None:
     """Print one of several results: a line each."""
     if wants_json():
-        print_json_line(result.value)
-    else:
-        Page().show(result.view)
-        sys.stdout.flush()
-    _print_notes(result)
-
-
-def _print_notes(result: Result) -> None:
-    for text in result.notes:
-        note(text)
+        render.print_json_line(result.value)
+        result = result._replace(view="")
+    render.render(result, as_json=False)
+    sys.stdout.flush()
 
 
 def _imported(found: ConversationImport) -> Result:
@@ -360,7 +346,7 @@ def forget(
                 records = plural(choice.count, "record")
                 if everything:
                     records += f" (everything of {ralph.project.root} that matches)"
-                confirm(
+                render.confirm(
                     f"forget {records} for good",
                     problem=f"{records} would be forgotten and there is nobody to ask",
                     todo="Add --yes to do it.",
@@ -381,12 +367,7 @@ def forget(
 
     homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
     records_json = [{"id": i, "feature": name} for name, some in homes for i in some]
-    value = {
-        "forgotten": done.count,
-        "records": records_json,
-        "copies": done.copies,
-        "remains": done.remains,
-    }
+    value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
     notes = [_GIT] if wants_json() and done.count and choice.ids else []
     return Result(value, show, notes=notes)
 
