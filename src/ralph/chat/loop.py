@@ -22,17 +22,8 @@ from ralph.memory.conversation_search import Related
 from ralph.memory.conversations import Conversations, details
 from ralph.memory.pausing import in_force
 from ralph.memory.ralph import Ralph
+from ralph.prompt import recalled
 from ralph.prompt.answers import AnswerEntry, Detail, fenced, fenced_lines
-from ralph.prompt.recalled import (
-    RECORD_TOKENS,
-    about,
-    chat_system,
-    details_lines,
-    document_lines,
-    harmless,
-    hit_lines,
-    related_text,
-)
 from ralph.records import now
 from ralph.records.conversation import (
     DOCUMENT,
@@ -141,7 +132,7 @@ def run_tool(
             return conversation_details(memory, **given, **scope)
         raise BadInput(f"there is no tool {call.name!r}", todo=f"Use {_SEARCH} or {_FETCH}.")
     except (RalphError, OSError) as error:
-        return ToolResult(harmless(sanitised_error(str(error)), _ERROR_CHARS), failed=True)
+        return ToolResult(recalled.harmless(sanitised_error(str(error)), _ERROR_CHARS), failed=True)
 
 
 def _read(call: ToolCall, arguments: type[_T]) -> _T:
@@ -171,25 +162,27 @@ def search_conversations(
         budget_s=budget_s,
         documents=documents,
     )
-    asked = harmless(query, 120)
+    asked = recalled.harmless(query, 120)
     where = "in any project" if everywhere else "in this project"
     if not answer:
         lines = [f'No past conversation {where} matches "{asked}" well enough.']
         lines.append("Try other words; if that finds nothing either, go on without it.")
-        return ToolResult("\n".join([*lines, *(f"Note: {harmless(n)}" for n in answer.notes)]))
+        return ToolResult(
+            "\n".join([*lines, *(f"Note: {recalled.harmless(n)}" for n in answer.notes)])
+        )
     states = memory.states(everywhere=everywhere)
 
     def text(hit: Any, detail: Detail) -> str:
         if hit.kind == DOCUMENT:
-            return "\n".join(document_lines(hit, chars=max(detail.prose, 160)))
+            return "\n".join(recalled.document_lines(hit, chars=max(detail.prose, 160)))
         state = states.get(hit.record.conversation)
         summary = memory.summary(hit.id)
-        lines = hit_lines(
+        lines = recalled.hit_lines(
             hit,
             side_chars=max(detail.prose // 2, 80),
             errors=detail.errors,
             files=detail.files,
-            about=about(state.conversation.title, state.tags) if state else (),
+            about=recalled.about(state.conversation.title, state.tags) if state else (),
             summary=summary.text if summary else "",
         )
         return "\n".join(lines)
@@ -223,13 +216,13 @@ def conversation_details(
     if found.conversation.id == exclude:
         raise BadInput("that is this conversation; you already have it")
     alone = exchange_id is not None
-    lines = details_lines(
+    lines = recalled.details_lines(
         found.conversation,
         found.exchanges,
         whole=include_full_transcript,
         alone=alone,
         # A question that fills the answer would leave no room for the reply to it.
-        side_tokens=RECORD_TOKENS * 2 // 5,
+        side_tokens=recalled.RECORD_TOKENS * 2 // 5,
         summaries=found.summaries,
         tags=found.tags,
     )
@@ -237,7 +230,7 @@ def conversation_details(
     fence = fenced_lines(
         "What was said.",
         lines,
-        budget_tokens=RECORD_TOKENS,
+        budget_tokens=recalled.RECORD_TOKENS,
         rest=printed if alone else "Ask for single exchanges by exchange_id.",
     )
     return ToolResult(fence, tuple(x.id for x in found.exchanges))
@@ -534,8 +527,8 @@ class Chat:
             self._note_once(
                 "this conversation is long: the model no longer sees its oldest exchanges"
             )
-        section = related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
-        system = chat_system(
+        section = recalled.related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
+        system = recalled.chat_system(
             today=date.today().isoformat(),
             project=self.memory.project.root.name if self.memory.project.exists else "",
             memory=self.remembers,
