@@ -18,8 +18,8 @@ from typing import Any
 
 from bench.measure import FEATURE, BenchProject, Compared, filled_project, taken
 from bench.report import Row, Target, parser, row_of, show_rows
-from ralph.clients import AgentCall, agent_command, found_command
-from ralph.loop.environment import LoopEvent, agent_environment
+from ralph.clients import AgentCall, agent_command, agent_environment, found_command
+from ralph.loop.agent import LoopEvent
 from ralph.loop.process import AgentProcess
 from ralph.loop.run import RunOptions, run
 from ralph.memory.ralph import open_ralph

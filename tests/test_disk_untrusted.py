@@ -208,9 +208,9 @@ def test_what_is_written_in_a_project_is_the_team_s(root: Path) -> None:
 # Modules that open, list or delete files without `ralph.disk`, and whose files those are. None of
 # them is given a path in a project's `.ralph`.
 OTHER_FILES = {
-    "chat.claude_process": "a folder in Ralph's home",
-    "capture.exchange": "the names of the clients' transcripts",
-    "chat.worker": "Ralph's home",
+    "capture.lines": "the names of the clients' transcripts",
+    "chat.model": "a folder of its own for a program",
+    "chat.workers": "Ralph's home",
     "clients.__init__": "the agent's program",
     "clients.claude_code_settings": "the package",
     "clients.codex": "the run's own folder in Ralph's home",
@@ -250,7 +250,7 @@ OTHER_FILES = {
     "memory.sessions": "the clients' transcripts",
     "memory.store": "Ralph's home",
     "memory.transfer": "Ralph's home",
-    "plan.context_files": "files of the project that the plan names",
+    "plan.edit": "files of the project that the plan names",
     "programs": "programs on the PATH",
     "prompt.build": "the package",
 }

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 Off = TypeVar("Off", bound=MemoryOff)
-T = TypeVar("T")
 # Gets a piece of an answer; returns True when the caller needs no more of it.
 Take = Callable[[bytes], bool]
 
@@ -387,19 +386,3 @@ def versioned(url: str) -> str:
 def _close_all(idle: list[HTTPConnection]) -> None:
     for connection in idle:
         connection.close()
-
-
-def batches(
-    items: Iterable[T], size: Callable[[T], int], *, most: int, largest: int
-) -> Iterator[list[T]]:
-    """As many items at once as a request may hold, by their number and their size; one at least."""
-    some: list[T] = []
-    total = 0
-    for item in items:
-        if some and (len(some) == most or total + size(item) > largest):
-            yield some
-            some, total = [], 0
-        some.append(item)
-        total += size(item)
-    if some:
-        yield some

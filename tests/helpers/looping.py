@@ -21,7 +21,7 @@ import pytest
 from remembering import ToyEmbedder, state_of
 
 import ralph.loop.agent as agent_module
-from ralph.loop.environment import LoopEvent
+from ralph.loop.agent import LoopEvent
 from ralph.loop.run import RunOptions, RunResult, run
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph

@@ -107,14 +107,14 @@ def unit(*numbers: float) -> bytes:
 def test_a_passage_is_as_near_as_its_nearest_piece() -> None:
     matrix = Matrix(2)
     matrix.append([1, 2, 3], [10, 20, 30], [unit(1, 0) + unit(0, 1), unit(0.6, 0.8), unit(0, 1)])
-    query: Vectors = np.array([1.0, 0.0], dtype=np.float32)
+    query: Vectors = np.array([[1.0, 0.0]], dtype=np.float32)
     assert matrix.last_vector == 3
-    assert matrix.nearest(query, 10, []) == pytest.approx({10: 1.0, 20: 0.6, 30: 0.0})
-    assert matrix.nearest(query, 2, []) == pytest.approx({10: 1.0, 20: 0.6})
-    assert matrix.nearest(query, 1, [30]) == pytest.approx({10: 1.0, 30: 0.0})
-    assert matrix.nearest(query, 10, [], upto=1) == pytest.approx({10: 1.0})
+    assert matrix.nearest(query, 10, []) == [pytest.approx({10: 1.0, 20: 0.6, 30: 0.0})]
+    assert matrix.nearest(query, 2, []) == [pytest.approx({10: 1.0, 20: 0.6})]
+    assert matrix.nearest(query, 1, [30]) == [pytest.approx({10: 1.0, 30: 0.0})]
+    assert matrix.nearest(query, 10, [], upto=1) == [pytest.approx({10: 1.0})]
     matrix.append([4], [40], [unit(0, 1) + unit(0.8, 0.6)])
-    assert matrix.nearest(query, 2, []) == pytest.approx({10: 1.0, 40: 0.8})
+    assert matrix.nearest(query, 2, []) == [pytest.approx({10: 1.0, 40: 0.8})]
 
 
 @pytest.mark.parametrize("blob", [b"", b"1234", unit(1, 0) + b"1234"])
@@ -160,7 +160,7 @@ def test_f16_a_long_record_is_not_embedded_again_by_a_rebuild_of_the_words(
     with open_toy(project, toy) as memory:
         memory.feature("auth").remember(made(long))
         before = len(toy.embedded)
-    monkeypatch.setattr("ralph.memory.feature.EMBEDDING_CHARS", 3999)  # another way of cutting
+    monkeypatch.setattr("ralph.records.iteration.EMBEDDING_CHARS", 3999)  # another way of cutting
     with open_toy(project, toy) as memory:
         answer = memory.feature("auth").search("filler7 filler8", min_score=0.0)
         assert len(answer) == 1

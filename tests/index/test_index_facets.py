@@ -228,16 +228,16 @@ def test_a_passage_in_pieces_is_as_near_as_its_nearest_piece() -> None:
     pieces = np.array([[1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
     matrix.append([1, 2], [7, 9], [pieces[:2].tobytes(), pieces[2:].tobytes()])
     query = np.array([[0, 1], [1, 0]], dtype=np.float32)
-    assert matrix.nearest_of_each(query, 9) == [
+    assert matrix.nearest(query, 9) == [
         pytest.approx({7: 1.0, 9: 0.8}),
         pytest.approx({7: 1.0, 9: 0.6}),
     ]
     among = np.array([9, 1000], dtype=np.int64)
-    assert matrix.nearest(query[0], 9, [7, 9], among=among) == pytest.approx({9: 0.8})
+    assert matrix.nearest(query[:1], 9, [7, 9], among=among) == [pytest.approx({9: 0.8})]
     nothing = np.array([], dtype=np.int64)
-    assert matrix.nearest(query[0], 9, [], among=nothing) == {}
-    assert Matrix(2).nearest_of_each(query, 3) == [{}, {}]
-    assert matrix.nearest_of_each(query, 9, upto=1) == [
+    assert matrix.nearest(query[:1], 9, among=nothing) == [{}]
+    assert Matrix(2).nearest(query, 3) == [{}, {}]
+    assert matrix.nearest(query, 9, upto=1) == [
         pytest.approx({7: 1.0}),
         pytest.approx({7: 1.0}),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from journaling import child, living, note, summary, unnumbered
@@ -200,8 +201,8 @@ class Forgetful(JournalFolder):
 
 
 class Dropping(JsonlJournal):
-    def append(self, drafts: Sequence[Record | Draft], *, above: int = 0) -> list[Appended]:
-        return super().append(drafts[:-1], above=above)
+    def append(self, drafts: Sequence[Record | Draft], **more: Any) -> list[Appended]:
+        return super().append(drafts[:-1], **more)
 
 
 def test_a_copy_that_lacks_a_record_is_not_called_moved(

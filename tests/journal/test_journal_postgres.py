@@ -598,7 +598,7 @@ def test_an_appender_asks_for_what_it_needs_and_does_not_read_the_stream(
 @contextlib.contextmanager
 def listening(journals: PostgresJournals) -> Iterator[Listener]:
     with contextlib.closing(journals.listener()) as listener:
-        listener.listen()
+        listener.wait(0)  # from now on it listens
         yield listener
 
 

@@ -18,9 +18,15 @@ import pytest
 from looping import lines
 from snapshotting import same_as_snapshot
 
-from ralph.clients import AgentCall, agent_command, agent_variables, found_command
+from ralph.clients import (
+    AgentCall,
+    agent_command,
+    agent_environment,
+    agent_variables,
+    found_command,
+    own_command,
+)
 from ralph.errors import BadInput
-from ralph.loop.environment import agent_environment, own_command
 from ralph.loop.process import AgentEnd, AgentProcess
 from ralph.programs import find_program
 

@@ -15,7 +15,7 @@ import pytest
 from journaling import child
 from looping import MARK, eventually, lines, marked, none_is_left
 
-from ralph.loop.environment import agent_environment
+from ralph.clients import agent_environment
 from ralph.loop.process import AgentEnd, AgentProcess
 
 if sys.platform == "win32":
@@ -126,7 +126,7 @@ def test_nobody_is_left_when_ralph_itself_is_killed(mark: str, folder: Path, kin
     script = """
         import sys
         from pathlib import Path
-        from ralph.loop.environment import agent_environment
+        from ralph.clients import agent_environment
         from ralph.loop.process import AgentProcess
 
         folder, env = Path(sys.argv[1]), agent_environment()

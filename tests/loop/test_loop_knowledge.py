@@ -20,7 +20,7 @@ from serving import wired
 import ralph
 from ralph import disk
 from ralph.config import Settings, home_folder
-from ralph.loop.environment import LoopEvent
+from ralph.loop.agent import LoopEvent
 from ralph.loop.run import completed
 from ralph.memory.lessons import lessons, technology_of
 from ralph.plan.model import Task

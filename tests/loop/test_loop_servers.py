@@ -15,7 +15,7 @@ from remembering import state_of
 from ralph.config import home_folder, unknown_variables
 from ralph.doors.cli.main import run
 from ralph.doors.mcp.context import read_options
-from ralph.loop.environment import loop_servers
+from ralph.loop.agent import loop_servers
 from ralph.memory.project import Project, wishes_of
 from ralph.plan.model import Task
 from ralph.trust import trust

@@ -470,7 +470,7 @@ def test_a_text_at_its_limit_is_not_cut(auth: FeatureMemory) -> None:
 def test_no_more_of_a_record_is_embedded_than_the_limit(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ralph.memory.feature.EMBEDDING_CHARS", 40)
+    monkeypatch.setattr("ralph.records.iteration.EMBEDDING_CHARS", 40)
     with open_toy(project) as memory:
         toy = memory.place.embedder
         assert isinstance(toy, ToyEmbedder)

@@ -20,7 +20,7 @@ from ralph.memory.conversations import Conversations
 from ralph.memory.pausing import (
     NAME,
     Pause,
-    PausesInForce,
+    covers,
     in_force,
     pause,
     read_pauses,
@@ -247,16 +247,16 @@ def test_a_conversation_of_which_something_is_left_out_is_titled_by_the_rest(hom
 def test_what_touches_a_pause_is_held_in_it(
     started: str | None, ended: str | None, is_held: bool
 ) -> None:
-    one = PausesInForce([Pause("2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z")], "any")
+    pauses = [Pause("2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z")]
 
     def at(hour: str | None) -> str | None:
         return f"2026-11-02T{hour}:00Z" if hour else None
 
-    assert one.covers("c", at(started), at(ended)) is is_held
+    assert covers(pauses, ("any", "c"), at(started), at(ended)) is is_held
 
 
 def test_of_unknown_time_nothing_is_kept_while_a_pause_holds() -> None:
-    assert PausesInForce([Pause("2026-11-02T10:00:00Z")], "any").covers("c", None, "no time")
+    assert covers([Pause("2026-11-02T10:00:00Z")], ("any", "c"), None, "no time")
 
 
 # -- the state itself

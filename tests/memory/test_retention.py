@@ -13,7 +13,7 @@ from ralph.memory.conversations import prune, prune_if_due
 from ralph.memory.documents import add_documents
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.memory.store import is_due, note_done
+from ralph.memory.store import once_a_day
 from ralph.records.conversation import Summary
 
 TOLD = '{"messages": [{"role": "user", "content": "Is the crane free?"}]}'
@@ -176,6 +176,7 @@ def test_a_stamp_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) 
     (tmp_path / "cache").touch()  # a file where the folder should be
     stamp = tmp_path / "cache" / "pruned"
     moment = datetime(2026, 11, 15, tzinfo=UTC)
-    assert is_due(stamp, moment)
+    done: list[int] = []
     with pytest.raises(IndexOff, match="cannot be noted"):
-        note_done(stamp, moment)
+        once_a_day(stamp, moment, lambda: done.append(1))
+    assert done == [1]

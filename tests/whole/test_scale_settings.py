@@ -13,10 +13,10 @@ from postgres import PASSWORD, own_server
 from qdrant_server import KEY, running
 from remembering import files_holding
 
+from ralph.clients import agent_environment
 from ralph.config import Settings, load
 from ralph.errors import BadSetting, IndexOff
 from ralph.index.sync import open_index
-from ralph.loop.environment import agent_environment
 from ralph.memory.ralph import open_ralph
 from ralph.text.redact import redact
 

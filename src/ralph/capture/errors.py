@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
+from ralph.capture.lines import clip
 from ralph.records.iteration import Decision, ErrorSeen, ErrorType
 
 # -- Errors in a command's output and in an agent's words: typed, and with their file and line.
@@ -403,7 +404,7 @@ def _tracebacks(
         yield ErrorSeen(message, _typed("runtime", message), *place), first, last
 
 
-_FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
+FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
 _SAID = re.compile(
     r"(?P<m>\b(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?: [^\n`]{3,300})"
     r"|(?P<r>error\[E\d{4}\]: [^\n`]{3,300})"
@@ -432,7 +433,7 @@ def errors_said(text: str, resolve: Resolve) -> list[ErrorSeen]:
     if not any(part in text for part in ("rror", "ERROR: ", "Exception", "fatal: ", "panic: ")):
         return []
     found: list[ErrorSeen] = []
-    plain = _FENCED.sub("\n", text[:_HEAD])
+    plain = FENCED.sub("\n", text[:_HEAD])
     lines = {line.strip() for line in plain.split("\n")}
     for sentence in _SENTENCE.split(plain):
         if len(sentence) > _LONGEST_LINE:
@@ -536,7 +537,7 @@ def decisions_in(text: str) -> list[Decision]:
     if not _CUE.search(text):
         return []
     found: list[Decision] = []
-    plain = _QUOTED_LINE.sub("", _FENCED.sub("\n", text))
+    plain = _QUOTED_LINE.sub("", FENCED.sub("\n", text))
     for raw in _DECISION_SENTENCE.split(plain):
         sentence = _BULLET.sub("", raw).strip()
         if not 15 <= len(sentence) <= 1000 or not _CHOICE.search(sentence):
@@ -571,10 +572,6 @@ def _apart(said: str) -> tuple[str, str]:
     chosen = _CHOSEN.search(said)
     split = _SPLIT.search(said, max(12, chosen.end() if chosen else 0))
     if split is None:
-        return _cut(said), ""
+        return clip(said, LONGEST_SAID), ""
     why = _PLAIN_WHY.sub("", split["why"]).strip()
-    return _cut(said[: split.start()].rstrip(" ,")), _cut(why)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_SAID else text[: LONGEST_SAID - 1].rstrip() + "\u2026"
+    return clip(said[: split.start()].rstrip(" ,"), LONGEST_SAID), clip(why, LONGEST_SAID)

@@ -21,6 +21,7 @@ from ralph.capture.lines import LineReader, clip, moment
 from ralph.capture.shell import file_effects, merely_asked, origin
 from ralph.capture.solved import (
     ELSEWHERE,
+    GOING,
     Attempts,
     CallOutcome,
     ToolAttempt,
@@ -46,7 +47,6 @@ SIGNIFICANT_TEXT = 50
 
 _READ = 64_000
 _EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (?P<code>-?\d{1,9})\s*(?:\n|\Z)")
-_GOING = re.compile(r"\A(?:cd \S+ (?:&&|;) )+")
 _FAILED_TO_REMOVE = re.compile(r"^(?:rm|mv|unlink|fatal): ", re.M)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[\w-]{1,40})?", re.I)
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -364,7 +364,7 @@ def _bare(text: str) -> str:
 
 def _failure(command: str, code: int | None, text: str) -> str:
     """The message of a command that failed without a known error; two such commands differ."""
-    words = _GOING.sub("", " ".join(command.split()))
+    words = GOING.sub("", " ".join(command.split()))
     words = words if len(words) <= 100 else words[:99] + "\u2026"
     last = text.strip().rpartition("\n")[2].strip()
     ended = "failed" if code is None else f"failed with exit code {code}"

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from ralph.capture.errors import FENCED
 from ralph.capture.lines import clip
 from ralph.capture.shell import ASKING, ShellCommand, commands, kind_of
 from ralph.text.redact import redact
@@ -24,7 +25,7 @@ ELSEWHERE = "a file outside the project"
 
 _SHORT = 60
 _READ = 2000
-_GOING = re.compile(r"\A(?:cd \S+ (?:&&|;) )+")
+GOING = re.compile(r"\A(?:cd \S+ (?:&&|;) )+")
 _PYTHON = re.compile(r"python[\d.]*")
 _ENV = re.compile(r"[A-Za-z_]\w*=")
 
@@ -109,7 +110,7 @@ class ToolAttempt(msgspec.Struct, frozen=True):
 
 def shell_call(line: str, folder: str = "") -> ToolAttempt:
     """The call that a shell's command line is, in the folder it goes to."""
-    text = _GOING.sub("", " ".join(line.split()))
+    text = GOING.sub("", " ".join(line.split()))
     found = commands(line)
     work = [one for one in found if one.joined not in {"|", "|&"} and kind_of(one.words) == "own"]
     masked = bool(found) and "pipefail" not in line
@@ -204,7 +205,7 @@ def short(line: str) -> str:
     """A command line as it is told: its first line, without going to a folder, not endless."""
     text = " ".join(line.strip().partition("\n")[0][:_READ].split())
     # Redacted before it is cut: half a secret would not be known for one.
-    return clip(redact(_GOING.sub("", text)), _SHORT).replace("`", "'")
+    return clip(redact(GOING.sub("", text)), _SHORT).replace("`", "'")
 
 
 def _program(command: ShellCommand) -> tuple[tuple[str, ...], list[str]]:
@@ -265,7 +266,6 @@ _ACTIONS: tuple[Action, ...] = get_args(Action)
 
 _SENTENCE = re.compile(r"(?<=[.!])\s+(?=[A-Z*`\"(-])|\n+")
 _MARKUP = re.compile(r"^(?:[-*+•]|\d+[.)]|#+)\s+|\*\*|__")
-_FENCED = re.compile(r"^[ \t>]*(```|~~~).*?(?:^[ \t>]*\1|\Z)", re.M | re.S)
 _BECAUSE = re.compile(
     r"\b(?:because|due to|caused by|since|as (?:it|the|they)|so that|turns out"
     r"|the (?:root |actual |real )?(?:cause|problem|issue|reason|bug|culprit|mistake)\b)",
@@ -416,7 +416,7 @@ def _few(did: Action, steps: list[_AttemptStep]) -> str:
 def _sentence(texts: list[str], explains: re.Pattern[str], echoed: Echoed) -> str:
     """The sentence that says why, in the agent's own words; the newest text first."""
     for text in texts:
-        for sentence in _SENTENCE.split(_FENCED.sub("\n", text)):
+        for sentence in _SENTENCE.split(FENCED.sub("\n", text)):
             plain = _MARKUP.sub("", " ".join(sentence.split())).strip()
             if not 12 <= len(plain) <= _LONGEST_SENTENCE or plain[-1] in "?:" or plain[0] in ">|":
                 continue
@@ -427,7 +427,6 @@ def _sentence(texts: list[str], explains: re.Pattern[str], echoed: Echoed) -> st
 
 
 def _joined(solution: str, why: str) -> str:
-    if len(solution) > LONGEST:
-        solution = solution[: LONGEST - 1].rsplit(None, 1)[0] + "\u2026"
+    solution = clip(solution, LONGEST - 1)
     whole = f'{solution} "{why}"' if why else solution
     return whole if len(whole) <= LONGEST else solution

@@ -271,12 +271,7 @@ class WorkerCommands:
     """Answers commands about one project's workers, in lines."""
 
     def __init__(
-        self,
-        workers: Workers,
-        open_memory: OpenMemory,
-        *,
-        prefix: str = "/",
-        in_chat: bool = True,
+        self, workers: Workers, open_memory: OpenMemory, *, prefix: str = "/", in_chat: bool = True
     ) -> None:
         """`prefix` goes before a command's name; `in_chat`: the workers run in this process."""
         self._workers = workers

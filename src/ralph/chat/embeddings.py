@@ -73,23 +73,20 @@ def index_lag(memory: Conversations) -> IndexLag:
     """How far the index is behind the journal."""
     index, target = memory.shelf.index, memory.stream.target()
 
-    def missing(position: str | None, known: frozenset[str]) -> int:
-        batch = target.journal.read(position)
-        ids = {x.record.id for x in batch.records if x.record.kind in _SEARCHABLE}
-        return len(ids - known - {tombstone.id for tombstone in batch.tombstones})
+    records = memory.stream.history.records.values()
+    searchable = {record.id for record in records if record.kind in _SEARCHABLE}
 
     def look() -> IndexLag:
         with index.answering(target.name) as (view, live):
             if live is None or live.manifest != target.manifest():
-                return IndexLag(missing(None, frozenset()))
+                return IndexLag(len(searchable))
             size = view.size(live)
             waiting = size.waiting
             embedded = size.passages - waiting if live.manifest.dims else 0
             if target.journal.unchanged(live.position) and not live.sweeping:
                 return IndexLag(waiting, not waiting, live.id, embedded)
-            known = frozenset(name for name, _ in view.content(live, vectors=False).keys)
-        count = waiting + missing(live.position, known)
-        return IndexLag(count, generation=live.id, embedded=embedded)
+            missing = searchable - {name for name, _ in view.content(live, vectors=False).keys}
+        return IndexLag(waiting + len(missing), generation=live.id, embedded=embedded)
 
     return index.with_repair(look)
 

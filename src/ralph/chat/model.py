@@ -338,8 +338,7 @@ class ClaudeModel:
         self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
-        from ralph.clients import found_command
-        from ralph.loop.environment import agent_environment
+        from ralph.clients import agent_environment, found_command
         from ralph.loop.process import AgentProcess
 
         check_turns(messages)

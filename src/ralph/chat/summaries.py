@@ -19,13 +19,7 @@ from ralph.errors import BadRecord, ModelOff
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.memory.conversations import Conversations
 from ralph.prompt.build import render
-from ralph.records.conversation import (
-    Exchange,
-    Summarised,
-    Summary,
-    content_of,
-    summary_id,
-)
+from ralph.records.conversation import Exchange, Summarised, Summary, content_of, summary_id
 from ralph.text.redact import redact
 from ralph.text.sanitize import mark, sanitize
 from ralph.text.summary import conversation_gist, exchange_gist, sentences

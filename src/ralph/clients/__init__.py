@@ -5,8 +5,11 @@ A new client is one row here and one module beside it.
 
 from __future__ import annotations
 
+import fnmatch
 import functools
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -17,7 +20,7 @@ import msgspec
 
 from ralph.capture import AgentRun, Capture, Dialect, Live
 from ralph.errors import BadInput
-from ralph.programs import find_program
+from ralph.programs import find_program, python
 from ralph.records import Complaint
 
 if TYPE_CHECKING:
@@ -183,6 +186,79 @@ def found_command(
             what, todo = "is not executable", f"Run: chmod +x {command[0]}"
         raise BadInput(f"the agent's command {command[0]!r} {what}", todo=todo)
     return [program, *command[1:]]
+
+
+# -- The environment variables an agent gets, and how it calls Ralph.
+
+
+# What programs need to run at all, what toolchains are found by, and what the agents themselves
+# are configured with. Everything else (other services' keys above all) stays here.
+_PASSED = """
+PATH HOME USER LOGNAME SHELL LANG LC_* LANGUAGE TERM COLORTERM TMPDIR TMP TEMP TZ XDG_*
+SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE
+http_proxy https_proxy no_proxy all_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY
+SSH_AUTH_SOCK GIT_AUTHOR_* GIT_COMMITTER_* GIT_SSH_COMMAND
+VIRTUAL_ENV CONDA_PREFIX PYENV_* NVM_* VOLTA_HOME JAVA_HOME GOPATH GOROOT GOFLAGS CARGO_HOME
+RUSTUP_HOME DOTNET_ROOT ANDROID_HOME
+ANTHROPIC_* CLAUDE_* DISABLE_* MCP_* OPENAI_* CODEX_* RALPH_*
+SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES*
+USERPROFILE USERNAME HOMEDRIVE HOMEPATH
+""".split()
+
+
+# Ralph's own keys, and the address that holds a password: an agent's memory server is told them
+# where it needs them, the agent is not.
+_KEPT_BACK = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL")
+
+
+def agent_environment(
+    *,
+    also: Iterable[str] = (),
+    given: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables an agent gets: the usual ones, those named in `also`, and what we give."""
+    source = os.environ if environ is None else environ
+    patterns = [*_PASSED, *also]
+    passed = {
+        name: value
+        for name, value in source.items()
+        if any(fnmatch.fnmatchcase(_folded(name), _folded(pattern)) for pattern in patterns)
+        and not any(fnmatch.fnmatchcase(_folded(name), one) for one in _KEPT_BACK)
+    }
+    passed["PATH"] = _with_ralph(passed.get("PATH", ""))
+    return passed | dict(given or {})
+
+
+def _with_ralph(path: str) -> str:
+    """The agent is told to call `ralph`; it must find the one that drives it.
+
+    Our folder comes last, because it may hold a `python` too and the project's own must stay the
+    first; only another `ralph` before it puts it in front.
+    """
+    ours = str(Path(sys.executable).parent)
+    # Relative entries lead into the project: what lies there must not pass for a program.
+    folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
+    if ours not in folders:
+        folders.append(ours)
+    own = find_program("ralph", path=ours)
+    if own is not None and shutil.which("ralph", path=os.pathsep.join(folders)) != own:
+        folders.insert(0, ours)
+    return os.pathsep.join(folders)
+
+
+def own_command(environ: Mapping[str, str], *, agent: str = "") -> str:
+    """How a program in this environment calls Ralph: by its name where that is found."""
+    path = environ.get("PATH")
+    if found := find_program("ralph", path=path):
+        # A login shell may set its path anew.
+        by_name = not uses_login_shells(agent) and shutil.which("ralph", path=path) == found
+        return "ralph" if by_name else shlex.quote(found)
+    return shlex.join([*python(), "-m", "ralph"])
+
+
+def _folded(name: str) -> str:
+    return name.upper() if sys.platform == "win32" else name
 
 
 # -- Which dialect a stream is, told by its first readable lines; and reading one of unknown kind.

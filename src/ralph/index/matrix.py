@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ralph.index import Collection, Corrupt, Facets, Only
 
@@ -87,13 +87,13 @@ class Matrix:
 
     def nearest(
         self,
-        query: Vectors,
+        queries: Vectors,
         count: int,
-        also: Sequence[int],
+        also: Sequence[int] = (),
         upto: int | None = None,
         among: NDArray[np.int64] | None = None,
-    ) -> dict[int, float]:
-        """Cosines of the `count` nearest passages, and of those in `also` that have a vector.
+    ) -> list[dict[int, float]]:
+        """For each vector the cosines of the `count` nearest passages, and of those in `also`.
 
         `upto` leaves out vector rows above it: another thread may have loaded what was written
         after the asking view began. `among` names the passages that count.
@@ -102,50 +102,28 @@ class Matrix:
 
         held = self._held(upto)
         if not held:
-            return {}
-        rows = self._rows[:held]
-        # Not `@`: BLAS threads cost more than they give here when the machine is busy.
-        cosines = np.einsum("ij,j->i", self._data[:held], query)
-        if self._pieces:
-            # A passage is as near as its nearest piece.
-            firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
-            rows, cosines = rows[firsts], np.maximum.reduceat(cosines, firsts)
-        if among is not None:
-            fits = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
-            fits[among[among < len(fits)]] = True
-            chosen = fits[rows]
-            rows, cosines = rows[chosen], cosines[chosen]
-        held = len(rows)
-        if not held:
-            return {}
-        near = _largest(cosines, count) if count < held else np.arange(held)
-        if also:
-            # A mask, because np.isin and np.union1d load numpy.ma, which takes 25 ms.
-            asked = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
-            asked[[row for row in also if row < len(asked)]] = True
-            near = np.concatenate((near, np.flatnonzero(asked[rows])))
-        return dict(zip(rows[near].tolist(), rounded(cosines[near]), strict=True))
-
-    def nearest_of_each(
-        self, queries: Vectors, count: int, upto: int | None = None
-    ) -> list[dict[int, float]]:
-        """Cosines of the `count` nearest passages of each of these vectors."""
-        import numpy as np
-
-        held = self._held(upto)
-        found: list[dict[int, float]] = []
-        if not held:
             return [{} for _ in queries]
-        rows = self._rows[:held]
+        data, rows = self._data[:held], self._rows[:held]
+        firsts: Any = None
+        if self._pieces:
+            firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+            rows = rows[firsts]
+        chosen: Any = slice(None) if among is None else _is_among(rows, among)
+        rows = rows[chosen]
+        asked = np.flatnonzero(_is_among(rows, np.array(also))) if also else np.arange(0)
+        found: list[dict[int, float]] = []
         for start in range(0, len(queries), _AT_ONCE):
-            # Many at once are worth the threads of BLAS.
-            cosines = queries[start : start + _AT_ONCE] @ self._data[:held].T
-            for one in cosines:
-                near = _largest(one, count) if count < held else np.arange(held)
-                best: dict[int, float] = {}
-                for row, cosine in zip(rows[near].tolist(), rounded(one[near]), strict=True):
-                    best[row] = max(cosine, best.get(row, cosine))
-                found.append(best)
+            some = queries[start : start + _AT_ONCE]
+            # Only many at once are worth BLAS: its threads cost more than they give for one when
+            # the machine is busy.
+            many = some @ data.T if len(some) > 1 else np.einsum("ij,j->i", data, some[0])[None, :]
+            for cosines in many:
+                # A passage is as near as its nearest piece.
+                near_by = cosines if firsts is None else np.maximum.reduceat(cosines, firsts)
+                near_by = near_by[chosen]
+                best = _largest(near_by, count) if count < len(rows) else np.arange(len(rows))
+                best = np.concatenate((best, asked))
+                found.append(dict(zip(rows[best].tolist(), rounded(near_by[best]), strict=True)))
         return found
 
     def _held(self, upto: int | None) -> int:
@@ -163,6 +141,16 @@ def rounded(cosines: Vectors) -> list[float]:
 
     numbers: list[float] = np.round(cosines.astype(np.float64), NEARNESS_DIGITS).tolist()
     return numbers
+
+
+def _is_among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """By a mask, because np.isin and np.union1d load numpy.ma, which takes 25 ms."""
+    import numpy as np
+
+    mask = np.zeros(int(rows.max(initial=0)) + 1, dtype=np.bool_)
+    mask[wanted[wanted < len(mask)]] = True
+    is_among: NDArray[np.bool_] = mask[rows]
+    return is_among
 
 
 def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
@@ -202,10 +190,8 @@ class Matrices:
         """Cosines of the nearest passages, after loading what is new since the last query."""
         with self._lock:
             matrix, upto = self._loaded(connection, collection)
-            if len(queries) > 1 and not also and not groups:
-                return matrix.nearest_of_each(queries, count, upto=upto)
             among = self._among(connection, matrix, collection, upto, groups)
-            return [matrix.nearest(one, count, also, upto=upto, among=among) for one in queries]
+            return matrix.nearest(queries, count, also, upto, among)
 
     def _loaded(self, connection: sqlite3.Connection, collection: Collection) -> tuple[Matrix, int]:
         n = collection.id

@@ -42,8 +42,9 @@ from ralph.index.qdrant_view import (
     point_id,
     word_weights,
 )
+from ralph.index.sync import batches
 from ralph.text.tokens import tokens
-from ralph.wire import Deadline, Wire, batches, usable_url
+from ralph.wire import Deadline, Wire, usable_url
 
 if TYPE_CHECKING:
     from ralph.index.qdrant_start import CollectionNames

@@ -281,34 +281,31 @@ def _rarities(frequencies: Mapping[str, int], count: int) -> dict[str, float]:
     return found
 
 
-class QdrantView:
+class QdrantView(msgspec.Struct, eq=False):
     """A Qdrant index for the length of a query."""
 
-    def __init__(
-        self, server: QdrantConnection, names: CollectionNames, facts: dict[str, CollectionFacts]
-    ) -> None:
-        self._server = server
-        self._names = names
-        self._facts = facts
-        self._fields: dict[tuple[str, str], tuple[str, str, str]] = {}
-        self._metadata: dict[str, CollectionMetadata | None] = {}
-        # Heads that are there: the records of these are there whole.
-        self._heads: set[tuple[str, str]] = set()
+    server: QdrantConnection
+    names: CollectionNames
+    facts: dict[str, CollectionFacts]
+    fields: dict[tuple[str, str], tuple[str, str, str]] = {}
+    known: dict[str, CollectionMetadata | None] = {}
+    # Heads that are there: the records of these are there whole.
+    heads: set[tuple[str, str]] = set()
 
     # -- collections
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
         if name is not None:
-            listed = [self._names.alias(name), self._names.building(name)]
+            listed = [self.names.alias(name), self.names.building(name)]
         else:
             aliases, listed = self.aliases(), self.physical()
         found: list[Collection] = []
         for place in listed:
-            if place not in self._metadata:
-                self._metadata[place] = self.metadata(place)
-            if (metadata := self._metadata[place]) is not None:
-                alias = self._names.alias(metadata.name)
+            if place not in self.known:
+                self.known[place] = self.metadata(place)
+            if (metadata := self.known[place]) is not None:
+                alias = self.names.alias(metadata.name)
                 live = place == alias if name is not None else aliases.get(alias) == place
                 found.append(self._collection(metadata, live=live))
         return found
@@ -328,13 +325,13 @@ class QdrantView:
 
     def aliases(self) -> dict[str, str]:
         """The collection each alias leads to; of everybody."""
-        found = self._server.ask("GET", "/aliases", returns=_Aliases).aliases
+        found = self.server.ask("GET", "/aliases", returns=_Aliases).aliases
         return {one["alias_name"]: one["collection_name"] for one in found}
 
     def physical(self) -> list[str]:
         """All collections of this place, under the server's names."""
-        found = self._server.ask("GET", "/collections", returns=_Collections).collections
-        return sorted(one["name"] for one in found if self._names.owns(one["name"]))
+        found = self.server.ask("GET", "/collections", returns=_Collections).collections
+        return sorted(one["name"] for one in found if self.names.owns(one["name"]))
 
     def metadata(self, name: str) -> CollectionMetadata | None:
         """What the collection under this name or alias says of itself."""
@@ -379,7 +376,7 @@ class QdrantView:
             fields = _fields_of(point.payload or {}, name) if point.id in whole else ()
             # Two tokens may share a place in the vector.
             if fields and rarity.keys() & set(" ".join(fields).split()):
-                self._fields[name, point.id] = fields
+                self.fields[name, point.id] = fields
                 scores[_row_of(point.id)] = point.score
         return WordMatches(scores, frequencies, passages)
 
@@ -462,10 +459,10 @@ class QdrantView:
             for point, owner in owners.items()
             if "record" in owner and "digest" in owner
         }
-        self._heads |= {(name, head) for point, head in heads.items() if point == head}
-        asked = dict.fromkeys(head for head in heads.values() if (name, head) not in self._heads)
-        self._heads |= {(name, head) for head in self.present(name, list(asked))}
-        return {point for point, head in heads.items() if (name, head) in self._heads}
+        self.heads |= {(name, head) for point, head in heads.items() if point == head}
+        asked = dict.fromkeys(head for head in heads.values() if (name, head) not in self.heads)
+        self.heads |= {(name, head) for head in self.present(name, list(asked))}
+        return {point for point, head in heads.items() if (name, head) in self.heads}
 
     def _frequencies(self, collection: Collection, query: Sequence[str]) -> dict[str, int]:
         """In how many passages each token stands."""
@@ -483,9 +480,9 @@ class QdrantView:
         return facts.passages
 
     def _counted(self, collection: Collection) -> CollectionFacts:
-        facts = self._facts.get(collection.physical)
+        facts = self.facts.get(collection.physical)
         if facts is None or facts.state != collection.state:
-            facts = self._facts[collection.physical] = CollectionFacts(collection.state, {})
+            facts = self.facts[collection.physical] = CollectionFacts(collection.state, {})
         return facts
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
@@ -500,10 +497,10 @@ class QdrantView:
         """These passages, with their records if wanted."""
         name, wanted = collection.physical, {id_of(row): row for row in rows}
         if not records:
-            missing = [point for point in wanted if (name, point) not in self._fields]
+            missing = [point for point in wanted if (name, point) not in self.fields]
             for point, payload in self._payloads(name, missing, _FIELDS).items():
-                self._fields[name, point] = _fields_of(payload, name)
-            return {row: StoredPassage(self._fields[name, p]) for p, row in wanted.items()}
+                self.fields[name, point] = _fields_of(payload, name)
+            return {row: StoredPassage(self.fields[name, p]) for p, row in wanted.items()}
         payloads = self._payloads(name, list(wanted), _EVERYTHING)
         heads = {point: _head_of(point, payload) for point, payload in payloads.items()}
         others = dict.fromkeys(head for head in heads.values() if head not in payloads)
@@ -574,7 +571,7 @@ class QdrantView:
         return self._of_points(name, "/scroll", {**body, "with_payload": keys}, returns=_Points)
 
     def _of_points(self, name: str, path: str, body: object, *, returns: type[_T]) -> _T:
-        return self._server.ask("POST", f"/collections/{name}/points{path}", body, returns=returns)
+        return self.server.ask("POST", f"/collections/{name}/points{path}", body, returns=returns)
 
 
 def _search(

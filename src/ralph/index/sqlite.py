@@ -88,19 +88,18 @@ _encode = msgspec.json.Encoder().encode
 _decode_source = msgspec.json.Decoder(Source).decode
 
 
-class SqliteView:
+class SqliteView(msgspec.Struct, eq=False):
     """One unchanging state of the store, for as long as it is open."""
 
-    def __init__(self, connection: sqlite3.Connection, matrices: Matrices) -> None:
-        self._connection = connection
-        self._matrices = matrices
-        self._counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    connection: sqlite3.Connection
+    matrices: Matrices
+    counts: dict[tuple[str, tuple[str, ...]], int] = {}
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
         where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
         columns = "embedder, dims, tokeniser, cut, id, name, stream, position, sweep, removals"
-        rows = self._connection.execute(
+        rows = self.connection.execute(
             f"SELECT live, sweeping, {columns} FROM collection {where} ORDER BY id", values
         ).fetchall()
         needs_vacuum = bool(self._one("PRAGMA user_version"))
@@ -138,7 +137,7 @@ class SqliteView:
             match = " OR ".join(f'"{token}"' for token in query)
             if groups := wanted_tokens(only):
                 match = f"({match}) AND {facet_query(groups)}"
-            rows = self._connection.execute(
+            rows = self.connection.execute(
                 f"SELECT rowid, -bm25(words_{n}, {_FIELD_WEIGHTS}) AS score FROM words_{n}"
                 f" WHERE words_{n} MATCH ? ORDER BY score DESC, rowid LIMIT ?",
                 (match, count),
@@ -157,7 +156,7 @@ class SqliteView:
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`."""
         groups = wanted_tokens(only)
-        return self._matrices.nearest(self._connection, collection, queries, count, also, groups)
+        return self.matrices.nearest(self.connection, collection, queries, count, also, groups)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
@@ -167,7 +166,7 @@ class SqliteView:
         select = f"SELECT title, text, places FROM words_{n} WHERE rowid = ?"
         found: dict[int, StoredPassage] = {}
         for row in rows:
-            fields = self._connection.execute(select, (row,)).fetchone()
+            fields = self.connection.execute(select, (row,)).fetchone()
             if fields is None:
                 raise Corrupt(f"passage {row} has no words")
             found[row] = StoredPassage(fields, self._record(n, row) if records else None)
@@ -178,7 +177,7 @@ class SqliteView:
             "SELECT r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
             f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
         )
-        found = self._connection.execute(select, (row,)).fetchone()
+        found = self.connection.execute(select, (row,)).fetchone()
         if found is None:
             raise Corrupt(f"passage {row} has no record")
         record_id, kind, number, at, body, source, digest = found
@@ -193,23 +192,23 @@ class SqliteView:
             f"SELECT row, waiting FROM passage_{collection.id} WHERE waiting IS NOT NULL"
             " ORDER BY row LIMIT ?"
         )
-        return self._connection.execute(select, (count,)).fetchall()
+        return self.connection.execute(select, (count,)).fetchall()
 
     def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
         n = collection.id
-        keys = self._connection.execute(f"SELECT id, digest FROM record_{n}").fetchall()
+        keys = self.connection.execute(f"SELECT id, digest FROM record_{n}").fetchall()
         select = f"SELECT p.hash, v.v FROM vector_{n} v JOIN passage_{n} p ON p.row = v.passage"
-        rows = self._connection.execute(select).fetchall() if vectors else []
+        rows = self.connection.execute(select).fetchall() if vectors else []
         return StoredContent(frozenset(keys), dict(rows))
 
     def _cached(self, select: str, *values: str) -> int:
-        if (select, values) not in self._counts:
-            self._counts[select, values] = self._one(select, *values)
-        return self._counts[select, values]
+        if (select, values) not in self.counts:
+            self.counts[select, values] = self._one(select, *values)
+        return self.counts[select, values]
 
     def _one(self, select: str, *values: object) -> int:
-        row = self._connection.execute(select, values).fetchone()
+        row = self.connection.execute(select, values).fetchone()
         return int(row[0] or 0) if row else 0
 
 

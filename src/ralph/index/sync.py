@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from collections.abc import Collection as Sized
 from importlib import import_module
 from pathlib import Path
@@ -202,8 +202,6 @@ class SyncRun:
         if embedder is None or self._embedder_off is not None:
             return made
         try:
-            from ralph.wire import batches
-
             # No more pieces at once than the embedder likes; a text is whole.
             pieces = ((h, _pieces(text, embedder)) for h, text in dict(wanted).items())
             most = embedder.batch
@@ -267,6 +265,22 @@ def _pieces(text: str, embedder: index.Embedder) -> list[_Piece]:
         if part
         for piece in embedder.pieces(part)
     ]
+
+
+def batches(
+    items: Iterable[_T], size: Callable[[_T], int], *, most: int, largest: int
+) -> Iterator[list[_T]]:
+    """As many items at once as a request may hold, by their number and their size; one at least."""
+    some: list[_T] = []
+    total = 0
+    for item in items:
+        if some and (len(some) == most or total + size(item) > largest):
+            yield some
+            some, total = [], 0
+        some.append(item)
+        total += size(item)
+    if some:
+        yield some
 
 
 def _named(embedder: index.Embedder) -> tuple[str, int]:

@@ -48,11 +48,9 @@ class Followed(Protocol):
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """What stands behind the position, at most `limit` lines."""
-        ...
 
     def unchanged(self, position: str | None) -> bool:
         """Whether nothing can have happened since the position; cheap, for every query."""
-        ...
 
 
 class Journal(Followed, Protocol):
@@ -60,24 +58,17 @@ class Journal(Followed, Protocol):
 
     def append(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk."""
-        ...
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there.
 
         `stones` were made elsewhere: what they stand for goes too, and cannot come later.
         """
-        ...
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
-        ...
 
 
 class Journals(Protocol):
@@ -86,35 +77,27 @@ class Journals(Protocol):
     @property
     def where(self) -> str:
         """The folder, or host and database; no password is in it."""
-        ...
 
     def journal(self, name: str) -> Journal:
         """The journal of this name; it begins with its first record."""
-        ...
 
     def names(self) -> list[str]:
         """The names of all journals that are there."""
-        ...
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
-        ...
 
     def size_bytes(self, name: str) -> int:
         """About how much there is to read in a journal; 0 where there is none."""
-        ...
 
     def trouble(self) -> str | None:
         """Why answers may be old: the server was not reached the last time; None where it was."""
-        ...
 
     def listener(self) -> Listener | None:
         """What tells of new records at once; None where one has to look."""
-        ...
 
     def close(self) -> None:
         """Let go of connections; they open again by themselves."""
-        ...
 
 
 # -- Positions: a struct of each kind of journal, given out as JSON and kept by others.

@@ -9,7 +9,7 @@ import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import quote, unquote
@@ -19,19 +19,8 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadInput, JournalBusy, JournalError
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
-from ralph.journal.line import (
-    BOM,
-    FORGOTTEN,
-    MAX_LINE_BYTES,
-    AppenderState,
-    Step,
-    Unreadable,
-    judge,
-    read_line,
-    short_hash,
-    sort_steps,
-    write_tombstone,
-)
+from ralph.journal import line as entries
+from ralph.journal.line import AppenderState, Step, Unreadable, read_line, short_hash
 from ralph.records import Complaint, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
@@ -41,7 +30,7 @@ _TAIL_BYTES = 16 * 1024
 # Half a million records. A clone can ship a file that is larger and packs to nothing.
 _LARGEST_BYTES = 1 << 30
 # The record that a damaged line was to be, as far as it got.
-_BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % FORGOTTEN.encode())
+_BEGUN = re.compile(rb'\{"v":\d+,"kind":"(?!%b")[^"]*","id":"([^"]*)"' % entries.FORGOTTEN.encode())
 
 
 def scan(
@@ -63,8 +52,8 @@ def scan(
                 crc = zlib.crc32(more, crc)
                 ended = more.endswith(b"\n")
             notes.append(f"is {offset - start} bytes long, over the limit of {max_line_bytes}")
-        if start == 0 and raw.startswith(BOM):
-            raw = raw[len(BOM) :]
+        if start == 0 and raw.startswith(entries.BOM):
+            raw = raw[len(entries.BOM) :]
             notes.append("begins with a byte order mark; it was ignored")
         if raw.endswith(b"\r\n") and not seen_crlf:
             seen_crlf = True
@@ -139,7 +128,7 @@ class JsonlJournal:
         *,
         name: str | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
-        max_line_bytes: int = MAX_LINE_BYTES,
+        max_line_bytes: int = entries.MAX_LINE_BYTES,
     ) -> None:
         self.path = path
         self.name = name or path.name
@@ -147,10 +136,17 @@ class JsonlJournal:
         self._max_line_bytes = max_line_bytes
         self._state = AppenderState()
 
-    def append(self, drafts: Sequence[Record | Draft], *, above: int = 0) -> list[Appended]:
+    def append(
+        self,
+        drafts: Sequence[Record | Draft],
+        *,
+        above: int = 0,
+        check: Callable[[Record], None] | None = None,
+    ) -> list[Appended]:
         """Keep all of them or none; when this returns they are on disk.
 
         Numbers go on from the highest in the file, or from `above` where that is higher.
+        What `check` refuses is not kept.
         """
         if not drafts:
             return []
@@ -159,9 +155,7 @@ class JsonlJournal:
                 try:
                     state = self._catch_up()
                     state.last_number = max(state.last_number, above)
-                    appended, fresh = state.plan(
-                        drafts, name=self.name, max_line_bytes=self._max_line_bytes
-                    )
+                    appended, fresh = state.plan(drafts, self.name, check, self._max_line_bytes)
                     data = b"".join(line for _, line in fresh)
                     if data:
                         self._write(fd, data)
@@ -197,11 +191,7 @@ class JsonlJournal:
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == (at.inode, at.size, at.mtime_ns)
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
         if not stones:
@@ -227,7 +217,7 @@ class JsonlJournal:
                 file = stack.enter_context(self._opened())
             except FileNotFoundError:
                 return 0, []
-            return judge(self.name, scan(file, self._max_line_bytes))
+            return entries.judge(self.name, scan(file, self._max_line_bytes))
 
     # -- reading
 
@@ -265,7 +255,7 @@ class JsonlJournal:
             line = last.line if last.ended else last.line - 1
         end = _position(stat, offset, line, crc, _tail_hash(file, offset), done=done)
         restarted = resumed is None and position is not None
-        return Batch(*sort_steps(self.name, steps), end, restarted, done)
+        return Batch(*entries.sort_steps(self.name, steps), end, restarted, done)
 
     def _resume(
         self, file: BinaryIO, position: str | None, stat: os.stat_result
@@ -349,7 +339,7 @@ class JsonlJournal:
             return None, []
         if parts and not parts[-1].endswith(b"\n"):
             parts.append(b"\n")
-        parts += [write_tombstone(stone) for stone in stones.values()]
+        parts += [entries.write_tombstone(stone) for stone in stones.values()]
         return b"".join(parts), list(gone)
 
     @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -157,8 +157,8 @@ class AppenderState:
     def plan(
         self,
         drafts: Sequence[Record | Draft],
-        *,
         name: str,
+        check: Callable[[Record], None] | None,
         max_line_bytes: int = MAX_LINE_BYTES,
     ) -> tuple[list[Appended], list[tuple[Record, bytes]]]:
         """What an append comes to, and the new records with the lines to write for them."""
@@ -171,6 +171,8 @@ class AppenderState:
             stands = self._numbers.get(record.digest, ())
             new = all(known != record.id for known, _ in stands)
             if new:
+                if check:
+                    check(record)
                 line = write_record(record)
                 if len(line) > max_line_bytes:
                     raise JournalError(

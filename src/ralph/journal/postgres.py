@@ -18,17 +18,9 @@ import msgspec
 
 from ralph.errors import BadRecord, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
+from ralph.journal import line as entries
 from ralph.journal.file import check_name
-from ralph.journal.line import (
-    FORGOTTEN,
-    VERSION,
-    AppenderState,
-    Step,
-    judge,
-    newer,
-    short_hash,
-    sort_steps,
-)
+from ralph.journal.line import FORGOTTEN, VERSION, AppenderState, Step, short_hash
 from ralph.journal.session import CHANNEL, DatabaseSession, Link, Listener, Row
 from ralph.records import Complaint, Record, Source, Tombstone, now
 
@@ -118,7 +110,7 @@ def _steps(rows: Iterable[Row]) -> Iterator[Step]:
         entry: Record | Tombstone | None = None
         complaint: str | None = None
         if v > VERSION:
-            complaint = newer(v)
+            complaint = entries.newer(v)
         elif kind == FORGOTTEN:
             entry = Tombstone(record_id, at, reason, number, was_at or "")
         else:
@@ -168,7 +160,7 @@ def _plan(
                 state.add(record_id, number, digest)
         refused: RecordForgotten | None = None
         try:
-            appended, fresh = state.plan(watched, name=name)
+            appended, fresh = state.plan(watched, name, check_fits)
         except RecordForgotten as error:
             refused = error
         if seen <= asked:
@@ -180,10 +172,7 @@ def _plan(
         asked = set(seen)
     if refused is not None:
         raise refused
-    records = [record for record, _ in fresh]
-    for record in records:
-        check_fits(record)
-    return appended, records, state.last_number
+    return appended, [record for record, _ in fresh], state.last_number
 
 
 _PAGE_ROWS = 1000
@@ -329,11 +318,7 @@ class PostgresJournal:
         return fits and at.at == (state.head if state else 0)
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take the content out for good, leave a tombstone for each, and say which were there."""
         given = {stone.id: stone for stone in stones}
@@ -408,7 +393,7 @@ class PostgresJournal:
         marked = talk.rows(_MARK, [state.stream, last])
         mark = _mark(marked[0]) if marked else ""
         end = write_position(TablePosition(state.epoch, last, mark))
-        return Batch(*sort_steps(self.name, _steps(rows)), end, restarted, done)
+        return Batch(*entries.sort_steps(self.name, _steps(rows)), end, restarted, done)
 
     def _rows(
         self, talk: DatabaseSession, state: _StreamRow, after: int, limit: int | None
@@ -429,7 +414,7 @@ class PostgresJournal:
             state, _ = self._state(talk, TablePosition("", 0))
             if state is None:
                 return 0, []
-            count, complaints = judge(self.name, _steps(self._rows(talk, state, 0, None)))
+            count, complaints = entries.judge(self.name, _steps(self._rows(talk, state, 0, None)))
             [(expected, there, beyond)] = talk.rows(_COUNTS, [state.stream])
         if expected != there or beyond:
             what = f"{there} entries stand here and {expected} were written: rows were taken away"

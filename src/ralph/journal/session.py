@@ -129,6 +129,7 @@ def _shut(descriptor: int) -> None:
 _FOLDER = Path(__file__).parent / "migrations"
 # Any number does, as long as every Ralph takes the same one.
 _ADVISORY_LOCK = 7_239_116_240_518
+_APPLIED = "INSERT INTO ralph_migrations (number, name) VALUES (%s, %s)"
 _HAVE = "SELECT coalesce(max(number), 0) FROM ralph_migrations"
 _TABLE = """
 CREATE TABLE IF NOT EXISTS ralph_migrations (
@@ -162,36 +163,27 @@ def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = 
     except _driver().errors.UndefinedTable:
         have = 0
     if have < newest:
-        have = _apply(talk, shown, known)
+        encoding = str(talk.rows("SHOW server_encoding")[0][0])
+        if encoding != "UTF8":
+            raise JournalError(
+                f"the database keeps its text as {encoding}, which cannot hold every record",
+                where=shown,
+                todo="Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'",
+            )
+        with talk.transaction():
+            talk.rows("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK], waits=True)
+            talk.rows(_TABLE)
+            have = int(talk.rows(_HAVE)[0][0])
+            for step in (step for step in known if step.number > have):
+                talk.rows(step.sql, waits=True)
+                talk.rows(_APPLIED, [step.number, step.name])
+        have = max(have, newest)
     if have > newest:
         raise JournalError(
             f"the journal's tables are of a newer Ralph (schema {have}, this one knows {newest})",
             where=shown,
             todo="Upgrade Ralph here: pip install --upgrade 'ralph-rag[postgres]'",
         )
-
-
-def _apply(talk: DatabaseSession, shown: str, known: list[Migration]) -> int:
-    encoding = str(talk.rows("SHOW server_encoding")[0][0])
-    if encoding != "UTF8":
-        raise JournalError(
-            f"the database keeps its text as {encoding}, which cannot hold every record",
-            where=shown,
-            todo="Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'",
-        )
-    with talk.transaction():
-        talk.rows("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK], waits=True)
-        talk.rows(_TABLE)
-        have = int(talk.rows(_HAVE)[0][0])
-        for step in known:
-            if step.number > have:
-                talk.rows(step.sql, waits=True)
-                talk.rows(
-                    "INSERT INTO ralph_migrations (number, name) VALUES (%s, %s)",
-                    [step.number, step.name],
-                )
-                have = step.number
-    return have
 
 
 _log = logging.getLogger("ralph")
@@ -394,8 +386,7 @@ class Link:
                 todo="Let the role own its database: CREATE DATABASE ralph OWNER the_role",
             )
         return JournalError(
-            f"the journal's database refused ({said}); nothing was written",
-            where=self.shown,
+            f"the journal's database refused ({said}); nothing was written", where=self.shown
         )
 
     def _said(self, error: psycopg.Error) -> str:
@@ -474,7 +465,7 @@ CHANNEL = "ralph_journal"
 
 
 class Listener:
-    """Wakes up when something was written to a memory. Begin to listen, look, then wait."""
+    """Wakes up when something was written to a memory. Wait, look, then wait again."""
 
     def __init__(self, link: Link, memory: Callable[[], str]) -> None:
         self._link = link
@@ -482,36 +473,26 @@ class Listener:
         self._talk: DatabaseSession | None = None
         self._closed = threading.Event()
 
-    def listen(self) -> bool:
-        """Listen from now on; False where the server is not reached, or lets nobody listen."""
-        if self._talk is None or self._talk.lost:
-            try:
-                talk = self._link.open()
-            except JournalDown:
-                return False
-            try:
-                talk.rows(f"LISTEN {CHANNEL}")
-            except _driver().Error:  # a standby refuses; whoever waits looks when his time is over
-                talk.close()
-                return False
-            self._talk = talk
-        return True
-
     def wait(self, timeout_s: float) -> bool:
         """Whether something may have happened; False when the time went by without a sign.
 
-        A connection that broke is a sign too: what happened meanwhile was not heard.
+        It begins to listen with the first call, which is a sign; so is a connection that broke:
+        what happened meanwhile was not heard.
         """
         broke = _driver().Error
-        before = self._talk
         deadline = time.monotonic() + timeout_s
+        if self._talk is None or self._talk.lost:
+            try:
+                if not self._closed.is_set():
+                    self._talk = self._link.open()
+                    self._talk.rows(f"LISTEN {CHANNEL}")
+                    return True
+            except (JournalDown, broke):  # it is away, or a standby, which lets nobody listen
+                self._drop()
+            self._closed.wait(max(0.0, deadline - time.monotonic()))
+            return False
+        connection = self._talk.connection
         try:
-            if self._closed.is_set() or not self.listen():
-                self._closed.wait(max(0.0, deadline - time.monotonic()))
-                return False
-            if self._talk is None or self._talk is not before:
-                return True
-            connection = self._talk.connection
             while (left_s := deadline - time.monotonic()) > 0:
                 heard = [*connection.notifies(timeout=left_s, stop_after=1)]
                 heard += connection.notifies(timeout=0)  # what came together is told together

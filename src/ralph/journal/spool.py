@@ -15,13 +15,7 @@ from ralph import disk
 from ralph.errors import JournalBusy, JournalDown, JournalError, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
 from ralph.journal.file import LOCK_TIMEOUT_S, JournalFolder, file_name
-from ralph.journal.postgres import (
-    Numbers,
-    PostgresJournal,
-    PostgresJournals,
-    Tried,
-    check_fits,
-)
+from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
 from ralph.records import Complaint, Located, Record, Tombstone, now
 
@@ -68,7 +62,7 @@ class Spool:
     def keep(self, drafts: Sequence[Record | Draft]) -> list[Appended]:
         """Keep them here, numbered behind everything this machine has heard of; on disk then."""
         with self.numbering() as numbers:
-            appended = self.file.append(drafts, above=numbers.highest)
+            appended = self.file.append(drafts, above=numbers.highest, check=check_fits)
             numbers.highest = max([numbers.highest, *(one.record.number for one in appended)])
         return appended
 
@@ -238,7 +232,7 @@ class SpooledJournal(PostgresJournal):
             if spool.deliver(super().append, patience_s=_DELIVERY_PATIENCE_S) is not None:
                 return self.attempt(drafts, tried)
         if not tried.appended:
-            return spool.keep([_fitting(draft) for draft in drafts])
+            return spool.keep(drafts)
         # What may have arrived keeps its number: so it is known again when it is delivered.
         spool.keep([one.record for one in tried.appended if one.fresh])
         return list(tried.appended)
@@ -276,11 +270,7 @@ class SpooledJournal(PostgresJournal):
         return same and at.spool is None and not spool.holds
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take the content out for good, on the server; JournalDown where it is not reached."""
         self.deliver()
@@ -404,20 +394,6 @@ def deliver_to_files(files: JournalFolder, memory: str, spools: Path) -> None:
     for name in waiting_names(folder):
         spool = Spool(folder, name, lock_timeout_s=LOCK_TIMEOUT_S)
         spool.deliver(files.journal(name).append, patience_s=LOCK_TIMEOUT_S)
-
-
-def _fitting(draft: Record | Draft) -> Record | Draft:
-    """The draft, refused here where the server would refuse it later."""
-    if isinstance(draft, Record):
-        check_fits(draft)
-        return draft
-
-    def checked(number: int) -> Record:
-        record = draft(number)
-        check_fits(record)
-        return record
-
-    return checked
 
 
 def _split(position: str | None) -> _SpooledPosition | None:

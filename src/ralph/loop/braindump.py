@@ -19,10 +19,9 @@ import msgspec
 
 from ralph import disk
 from ralph.capture import AgentRun
-from ralph.clients import takes_servers
+from ralph.clients import agent_environment, own_command, takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import AgentDriver, PendingIteration
-from ralph.loop.environment import PLAN, Listener, agent_environment, own_command, planning_servers
+from ralph.loop.agent import PLAN, AgentDriver, Listener, PendingIteration, planning_servers
 from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ralph.capture import AgentRun
-from ralph.clients import takes_servers
+from ralph.clients import agent_environment, own_command, takes_servers
 from ralph.errors import BadInput, NotFound
-from ralph.loop import environment
 from ralph.loop.agent import (
     GRACE_S,
     AgentDriver,
     AgentOutput,
+    Listener,
     PendingIteration,
     RunFolder,
+    Servers,
+    loop_servers,
+    own_server,
     plan_hash,
+    tell,
 )
 from ralph.loop.process import AgentEnd
 from ralph.memory.ralph import Ralph
@@ -85,10 +89,8 @@ def gather(
         knowledge=tuple(_knowledge(plan.project, feature)),
         vanished=tuple(vanished),
         memory_on=memory_on,
-        server=environment.own_server(memory_on=memory_on) if takes_servers(agent) else None,
-        ralph=environment.own_command(
-            environment.agent_environment(also=settings.agent_env), agent=agent
-        ),
+        server=own_server(memory_on=memory_on) if takes_servers(agent) else None,
+        ralph=own_command(agent_environment(also=settings.agent_env), agent=agent),
     )
 
 
@@ -214,7 +216,7 @@ class IterationRunner:
         knowledge: Orchestrator,
         *,
         memory_on: bool,
-        listener: environment.Listener,
+        listener: Listener,
     ) -> None:
         self.ralph = ralph
         self.plan = plan
@@ -223,7 +225,7 @@ class IterationRunner:
         self._driver = driver
         self._memory_on = memory_on
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
-        self._tell = functools.partial(environment.tell, listener)
+        self._tell = functools.partial(tell, listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
         self._knowledge = knowledge
@@ -323,8 +325,8 @@ class IterationRunner:
         self.runs.finish(work)
         return told
 
-    def _servers(self, task: Task, *, review: bool) -> environment.Servers:
-        servers = environment.loop_servers(
+    def _servers(self, task: Task, *, review: bool) -> Servers:
+        servers = loop_servers(
             self.ralph, self.plan, task, review=review, memory_on=self._memory_on
         )
         if new := [note for note in servers.notes if note not in self._noted]:

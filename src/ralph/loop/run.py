@@ -21,9 +21,9 @@ import msgspec
 
 from ralph import disk
 from ralph.capture import AgentRun
+from ralph.config import Settings
 from ralph.errors import BadInput, NotFound, RalphError
-from ralph.loop.agent import AgentDriver
-from ralph.loop.environment import Listener, tell
+from ralph.loop.agent import AgentDriver, Listener, tell
 from ralph.loop.iteration import IterationResult, IterationRunner, history, last_number
 from ralph.memory.checkpoints import prune_if_due
 from ralph.memory.lessons import lessons, portable, technology_of
@@ -94,26 +94,28 @@ def completed(tasks: Sequence[Task], feature: str | None) -> CheckpointKind | No
     return "phase_complete" if ours and feature not in open_features else None
 
 
-class Orchestrator:
+class Orchestrator(msgspec.Struct, eq=False):
     """The dealings of one run with knowledge."""
 
-    def __init__(self, ralph: Ralph, plan: Plan, listener: Listener) -> None:
-        self._ralph = ralph
-        self._plan = plan
-        self._settings = ralph.config.settings
-        self._listener = listener
-        self._complained: set[str] = set()
+    ralph: Ralph
+    plan: Plan
+    listener: Listener
+    complained: set[str] = set()
+
+    @property
+    def _settings(self) -> Settings:
+        return self.ralph.config.settings
 
     def _say(self, line: str, well: bool) -> None:
-        tell(self._listener, "memory", line=f"knowledge: {line}", available=well)
+        tell(self.listener, "memory", line=f"knowledge: {line}", available=well)
 
     def begin(self) -> None:
         """Let go of what has had its time, at most once a day."""
-        self._carefully("not pruned", lambda: prune_if_due(self._ralph.knowledge))
+        self._carefully("not pruned", lambda: prune_if_due(self.ralph.knowledge))
 
     def context(self, facts: PromptFacts) -> Context | None:
         """What the agent is told of other projects."""
-        return self._carefully("nothing asked", lambda: context_for(self._ralph, facts))
+        return self._carefully("nothing asked", lambda: context_for(self.ralph, facts))
 
     def report(self, patterns: Sequence[str], iteration: Iteration) -> None:
         """Whether the patterns that an agent was given helped, by what its iteration came to."""
@@ -123,7 +125,7 @@ class Orchestrator:
 
         def report(pattern: str) -> None:
             with contextlib.suppress(NotFound):  # it has expired, or was forgotten meanwhile
-                self._ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
+                self.ralph.knowledge.report_outcome(pattern, helped, task=task, run=run)
 
         for pattern in patterns:
             self._carefully("no outcome reported", partial(report, pattern))
@@ -132,7 +134,7 @@ class Orchestrator:
         """Stage what a task that has become done teaches, and publish at the end of a phase."""
         if not self._settings.knowledge_give or iteration.task_id is None:
             return
-        project, knowledge = self._ralph.project, self._ralph.knowledge
+        project, knowledge = self.ralph.project, self.ralph.knowledge
         technology = technology_of(project.root, self._settings)
         captured = 0
         for one in lessons(told, iteration, project=project.id, technology=technology):
@@ -146,9 +148,9 @@ class Orchestrator:
         """Publish what is staged if the plan or this feature is complete."""
 
         def publish() -> None:
-            kind = completed(self._plan.read().tasks, feature)
+            kind = completed(self.plan.read().tasks, feature)
             if kind is not None:
-                self._tell(self._ralph.knowledge.checkpoint(kind=kind))
+                self._tell(self.ralph.knowledge.checkpoint(kind=kind))
 
         if self._settings.knowledge_give:
             self._carefully("not published", publish)
@@ -159,13 +161,13 @@ class Orchestrator:
             self._carefully("not published", self._publish_in_time)
 
     def _publish_in_time(self) -> None:
-        if not self._ralph.knowledge.staged():
+        if not self.ralph.knowledge.staged():
             return
         ended: list[CheckpointResult | RalphError | OSError] = []
 
         def publish() -> None:
             try:
-                ended.append(self._ralph.knowledge.checkpoint(kind="cancelled"))
+                ended.append(self.ralph.knowledge.checkpoint(kind="cancelled"))
             except (RalphError, OSError) as error:
                 ended.append(error)
 
@@ -191,8 +193,8 @@ class Orchestrator:
             return do()
         except (RalphError, OSError) as error:
             line = f"{otherwise} ({error})"
-        if line not in self._complained:
-            self._complained.add(line)
+        if line not in self.complained:
+            self.complained.add(line)
             self._say(line, False)
         return None
 

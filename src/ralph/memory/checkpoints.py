@@ -13,38 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph import disk
-from ralph.errors import (
-    BadInput,
-    BadRecord,
-    EmbedderOff,
-    IndexOff,
-    JournalBusy,
-    JournalDown,
-    MemoryOff,
-)
+from ralph import disk, errors
 from ralph.index import ASIDE, Embedder, Passage
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.journal import Draft
 from ralph.memory.knowledge_state import facets
-from ralph.memory.store import is_due, note_done
+from ralph.memory.store import once_a_day
 from ralph.recall.patterns import case_of
 from ralph.recall.sameness import Case, Meaning, Nearness, conflicting, same
 from ralph.records import Record, now, utc
+from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.knowledge import (
-    CHECKPOINT_KINDS,
-    ENTRIES,
-    Checkpoint,
-    CheckpointKind,
-    Covered,
-    Entry,
-    Said,
-    checkpoint_id,
-    knowledge_from,
-    pattern_id,
-    said_record,
-)
+from ralph.records.knowledge import CheckpointKind, Covered, Entry, knowledge_from
 from ralph.text.sameness import gist
 from ralph.text.tokens import query_tokens
 
@@ -67,11 +47,11 @@ def passages(record: Record) -> Sequence[Passage]:
 
     Of a solution its beginning counts: a whole patch has words of everything.
     """
-    if record.kind not in ENTRIES:
+    if record.kind not in kinds.ENTRIES:
         return ()
     try:
         entry: Entry = knowledge_from(record)
-    except BadRecord:
+    except errors.BadRecord:
         return ()
     both = case_of(entry)
     problem = f"{entry.subject}\n{both.problem}".strip()[:EMBEDDING_CHARS]
@@ -84,10 +64,10 @@ def passages(record: Record) -> Sequence[Passage]:
     ]
 
 
-def said_draft(said: Said, identity: str) -> Draft:
+def said_draft(said: kinds.Said, identity: str) -> Draft:
     """What is said now, whatever number it gets; asked twice it is the same."""
     moment = now()
-    return lambda number: said_record(said, id=identity, number=number, at=moment)
+    return lambda number: kinds.said_record(said, id=identity, number=number, at=moment)
 
 
 # -- Which pattern an entry belongs to, decided once, when it is published.
@@ -148,7 +128,7 @@ class Grouping:
             earlier = [firsts[i] for i in near if kin[i] == kin[n]]
             others = {first.id: first for first in (*published[n], *earlier)}
             twin = self._nearest_twin(case_of(member.entry), list(others.values()))
-            firsts.append(twin or Member(member.id, member.entry, pattern_id(member.id)))
+            firsts.append(twin or Member(member.id, member.entry, kinds.pattern_id(member.id)))
         return [
             Covered(member.id, first.pattern) for member, first in zip(fresh, firsts, strict=True)
         ]
@@ -190,7 +170,8 @@ class Grouping:
         import numpy as np
 
         self._embed([*words_a, *words_b])
-        cosines = self._vectors_of(words_a) @ self._vectors_of(words_b).T
+        a_rows, b_rows = (np.stack([self._vectors[w] for w in x]) for x in (words_a, words_b))
+        cosines = a_rows @ b_rows.T
         best = (cosines.max(axis=1), cosines.max(axis=0))
         aligned, aligned_most = sorted(float(row.mean()) for row in best)
         covered, covered_most = sorted(float((row > _NEAR_WORDS).mean()) for row in best)
@@ -200,11 +181,6 @@ class Grouping:
     def _cosine(self, a: str, b: str) -> float:
         self._embed([a, b])
         return float(self._vectors[a] @ self._vectors[b])
-
-    def _vectors_of(self, texts: Sequence[str]) -> Vectors:
-        import numpy as np
-
-        return np.stack([self._vectors[text] for text in texts])
 
     def _embed(self, texts: Iterable[str]) -> None:
         """Embed what is not cached; many at once cost a tenth of one by one."""
@@ -273,9 +249,9 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
 
     project: str
     kind: CheckpointKind
-    published: tuple[str, ...]
-    new_patterns: int
-    joined: int
+    published: tuple[str, ...] = ()
+    new_patterns: int = 0
+    joined: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -283,21 +259,24 @@ def checkpoint(
     memory: Knowledge, project: str, kind: str, *, imported: bool = False
 ) -> CheckpointResult:
     """Publish everything staged for a project; again when there is nothing, nothing happens."""
-    if kind not in CHECKPOINT_KINDS:
-        raise BadInput(
+    if kind not in kinds.CHECKPOINT_KINDS:
+        raise errors.BadInput(
             f"{kind!r} is no kind of checkpoint",
-            todo=f"It is one of {', '.join(CHECKPOINT_KINDS)}.",
+            todo=f"It is one of {', '.join(kinds.CHECKPOINT_KINDS)}.",
         )
     why = msgspec.convert(kind, CheckpointKind)
     gives = memory.gives(project)
     if not gives or not memory.staged_records(project, imported=imported):
-        notes = _catch_up(memory) if gives else (NOT_GIVING,)
-        return CheckpointResult(
-            project=project, kind=why, published=(), new_patterns=0, joined=0, notes=notes
-        )
+        notes: tuple[str, ...] = () if gives else (NOT_GIVING,)
+        if gives and memory.state.history().slots:
+            try:  # an earlier checkpoint may not have come to it
+                notes = _catch_up(memory)
+            except errors.MemoryOff as error:
+                notes = (f"not indexed yet: {error}",)
+        return CheckpointResult(project=project, kind=why, notes=notes)
     if trouble := memory.shelf.journals.trouble():
         # What others published meanwhile is not known here, and may be the same lesson.
-        raise JournalDown(
+        raise errors.JournalDown(
             f"nothing is published while the journal's server is away: {trouble}",
             todo="What is staged stays so; repeat the checkpoint when it is back.",
         )
@@ -307,22 +286,13 @@ def checkpoint(
         with disk.locked(lock, timeout_s=memory.shelf.settings.journal_lock_timeout_s):
             return _publish(memory, project, why, imported=imported)
     except disk.Busy:
-        raise JournalBusy(
+        raise errors.JournalBusy(
             "another checkpoint is under way", where=str(lock), todo="Try again when it has ended."
         ) from None
 
 
 def _catch_up(memory: Knowledge) -> tuple[str, ...]:
-    """Index what was published by a checkpoint that did not come to it; what is in the way."""
-    if not memory.state.history().slots:
-        return ()
-    try:
-        return _sync_notes(memory)
-    except MemoryOff as error:
-        return (f"not indexed yet: {error}",)
-
-
-def _sync_notes(memory: Knowledge) -> tuple[str, ...]:
+    """Index what is published and not indexed yet; what is in the way."""
     synced = memory.sync()
     return (f"indexed by words alone: {synced.embedder_off}",) if synced.embedder_off else ()
 
@@ -341,8 +311,8 @@ def _publish(
     while batch := waiting()[:BATCH]:
         try:
             covers = _publish_batch(memory, batch, project, why)
-            notes = _sync_notes(memory)
-        except MemoryOff as error:
+            notes = _catch_up(memory)
+        except errors.MemoryOff as error:
             left = {record.id for record in waiting()}
             raise type(error)(
                 f"{len(staged - left)} published, {len(left)} stay staged: {error.what}",
@@ -372,14 +342,14 @@ def _publish_batch(
         ahead.embed_ahead(passage.embed for cut in cuts for passage in cut)
     synced = index.sync(memory.target())
     if not synced.complete and synced.embedder_off:
-        raise EmbedderOff(synced.embedder_off)
+        raise errors.EmbedderOff(synced.embedder_off)
     if not synced.complete:
-        raise IndexOff("another process is busy with the index", where=str(index.path))
+        raise errors.IndexOff("another process is busy with the index", where=str(index.path))
     near = index.with_repair(lambda: _candidates(memory, cuts, ahead))
     members = [Member(record.id, knowledge_from(record)) for record in records]
     covers = memory.grouping.assign(members, lambda place: near[place])
-    line = Checkpoint(project=project, why=why, covers=tuple(covers))
-    memory.write(project, said_draft(line, checkpoint_id(project, covers[0].entry)))
+    line = kinds.Checkpoint(project=project, why=why, covers=tuple(covers))
+    memory.write(project, said_draft(line, kinds.checkpoint_id(project, covers[0].entry)))
     if ahead is not None:
         # What was embedded is not embedded again.
         index.sync(memory.target(ahead), changed=True)
@@ -453,7 +423,7 @@ def is_expired(published: str, before: str) -> bool:
     """Whether something published then has had its time; what has no readable date has not."""
     try:
         return datetime.fromisoformat(utc(published)) < datetime.fromisoformat(before)
-    except BadRecord:  # nobody knows when it was, and `journal verify` says so
+    except errors.BadRecord:  # nobody knows when it was, and `journal verify` says so
         return False
 
 
@@ -472,10 +442,6 @@ def prune(
 
 def prune_if_due(memory: Knowledge, *, at: datetime | None = None) -> PrunedKnowledge | None:
     """Prune unless that was done within a day; None when it was."""
-    stamp = memory.home / "cache" / _STAMP
     moment = at or datetime.now(UTC)
-    if not is_due(stamp, moment):
-        return None
-    pruned = prune(memory, at=moment)
-    note_done(stamp, moment)
-    return pruned
+    stamp = memory.home / "cache" / _STAMP
+    return once_a_day(stamp, moment, lambda: prune(memory, at=moment))

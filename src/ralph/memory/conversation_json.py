@@ -59,10 +59,7 @@ _ROLES = {
     **dict.fromkeys(("system", "developer"), ""),
 }
 _TIMES = ("created_at", "create_time", "timestamp", "created", "date")
-_ATTACHMENTS = {
-    **dict.fromkeys(("image", "image_url", "input_image"), "[image]"),
-    "file": "[file]",
-}
+_ATTACHMENTS = {**dict.fromkeys(("image", "image_url", "input_image"), "[image]"), "file": "[file]"}
 
 
 def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:

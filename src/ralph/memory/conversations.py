@@ -36,8 +36,7 @@ from ralph.memory.store import (
     Answer,
     Store,
     home_journals,
-    is_due,
-    note_done,
+    once_a_day,
     short_hash,
 )
 from ralph.recall import Hit
@@ -142,13 +141,7 @@ class Conversations:
         return identity
 
     def exchange(
-        self,
-        conversation: str,
-        *,
-        user: str,
-        assistant: str,
-        key: str | None = None,
-        **more: Any,
+        self, conversation: str, *, user: str, assistant: str, key: str | None = None, **more: Any
     ) -> SavedExchange:
         """Save one exchange of a conversation that was started; the same key twice is one."""
         begins = True
@@ -545,10 +538,8 @@ def prune_if_due(
     memory: Conversations, *, at: datetime | None = None
 ) -> PrunedConversations | None:
     """Prune where that is wanted and the last time was a day ago; None when it was not."""
-    stamp = memory.home / "cache" / _STAMP
-    moment = at or datetime.now(UTC)
-    if not memory.shelf.settings.conversations_keep_days or not is_due(stamp, moment):
+    if not memory.shelf.settings.conversations_keep_days:
         return None
-    pruned = prune(memory, at=moment)
-    note_done(stamp, moment)
-    return pruned
+    moment = at or datetime.now(UTC)
+    stamp = memory.home / "cache" / _STAMP
+    return once_a_day(stamp, moment, lambda: prune(memory, at=moment))

@@ -19,29 +19,8 @@ from ralph.journal.file import check_name
 from ralph.memory.store import Answer, ProjectStore, as_hit, find_id, verify_records
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
-from ralph.records.iteration import (
-    DECISION_CHARS,
-    EMBEDDING_CHARS,
-    ERROR_CHARS,
-    KIND,
-    MOST_DECISIONS,
-    MOST_ERRORS,
-    MOST_FILES,
-    RECENT_COUNT,
-    SUMMARY_CHARS,
-    Decision,
-    FileAction,
-    FileTouched,
-    Iteration,
-    checked,
-    cut,
-    embedding_text,
-    from_record,
-    read_iteration,
-    relative_path,
-    strongest,
-    to_record,
-)
+from ralph.records import iteration as kind
+from ralph.records.iteration import KIND, Decision, FileAction, FileTouched, Iteration, from_record
 from ralph.text.redact import redact
 
 # -- What an iteration goes through before it is kept: secrets out, limits on, paths relative.
@@ -68,33 +47,36 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
             )
 
     def text(value: str, most: int = _SHORT_FIELD_CHARS) -> str:
-        return cut(clean_text(_whole(value)), most)
+        return kind.cut(clean_text(_whole(value)), most)
 
     def optional(value: str | None, most: int = _SHORT_FIELD_CHARS) -> str | None:
         return text(value, most) if value else None
 
-    task_id = iteration.task_id
-    errors = list(dict.fromkeys(iteration.errors))[:MOST_ERRORS]  # each is kept once
+    def path(value: str) -> str | None:
+        return kind.relative_path(redact(_from_root(value, root)))
+
+    task_id, most = iteration.task_id, kind.DECISION_CHARS
+    errors = list(dict.fromkeys(iteration.errors))[: kind.MOST_ERRORS]  # each is kept once
     ready = msgspec.structs.replace(
         iteration,
         task_id=text(task_id) if isinstance(task_id, str) else task_id,
         task_title=text(iteration.task_title),
         discipline=text(iteration.discipline),
-        summary=text(iteration.summary, SUMMARY_CHARS),
+        summary=text(iteration.summary, kind.SUMMARY_CHARS),
         errors=tuple(
             msgspec.structs.replace(
                 one,
-                message=text(one.message, ERROR_CHARS),
-                resolution=optional(one.resolution, DECISION_CHARS),
-                file_path=one.file_path and relative_path(redact(_from_root(one.file_path, root))),
+                message=text(one.message, kind.ERROR_CHARS),
+                resolution=optional(one.resolution, most),
+                file_path=path(one.file_path) if one.file_path else None,
             )
             for one in errors
         ),
         decisions=tuple(
-            Decision(text(one.description, DECISION_CHARS), optional(one.rationale, DECISION_CHARS))
-            for one in iteration.decisions[:MOST_DECISIONS]
+            Decision(text(one.description, most), optional(one.rationale, most))
+            for one in iteration.decisions[: kind.MOST_DECISIONS]
         ),
-        files_touched=_files(iteration.files_touched, root)[:MOST_FILES],
+        files_touched=_files(iteration.files_touched, root)[: kind.MOST_FILES],
         model=optional(iteration.model),
         session_id=_run(iteration.session_id),
     )
@@ -118,7 +100,7 @@ def _files(files: tuple[FileTouched, ...], root: str) -> tuple[FileTouched, ...]
     paths = "\n".join(file.path for file in inside)
     if redact(paths) != paths:  # asking once is cheaper than for each
         inside = tuple(FileTouched(redact(f.path), f.action) for f in inside)
-    return strongest(inside)
+    return kind.strongest(inside)
 
 
 def _from_root(path: str, root: str) -> str:
@@ -216,7 +198,8 @@ class FeatureMemory:
             raise BadRecord(error.what, where=where, todo=error.todo) from None
 
     def _prepared(self, iteration: Iteration | Mapping[str, Any]) -> Iteration:
-        one = checked(iteration) if isinstance(iteration, Iteration) else read_iteration(iteration)
+        told = iteration if isinstance(iteration, Iteration) else kind.read_iteration(iteration)
+        one = kind.checked(told)
         if one.feature and one.feature != self.name:
             raise BadRecord(
                 f"this iteration is of feature {one.feature!r}, not {self.name!r}",
@@ -230,7 +213,7 @@ class FeatureMemory:
         clean = clean_source(source) if source else None
 
         def numbered(number: int) -> Record:
-            return to_record(
+            return kind.to_record(
                 iteration, project_id=self._place.project.claimed_id, number=number, source=clean
             )
 
@@ -249,7 +232,7 @@ class FeatureMemory:
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""
-        wanted = RECENT_COUNT if count is None else count
+        wanted = kind.RECENT_COUNT if count is None else count
         if wanted < 1:
             raise BadInput(f"count must be at least 1, not {wanted}")
         return Answer(self._hits(self._newest_first()[:wanted]))
@@ -309,7 +292,7 @@ class FeatureMemory:
             stream=self.name,
             journal=self._journal,
             cut=_passages,
-            cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
+            cut_version=f"{_CUT_VERSION}-{kind.EMBEDDING_CHARS}",
             embedder=self._place.embedder,
         )
 
@@ -341,11 +324,7 @@ class FeatureMemory:
         return fresh, len(wanted) - fresh, len(records) - len(wanted)
 
     def forget(
-        self,
-        ids: Collection[str],
-        *,
-        reason: str | None = None,
-        stones: Sequence[Tombstone] = (),
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
     ) -> list[str]:
         """Take these records out of journal and index for good, and say which were there."""
         gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))
@@ -391,7 +370,7 @@ def _passages(record: Record) -> Sequence[Passage]:
     iteration = _readable(record)
     if iteration is None:
         return ()
-    whole = embedding_text(iteration, max_chars=EMBEDDING_CHARS)
+    whole = kind.embedding_text(iteration, max_chars=kind.EMBEDDING_CHARS)
     title = iteration.task_title
     places = [file.path for file in iteration.files_touched]
     places += [error.file_path for error in iteration.errors if error.file_path]

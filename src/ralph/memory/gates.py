@@ -19,13 +19,8 @@ from ralph.plan.edit import update_task
 from ralph.plan.fields import clean_text
 from ralph.plan.model import Limits
 from ralph.records import Record
-from ralph.records.knowledge import (
-    GATE_REJECTION,
-    Gate,
-    GateApproval,
-    GateRejection,
-    knowledge_from,
-)
+from ralph.records import knowledge as kinds
+from ralph.records.knowledge import Gate, GateApproval, GateRejection, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
@@ -55,11 +50,7 @@ class PendingRejection(msgspec.Struct, frozen=True):
 
 
 def reject(
-    ralph: Ralph,
-    task: str | int,
-    gate_type: str,
-    feedback: str,
-    **of: str | None,
+    ralph: Ralph, task: str | int, gate_type: str, feedback: str, **of: str | None
 ) -> PendingRejection:
     """Keep why a person rejected something, until its revision is approved; told twice it is one.
 
@@ -83,13 +74,8 @@ def reject(
     account = memory.account()
     # The id of a rejection without a revision, of this task: no entry can have it. It is the same
     # for the same feedback on the same gate of a task; after an approval it is new.
-    named = GateRejection(
-        project=gate.project,
-        gate_type=gate.gate_type,
-        human_feedback=gate.human_feedback,
-        revision_approach="",
-        subject=gate.task,
-    )
+    same = {name: getattr(gate, name) for name in ("project", "gate_type", "human_feedback")}
+    named = GateRejection(**same, revision_approach="", subject=gate.task)
     identity = account.new_id(named, _passed(gate.task, gate.gate_type))
     ours = said_draft(gate, identity)
 
@@ -104,11 +90,7 @@ def reject(
 
 
 def approve(
-    ralph: Ralph,
-    task: str | int,
-    gate_type: str,
-    approach: str,
-    **of: str | None,
+    ralph: Ralph, task: str | int, gate_type: str, approach: str, **of: str | None
 ) -> list[SavedEntry]:
     """Stage what an approval teaches; the same approval twice is one.
 
@@ -208,7 +190,7 @@ def _told_before(account: ProjectKnowledge, approval: GateApproval) -> list[Save
     found: list[SavedEntry] = []
     wanted = approval.gate_type, approval.approved_approach
     for record in account.entries.values():
-        if record.kind == GATE_REJECTION:
+        if record.kind == kinds.GATE_REJECTION:
             one: GateRejection = knowledge_from(record)
             if (one.gate_type, one.revision_approach) == wanted:
                 staged = record.id in account.staged

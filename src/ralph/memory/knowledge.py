@@ -22,30 +22,9 @@ from ralph.index import Embedder, Only
 from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Draft
-from ralph.memory.checkpoints import (
-    EXPIRED,
-    NOT_GIVING,
-    CheckpointResult,
-    Grouping,
-    PrunedKnowledge,
-    checkpoint,
-    is_expired,
-    oldest_kept,
-    passages,
-    prune,
-    prune_if_due,
-    said_draft,
-)
+from ralph.memory import checkpoints, knowledge_state
 from ralph.memory.conversation_stream import when
-from ralph.memory.knowledge_state import (
-    KnowledgeState,
-    ProjectKnowledge,
-    PublishedState,
-    facets,
-    prepared_entry,
-    read_entry,
-    stream_of,
-)
+from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState, facets
 from ralph.memory.store import (
     KNOWLEDGE,
     Answer,
@@ -56,29 +35,12 @@ from ralph.memory.store import (
     verify_records,
 )
 from ralph.recall import Hit, ScoredRecord
-from ralph.recall.patterns import (
-    Pattern,
-    Patterns,
-    case_of,
-    context_block,
-    described,
-    in_order,
-    success_rate,
-    when_to_try,
-)
+from ralph.recall import patterns as rules
+from ralph.recall.patterns import Pattern, Patterns
 from ralph.records import Complaint, Record, clean, now
+from ralph.records import knowledge as kinds
 from ralph.records.iteration import EMBEDDING_CHARS
-from ralph.records.knowledge import (
-    FAILURE_SOLUTION,
-    GATE_APPROVAL,
-    GATE_REJECTION,
-    Entry,
-    Outcome,
-    entry_record,
-    is_known,
-    knowledge_from,
-    outcome_id,
-)
+from ralph.records.knowledge import Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 
 TASK_MIN_SCORE = 0.70
@@ -163,7 +125,7 @@ class Knowledge:
         self.home = home
         self._own = project_id
         static = embedder if isinstance(embedder, StaticEmbedder) else None
-        self.grouping = Grouping(static or StaticEmbedder(stamp_folder=home / "cache"))
+        self.grouping = checkpoints.Grouping(static or StaticEmbedder(stamp_folder=home / "cache"))
 
     # -- capturing
 
@@ -172,15 +134,15 @@ class Knowledge:
 
         The fields are those of a FailureSolution; `solution_steps` may be a list of texts.
         """
-        return self.capture({**fields, "entry_type": FAILURE_SOLUTION})
+        return self.capture({**fields, "entry_type": kinds.FAILURE_SOLUTION})
 
     def capture_gate_rejection(self, **fields: Any) -> SavedEntry:
         """Stage a rejection with its feedback and the revision that was approved."""
-        return self.capture({**fields, "entry_type": GATE_REJECTION})
+        return self.capture({**fields, "entry_type": kinds.GATE_REJECTION})
 
     def capture_gate_approval(self, **fields: Any) -> SavedEntry:
         """Stage what was approved at the first attempt."""
-        return self.capture({**fields, "entry_type": GATE_APPROVAL})
+        return self.capture({**fields, "entry_type": kinds.GATE_APPROVAL})
 
     def capture(self, plain: Mapping[str, Any]) -> SavedEntry:
         """Stage an entry given in its published form, with its `entry_type`."""
@@ -188,16 +150,16 @@ class Knowledge:
 
     def entry(self, plain: Mapping[str, Any]) -> Entry:
         """An entry from its published form; without a project it is of this one."""
-        return read_entry({**plain, "project": plain.get("project") or self._own})
+        return knowledge_state.read_entry({**plain, "project": plain.get("project") or self._own})
 
     def capture_all(self, entries: Sequence[Entry]) -> list[SavedEntry]:
         """Stage many, each project's with one flush; nothing is written unless all of them fit."""
-        ready = [prepared_entry(one) for one in entries]
+        ready = [knowledge_state.prepared_entry(one) for one in entries]
         for one in ready:
             self.check_giving(one.project)
         accounts = {one.project: self.account(one.project) for one in ready}
         # What was forgotten is refused before anything is written.
-        named = [(accounts[one.project].new_id(one, EXPIRED), one) for one in ready]
+        named = [(accounts[one.project].new_id(one, checkpoints.EXPIRED), one) for one in ready]
         fresh: set[str] = set()
         for project, account in accounts.items():
             mine = {name: one for name, one in named if one.project == project}
@@ -218,30 +180,32 @@ class Knowledge:
     def check_giving(self, project: str) -> None:
         """Refuse what would be given by a project that keeps it to itself."""
         if not self.gives(project):
-            raise BadInput(NOT_GIVING, todo="Run: ralph config knowledge_give true")
+            raise BadInput(checkpoints.NOT_GIVING, todo="Run: ralph config knowledge_give true")
 
     # -- publishing
 
     def checkpoint(
         self, project: str | None = None, kind: str = "manual", *, imported: bool = False
-    ) -> CheckpointResult:
+    ) -> checkpoints.CheckpointResult:
         """Publish everything staged for a project: embedded in batches, each whole or not at all.
 
         What came by an import, from anybody, stays staged unless `imported` says that a person
         wants it. Repeating it is safe; MemoryOff when the embedder or the index is off, and what
         was not published stays staged.
         """
-        done = checkpoint(self, project or self._own, kind, imported=imported)
+        done = checkpoints.checkpoint(self, project or self._own, kind, imported=imported)
         try:
-            prune_if_due(self)
+            checkpoints.prune_if_due(self)
         except (JournalError, MemoryOff) as error:
             # What is published is published; pruning is tried again the next time.
             return msgspec.structs.replace(done, notes=(*done.notes, f"not pruned: {error}"))
         return done
 
-    def prune(self, *, dry_run: bool = False, at: datetime | None = None) -> PrunedKnowledge:
+    def prune(
+        self, *, dry_run: bool = False, at: datetime | None = None
+    ) -> checkpoints.PrunedKnowledge:
         """Forget what was published longer ago than `knowledge_keep_days`, everywhere."""
-        return prune(self, dry_run=dry_run, at=at)
+        return checkpoints.prune(self, dry_run=dry_run, at=at)
 
     def write(self, project: str, draft: Draft) -> None:
         """Append one line to a project's journal."""
@@ -275,7 +239,7 @@ class Knowledge:
     ) -> Patterns:
         """How failures like this one were solved, best first; bounded as for a task."""
         asked = "\n".join(part for part in (failure_description, error_message) if part)
-        only = facets(agent_type, task_type, technology, FAILURE_SOLUTION)
+        only = facets(agent_type, task_type, technology, kinds.FAILURE_SOLUTION)
         return self._query(asked, only, _FAILURE_LIMIT, FAILURE_MIN_SCORE, **bounds)
 
     def context_for_task(
@@ -293,7 +257,7 @@ class Knowledge:
             task_description, agent_type, task_type, technology, budget_s=budget_s
         )
         shown = found[:_PATTERNS_IN_CONTEXT]
-        block = context_block(shown)
+        block = rules.context_block(shown)
         before = f"Task: {task_description.strip()}" if basic is None else basic.rstrip("\n")
         return Context(
             text="\n\n".join(part for part in (before, block) if part),
@@ -359,7 +323,7 @@ class Knowledge:
             entry = hit.record if hit.id in history.slots else self._first_of(history, name)
             fit = hit.parts.mixed if hit.parts else hit.score or 0.0
             fitting.append((fit, _pattern(history, name, entry, hit)))
-        ordered = in_order(
+        ordered = rules.in_order(
             fitting,
             alternative=lambda a, b: self.grouping.alternative(a.record, b.record),
             conflicting=lambda a, b: self.grouping.conflicting(a.record, b.record),
@@ -396,10 +360,10 @@ class Knowledge:
     def living(self) -> PublishedState:
         """What is published, has not had its time and was not forgotten."""
         history = self.state.history()
-        before = oldest_kept(self.shelf.settings.knowledge_keep_days)
-        if not is_expired(history.oldest, before):
+        before = checkpoints.oldest_kept(self.shelf.settings.knowledge_keep_days)
+        if not checkpoints.is_expired(history.oldest, before):
             return history  # as always but in the hours before the daily pruning
-        return history.without(lambda slot: is_expired(slot.at, before))
+        return history.without(lambda slot: checkpoints.is_expired(slot.at, before))
 
     def _first_of(self, history: PublishedState, pattern: str) -> Entry:
         entry: Entry = knowledge_from(self.state.entry(history, history.patterns[pattern][0]))
@@ -409,7 +373,7 @@ class Knowledge:
 
     def account(self, project: str | None = None) -> ProjectKnowledge:
         """What a project gave, or this one, as its journal tells it."""
-        return self.state.account(stream_of(project or self._own))
+        return self.state.account(knowledge_state.stream_of(project or self._own))
 
     def staged(self, project: str | None = None) -> list[SavedEntry]:
         """What waits for a checkpoint: of one project, or of this one; `*` is all."""
@@ -465,9 +429,9 @@ class Knowledge:
             note=redact(note)[:_NOTE_CHARS],
         )
         told = run or uuid.uuid4().hex
-        identity = outcome_id(outcome.project, outcome.pattern, outcome.task, told)
+        identity = kinds.outcome_id(outcome.project, outcome.pattern, outcome.task, told)
         if all(known != identity for known, _, _ in self.account(project).outcomes):
-            self.write(outcome.project, said_draft(outcome, identity))
+            self.write(outcome.project, checkpoints.said_draft(outcome, identity))
         return identity
 
     # -- keeping
@@ -493,7 +457,7 @@ class Knowledge:
         """How many records can be read, and everything that looks wrong in the journals."""
 
         def read(record: Record) -> object:
-            return is_known(record.kind) and knowledge_from(record)
+            return kinds.is_known(record.kind) and knowledge_from(record)
 
         found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]
@@ -511,7 +475,7 @@ class Knowledge:
             name=COLLECTION,
             stream=self.name,
             journal=self.state,
-            cut=passages,
+            cut=checkpoints.passages,
             cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
             embedder=embedder or self.shelf.embedder,
         )
@@ -524,11 +488,9 @@ class Knowledge:
         """What recall found, as an answer: an entry."""
         return as_hit(found, when(found.record.at), knowledge_from(found.record))
 
-    def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
+    def sync(self, *, afresh: bool = False) -> Synced:
         """Bring the index up to what is published, or build it anew."""
-        return self.shelf.index.sync(
-            self.target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
-        )
+        return self.shelf.index.sync(self.target(), afresh=afresh, progress=self.shelf.progress)
 
 
 def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:
@@ -537,7 +499,7 @@ def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draf
     def draft(identity: str, number: int) -> Record:
         # Under the journal's lock: after one look nobody adds anything.
         known = (account.follow() if identity == first else account).entries.get(identity)
-        return known or entry_record(wanted[identity], id=identity, number=number, at=moment)
+        return known or kinds.entry_record(wanted[identity], id=identity, number=number, at=moment)
 
     # A journal may ask a draft more than once, and must be told the same.
     moment = now()
@@ -551,13 +513,13 @@ def _pattern(history: PublishedState, name: str, entry: Entry, hit: Hit | None =
     return Pattern(
         id=name,
         entry_type=entry.entry_type,
-        problem=described(entry),
-        solution=case_of(entry).solution,
-        when_to_try=when_to_try(entry),
+        problem=rules.described(entry),
+        solution=rules.case_of(entry).solution,
+        when_to_try=rules.when_to_try(entry),
         success_count=len(entries),
         worked=worked,
         failed=failed,
-        success_rate=round(success_rate(len(entries) + worked, failed), 4),
+        success_rate=round(rules.success_rate(len(entries) + worked, failed), 4),
         quality=entry.quality,
         projects=len({history.projects[one] for one in entries}),
         entries=tuple(entries),

@@ -16,18 +16,9 @@ from ralph.errors import BadInput, BadRecord
 from ralph.journal import Batch, Fold, Journal, Journals, read_position, write_position
 from ralph.memory.store import short_hash
 from ralph.records import Located, Record, clean_text, utc
+from ralph.records import knowledge as kinds
 from ralph.records.iteration import cut
-from ralph.records.knowledge import (
-    CHECKPOINT,
-    ENTRIES,
-    OUTCOME,
-    Entry,
-    FailureSolution,
-    Outcome,
-    entry_id,
-    is_known,
-    knowledge_from,
-)
+from ralph.records.knowledge import ENTRIES, Entry, Outcome, knowledge_from
 from ralph.text.redact import redact
 from ralph.text.sanitize import strip_marked, visible
 
@@ -88,14 +79,14 @@ class ProjectKnowledge:
     def new_id(self, entry: Entry, may_return: str) -> str:
         """The entry's id; what was forgotten for this reason before begins anew."""
         again, reasons = 0, self.fold.reasons()
-        while (identity := entry_id(entry, again=again)) in reasons:
+        while (identity := kinds.entry_id(entry, again=again)) in reasons:
             if reasons[identity] != may_return:
                 raise BadInput(f"entry {identity} was forgotten, and stays so")
             again += 1
         return identity
 
     def _take(self, record: Record) -> None:
-        if not is_known(record.kind):
+        if not kinds.is_known(record.kind):
             return
         try:
             said = knowledge_from(record)
@@ -106,13 +97,13 @@ class ProjectKnowledge:
                 self.entries[record.id] = record
                 if record.id not in self._covered:
                     self.staged[record.id] = record
-        elif record.kind == CHECKPOINT:
+        elif record.kind == kinds.CHECKPOINT:
             for one in said.covers:
                 if one.entry not in self._covered:
                     self._covered.add(one.entry)
                     self.slots.append(Slot(one.entry, one.pattern, record.at))
                     self.staged.pop(one.entry, None)
-        elif record.kind == OUTCOME:
+        elif record.kind == kinds.OUTCOME:
             self.outcomes.append((record.id, record.at, said))
         else:
             self.gates[record.id] = record
@@ -147,15 +138,10 @@ class PublishedState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, slots=kept, patterns=patterns)
 
 
-class _ReadPosition(msgspec.Struct, frozen=True, array_like=True):
-    """How far one project's journal was read, and how many of its slots were given."""
-
-    journal: str
-    slots: int
-
-
 class _AllPositions(msgspec.Struct, frozen=True):
-    places: dict[str, _ReadPosition]
+    """By project how far its journal was read, and how many of its slots were given."""
+
+    places: dict[str, tuple[str, int]]
     done: bool
 
 
@@ -218,7 +204,7 @@ class KnowledgeState:
         )
         for account in accounts:
             if not restarted and account.name in places:
-                news = account.journal.read(places[account.name].journal)
+                news = account.journal.read(places[account.name][0])
                 # What was forgotten may have kept another telling of its pattern out.
                 restarted = news.restarted or bool(news.tombstones)
         stones = []
@@ -227,10 +213,10 @@ class KnowledgeState:
             stones = [stone for one in accounts for stone in one.journal.read().tombstones]
         history = self.history()
         records: list[Located] = []
-        reached: dict[str, _ReadPosition] = {}
+        reached: dict[str, tuple[str, int]] = {}
         done = True
         for account in accounts:
-            start = places[account.name].slots if account.name in places else 0
+            _, start = places.get(account.name, ("", 0))
             end = len(account.slots)
             if limit is not None:
                 end = min(end, start + limit - len(records))
@@ -239,7 +225,7 @@ class KnowledgeState:
                 if record is not None and history.tells(slot):
                     records.append(Located(record, account.name, 0))
             done = done and end == len(account.slots)
-            reached[account.name] = _ReadPosition(account.fold.position or "", end)
+            reached[account.name] = (account.fold.position or "", end)
         end_position = write_position(_AllPositions(reached, done))
         return Batch(tuple(records), tuple(stones), (), end_position, restarted, done)
 
@@ -250,7 +236,7 @@ class KnowledgeState:
             return False
         names = self._journals.names()
         return set(names) == at.places.keys() and all(
-            self._opened(name).journal.unchanged(at.places[name].journal) for name in names
+            self._opened(name).journal.unchanged(at.places[name][0]) for name in names
         )
 
 
@@ -355,7 +341,7 @@ def prepared_entry(entry: Entry) -> Entry:
         raise BadRecord(
             "the project's name looks like a secret", todo="Name the project by what it is."
         )
-    if isinstance(entry, FailureSolution) and not entry.success_verified:
+    if isinstance(entry, kinds.FailureSolution) and not entry.success_verified:
         raise BadRecord(
             "a failure whose solution is not verified is not knowledge yet",
             todo="Capture it when the solution was seen to work.",

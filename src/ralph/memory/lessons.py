@@ -132,11 +132,7 @@ def solved(
     hits = list(ralph.place.ask(features, asked, meaning=False, budget_s=budget_s))
     if feature is None:
         hits += ralph.conversations.search(
-            asked.text,
-            limit=MOST_HITS,
-            min_score=0.0,
-            words_only=True,
-            budget_s=budget_s,
+            asked.text, limit=MOST_HITS, min_score=0.0, words_only=True, budget_s=budget_s
         )
     met = [
         (hit, error)
@@ -250,11 +246,7 @@ _NO_LESSON = frozenset({"permission"})
 
 
 def lessons(
-    told: Sequence[Iteration],
-    success: Iteration,
-    *,
-    project: str,
-    technology: str | None = None,
+    told: Sequence[Iteration], success: Iteration, *, project: str, technology: str | None = None
 ) -> list[FailureSolution]:
     """The failures that this success has solved, those met most often first, at most three.
 

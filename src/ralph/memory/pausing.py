@@ -65,12 +65,10 @@ def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
     """Every pause there ever was; what cannot be read is an error: nothing may be kept then."""
     file = f"{os.fspath(home)}{os.sep}{NAME}"
     try:
-        fd = os.open(file, os.O_RDONLY)
+        with os.fdopen(os.open(file, os.O_RDONLY), "rb") as data:
+            return [_pause(one) for one in json.load(data)["pauses"]]
     except FileNotFoundError:
         return []
-    try:
-        plain = json.loads(os.read(fd, os.fstat(fd).st_size))
-        return [_pause(one) for one in plain["pauses"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         from ralph.errors import BadInput
 
@@ -79,8 +77,6 @@ def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
             where=file,
             todo="Mend or delete it.",
         ) from None
-    finally:
-        os.close(fd)
 
 
 def _pause(plain: Any) -> Pause:
@@ -159,33 +155,29 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
 # -- what was held in a pause
 
 
-class PausesInForce:
-    """What the pauses keep out of one project's memory."""
+def covers(
+    pauses: Iterable[Pause], scope: tuple[str, str], started: str | None, ended: str | None
+) -> bool:
+    """Whether something was said while a pause held; of unknown time, whether one holds now.
 
-    def __init__(self, pauses: Iterable[Pause], project: str) -> None:
-        self._pauses = [one for one in pauses if one.conversation or one.project in ("", project)]
-        self._project = project
-
-    def covers(self, conversation: str, started: str | None, ended: str | None) -> bool:
-        """Whether something was said while a pause held; of unknown time, whether one holds now."""
-        about = [one for one in self._pauses if one.is_for(self._project, conversation)]
-        if not about:
-            return False
-        first, last = _moment(started or ended), _moment(ended or started)
-        if first is None or last is None:
-            return any(one.holds_now for one in about)
-        for one in about:
-            since, until = _moment(one.since), _moment(one.until)
-            if since is not None and last >= since and (until is None or first < until):
-                return True
-        return False
+    `scope` is its project and its conversation.
+    """
+    about = [one for one in pauses if one.is_for(*scope)]
+    first, last = _moment(started or ended), _moment(ended or started)
+    if first is None or last is None:
+        return any(one.holds_now for one in about)
+    for one in about:
+        since, until = _moment(one.since), _moment(one.until)
+        if since is not None and last >= since and (until is None or first < until):
+            return True
+    return False
 
 
 def unpaused(
     ralph: Ralph, seen: Sequence[SessionExchange], *, session: str
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
-    held = PausesInForce(read_pauses(ralph.place.home), ralph.project.id)
+    pauses = read_pauses(ralph.place.home)
     from ralph.memory.conversation_search import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 
@@ -193,7 +185,8 @@ def unpaused(
     buried: list[str] = []
     for one in seen:
         conversation = conversation_id(CLAUDE_CODE, one.session_id or session)
-        if held.covers(conversation, one.captured.started_at, one.captured.ended_at):
+        scope = ralph.project.id, conversation
+        if covers(pauses, scope, one.captured.started_at, one.captured.ended_at):
             buried.append(exchange_id(conversation, one.key))
         else:
             free.append(one)
@@ -210,11 +203,10 @@ def unpaused_talks(
         return list(talks)
     import msgspec
 
-    held = PausesInForce(pauses, stream)
     free: list[ConversationContent] = []
     for talk in talks:
-        name = talk.conversation.id
-        some = [one for one in talk.exchanges if not held.covers(name, one.started, one.completed)]
+        scope = stream, talk.conversation.id
+        some = [x for x in talk.exchanges if not covers(pauses, scope, x.started, x.completed)]
         if len(some) == len(talk.exchanges):
             free.append(talk)
         elif some:

@@ -161,10 +161,9 @@ class Project:
         file = self._owner_file(claimed)
         with disk.locked(file.with_suffix(".lock"), timeout_s=5.0):
             owner = self._owner(claimed)
-            owner["paths"] = [*dict.fromkeys([*owner["paths"], self._path])]
-            commits = [*owner["commits"], *_commits(self.root)]
-            owner["commits"] = [*dict.fromkeys(commits)]
-            disk.replace(file, _encoded(owner))
+            owner["paths"] += [self._path]
+            owner["commits"] += _commits(self.root)
+            disk.replace(file, _encoded({k: [*dict.fromkeys(v)] for k, v in owner.items()}))
         self._id = None
 
     def _holds(self, claimed: str) -> bool:
@@ -174,7 +173,8 @@ class Project:
             return True
         # The first folder may have been used before its first commit.
         commits = owner["commits"] or [one for path in owner["paths"] for one in _commits(path)]
-        if not _has_commit(self.root, commits):
+        known = (_git(self.root, "rev-parse", "-q", "--verify", f"{i}^{{commit}}") for i in commits)
+        if not any(known):
             return False
         # A second clone or a worktree. Noted, so that git is asked once.
         with contextlib.suppress(OSError, disk.Busy):
@@ -289,10 +289,6 @@ def _commits(root: AnyPath) -> list[str]:
     """The commits that tell this history from others: where it begins, and where it is now."""
     first = _git(root, "rev-list", "--max-parents=0", "HEAD")
     return [*dict.fromkeys([*first.split()[:10], *_git(root, "rev-parse", "HEAD").split()])]
-
-
-def _has_commit(root: AnyPath, commits: list[str]) -> bool:
-    return any(_git(root, "rev-parse", "--verify", "-q", f"{one}^{{commit}}") for one in commits)
 
 
 def _git(root: AnyPath, *words: str) -> str:

@@ -239,10 +239,7 @@ def _stream_faults(index: Index, memory: Stream) -> tuple[list[Fault], int]:
 
 
 def _vector_faults(
-    vectors: dict[bytes, bytes],
-    size: CollectionSize,
-    target: IndexSpec,
-    memory: Stream,
+    vectors: dict[bytes, bytes], size: CollectionSize, target: IndexSpec, memory: Stream
 ) -> Iterator[str]:
     """Each text that must have a vector has one, of the right length and of real numbers."""
     passages = [(record, passage) for record in memory.records() for passage in target.cut(record)]

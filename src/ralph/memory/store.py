@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ralph import disk
+from ralph import disk, errors
 from ralph.config import Settings
-from ralph.errors import (
-    BadInput,
-    BadRecord,
-    EmbedderOff,
-    IndexOff,
-    JournalDown,
-    JournalError,
-    MemoryOff,
-    NotFound,
-)
-from ralph.index import Embedder
-from ralph.index.sync import (
-    Index,
-    IndexSpec,
-    Progress,
-    choose_embedder,
-    is_current_in,
-    live_of,
-    open_index,
-)
+from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
+from ralph.index import Embedder, sync
+from ralph.index.sync import Index, IndexSpec, Progress
 from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
@@ -66,6 +50,7 @@ CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
 _log = logging.getLogger("ralph")
+_T = TypeVar("_T")
 
 
 def feature_journals(
@@ -153,7 +138,7 @@ def verify_records(
     for located in fold.records():
         try:
             read(located.record)
-        except BadRecord as error:
+        except errors.BadRecord as error:
             complaints.append(Complaint(located.file, located.line, error.what))
             count -= 1
     return count, sorted(complaints, key=lambda complaint: complaint.line)
@@ -165,24 +150,19 @@ class Stream(Protocol):
     @property
     def name(self) -> str:
         """The journal's name."""
-        ...
 
     @property
     def foreign(self) -> bool:
         """Whether it belongs to another project, whose embedder may be another one."""
-        ...
 
     def target(self) -> IndexSpec:
         """What the index needs to know to follow the journal."""
-        ...
 
     def records(self) -> list[Record]:
         """Every living record."""
-        ...
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
-        ...
 
 
 class Store:
@@ -317,15 +297,19 @@ class Store:
                     notes.append("the index is not complete yet; ask again soon")
             vector = self._vector(question.text, notes) if meaning else None
             with self.index.store.state() as view:
-                if tries_left and not all(is_current_in(view, targets[name]) for name in ready):
+                if tries_left and not all(
+                    sync.is_current_in(view, targets[name]) for name in ready
+                ):
                     continue  # it was deleted, replaced or written to in between
                 names = sorted(target.name for target in targets.values())
-                live = [one for name in names if (one := live_of(view, name)) is not None]
+                live = [one for name in names if (one := sync.live_of(view, name)) is not None]
                 identity = self.embedder.identity if self.embedder else "none"
                 found = search(view, live, question, vector=vector, embedder=identity)
             break
         if len(live) < len(targets):
-            raise IndexOff("the index is deleted again and again", where=str(self.index.path))
+            raise errors.IndexOff(
+                "the index is deleted again and again", where=str(self.index.path)
+            )
         # The index may not know yet what was forgotten; nor does anybody while the server is away.
         for name in behind if self.journals.trouble() is None else ():
             living = {record.id for record in streams[name].records()}
@@ -343,7 +327,7 @@ class Store:
             return None
         try:
             return self.embedder.embed_query(text)
-        except EmbedderOff as error:
+        except errors.EmbedderOff as error:
             notes.append(f"searched by words alone: {error}")
             return None
 
@@ -351,11 +335,6 @@ class Store:
         if text not in self._told:
             self._told.add(text)
             _log.warning("memory: %s", text)
-
-
-def make_embedder(settings: Settings, home: Path) -> Embedder | None:
-    """The embedder that the settings name; it loads its model at first use."""
-    return choose_embedder(settings, home / "cache")
 
 
 def short_hash(text: str) -> str:
@@ -373,10 +352,10 @@ class ProjectStore(Store):
         self, project: Project, settings: Settings, *, home: Path, progress: Progress | None = None
     ) -> None:
         journals = feature_journals(project, settings, home)
-        index = open_index(
+        index = sync.open_index(
             settings, [project.cache], home=home, scope=lambda: f"{short_hash(project.id)}-"
         )
-        embedder = make_embedder(settings, home)
+        embedder = sync.choose_embedder(settings, home / "cache")
         super().__init__(journals, index, embedder, settings, progress=progress)
         self.project = project
         self.home = home
@@ -388,7 +367,7 @@ class ProjectStore(Store):
         try:
             self.project.init()
         except OSError as error:
-            raise JournalError(
+            raise errors.JournalError(
                 f"the project's files cannot be made ({error.strerror or error})",
                 where=str(self.project.folder),
                 todo="Free space or permit writing there, then try again.",
@@ -405,23 +384,23 @@ class ProjectStore(Store):
 _EVERY = timedelta(days=1)
 
 
-def is_due(stamp: Path, moment: datetime) -> bool:
-    """Whether it was not done within a day; a stamp of the future is a clock that was wrong."""
-    try:
+def once_a_day(stamp: Path, moment: datetime, work: Callable[[], _T]) -> _T | None:
+    """Do the work unless that was done within a day; None when it was.
+
+    A stamp of the future is a clock that was wrong.
+    """
+    with contextlib.suppress(OSError, ValueError, TypeError):  # never yet, or nobody knows when
         last = datetime.fromisoformat(stamp.read_text(encoding="ascii").strip())
-        return not timedelta() <= moment - last < _EVERY
-    except (OSError, ValueError, TypeError):
-        return True  # never yet, or nobody knows when
-
-
-def note_done(stamp: Path, moment: datetime) -> None:
-    """Note that it was done now."""
+        if timedelta() <= moment - last < _EVERY:
+            return None
+    done = work()
     try:
         stamp.parent.mkdir(parents=True, exist_ok=True)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
     except OSError as error:
-        raise IndexOff(
+        raise errors.IndexOff(
             f"when it was pruned cannot be noted ({error.strerror or error})",
             where=str(stamp),
             todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
         ) from error
+    return done

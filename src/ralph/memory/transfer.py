@@ -19,16 +19,10 @@ from ralph.errors import BadInput, JournalDown, JournalError
 from ralph.journal import Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.journal.line import short_hash, write_record
+from ralph.memory import store
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.project import Project
-from ralph.memory.store import (
-    CONVERSATIONS,
-    KNOWLEDGE,
-    SPOOL,
-    feature_journals,
-    home_journals,
-    on_server,
-)
+from ralph.memory.store import CONVERSATIONS, KNOWLEDGE, SPOOL
 from ralph.records import Complaint
 
 FEATURES = "features"
@@ -110,12 +104,16 @@ def move_project(
             chosen = msgspec.structs.replace(settings, journal_url=url)
             # One of the two is files: that is no sign that somebody lacks the address.
             journals = [
-                feature_journals(project, chosen, home, warns=False),
-                *(home_journals(one, chosen, home, warns=False) for one in own if one != FEATURES),
+                store.feature_journals(project, chosen, home, warns=False),
+                *(
+                    store.home_journals(one, chosen, home, warns=False)
+                    for one in own
+                    if one != FEATURES
+                ),
             ]
             for one in journals:
                 stack.callback(one.close)
-                if server := on_server(one):
+                if server := store.on_server(one):
                     if _hands_over(url, settings, dry_run):
                         server.deliver()
                     else:

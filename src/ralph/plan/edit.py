@@ -20,6 +20,8 @@ from ralph.records.iteration import Iteration
 from ralph.text.sanitize import sanitize
 
 _OPEN = ("pending", "in_progress")
+# Each is looked for anew; who has more will look again.
+_MOST_RINGS = 50
 
 
 # -- features and disciplines
@@ -192,17 +194,17 @@ def _rings(blockers: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Rings of tasks, each from its smallest id; one is cut before the next is looked for."""
     graph = {key: [n for n in nexts if n in blockers] for key, nexts in blockers.items()}
     rings: list[list[str]] = []
-    while True:
+    for _ in range(_MOST_RINGS):
         try:
             TopologicalSorter(graph).prepare()
+            break
         except CycleError as error:
             ring = error.args[1][:0:-1]
             first = ring.index(min(ring, key=model.id_order))
             ring = [*ring[first:], *ring[: first + 1]]
             graph[ring[0]] = [n for n in graph[ring[0]] if n != ring[1]]
             rings.append(ring)
-        else:
-            return rings
+    return rings
 
 
 def next_id(data: Data) -> int:

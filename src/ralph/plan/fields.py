@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,16 +96,14 @@ class FieldRule(NamedTuple):
     check: Callable[[str, Any], Any] = lambda name, value: value
 
 
+@dataclass
 class EntryReader:
     """One entry of a file, read field by field; what is wrong becomes a Problem with its place."""
 
-    def __init__(
-        self, file: PlanFile, path: model.DataPath, value: Data, problems: list[Problem]
-    ) -> None:
-        self.file = file
-        self.path = path
-        self.value = value
-        self.problems = problems
+    file: PlanFile
+    path: model.DataPath
+    value: Data
+    problems: list[Problem]
 
     def complain(
         self, what: str, todo: str, *steps: str | int, severity: model.Severity = "error"

@@ -23,18 +23,8 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
 from ralph.plan import model
-from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes
-from ralph.plan.model import (
-    KINDS,
-    SINGULAR,
-    Data,
-    Kind,
-    as_list,
-    by_key,
-    deep_copy,
-    identical,
-    text_of,
-)
+from ralph.plan.judge import AllowAll, AllowNoLoss, EntryField, Judge, merge_changes
+from ralph.plan.model import KINDS, SINGULAR, Data, Kind, as_list, by_key, deep_copy, identical
 from ralph.plan.store import ABSENT, Plan, digest, read_bytes
 from ralph.plan.yaml import MAX_BYTES, PlanFile
 
@@ -344,8 +334,8 @@ class _FileRepair:
             return
         kept: Data = deep_copy(start.data)
         before = start.data
-        reasons: dict[tuple[str, str], str] = {}
-        protected: set[tuple[str, str]] = set()
+        reasons: dict[EntryField, str] = {}
+        protected: set[EntryField] = set()
         doubt = False
         for step in steps[steps.index(start) + 1 :]:
             if step.data is None:
@@ -357,13 +347,9 @@ class _FileRepair:
             elif step.quiet and not doubt:
                 rule = AllowNoLoss(self._kind)
             else:
-                rule = Judge(
-                    self._kind,
-                    feature=self._feature,
-                    others=frozenset(n for n, since in self._others.items() if since <= step.at),
-                    base=by_key(start.data, self._kind),
-                    protected=protected,
-                )
+                others = {name for name, since in self._others.items() if since <= step.at}
+                base = by_key(start.data, self._kind)
+                rule = Judge(self._kind, self._feature, others, base, protected)
             whole = type(rule) is AllowAll and identical(kept, before)
             merged = merge_changes(self._kind, before, step.data, kept, rule)
             kept = deep_copy(step.data) if whole else merged
@@ -378,11 +364,7 @@ class _FileRepair:
         self._finish(start, steps, kept, reasons)
 
     def _finish(
-        self,
-        start: _FileStep,
-        steps: list[_FileStep],
-        kept: Data,
-        reasons: dict[tuple[str, str], str],
+        self, start: _FileStep, steps: list[_FileStep], kept: Data, reasons: dict[EntryField, str]
     ) -> None:
         """Write what is kept, over the text that has most of people's own hand in it."""
         last = steps[-1]
@@ -410,7 +392,7 @@ class _FileRepair:
             self.restored.append(Restoration(file, "a part", "it was not usable as it was"))
 
     def _differences(
-        self, file: str, last: Data, kept: Data, reasons: dict[tuple[str, str], str]
+        self, file: str, last: Data, kept: Data, reasons: dict[EntryField, str]
     ) -> list[Restoration]:
         """The reasons for what differs in the end; what came back by itself has none."""
         found: list[Restoration] = []
@@ -431,12 +413,15 @@ def _duplicates(data: Data | None, kind: Kind) -> set[str]:
     return {key for key in keys if key is not None and keys.count(key) > 1}
 
 
-def _words(raw: bytes | None, kind: Kind) -> set[tuple[str, str]]:
+def _words(raw: bytes | None, kind: Kind) -> set[EntryField]:
     """What somebody wrote in the file, by entry; each entry itself is there without words."""
-    found: set[tuple[str, str]] = set()
+    found: set[EntryField] = set()
     for key, entry in by_key(_parsed(raw) or {}, kind).items():
         fields = [value for name, value in entry.items() if name not in _STATE]
-        found |= {(key, ""), *((key, text_of(item)) for value in fields for item in as_list(value))}
+        found |= {
+            (key, ""),
+            *((key, model.text_of(item)) for value in fields for item in as_list(value)),
+        }
     return found
 
 

@@ -9,6 +9,7 @@ feature of its run. What it destroys or takes from others is restored (F1, F3, F
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -17,22 +18,13 @@ from ralph.errors import BadInput
 from ralph.plan import model
 from ralph.plan.fields import RULES, check_id, clean_path
 from ralph.plan.learnings import FULL, is_duplicate, was_removed
-from ralph.plan.model import (
-    Data,
-    Kind,
-    Limits,
-    as_list,
-    by_key,
-    deep_copy,
-    identical,
-    identity,
-    text_of,
-)
+from ralph.plan.model import Data, Kind, Limits, as_list, deep_copy, identical, identity, text_of
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning, to_plain
 from ralph.text.redact import redact
 from ralph.text.sanitize import sanitize
 
+EntryField = tuple[str, str]
 _PROSE = ("description", "architecture", "boundaries")
 _TEXT_ITEMS = ("learnings", "comments")
 _NEEDED = (*_PROSE, "title", "feature", "system_prompt")
@@ -63,8 +55,8 @@ class AllowAll:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self.touched: set[tuple[str, str]] = set()
-        self.notes: dict[tuple[str, str], str] = {}
+        self.touched: set[EntryField] = set()
+        self.notes: dict[EntryField, str] = {}
         self.strange: dict[str, str] = {}
 
     def added(self, key: str, entry: Data) -> Data | None:
@@ -91,7 +83,11 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll
         if name != kind and not identical(was.get(name), now.get(name)):
             value = decide.top(name, was.get(name), now.get(name), kept.get(name))
             _set(result, name, value)
-    before, after, current = by_key(was, kind), by_key(now, kind), by_key(result, kind)
+    before, after, current = (
+        model.by_key(was, kind),
+        model.by_key(now, kind),
+        model.by_key(result, kind),
+    )
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key), after.get(key)
         have = current.get(key)
@@ -177,13 +173,7 @@ class Judge(AllowNoLoss):
     """
 
     def __init__(
-        self,
-        kind: Kind,
-        *,
-        feature: str,
-        others: frozenset[str],
-        base: Data,
-        protected: set[tuple[str, str]],
+        self, kind: Kind, feature: str, others: Set[str], base: Data, protected: Set[EntryField]
     ) -> None:
         super().__init__(kind)
         self._feature = feature

@@ -52,16 +52,12 @@ class Shadow:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        table = {} if text.isascii() else _table(text)
+        self.plain = text.translate(table) if table else text
         self._from: list[int] | None = None
-        if text.isascii():
-            self.plain = text
-        else:
-            table = _table(text)
-            self.plain = text.translate(table)
-            if any(len(new) != 1 for new in table.values()):
-                self._from = [
-                    i for i, char in enumerate(text) for _ in table.get(ord(char), char)
-                ] + [len(text)]
+        if any(len(new) != 1 for new in table.values()):
+            self._from = [i for i, char in enumerate(text) for _ in table.get(ord(char), char)]
+            self._from.append(len(text))
         lower = self.plain.lower()
         if len(lower) != len(self.plain):  # a few letters become two
             lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in self.plain)
@@ -529,39 +525,30 @@ def mark_plan(text: str) -> str:
 
 def strip_marked(text: str) -> str:
     """The text without what Ralph injected, also when it was quoted or cut off on either side."""
-    if not _may_hold(text):
-        return text
-    return "".join(text[start:end] for start, end in _outside(text))
+    out, at = "", 0
+    for start, end in _marked_spans(text):
+        out += text[at:start]
+        at = end
+    return out + text[at:] if at else text
 
 
 def marked(text: str) -> str:
     """Only what Ralph injected, without the markers' surroundings."""
-    if not _may_hold(text):
-        return ""
-    kept, at = list[str](), 0
-    for start, end in _outside(text):
-        kept.append(text[at:start])
-        at = end
-    kept.append(text[at:])
-    return "\n".join(part for part in kept if part)
+    return "\n".join(text[start:end] for start, end in _marked_spans(text))
 
 
-def _may_hold(text: str) -> bool:
-    """Cheap: nearly every text is none of ours."""
-    return "emory" in text or "EMORY" in text or "CONTEXT" in text
-
-
-def _outside(text: str) -> list[tuple[int, int]]:
-    """The stretches that are not memory, in order."""
+def _marked_spans(text: str) -> list[tuple[int, int]]:
+    """Where memory stands, in order; two that touch are one."""
+    if not _any(("emory", "EMORY", "CONTEXT"), text):  # nearly every text is none of ours
+        return []
     cuts = _cuts(text, _MARKER, "slash", closes=True) + _cuts(text, _CONTEXT, "open", closes=False)
-    outside, at = list[tuple[int, int]](), 0
+    spans: list[tuple[int, int]] = []
     for start, end in sorted(cuts):
-        if start > at:
-            outside.append((at, start))
-        at = max(at, end)
-    if at < len(text):
-        outside.append((at, len(text)))
-    return outside
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
 
 
 def _cuts(text: str, pattern: str, group: str, *, closes: bool) -> list[tuple[int, int]]:

@@ -250,10 +250,15 @@ def _content(text: str) -> frozenset[str]:
     return frozenset(compiled(_WORD).findall(text.lower())) - STOP_WORDS
 
 
+def _sentences_of(read: list[Piece]) -> list[str]:
+    """Every sentence of the prose; the items and headings where there is none."""
+    prose = [line for piece in read if piece.kind == "prose" for line in sentences(piece.text)]
+    return prose or [piece.text for piece in read]
+
+
 def _prose(read: list[Piece], about: str) -> list[_WeighedSentence]:
     """Every sentence with its worth; the items and headings where there is no prose."""
-    found = [line for piece in read if piece.kind == "prose" for line in sentences(piece.text)]
-    found = found or [piece.text for piece in read]
+    found = _sentences_of(read)
     if len(found) > _MOST_SENTENCES:
         found = found[: _MOST_SENTENCES - 6] + found[-6:]
     content = [_content(sentence) for sentence in found]
@@ -261,13 +266,8 @@ def _prose(read: list[Piece], about: str) -> list[_WeighedSentence]:
     wanted = _content(about) if about else frozenset[str]()
     said = list[_WeighedSentence]()
     for place, (sentence, its) in enumerate(zip(found, content, strict=True)):
-        worth = 0.0
-        for word in its:
-            # Said again it is the subject; long, or with a digit or a dot in it, it is rare.
-            times = often[word]
-            worth += times if times < 3 else 3
-            if len(word) > 7 or not word.isalpha():
-                worth += 1
+        # Said again it is the subject; long, or with a digit or a dot in it, it is rare.
+        worth = float(sum(min(often[w], 3) + (len(w) > 7 or not w.isalpha()) for w in its))
         worth /= 8 + sentence.count(" ")
         worth += 2.0 * len(its & wanted) / (3 + min(len(wanted), 12))
         worth += 0.5 if place == 0 else 0.2 if place == 1 else 0.0
@@ -284,8 +284,7 @@ def _prose(read: list[Piece], about: str) -> list[_WeighedSentence]:
 def _asked(user: str, max_chars: int) -> str:
     """The sentence of a prompt that says what is wanted."""
     read = pieces(user[:_READ_FIRST])
-    found = [line for piece in read if piece.kind == "prose" for line in sentences(piece.text)]
-    found = found or [piece.text for piece in read]
+    found = _sentences_of(read)
     best, most = "", float("-inf")
     for place, sentence in enumerate(found[:12]):
         worth = min(len(_content(sentence)), 8) / 6 - 0.15 * place

@@ -21,7 +21,7 @@ from places import DOCS
 from remembering import state_of
 
 from ralph.doors.cli.commands.run import json_listener, shown
-from ralph.loop.environment import LoopEvent, Name
+from ralph.loop.agent import LoopEvent, Name
 from ralph.loop.run import RunOptions
 
 STOPPING = [signal.SIGINT, signal.SIGTERM]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ralph.clients import agent_environment, own_command
 from ralph.clients.claude_code import tool_errors
 from ralph.config import PROJECT_FILE, Settings, load, within
 from ralph.disk import state_folder
 from ralph.doors.hooks.call import MOST_CHARS
 from ralph.errors import BadInput
-from ralph.loop.environment import agent_environment, own_command
 from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import Solved, later_success, solved
 from ralph.memory.project import Focus, read_focus

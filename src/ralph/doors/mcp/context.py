@@ -172,10 +172,10 @@ class ServerContext:
 
     @cached_property
     def _own_conversations(self) -> Conversations:
+        from ralph.index.sync import choose_embedder
         from ralph.memory.conversations import Conversations
-        from ralph.memory.store import make_embedder
 
-        embedder = make_embedder(self.settings, self.home)
+        embedder = choose_embedder(self.settings, self.home / "cache")
         return Conversations(home=self.home, settings=self.settings, embedder=embedder)
 
     @cached_property

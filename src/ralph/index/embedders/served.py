@@ -19,7 +19,8 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import EmbedderOff
-from ralph.wire import Deadline, Reply, Wire, batches
+from ralph.index.sync import batches
+from ralph.wire import Deadline, Reply, Wire
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
@@ -92,7 +93,7 @@ def plain_name(model: str) -> str:
 # -- Cutting a long text into overlapping pieces that a model with a short window reads whole.
 
 
-# The same as text/words.py counts, one match a token.
+# The same as text/tokens.py counts, one match a token.
 _ABOUT_A_TOKEN = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n+")
 
 

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ralph.errors import EmbedderOff
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ _INSTALL = "Run: pip install wordllama"
 _REINSTALL = "Run: pip install --force-reinstall wordllama"
 
 
-class StaticEmbedder:
+class StaticEmbedder(msgspec.Struct, eq=False, kw_only=True):
     """WordLlama's 256-dimensional table, memory-mapped, loaded at the first text."""
 
     identity = f"static:l2_supercat_256:{TABLE_SHA256[:12]}:lead{_LEAD_TOKENS}"
@@ -50,12 +52,11 @@ class StaticEmbedder:
     dims = _DIMS
     batch = _BATCH
 
-    def __init__(self, *, stamp_folder: Path | None = None, package: Path | None = None) -> None:
-        self._stamp_folder = stamp_folder
-        self._package = package
-        self._loaded: tuple[Any, NDArray[np.float16]] | None = None
-        self._widened: Vectors | None = None
-        self._embedded = 0
+    stamp_folder: Path | None = None
+    package: Path | None = None
+    loaded: tuple[Any, NDArray[np.float16]] | None = None
+    widened: Vectors | None = None
+    embedded: int = 0
 
     def pieces(self, text: str) -> Sequence[str]:
         """The text itself: a mean has no longest text."""
@@ -71,12 +72,12 @@ class StaticEmbedder:
 
         vectors = np.zeros((len(texts), _DIMS), dtype=np.float32)
         tokeniser, table = self._load()
-        self._embedded += len(texts)
-        if self._widened is None and self._embedded >= _MANY:
+        self.embedded += len(texts)
+        if self.widened is None and self.embedded >= _MANY:
             # Turning half into single precision is most of the work: once for a process that
             # embeds many texts, never for one that only asks.
-            self._widened = table.astype(np.float32)
-        rows = table if self._widened is None else self._widened
+            self.widened = table.astype(np.float32)
+        rows = table if self.widened is None else self.widened
         for start in range(0, len(texts), _BATCH):
             part = list(texts[start : start + _BATCH])
             encoded = tokeniser.encode_batch_fast(part, add_special_tokens=False)
@@ -90,16 +91,14 @@ class StaticEmbedder:
         return _pool(table, tokeniser.encode(text, add_special_tokens=False).ids)
 
     def _load(self) -> tuple[Any, NDArray[np.float16]]:
-        if self._loaded is None:
-            package = self._package or find_package("wordllama", "the table", _INSTALL)
+        if self.loaded is None:
+            package = self.package or find_package("wordllama", "the table", _INSTALL)
             table, tokeniser = (
-                model_file(
-                    "the static table", package, name, hashes, self._stamp_folder, _REINSTALL
-                )
+                model_file("the static table", package, name, hashes, self.stamp_folder, _REINSTALL)
                 for name, hashes in ((_TABLE, (TABLE_SHA256,)), (_TOKENISER, TOKENISER_SHA256))
             )
-            self._loaded = _open_tokeniser(tokeniser), _open_table(table)
-        return self._loaded
+            self.loaded = _open_tokeniser(tokeniser), _open_table(table)
+        return self.loaded
 
 
 def open_embedder(settings: object, cache: Path | None) -> StaticEmbedder:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-    from ralph.loop.environment import Listener, LoopEvent
+    from ralph.loop.agent import Listener, LoopEvent
 
 _BUDGET = "Stop when the iterations have cost this much."
 _TITLE_CHARS = 60
