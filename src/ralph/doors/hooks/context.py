@@ -188,11 +188,12 @@ def _found(
     found: dict[str, Hit] = {}
     for text in questions:
         question = ralph.place.question(text, **bounds)
-        left: dict[str, Any] = {"budget_s": call.watch.left_s() * _FOR_INDEX}
-        worked = ralph.place.ask(features, question, meaning=meaning, **left)
-        how = {"exclude": own, "words_only": not meaning, **bounds, **left}
-        said = ralph.conversations.search(text, **how)
-        for hit in [*worked, *said]:
+        budget_s = call.watch.left_s() * _FOR_INDEX
+        iterations = ralph.place.ask(features, question, meaning=meaning, budget_s=budget_s)
+        exchanges = ralph.conversations.search(
+            text, exclude=own, words_only=not meaning, budget_s=budget_s, **bounds
+        )
+        for hit in [*iterations, *exchanges]:
             if held_in(hit.record, call.session):
                 continue
             event = event_of(hit)
@@ -248,9 +249,13 @@ _FAILURE_INDEX_SHARE = 0.2
 def answer_failure(call: HookCall, run: CurrentRun | None) -> str:
     """What memory knows of the error, or nothing; in a run, what its feature's memory knows."""
     settings = settings_of(call)
-    text, tool_input = call.text("error"), call.given.get("tool_input")
-    place: dict[str, Any] = {"root": call.root, "cwd": call.text("cwd") or None}
-    errors = tool_errors(call.text("tool_name"), tool_input, text, **place)
+    errors = tool_errors(
+        call.text("tool_name"),
+        call.given.get("tool_input"),
+        call.text("error"),
+        root=call.root,
+        cwd=call.text("cwd") or None,
+    )
     if call.given.get("is_interrupt") is True or not errors:
         return ""
     if settings.hook_capture and run is None:

@@ -108,7 +108,7 @@ def doctor() -> Result:
 
     plain = [{"name": name, **check._asdict()} for name, check in checks.items()]
     notes = [f"problems found: {', '.join(problems)}"] if problems else []
-    return Result({"ok": not problems, "checks": plain}, show, code=len(notes), notes=notes)
+    return Result({"ok": not problems, "checks": plain}, show, code=1 if notes else 0, notes=notes)
 
 
 def _findings(

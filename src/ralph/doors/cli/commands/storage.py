@@ -101,11 +101,16 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
     elif begin == target:
         begin = None  # the address was set first, and the journals are still in files
     bar = context.Bar(lambda: None, patience_s=0.0, text="copying the journals")
-    how: dict[str, Any] = {"source": begin, "target": target, "everything": everything}
     with context.warnings_noted(), contextlib.closing(bar):
-        progress = partial(_show_progress, bar)
         moved = transfer.move_project(
-            project, config.settings, home, progress=progress, dry_run=dry_run, **how
+            project,
+            config.settings,
+            home,
+            source=begin,
+            target=target,
+            everything=everything,
+            dry_run=dry_run,
+            progress=partial(_show_progress, bar),
         )
     notes = []
     if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
@@ -223,7 +228,9 @@ def deliver() -> Result:
     names = ", ".join(f"{number} of {memory}" for memory, number in left.items())
     notes = [f"still waiting: {names}"] if left else []
     view = text if delivered else "Nothing is waiting here."
-    return Result({"delivered": delivered, "waiting": left}, view, code=len(notes), notes=notes)
+    return Result(
+        {"delivered": delivered, "waiting": left}, view, code=1 if left else 0, notes=notes
+    )
 
 
 # -- index
