@@ -335,6 +335,7 @@ class Conversations:
         exclude: str | None = None,
         everywhere: bool = False,
         conversations: int | None = None,
+        exchanges: int | None = None,
         min_similarity: float | None = None,
         tags: Collection[str] = (),
     ) -> Related:
@@ -351,7 +352,7 @@ class Conversations:
             [stream.history for stream in streams],
             floor=floor,
             conversations=conversations or settings.rag_conversation_limit,
-            exchanges=settings.rag_exchange_limit_per_conversation,
+            exchanges=exchanges or settings.rag_exchange_limit_per_conversation,
             notes=found.notes,
         )
 
