@@ -14,7 +14,7 @@ import numpy as np
 from ralph import disk
 from ralph.errors import EmbedderOff
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.recall import Answer
+from ralph.memory.store import Answer
 from ralph.records.iteration import Iteration
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ralph.index import sync as sync_module
 from ralph.index.sync import live_of
 from ralph.memory import feature as feature_module
 from ralph.memory.ralph import Ralph
-from ralph.recall import Answer
+from ralph.memory.store import Answer
 
 QUESTION = "login form validation"
 

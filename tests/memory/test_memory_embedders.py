@@ -19,7 +19,7 @@ from ralph.index.embedders import served
 from ralph.index.sync import is_current
 from ralph.memory.ralph import Ralph, open_ralph
 from ralph.memory.status import status, verify_index
-from ralph.recall import Answer
+from ralph.memory.store import Answer
 
 QUESTION = "login form validation"
 

@@ -15,7 +15,7 @@ from ralph.index import ASIDE, Passage
 from ralph.index.sync import IndexSpec
 from ralph.journal import Draft, Fold
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, short_hash, verify_records
+from ralph.memory.store import Store, as_hit, short_hash, verify_records
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Record, clean_text, utc
 from ralph.records.conversation import (
@@ -327,7 +327,7 @@ class ConversationStream:
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer: an exchange, a summary or a section of a document."""
-        return found.hit(when(found.record.at), content_of(found.record))
+        return as_hit(found, when(found.record.at), content_of(found.record))
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong in the journal."""

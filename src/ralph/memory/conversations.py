@@ -33,12 +33,13 @@ from ralph.memory.conversation_stream import (
 )
 from ralph.memory.store import (
     CONVERSATIONS,
+    Answer,
     Store,
     home_journals,
     once_a_day,
     short_hash,
 )
-from ralph.recall import Answer, Hit
+from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
 from ralph.records import Record, Tombstone, clean, clean_text, now, utc

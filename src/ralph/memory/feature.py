@@ -16,8 +16,8 @@ from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft, Fold
 from ralph.journal.file import check_name
-from ralph.memory.store import ProjectStore, find_id, verify_records
-from ralph.recall import Answer, Hit, ScoredRecord
+from ralph.memory.store import Answer, ProjectStore, as_hit, find_id, verify_records
+from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.iteration import KIND, Decision, FileAction, FileTouched, Iteration, from_record
@@ -308,7 +308,7 @@ class FeatureMemory:
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
         one = found.record
-        return found.hit(_when(one.number, last_number), from_record(one))
+        return as_hit(found, _when(one.number, last_number), from_record(one))
 
     def records(self) -> list[Record]:
         """Every living record, whatever its kind."""

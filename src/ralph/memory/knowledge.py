@@ -25,8 +25,16 @@ from ralph.journal import Draft
 from ralph.memory import checkpoints, knowledge_state
 from ralph.memory.conversation_stream import when
 from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState, facets
-from ralph.memory.store import KNOWLEDGE, Store, find_id, home_journals, verify_records
-from ralph.recall import Answer, Hit, ScoredRecord
+from ralph.memory.store import (
+    KNOWLEDGE,
+    Answer,
+    Store,
+    as_hit,
+    find_id,
+    home_journals,
+    verify_records,
+)
+from ralph.recall import Hit, ScoredRecord
 from ralph.recall import patterns as rules
 from ralph.recall.patterns import Pattern, Patterns
 from ralph.records import Complaint, Record, clean, now
@@ -478,7 +486,7 @@ class Knowledge:
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer: an entry."""
-        return found.hit(when(found.record.at), knowledge_from(found.record))
+        return as_hit(found, when(found.record.at), knowledge_from(found.record))
 
     def sync(self, *, afresh: bool = False) -> Synced:
         """Bring the index up to what is published, or build it anew."""

@@ -16,8 +16,8 @@ from ralph.index.sync import Progress
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import ProjectStore, find_id
-from ralph.recall import Answer, Hit
+from ralph.memory.store import Answer, ProjectStore, find_id
+from ralph.recall import Hit
 from ralph.records import Source
 from ralph.records.iteration import Iteration, read_iteration
 

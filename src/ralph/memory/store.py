@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ralph import disk, errors
 from ralph.config import Settings
@@ -18,13 +18,28 @@ from ralph.index.sync import Index, IndexSpec, Progress
 from ralph.journal import Fold, Journal, Journals
 from ralph.journal.file import JournalFolder
 from ralph.memory.project import Project
-from ralph.recall import Answer, Hit, ScoredRecord
+from ralph.recall import Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
 from ralph.records import Complaint, Record
 
 if TYPE_CHECKING:
     from ralph.index import Vectors
     from ralph.journal.spool import SpooledJournals
+
+
+class Answer(list[Hit]):
+    """Hits, best first, and what the reader should know about how they were found."""
+
+    def __init__(self, hits: list[Hit] | None = None, notes: tuple[str, ...] = ()) -> None:
+        super().__init__(hits or [])
+        self.notes = notes
+
+
+def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
+    """What recall found as an answer; `record` is what stands in the record."""
+    envelope, score, why = found.record, found.score, found.why
+    relevance, parts = found.relevance, found.parts
+    return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts)
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.

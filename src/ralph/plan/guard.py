@@ -23,8 +23,18 @@ import msgspec
 from ralph import disk
 from ralph.errors import BadPlan, UnsafeFile
 from ralph.plan import model
-from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes, text_of
-from ralph.plan.model import KINDS, SINGULAR, Data, Kind, as_list, by_key, deep_copy, identical
+from ralph.plan.judge import AllowAll, AllowNoLoss, Judge, merge_changes
+from ralph.plan.model import (
+    KINDS,
+    SINGULAR,
+    Data,
+    Kind,
+    as_list,
+    by_key,
+    deep_copy,
+    identical,
+    text_of,
+)
 from ralph.plan.store import ABSENT, Plan, digest, read_bytes
 from ralph.plan.yaml import MAX_BYTES, PlanFile
 

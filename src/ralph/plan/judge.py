@@ -17,7 +17,17 @@ from ralph.errors import BadInput
 from ralph.plan import model
 from ralph.plan.fields import RULES, check_id, clean_path
 from ralph.plan.learnings import FULL, is_duplicate, was_removed
-from ralph.plan.model import Data, Kind, Limits, as_list, by_key, deep_copy, identical, identity
+from ralph.plan.model import (
+    Data,
+    Kind,
+    Limits,
+    as_list,
+    by_key,
+    deep_copy,
+    identical,
+    identity,
+    text_of,
+)
 from ralph.records.iteration import cut
 from ralph.records.learning import read_learning, to_plain
 from ralph.text.redact import redact
@@ -343,12 +353,6 @@ class Judge(AllowNoLoss):
     def _feature_of(self, entry: Data) -> str:
         name = {"features": "name", "tasks": "feature"}.get(self._kind)
         return str(entry.get(name, "")) if name else ""
-
-
-def text_of(item: Any) -> str:
-    """The words of a learning or a comment, whatever form it has; empty when it has none."""
-    text = item.get("text") if isinstance(item, dict) else item
-    return text.strip() if isinstance(text, str) else ""
 
 
 def _emptied(now: Any) -> str:

@@ -303,3 +303,9 @@ def set_field(entry: Data, name: str, value: Any) -> None:
         entry.pop(name, None)
     else:
         entry[name] = value
+
+
+def text_of(item: Any) -> str:
+    """The words of a learning or a comment, whatever form it has; empty when it has none."""
+    text = item.get("text") if isinstance(item, dict) else item
+    return text.strip() if isinstance(text, str) else ""

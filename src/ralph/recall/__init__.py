@@ -38,19 +38,6 @@ class ScoredRecord(msgspec.Struct, frozen=True):
     why: str
     parts: Parts
 
-    def hit(self, when: str, record: Any) -> Hit:
-        """As an answer; `record` is what stands in the record."""
-        return Hit(
-            self.record.id,
-            self.record.kind,
-            self.score,
-            self.relevance,
-            when,
-            self.why,
-            record,
-            self.parts,
-        )
-
 
 class Hit(msgspec.Struct, frozen=True):
     """An answer as every door shows it; score and why are None where nothing was asked.
@@ -66,11 +53,3 @@ class Hit(msgspec.Struct, frozen=True):
     why: str | None
     record: Any
     parts: Parts | None = None
-
-
-class Answer(list[Hit]):
-    """Hits, best first, and what the reader should know about how they were found."""
-
-    def __init__(self, hits: list[Hit] | None = None, notes: tuple[str, ...] = ()) -> None:
-        super().__init__(hits or [])
-        self.notes = notes

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from ralph.memory.feature import SavedIteration
     from ralph.memory.knowledge import Knowledge, SavedEntry
-    from ralph.recall import Answer, Hit, Parts
+    from ralph.memory.store import Answer
+    from ralph.recall import Hit, Parts
     from ralph.recall.patterns import Pattern
     from ralph.records import Record
     from ralph.records.iteration import ErrorSeen, FileTouched
@@ -123,7 +124,7 @@ def located(answer: Answer, root: Path) -> Answer:
     import msgspec
 
     from ralph.memory.documents import line_of
-    from ralph.recall import Answer
+    from ralph.memory.store import Answer
 
     def now(hit: Hit) -> Hit:
         if hit.kind != "document":

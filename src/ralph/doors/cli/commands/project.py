@@ -16,7 +16,7 @@ from ralph.config import KEYS, USER_FILE, Settings, clear, home_folder, load, st
 from ralph.doors.cli import context
 from ralph.doors.cli.cards import SHORT_ID
 from ralph.doors.cli.main import COMPLETE, Command, wants_json
-from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal, note
+from ralph.doors.cli.render import Page, Result, Table, confirm, is_terminal
 from ralph.errors import BadInput, BadSetting, EmbedderOff, NotAProject, NotFound
 from ralph.index.sync import choose_embedder
 from ralph.memory import pausing
@@ -227,13 +227,6 @@ def trust(listing: bool, revoke: bool, yes: bool) -> Result:
     if listing:
         return _trusted_folders()
     return _revoke() if revoke else _trust(yes=yes)
-
-
-def tell_untrusted() -> None:
-    """Print one line about what this project asks for and does not get."""
-    if waiting := untrusted(context.the_project(), home=home_folder()):
-        asked = "; ".join(wish.text for wish in waiting)
-        note(f"ignored, because you have not allowed it: {asked}. {_SEE_TRUST}")
 
 
 def _trust(*, yes: bool) -> Result:

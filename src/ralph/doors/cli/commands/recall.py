@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
-    from ralph.recall import Answer, Hit
+    from ralph.memory.store import Answer
+    from ralph.recall import Hit
     from ralph.records import Located
     from ralph.records.iteration import Iteration
 
@@ -108,7 +109,7 @@ def check_sources(given: dict[str, Any]) -> None:
 
 def _search_knowledge(ralph: Ralph, words: str, limit: int | None, floor: float) -> Answer:
     """The published entries; nothing in a project that wants none."""
-    from ralph.recall import Answer
+    from ralph.memory.store import Answer
 
     if not ralph.config.settings.knowledge_receive:
         return Answer(notes=("this project receives no knowledge: knowledge_receive is false",))

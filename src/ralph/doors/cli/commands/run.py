@@ -21,19 +21,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph import disk
+from ralph.config import home_folder
 from ralph.doors.cli import context, main
 from ralph.doors.cli.cards import styled
-from ralph.doors.cli.commands.project import tell_untrusted
 from ralph.doors.cli.main import Command, wants_json
 from ralph.doors.cli.render import (
     Page,
     console,
     excerpt,
     is_terminal,
+    note,
     one_line,
     one_span,
     print_json_line,
 )
+from ralph.memory.project import untrusted
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -78,7 +80,9 @@ def run(task_id: str | None, **given: Any) -> int:
     from ralph.loop.run import run as run_loop
 
     options = RunOptions(task_id=context.number(task_id), **given)
-    tell_untrusted()
+    if waiting := untrusted(context.the_project(), home=home_folder()):
+        asked = "; ".join(wish.text for wish in waiting)
+        note(f"ignored, because you have not allowed it: {asked}. To see and allow it: ralph trust")
     with context.opened() as ralph, stop_on_signals() as stop, contextlib.ExitStack() as stack:
         root = str(ralph.project.root)
         listener: Listener = json_listener
