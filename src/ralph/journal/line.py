@@ -171,9 +171,9 @@ class AppenderState:
             stands = self._numbers.get(record.digest, ())
             new = all(known != record.id for known, _ in stands)
             if new:
+                line = write_record(record)
                 if check:
                     check(record)
-                line = write_record(record)
                 if len(line) > max_line_bytes:
                     raise JournalError(
                         f"record {record.id} takes {len(line)} bytes, "
