@@ -174,11 +174,11 @@ def test_a_hung_server_is_waited_for_once(opened: Open, server: EmbeddingServer)
 def test_a_server_that_hangs_in_the_middle_of_a_rebuild_keeps_what_was_done(
     opened: Open, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "_BATCH", 10)
     monkeypatch.setattr(served, "_TIMEOUT_S", 0.5)
     with opened(embedder="static") as memory:
         memory.feature("auth").remember_all(topical(40))
     with opened() as memory:
+        memory.place.embedder.batch = 10  # type: ignore[union-attr]
         memory.place.embedder.check()  # type: ignore[union-attr]
         server.fail("hang")
         answer = memory.feature("auth").search(QUESTION)
