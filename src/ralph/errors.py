@@ -17,6 +17,7 @@ RalphError                 everything Ralph raises on purpose
 │   └── JournalDown        the journal's server is not reached (a MemoryOff, too)
 └── MemoryOff              memory cannot serve now; everything else goes on
     ├── IndexOff           the index cannot be opened, read or written
+    │   └── IndexBusy      another process holds the index's lock for too long
     ├── EmbedderOff        the embedder is missing, down or not what was chosen
     └── ModelOff           the language model gave no answer, or not a whole one
 
@@ -110,6 +111,10 @@ class JournalDown(JournalError, MemoryOff):
 
 class IndexOff(MemoryOff):
     """The index cannot be opened, read or written."""
+
+
+class IndexBusy(IndexOff):
+    """Another process holds the index's lock for too long."""
 
 
 class EmbedderOff(MemoryOff):

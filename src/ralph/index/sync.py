@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ralph import disk, index
-from ralph.errors import EmbedderOff, IndexOff
+from ralph.errors import EmbedderOff, IndexBusy, IndexOff
 from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.journal import Followed
 from ralph.records import Record
@@ -370,7 +370,7 @@ class Index:
                         with contextlib.suppress(EmbedderChanged):
                             run = SyncRun(self.store, spec, budget_s, progress)
                             return run.go(afresh=afresh, renew=renew)
-            except _IndexBusy:  # answer from what is there
+            except IndexBusy:  # answer from what is there
                 return Synced(complete=is_current(self.store, spec))
             raise IndexOff("the embedder keeps changing its model", where=self.where)
 
@@ -453,7 +453,7 @@ class Index:
                 yield
         except disk.Busy:
             what, todo = "another process is building the index", "Try again when it has finished."
-            raise _IndexBusy(what, where=self.where, todo=todo) from None
+            raise IndexBusy(what, where=self.where, todo=todo) from None
         except OSError as error:
             what = f"the index cannot be locked ({error.strerror or error})"
             todo = "Free space or permit writing there; the journal has everything."
@@ -464,7 +464,7 @@ class Index:
         try:
             with self._locked():
                 return self.store.prune()
-        except _IndexBusy:
+        except IndexBusy:
             return []  # whoever is at work may need it
 
     def delete(self) -> None:
@@ -476,10 +476,6 @@ class Index:
         if "store" in self.__dict__:
             self.store.close()
             del self.store
-
-
-class _IndexBusy(IndexOff):
-    """Another process holds the lock."""
 
 
 def open_index(
