@@ -92,8 +92,8 @@ def _kept(size: int, each: int) -> Iterator[BenchProject]:
 
 
 def _keep(ralph: Ralph, talks: Sequence[ConversationContent]) -> None:
-    shelf = ralph.conversations.shelf
-    ConversationStream(ralph.project.id, shelf).save(talks)
+    store = ralph.conversations.store
+    ConversationStream(ralph.project.id, store).save(talks)
 
 
 def _talks(start: int, stop: int, each: int) -> Iterator[ConversationContent]:
@@ -134,14 +134,14 @@ def _warm(place: BenchProject, repeat: int) -> list[Row]:
     questions = corpus.queries(10 * repeat + 3, size=min(place.size, _TEXTS))
     with place.opened() as ralph:
         memory = ralph.conversations
-        shelf = memory.shelf
-        name = ConversationStream(ralph.project.id, shelf).target().name
+        store = memory.store
+        name = ConversationStream(ralph.project.id, store).target().name
         return warm_searches(
             {
                 "related(), warm": lambda text: memory.related(text, min_similarity=0.4),
                 "search(), warm": memory.search,
             },
-            BareSearch(shelf.index, shelf.embedder, name),
+            BareSearch(store.index, store.embedder, name),
             questions,
             place.size,
             _WARM.get(place.size, NO_TARGET),

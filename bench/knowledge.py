@@ -168,7 +168,7 @@ def _warm(place: BenchProject, repeat: int) -> list[Row]:
                 "query for a failure, warm": memory.query_for_failure,
                 "context for a task, warm": memory.context_for_task,
             },
-            BareSearch(memory.shelf.index, memory.shelf.embedder, COLLECTION),
+            BareSearch(memory.store.index, memory.store.embedder, COLLECTION),
             questions,
             place.size,
             Target(about="about 60 ms") if place.size == 100_000 else NO_TARGET,
@@ -187,7 +187,7 @@ def _checkpoint(place: BenchProject, repeat: int, staged: int) -> list[Row]:
     reference: list[float] = []
     with place.opened() as ralph:
         memory = ralph.knowledge
-        embedder = memory.shelf.embedder
+        embedder = memory.store.embedder
         for turn in range(repeat):
             name = f"staged {turn}"
             first = 2 * place.size + turn * staged
@@ -246,7 +246,7 @@ def _asked(
         right = [one for one in patterns if wanted in one.entries]
         by_memory.append(measured([one.id for one in patterns], {one.id for one in right} or {""}))
         above += any((one.score or 0.0) >= floor for one in right)
-        hits = memory.shelf.ask([memory], Question(text, DEPTH, 0.0))
+        hits = memory.store.ask([memory], Question(text, DEPTH, 0.0))
         by_index.append(measured(first_of_each(hit.id for hit in hits), {wanted}))
         if number % 100 == 0:
             tell(f"{what}: {number} of {len(asked)} asked")

@@ -91,7 +91,7 @@ def embedder_named(name: str | None) -> Embedder | None:
     settings: dict[str, Any] = {} if name is None else {"embedder": name}
     with tempfile.TemporaryDirectory(prefix="ralph-quality-") as folder:
         with open_ralph(folder, **settings) as ralph:
-            embedder = ralph.place.embedder
+            embedder = ralph.store.embedder
         if embedder is not None:
             embedder.check()
     return embedder

@@ -131,7 +131,7 @@ def memory_bytes():
 _MEMORY = f"""{_MEMORY_BYTES}
 from ralph import open_ralph
 with open_ralph(sys.argv[1]) as ralph:
-    ralph.place.embedder.embed_query("ready?")
+    ralph.store.embedder.embed_query("ready?")
     before, _ = memory_bytes()
     ralph.feature(sys.argv[2]).search(sys.argv[3])
     sys.stdout.write(" ".join(map(str, (before, *memory_bytes()))))
@@ -218,7 +218,7 @@ def search(place: BenchProject, repeat: int) -> list[Row]:
     questions = corpus.queries(20 * repeat + _WARM_UP, size=place.size)
     with place.opened() as ralph:
         memory = ralph.feature(FEATURE)
-        bare = BareSearch(ralph.place.index, ralph.place.embedder, memory.target().name)
+        bare = BareSearch(ralph.store.index, ralph.store.embedder, memory.target().name)
         return warm_searches({"warm search": memory.search}, bare, questions, place.size, target)
 
 
@@ -483,7 +483,7 @@ def size_on_disk(place: BenchProject, repeat: int) -> list[Row]:
 def _disk(place: BenchProject, what: str, parts: tuple[str, ...]) -> Row:
     journal = _journal(place)
     with place.opened() as ralph:
-        index = ralph.place.index.path
+        index = ralph.store.index.path
         files = {"journal": [journal], "index": list(index.parent.glob(f"{index.name}*"))}
         size = sum(file.stat().st_size for part in parts for file in files[part])
         memory = ralph.feature(FEATURE)

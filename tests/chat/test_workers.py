@@ -101,7 +101,7 @@ def test_what_was_forgotten_is_not_summarised(project: Path, server: ChatServer)
 def test_an_exchange_that_cannot_be_read_stops_nobody(project: Path) -> None:
     fill(project, [1])
     with open_ralph(project) as ralph:
-        journal = ralph.conversations.shelf.journals.journal(ralph.project.id)
+        journal = ralph.conversations.store.journals.journal(ralph.project.id)
         for name, bad in (("e" * 16, b'"errors":5'), ("f" * 16, b'"status":5')):
             body = b'{"conversation":"c000000000000000","user":"Hm?",%b}' % bad
             journal.append([Record(name, "exchange", 9, "2026-04-01T10:00:00Z", body)])

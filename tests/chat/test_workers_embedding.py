@@ -113,7 +113,7 @@ def test_a_batch_that_fails_is_not_stored_and_is_tried_again(
     fill(project, [4])
     opened = served(project, server)
     with opened() as ralph:
-        ralph.place.embedder.check()
+        ralph.store.embedder.check()
     server.fail(fault)
     workers = Workers(opened, clock=clock)
     [told] = workers.run_once(EMBEDDING)
@@ -135,7 +135,7 @@ def test_a_retry_really_asks_a_server_that_is_else_left_alone_for_a_while(
     fill(project, [2])
     opened = served(project, server)
     with opened() as ralph:
-        ralph.place.embedder.check()
+        ralph.store.embedder.check()
     server.fail("not_json")
     workers = Workers(opened, clock=clock)
     workers.start("embedding")

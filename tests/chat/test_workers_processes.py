@@ -111,8 +111,8 @@ def test_killed_in_the_middle_of_a_batch_the_next_one_embeds_it_whole(
     settings: dict[str, Any] = {"embedder": "ollama", "ollama_url": embeddings.url}
     environ = {f"RALPH_{key.upper()}": value for key, value in settings.items()}
     with open_ralph(project, **settings) as ralph:
-        assert ralph.place.embedder is not None
-        ralph.place.embedder.check()
+        assert ralph.store.embedder is not None
+        ralph.store.embedder.check()
     embeddings.fail("slow")
     asked = len(embeddings.asked("/api/embed"))
     first = start(**environ)

@@ -101,10 +101,10 @@ def test_the_skill_names_only_tools_that_the_server_has(project: Path) -> None:
 
     text = (PLUGIN / "skills" / "ralph-memory" / "SKILL.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:\w+_)+\w+)`", text))
-    desk = ServerContext(read_options(["--focus"]), project)
+    context = ServerContext(read_options(["--focus"]), project)
 
     assert named
-    assert named <= {tool.name for tool in tools_for(desk)}
+    assert named <= {tool.name for tool in tools_for(context)}
 
 
 def test_the_wheel_holds_all_of_the_plugin(tmp_path: Path) -> None:

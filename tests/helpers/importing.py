@@ -91,7 +91,7 @@ def _bytes(lines: list[Any]) -> bytes:
 
 def import_sessions(client: str, memory: Conversations, **options: Any) -> ConversationImport:
     """Bring in one client's sessions."""
-    return Importer(client, memory.shelf, home=memory.home, **options).once()
+    return Importer(client, memory.store, home=memory.home, **options).once()
 
 
 class Kept:
@@ -101,22 +101,22 @@ class Kept:
         self.home = home
         settings = load(home=home, project_file=None).settings
         self.memory = Conversations(home=home, settings=settings, embedder=None)
-        self.shelf = self.memory.shelf
+        self.store = self.memory.store
 
     def streams(self) -> list[str]:
         """The streams there are."""
-        return self.shelf.journals.names()
+        return self.store.journals.names()
 
     def exchanges(self, stream: str | None = None) -> list[Exchange]:
         """Every exchange, of one stream or of all; what stands in the file twice is seen twice."""
         names = self.streams() if stream is None else [stream]
-        found = [ConversationStream(name, self.shelf).history for name in names]
+        found = [ConversationStream(name, self.store).history for name in names]
         return [one for each in found for one in each.read_exchanges(each.conversations)]
 
     def conversations(self, stream: str | None = None) -> list[Conversation]:
         """Every conversation, of one stream or of all."""
         names = self.streams() if stream is None else [stream]
-        found = [ConversationStream(name, self.shelf).history for name in names]
+        found = [ConversationStream(name, self.store).history for name in names]
         return [state.conversation for each in found for state in each.conversations.values()]
 
     def lines(self) -> list[tuple[str, str]]:

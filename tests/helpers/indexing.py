@@ -8,6 +8,6 @@ from ralph.memory.ralph import Ralph
 
 def embedded(memory: Ralph) -> Index:
     """The index in a file that a memory has where nobody asks for another."""
-    index = memory.place.index
+    index = memory.store.index
     assert isinstance(index, Index)
     return index

@@ -120,7 +120,7 @@ def opened(
     """The knowledge as a project sees it, by a toy embedder; all projects share the test's home."""
     with patch.object(checkpoints, "BATCH", batch), open_ralph(root, **settings) as ralph:
         if "embedder" not in settings:
-            ralph.place.embedder = toy or ToyEmbedder()
+            ralph.store.embedder = toy or ToyEmbedder()
         yield ralph.knowledge
 
 
@@ -146,7 +146,7 @@ def lines(home: Path) -> list[dict[str, Any]]:
 
 def ids_indexed(knowledge: Knowledge) -> list[str]:
     """The entries that the index holds, however often."""
-    with knowledge.shelf.index.store.state() as view:
+    with knowledge.store.index.store.state() as view:
         live = live_of(view, knowledge.target().name)
         return [] if live is None else sorted(one for one, _ in view.content(live).keys)
 

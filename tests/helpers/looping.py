@@ -179,7 +179,7 @@ class Loop:
         """The project's memories, with a toy for an embedder unless none is wanted."""
         with open_ralph(self.root, **self._settings) as ralph:
             if self._settings.get("embedder") != "none":
-                ralph.place.embedder = ToyEmbedder()
+                ralph.store.embedder = ToyEmbedder()
             yield ralph
 
     def _hear(self, event: LoopEvent) -> None:
@@ -220,7 +220,7 @@ class Loop:
 def block_index(loop: Loop, home: Path) -> None:
     """Put something in the way wherever an index could be made."""
     with loop.opened() as ralph:
-        name = ralph.place.index.path.name
+        name = ralph.store.index.path.name
         others = [*(home / "cache" / "projects").glob("*")]
     for cache in {state_of(loop.root), *others}:
         (cache / name).mkdir(parents=True)

@@ -58,8 +58,8 @@ def index_on(
 
 def on(server: QdrantConnection, memory: Ralph, place: str = "test") -> Index:
     """Let a memory keep its index on this server."""
-    memory.place.index = index_on(server, memory.project.cache, place)
-    return memory.place.index
+    memory.store.index = index_on(server, memory.project.cache, place)
+    return memory.store.index
 
 
 def open_served(project: Path, url: str, embedder: ToyEmbedder | None = None, **more: Any) -> Ralph:

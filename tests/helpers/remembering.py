@@ -90,7 +90,7 @@ def open_toy(
 ) -> Ralph:
     """Open a project with a toy in the place of its embedder."""
     opened = open_ralph(path, home=home, **more)
-    opened.place.embedder = embedder or ToyEmbedder()
+    opened.store.embedder = embedder or ToyEmbedder()
     return opened
 
 

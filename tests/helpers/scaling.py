@@ -64,13 +64,13 @@ def top_five(ralph: Ralph) -> list[list[tuple[str, float | None]]]:
 
 def journals_of(ralph: Ralph) -> list[Journals]:
     """The journals of the three memories."""
-    shelves = (ralph.place, ralph.conversations.shelf, ralph.knowledge.shelf)
-    return [shelf.journals for shelf in shelves]
+    stores = (ralph.store, ralph.conversations.store, ralph.knowledge.store)
+    return [store.journals for store in stores]
 
 
 def indexes_of(ralph: Ralph) -> list[Index]:
     """The indexes of the three memories."""
-    return [ralph.place.index, ralph.conversations.shelf.index, ralph.knowledge.shelf.index]
+    return [ralph.store.index, ralph.conversations.store.index, ralph.knowledge.store.index]
 
 
 def everything(ralph: Ralph) -> dict[str, list[tuple[str, str, int, str, bytes]]]:

@@ -35,10 +35,10 @@ class Reply(NamedTuple):
 class Served:
     """A server in this process, and the SDK's own client that talks to it."""
 
-    def __init__(self, portal: BlockingPortal, client: Client, desk: ServerContext) -> None:
+    def __init__(self, portal: BlockingPortal, client: Client, context: ServerContext) -> None:
         self._portal = portal
         self.client = client
-        self.desk = desk
+        self.context = context
 
     def call(self, name: str, /, arguments: dict[str, Any] | None = None, **more: Any) -> Reply:
         """Call a tool."""
@@ -79,13 +79,13 @@ class Served:
 @contextlib.contextmanager
 def served(root: Path, *words: str, era: str = "auto") -> Iterator[Served]:
     """A server started with these words on this folder."""
-    desk = ServerContext(read_options(list(words)), root)
+    context = ServerContext(read_options(list(words)), root)
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(Client(make_server(desk), mode=era)) as client,
+        portal.wrap_async_context_manager(Client(make_server(context), mode=era)) as client,
     ):
-        yield Served(portal, client, desk)
-    assert desk.closed
+        yield Served(portal, client, context)
+    assert context.closed
 
 
 class Wire:

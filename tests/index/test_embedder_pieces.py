@@ -144,7 +144,7 @@ def test_the_words_of_a_long_record_are_counted_once(project: Path) -> None:
     with open_toy(project, ShortSighted()) as memory:
         auth = memory.feature("auth")
         auth.remember_all([made(f"{filler} zebra", session_id=str(n)) for n in range(3)])
-        with memory.place.index.store.state() as view:
+        with memory.store.index.store.state() as view:
             live = live_of(view, auth.target().name)
             assert live is not None
             zebras = view.words(live, ["zebra"], 0)

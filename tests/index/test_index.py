@@ -121,7 +121,7 @@ def test_a_view_of_one_thread_is_not_disturbed_by_what_another_thread_loads(
     auth.search(QUESTION)
     name = auth.target().name
     vector = toy.embed_query(QUESTION)
-    with memory.place.index.store.state() as view:
+    with memory.store.index.store.state() as view:
         live = live_of(view, name)
         assert live is not None
 
@@ -135,7 +135,7 @@ def test_a_view_of_one_thread_is_not_disturbed_by_what_another_thread_loads(
         [near] = view.nearest(live, vector[None, :], 100)
         assert len(near) == 20
         assert len(view.fetch(live, near)) == 20
-    with memory.place.index.store.state() as view:
+    with memory.store.index.store.state() as view:
         live = live_of(view, name)
         assert live is not None
         assert len(view.nearest(live, vector[None, :], 100)[0]) == 40
@@ -224,7 +224,7 @@ with open_toy(sys.argv[1]) as memory:
 
 def test_many_processes_that_meet_no_index_all_answer(memory: Ralph, project: Path) -> None:
     memory.feature("auth").remember_all(topical(40))
-    memory.place.index.delete()
+    memory.store.index.delete()
     memory.close()
     with (
         child(OPENER, project) as a,
@@ -245,7 +245,7 @@ def test_many_processes_that_meet_no_index_all_answer(memory: Ralph, project: Pa
 
 def test_a_collection_is_named_after_project_and_feature(memory: Ralph) -> None:
     memory.feature("auth").remember(made("login form", session_id="1"))
-    (collection,) = memory.place.index.collections()
+    (collection,) = memory.store.index.collections()
     parts = [hashlib.sha256(t.encode()).hexdigest()[:8] for t in (memory.project.id, "auth")]
     assert collection.name == "-".join(parts)
     assert collection.stream == "auth"
@@ -265,7 +265,7 @@ def test_several_features_are_searched_as_one_or_each_alone(memory: Ralph) -> No
 
 
 def manifest_of(memory: Ralph) -> list[str]:
-    return [one.manifest.embedder for one in memory.place.index.collections()]
+    return [one.manifest.embedder for one in memory.store.index.collections()]
 
 
 def test_nothing_is_done_when_nothing_changed(memory: Ralph, toy: ToyEmbedder) -> None:
@@ -289,10 +289,10 @@ def test_another_embedder_means_a_rebuild_and_never_a_mix(
     with open_toy(project, ToyEmbedder(other.identity, other.dims)) as changed:
         assert ask(changed)
         assert manifest_of(changed) == [other.identity]
-        counted = changed.place.embedder
+        counted = changed.store.embedder
         assert isinstance(counted, ToyEmbedder)
         assert len(counted.embedded) == 30
-        store = changed.place.index.store
+        store = changed.store.index.store
         with store.state() as view:
             live = live_of(view, changed.feature("auth").target().name)
             assert live is not None
@@ -312,7 +312,7 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
     with open_toy(project, new) as changed:
         with pytest.raises(KeyboardInterrupt):
             ask(changed)
-        held = {one.live: one.manifest.embedder for one in changed.place.index.collections()}
+        held = {one.live: one.manifest.embedder for one in changed.store.index.collections()}
         assert held == {True: "toy:1", False: "toy:2"}
         # While somebody else holds the lock, the old one answers, by words.
         with disk.locked(state_of(project) / "index.lock", timeout_s=1):
@@ -326,7 +326,7 @@ def test_words_answer_from_the_old_index_until_the_new_one_is_built(
         assert len(found) == 4
         assert all(hit.parts and hit.parts.meaning is not None for hit in found)
         assert found.notes == ()
-        assert [one.live for one in changed.place.index.collections()] == [True]
+        assert [one.live for one in changed.store.index.collections()] == [True]
 
 
 def test_an_interrupted_rebuild_goes_on_and_embeds_nothing_twice(
@@ -366,7 +366,7 @@ def test_a_rebuild_killed_in_another_process_goes_on(memory: Ralph, project: Pat
     again = ToyEmbedder("toy:2")
     with open_toy(project, again) as changed:
         assert len(ask(changed, "login form validation")) == 6
-        assert changed.place.index.store.check(deep=True) == []
+        assert changed.store.index.store.check(deep=True) == []
     assert len(again.embedded) == 20
 
 
@@ -404,7 +404,7 @@ def test_another_tokeniser_rebuilds_the_words_but_embeds_nothing_again(
     again = ToyEmbedder()
     with open_toy(project, again) as changed:
         assert shown(ask(changed)) == before
-        (one,) = changed.place.index.collections()
+        (one,) = changed.store.index.collections()
         assert one.manifest.tokeniser == "next"
     assert again.embedded == []
 
@@ -418,7 +418,7 @@ def test_another_way_of_cutting_embeds_only_what_reads_differently(
     monkeypatch.setattr("ralph.records.iteration.EMBEDDING_CHARS", 1000)
     with open_toy(project, again) as changed:
         ask(changed)
-        (one,) = changed.place.index.collections()
+        (one,) = changed.store.index.collections()
         assert one.manifest.cut == "next-1000"
     assert [len(text) for text in again.embedded] == [1000]
 
@@ -434,7 +434,7 @@ def test_a_rebuild_begun_for_settings_that_were_taken_back_leaves_no_trace(
         ask(changed)
     ask(memory)
     assert manifest_of(memory) == ["toy:1"]
-    assert sync_module.is_current(memory.place.index.store, memory.feature("auth").target())
+    assert sync_module.is_current(memory.store.index.store, memory.feature("auth").target())
 
 
 # -- without an embedder
@@ -495,7 +495,7 @@ def test_the_setting_none_means_words_alone_and_says_so(project: Path) -> None:
         found = ask(memory)
         assert len(found) == 2
         assert any("embedder is none" in note for note in found.notes)
-        (one,) = memory.place.index.collections()
+        (one,) = memory.store.index.collections()
         assert (one.manifest.embedder, one.manifest.dims) == ("none", 0)
 
 
@@ -528,9 +528,9 @@ def test_orphans_are_listed_and_pruned_and_the_rest_stays(memory: Ralph, project
     assert memory.search("form validation", features=["billing"]) == []
     (gone,) = memory.prune()
     assert memory.orphans() == []
-    assert [one.stream for one in memory.place.index.collections()] == ["auth"]
+    assert [one.stream for one in memory.store.index.collections()] == ["auth"]
     assert len(ask(memory, "form validation")) == 1
-    assert gone not in {one.name for one in memory.place.index.collections()}
+    assert gone not in {one.name for one in memory.store.index.collections()}
 
 
 def test_a_collection_of_another_project_is_an_orphan(memory: Ralph, project: Path) -> None:
@@ -542,7 +542,7 @@ def test_a_collection_of_another_project_is_an_orphan(memory: Ralph, project: Pa
         assert len(ask(changed)) == 1
         assert len(changed.orphans()) == 1
         changed.prune()
-        assert len(changed.place.index.collections()) == 1
+        assert len(changed.store.index.collections()) == 1
         assert len(ask(changed)) == 1
 
 

@@ -125,7 +125,7 @@ def test_a_damaged_file_is_set_aside_with_one_line_and_the_answers_are_the_same(
         for n in range(0, 200, 7):  # whatever page it was, asking for everything meets it
             assert memory.feature("auth").search(topical(1, start=n)[0].summary)
         assert ask(memory) == filled
-        assert memory.place.index.store.check(deep=True) == []
+        assert memory.store.index.store.check(deep=True) == []
     aside = [file for file in index_files(project) if ".damaged-" in file.name]
     if damage in (_empty,):  # an empty file is a new database, nothing is wrong with it
         assert aside == []
@@ -201,7 +201,7 @@ def test_an_index_that_stays_damaged_is_off_and_the_journal_answers(
     filled: list[object], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_toy(project) as memory:
-        index = memory.place.index
+        index = memory.store.index
 
         def broken() -> bool:
             raise Corrupt("for ever")
@@ -223,7 +223,7 @@ def test_a_file_another_process_has_healed_already_is_left_alone(
         with open_toy(project) as other:
             assert ask(other) == filled
         healed = index_file(project).stat().st_ino
-        memory.place.index._repair(Corrupt("seen in the old file"))
+        memory.store.index._repair(Corrupt("seen in the old file"))
         assert index_file(project).stat().st_ino == healed
         assert ask(memory) == filled
     assert not [f for f in index_files(project) if ".damaged-" in f.name]
@@ -259,7 +259,7 @@ def test_vectors_of_a_deleted_file_never_mix_with_those_of_its_successor(
     with open_toy(project) as memory, open_toy(project) as other:
         assert ask(memory) == filled
         gone = [hit.id for hit in other.feature("auth").search(QUESTION)]
-        other.place.index.delete()
+        other.store.index.delete()
         other.feature("auth").forget(gone)
         found = memory.feature("auth").search(QUESTION, limit=20, min_score=0.0)
         assert len(found) == 20
@@ -312,7 +312,7 @@ def test_while_another_process_builds_the_index_what_is_there_answers(
         gone = str(filled[0][0])  # type: ignore[index]
         with disk.locked(state_of(project) / "index.lock", timeout_s=1):
             # The journal forgets at once; an index that is behind must not tell it any more.
-            memory.place.journals.journal("auth").forget([gone])
+            memory.store.journals.journal("auth").forget([gone])
             answer = memory.feature("auth").search(QUESTION)
             assert any("not complete yet" in note for note in answer.notes)
             assert gone not in {hit.id for hit in answer}
@@ -336,10 +336,10 @@ def test_an_index_deleted_while_it_is_built_is_built_again(
 
     monkeypatch.setattr(sync_module, "_BATCH", 50)
     with open_toy(project, Deleting()) as memory:
-        memory.place.index.delete()
+        memory.store.index.delete()
         assert ask(memory) == filled
         assert ask(memory) == filled
-        assert memory.place.index.store.check(deep=True) == []
+        assert memory.store.index.store.check(deep=True) == []
 
 
 def test_threads_go_on_while_one_of_them_sets_the_index_aside(
@@ -360,13 +360,13 @@ def test_threads_go_on_while_one_of_them_sets_the_index_aside(
             thread.start()
         for n in range(15):
             if n % 3 == 2:
-                memory.place.index.delete()
+                memory.store.index.delete()
             else:
-                memory.place.index._repair(Corrupt("says the test"))
+                memory.store.index._repair(Corrupt("says the test"))
             assert len(memory.feature("auth").search(QUESTION)) == 10
         done.set()
         for thread in threads:
             thread.join()
         assert wrong == []
         assert ask(memory) == filled
-        assert memory.place.index.store.check(deep=True) == []
+        assert memory.store.index.store.check(deep=True) == []

@@ -130,7 +130,7 @@ def test_an_index_that_somebody_keeps_reading_is_thrown_away_rather_than_left_un
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ralph.index.sqlite._BUSY_TIMEOUT_S", 0.01)
-    memory.place.index.store.close()
+    memory.store.index.store.close()
     reader = sqlite3.connect(index_file(project), isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM collection").fetchone()
@@ -156,7 +156,7 @@ def test_a_tombstone_that_comes_by_git_cleans_the_bytes_too(
     memory: Ralph, written: SavedIteration, project: Path
 ) -> None:
     # A colleague forgot it: the journal changes under us, nobody calls forget here.
-    memory.place.journals.journal("auth").forget([written.id])
+    memory.store.journals.journal("auth").forget([written.id])
     memory.feature("auth").search("anything at all")
     assert traces(project) == []
     assert_gone(memory, written)
@@ -221,7 +221,7 @@ def test_it_does_not_come_back_by_a_rebuild(memory: Ralph, written: SavedIterati
     auth.forget([written.id])
     auth.sync(afresh=True)
     assert_gone(memory, written)
-    memory.place.index.delete()
+    memory.store.index.delete()
     assert_gone(memory, written)
 
 
@@ -285,7 +285,7 @@ def test_it_does_not_come_back_by_a_merge(
     git(project, "merge", "-q", "--no-edit", "other")
     assert gone_from(memory, written)
     assert summaries(auth.search("other branch goes on"))[0] == "the other branch goes on"
-    memory.place.index.delete()
+    memory.store.index.delete()
     assert gone_from(memory, written)
 
 
@@ -302,7 +302,7 @@ def test_many_are_forgotten_at_once_and_the_answers_match_a_rebuild(memory: Ralp
     assert chosen.count == 6
     assert forget(memory, chosen, reason="test").count == 6
     before = [shown(auth.search(q, min_score=0.0, limit=20)) for q in ("login", "invoice totals")]
-    memory.place.index.delete()
+    memory.store.index.delete()
     after = [shown(auth.search(q, min_score=0.0, limit=20)) for q in ("login", "invoice totals")]
     assert before == after
 
@@ -312,5 +312,5 @@ def test_forgetting_nothing_there_changes_nothing(
 ) -> None:
     assert memory.feature("auth").forget(["no-such-id"]) == []
     assert memory.feature("nowhere").forget(["no-such-id"]) == []
-    assert "nowhere" not in memory.place.journals.names()
+    assert "nowhere" not in memory.store.journals.names()
     assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []

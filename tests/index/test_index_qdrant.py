@@ -72,9 +72,9 @@ def test_what_is_remembered_is_found_and_verified(served: Ralph, server: QdrantS
     assert answer.notes == ()
     assert answer[0].record.summary.startswith("login form validation")
     assert verify_index(served).ok
-    assert served.place.index.where == server.url
-    assert isinstance(served.place.index.store, QdrantStore)
-    assert served.place.index.store.server.version == server.version
+    assert served.store.index.where == server.url
+    assert isinstance(served.store.index.store, QdrantStore)
+    assert served.store.index.store.server.version == server.version
 
 
 def test_switching_to_a_server_and_back_gives_the_same_answers(
@@ -103,7 +103,7 @@ def test_facets_of_a_question_are_asked_of_the_server(served: Ralph) -> None:
     auth.remember_all(topical(30))
     asked = auth.search(QUESTION, limit=20)
     assert {hit.record.outcome for hit in asked} == {"success", "failure"}
-    store = served.place.index.store
+    store = served.store.index.store
     with store.state() as view:
         live = live_of(view, auth.target().name)
         assert live is not None
@@ -124,7 +124,7 @@ def test_several_features_and_conversations_share_a_server(
     assert len(served.search("login form")) == 2
     assert len(served.conversations.search("login form")) == 1
     assert len(aliases(server)) == 3
-    assert {one.stream for one in served.place.index.collections()} == {"auth", "shop"}
+    assert {one.stream for one in served.store.index.collections()} == {"auth", "shop"}
 
 
 def test_what_was_journalled_elsewhere_is_caught_up_with(
@@ -152,7 +152,7 @@ def test_passages_that_waited_for_the_embedder_get_their_vectors(
     answer = auth.search(QUESTION)
     assert answer.notes == ()
     assert all(hit.parts is not None and hit.parts.meaning is not None for hit in answer)
-    assert is_current(served.place.index.store, auth.target())
+    assert is_current(served.store.index.store, auth.target())
     assert verify_index(served).ok
 
 
@@ -218,7 +218,7 @@ def test_points_go_in_batches_of_256_and_not_too_many_bytes(
     sizes = [len(one.body["points"]) for one in server.asked(r"^PUT .*/points$")]
     assert max(sizes) == 256
     assert sum(size for size in sizes if size > 1) >= 600
-    with served.place.index.store.state() as view:
+    with served.store.index.store.state() as view:
         live = live_of(view, served.feature("auth").target().name)
         assert live is not None
         assert view.size(live).records == 600
@@ -296,7 +296,7 @@ def test_another_embedder_means_a_rebuild_beside_the_old(
         memory.feature("auth").sync()
     with open_served(project, server.url, ToyEmbedder("toy:2", 32)) as memory:
         answer = memory.feature("auth").search(QUESTION)
-        [one] = memory.place.index.collections()
+        [one] = memory.store.index.collections()
     assert answer.notes == ()
     assert (one.manifest.embedder, one.manifest.dims) == ("toy:2", 32)
     assert len(physical(server)) == 1
@@ -389,7 +389,7 @@ def test_f14_deleting_a_feature_drops_its_collection(served: Ralph, server: Qdra
     served.feature("auth").remember_all(topical(3))
     served.feature("shop").remember_all(topical(3))
     served.feature("shop").drop_index()
-    assert [one.stream for one in served.place.index.collections()] == ["auth"]
+    assert [one.stream for one in served.store.index.collections()] == ["auth"]
     assert len(physical(server)) == 1
 
 
@@ -405,7 +405,7 @@ def test_f18_clones_that_share_an_id_do_not_share_a_collection(
         other.feature("auth").remember(made("login form two", session_id="2"))
         assert len(other.feature("auth").search("login form")) == 2
         assert summaries(served.feature("auth").search("login form")) == ["login form one"]
-        assert is_current(other.place.index.store, other.feature("auth").target())
+        assert is_current(other.store.index.store, other.feature("auth").target())
     assert len(physical(server)) == 2
 
 
@@ -483,7 +483,7 @@ def test_what_is_forgotten_while_the_server_is_away_goes_when_it_is_back(
     assert "forgotten text may still stand in an old index" in caplog.text
     assert auth.search("hunterxx") == []
     server.fail(None)
-    served.place.index.store.check()
+    served.store.index.store.check()
     assert auth.search("hunterxx") == []
     assert "hunterxx" not in everything(server)
 
@@ -539,7 +539,7 @@ def test_a_collection_that_somebody_deleted_comes_back_by_itself(
 
 
 def test_a_collection_with_other_parameters_is_told(served: Ralph, server: QdrantServer) -> None:
-    store = served.place.index.store
+    store = served.store.index.store
     served.feature("auth").remember_all(topical(3))
     assert store.check(deep=True) == []
     [name] = physical(server)
@@ -566,7 +566,7 @@ def test_two_machines_that_sync_at_once_lose_and_double_nothing(
             with open_toy(project) as memory:
                 # Each with a lock of its own, as on different machines.
                 folder = project / f"machine-{machine}"
-                memory.place.index = index_on(QdrantConnection(server.url), folder, "shared")
+                memory.store.index = index_on(QdrantConnection(server.url), folder, "shared")
                 together.wait()
                 memory.feature("auth").sync()
         except BaseException as error:  # noqa: BLE001 - told below
@@ -579,10 +579,10 @@ def test_two_machines_that_sync_at_once_lose_and_double_nothing(
         thread.join()
     assert failures == []
     with open_toy(project) as memory:
-        memory.place.index = index_on(QdrantConnection(server.url), project / "m", "shared")
+        memory.store.index = index_on(QdrantConnection(server.url), project / "m", "shared")
         assert memory.feature("auth").sync().complete
         assert verify_index(memory).ok
-        memory.place.index.prune()
+        memory.store.index.prune()
     assert len(physical(server)) == 1
 
 
@@ -647,4 +647,4 @@ def test_a_collection_of_somebody_elses_in_the_way_is_told(
 
 def test_the_embedded_index_is_what_nobody_asks_for_a_server_gets(project: Path) -> None:
     with open_ralph(project) as memory:
-        assert memory.place.index.store.title == "SQLite"
+        assert memory.store.index.store.title == "SQLite"

@@ -72,18 +72,18 @@ def test_a_write_that_fails_loses_nothing_and_is_repeated(
     auth = served.feature("auth")
     auth.remember_all(topical(3))
     auth.sync()
-    [before] = served.place.index.collections()
+    [before] = served.store.index.collections()
     server.fail(fault, paths=WRITES)
     with caplog.at_level(logging.WARNING, "ralph"):
         hasty.feature("auth").remember_all(topical(40, start=3))
     assert "not indexed yet: " in caplog.text
     assert len(auth.records()) == 43
     server.fail(None)
-    [after] = served.place.index.collections()
+    [after] = served.store.index.collections()
     assert after.position == before.position  # it moves when all of a batch is there
     assert auth.sync().complete
     assert verify_index(served).ok
-    with served.place.index.store.state() as view:
+    with served.store.index.store.state() as view:
         live = live_of(view, auth.target().name)
         assert live is not None
         assert view.size(live) == CollectionSize(43, 43, 0)
@@ -110,10 +110,10 @@ def test_a_sync_that_is_cut_off_at_any_request_goes_on(
             auth.sync()
         server.after = lambda asked: None
         server.fail(None)
-        memory.place.index.store.check()
+        memory.store.index.store.check()
         assert auth.sync().complete
         assert verify_index(memory).ok
-        memory.place.index.prune()
+        memory.store.index.prune()
     assert len(server.client.get_collections().collections) == 1
 
 
@@ -125,12 +125,12 @@ def test_a_rebuild_that_fails_leaves_the_old_one_answering(
     auth.remember_all(topical(30))
     auth.sync()
     before = auth.search(QUESTION)
-    [old] = served.place.index.collections()
+    [old] = served.store.index.collections()
     server.fail(fault, paths=rf"^PUT .*(?<!{old.physical})/points$")
     with pytest.raises(IndexOff):
         hasty.feature("auth").sync(afresh=True)
     server.fail(None)
-    with served.place.index.store.state() as view:
+    with served.store.index.store.state() as view:
         live = live_of(view, auth.target().name)
     assert live is not None
     assert live.physical == old.physical
@@ -205,9 +205,9 @@ def test_a_server_that_comes_back_gets_what_it_missed(project: Path) -> None:
         memory.feature("auth").remember_all(topical(5, start=5))
         second = QdrantServer(port, client)
         try:
-            memory.place.index.store.check()
+            memory.store.index.store.check()
             assert memory.feature("auth").search(QUESTION).notes == ()
-            assert is_current(memory.place.index.store, memory.feature("auth").target())
+            assert is_current(memory.store.index.store, memory.feature("auth").target())
         finally:
             second.close()
 
@@ -278,7 +278,7 @@ def test_while_another_process_builds_nothing_is_dropped(
     auth = served.feature("auth")
     auth.remember_all(topical(10))
     auth.sync()
-    index = served.place.index
+    index = served.store.index
     other = index_on(QdrantConnection(server.url), index.path.parent, "x", lock_timeout_s=0.0)
     with disk.locked(index.path.with_name("index.lock"), timeout_s=1.0):
         with pytest.raises(IndexOff, match="another process"):

@@ -33,7 +33,7 @@ def both(
                 ]
             )
         embedded = _asked(memory)
-        memory.place.index.close()
+        memory.store.index.close()
         with local_server() as server:
             on(server, memory)
             yield embedded, _asked(memory)

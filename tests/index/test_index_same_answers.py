@@ -73,7 +73,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def delete_the_index(self) -> None:
-        self.memory.place.index.delete()
+        self.memory.store.index.delete()
 
     @rule()
     def rebuild(self) -> None:
@@ -91,7 +91,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def write_while_the_embedder_is_off(self) -> None:
-        toy = self.memory.place.embedder
+        toy = self.memory.store.embedder
         assert isinstance(toy, ToyEmbedder)
         toy.off = True
         self.remember(["login form"], "token", "retry")
@@ -160,7 +160,7 @@ def test_equal_records_stand_in_the_same_order_whatever_the_journal_went_through
         before = auth.search("login form", limit=limit)
         assert len({hit.score for hit in before}) == 1
         assert len(before) == limit
-        memory.place.index.delete()
+        memory.store.index.delete()
         after = auth.search("login form", limit=limit)
         assert shown(after) == shown(before)
         assert [hit.parts for hit in after] == [hit.parts for hit in before]

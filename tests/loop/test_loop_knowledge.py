@@ -456,7 +456,7 @@ def test_no_block_and_no_half_of_one(tmp_path: Path, settings: dict[str, Any]) -
 def test_no_block_while_memory_is_off(loop: Loop, tmp_path: Path) -> None:
     publish(tmp_path)
     with loop.opened() as ralph:
-        index = ralph.place.index.path
+        index = ralph.store.index.path
     for file in index.parent.glob("index-*"):
         file.unlink()
     for cache in (home_folder() / "cache" / "projects").glob("*"):

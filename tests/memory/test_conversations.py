@@ -297,7 +297,7 @@ def test_another_projects_index_is_not_rebuilt_with_our_embedder(tmp_path: Path)
     with opened(tmp_path / "blog", home) as blog:
         blog.project.init()
         [hit] = blog.conversations.search("which payment provider", everywhere=True)
-        with blog.conversations.shelf.index.store.state() as view:
+        with blog.conversations.store.index.store.state() as view:
             live = live_of(view, theirs)
 
     assert hit.record.assistant == "Stripe."

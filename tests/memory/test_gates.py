@@ -230,7 +230,7 @@ def test_a_project_that_gives_nothing_keeps_no_gates(project: Path) -> None:
             reject(ralph, 7, "design", "No versions")
         with pytest.raises(BadInput, match="gives no knowledge"):
             approve(ralph, 7, "design", VERSIONED)
-        assert not ralph.knowledge.shelf.names()
+        assert not ralph.knowledge.store.names()
 
 
 def test_gates_are_of_their_own_project(ralph: Ralph, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_the_file_that_nobody_writes_to_any_more_ends_interrupted(
 
     clock = file.stat().st_mtime + ABANDONED_S + 1
     importer = Importer(
-        "claude-code", kept.shelf, home=kept.home, folder=sessions, clock=lambda: clock
+        "claude-code", kept.store, home=kept.home, folder=sessions, clock=lambda: clock
     )
     assert counts(importer.once()) == (1, 1, 0)
 
@@ -198,7 +198,7 @@ def test_a_last_line_that_nobody_ended_is_read_in_the_end(
     assert counts(bring_in(kept, sessions)) == (0, 0, 0)
     clock = file.stat().st_mtime + ABANDONED_S + 1
     importer = Importer(
-        "claude-code", kept.shelf, home=kept.home, folder=sessions, clock=lambda: clock
+        "claude-code", kept.store, home=kept.home, folder=sessions, clock=lambda: clock
     )
     assert counts(importer.once()) == (1, 1, 0)
     assert kept.said() == [("Question 1 of one?", "Answer 1 of one.")]

@@ -34,11 +34,11 @@ HERE = "general"
 
 def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> ConversationImport:
     data = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
-    return import_conversations(kept.shelf, HERE, data, name=name)
+    return import_conversations(kept.store, HERE, data, name=name)
 
 
 def out(kept: Kept, **more: Any) -> Any:
-    return json.loads(written(export_conversations(kept.shelf, kept.streams(), **more)))
+    return json.loads(written(export_conversations(kept.store, kept.streams(), **more)))
 
 
 # -- our own form
@@ -91,19 +91,19 @@ def test_out_and_in_again_elsewhere_is_the_same(
             for place, one in enumerate(exchanges)
         ]
         talks.append(ConversationContent(conversation, said))
-    ConversationStream(HERE, here.shelf).save(talks)
+    ConversationStream(HERE, here.store).save(talks)
 
-    data = written(export_conversations(here.shelf, [HERE]), lines=lines)
-    import_conversations(there.shelf, HERE, data, name="talk")
+    data = written(export_conversations(here.store, [HERE]), lines=lines)
+    import_conversations(there.store, HERE, data, name="talk")
 
-    assert written(export_conversations(there.shelf, [HERE]), lines=lines) == data
+    assert written(export_conversations(there.store, [HERE]), lines=lines) == data
     assert there.conversations() == sorted(here.conversations(), key=lambda one: one.created or "")
 
     def by_id(kept: Kept) -> dict[str, dict[str, Any]]:
         return {one.id: {**one.to_json(), "number": None} for one in kept.exchanges()}
 
     assert by_id(there) == by_id(here)
-    assert import_conversations(there.shelf, HERE, data, name="talk").exchanges == 0
+    assert import_conversations(there.store, HERE, data, name="talk").exchanges == 0
 
 
 ONE = {

@@ -231,8 +231,8 @@ def test_a_batch_is_published_whole_or_not_at_all_and_nothing_is_embedded_twice(
 ) -> None:
     with opened(project, **served(server)) as knowledge:
         ids = [knowledge.capture(lesson(n)).id for n in range(8)]
-        assert knowledge.shelf.embedder is not None
-        knowledge.shelf.embedder.check()
+        assert knowledge.store.embedder is not None
+        knowledge.store.embedder.check()
         server.given.clear()
         server.patience = 1
 
@@ -303,7 +303,7 @@ def test_what_was_published_is_counted_when_the_index_fails_only_then(
 ) -> None:
     with opened(project, batch=2) as knowledge:
         ids = [knowledge.capture(lesson(n)).id for n in range(3)]
-        index = knowledge.shelf.index
+        index = knowledge.store.index
         sync = type(index).sync
 
         def failing(self: Any, *args: Any, **more: Any) -> Any:
@@ -326,7 +326,7 @@ def test_what_was_published_is_counted_when_the_index_fails_only_then(
 def test_one_checkpoint_waits_for_another_and_says_so(project: Path) -> None:
     with opened(project, journal_lock_timeout_s=0.05) as knowledge:
         knowledge.capture(lesson(0))
-        lock = knowledge.shelf.index.path.with_name("checkpoint.lock")
+        lock = knowledge.store.index.path.with_name("checkpoint.lock")
         with disk.locked(lock, timeout_s=1), pytest.raises(JournalBusy, match="another checkpoint"):
             knowledge.checkpoint()
         assert len(knowledge.checkpoint().published) == 1

@@ -319,7 +319,7 @@ def test_searching_a_feature_that_has_no_memory_finds_nothing(memory: Ralph) -> 
     assert memory.feature("empty").search(QUESTION) == []
     assert memory.search(QUESTION) == []
     assert memory.search(QUESTION, features=["empty", "other"]) == []
-    assert memory.place.journals.names() == []
+    assert memory.store.journals.names() == []
 
 
 # -- the other questions
@@ -412,7 +412,7 @@ def test_any_other_name_works_and_stays_inside_the_folder(
     memory: Ralph, project: Path, name: str
 ) -> None:
     memory.feature(name).remember(made("login form validation"))
-    assert memory.place.journals.names() == [name]
+    assert memory.store.journals.names() == [name]
     assert len(memory.search(QUESTION)) == 1
     assert memory.search(QUESTION)[0].record.feature == name
     everywhere = {f.parent for f in project.parent.rglob("*.jsonl")}
@@ -472,7 +472,7 @@ def test_no_more_of_a_record_is_embedded_than_the_limit(
 ) -> None:
     monkeypatch.setattr("ralph.records.iteration.EMBEDDING_CHARS", 40)
     with open_toy(project) as memory:
-        toy = memory.place.embedder
+        toy = memory.store.embedder
         assert isinstance(toy, ToyEmbedder)
         memory.feature("auth").remember(made("word " * 50))
         assert {len(text) for text in toy.embedded} <= set(range(41))

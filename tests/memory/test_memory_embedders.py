@@ -54,13 +54,13 @@ def meanings(answer: Answer) -> list[float | None]:
 
 
 def manifest(memory: Ralph) -> tuple[str, int]:
-    [one] = memory.place.index.collections()
+    [one] = memory.store.index.collections()
     return one.manifest.embedder, one.manifest.dims
 
 
 def blob_lengths(memory: Ralph) -> set[int]:
-    store = memory.place.index.store
-    [one] = memory.place.index.collections()
+    store = memory.store.index.store
+    [one] = memory.store.index.collections()
     with store.state() as view:
         return {len(blob) for blob in view.content(one).vectors.values()}
 
@@ -98,7 +98,7 @@ def test_words_alone_need_no_server_at_all(opened: Open, server: EmbeddingServer
         memory.feature("auth").remember_all(topical(5))
     before = len(server.requests)
     with opened() as memory:
-        assert is_current(memory.place.index.store, memory.feature("auth").target())
+        assert is_current(memory.store.index.store, memory.feature("auth").target())
         assert memory.feature("auth").recent(3)
     assert len(server.requests) == before
 
@@ -178,8 +178,8 @@ def test_a_server_that_hangs_in_the_middle_of_a_rebuild_keeps_what_was_done(
     with opened(embedder="static") as memory:
         memory.feature("auth").remember_all(topical(40))
     with opened() as memory:
-        memory.place.embedder.batch = 10  # type: ignore[union-attr]
-        memory.place.embedder.check()  # type: ignore[union-attr]
+        memory.store.embedder.batch = 10  # type: ignore[union-attr]
+        memory.store.embedder.check()  # type: ignore[union-attr]
         server.fail("hang")
         answer = memory.feature("auth").search(QUESTION)
         assert answer

@@ -354,7 +354,7 @@ def test_a_project_that_may_only_be_read_is_searched_with_an_index_at_home(
 ) -> None:
     memory.feature("auth").remember_all(topical(20))
     if not with_index:
-        memory.place.index.delete()
+        memory.store.index.delete()
     memory.close()
     before = everything(project)
     lines = run_child(READ_ONLY, project, home, project, under=OWN_MOUNTS)

@@ -56,12 +56,12 @@ def test_a_project_moves_to_a_database_and_back_with_the_same_answers(
             files.feature("auth").remember(made(f"step {i} of the login form"))
         before = found(files, "step of the login form")
         with opened(database) as server:
-            (moved,) = move(files.place.journals, server.place.journals).streams
+            (moved,) = move(files.store.journals, server.store.journals).streams
             assert moved.records == 5
             assert found(server, "step of the login form") == before
             server.feature("auth").remember(made("one more step of the login form"))
             after = found(server, "step of the login form")
-            (moved,) = move(server.place.journals, files.place.journals).streams
+            (moved,) = move(server.store.journals, files.store.journals).streams
             assert moved.fresh == 1
         assert found(files, "step of the login form") == after
 
@@ -89,8 +89,8 @@ def test_an_outage_stops_neither_remembering_nor_finding(
             newcomer.conversations.start(title="meanwhile")
         server.start()
         with opened(server.url) as later:
-            assert deliver(later.place.journals) == 2
-            assert deliver(later.conversations.shelf.journals) == 1
+            assert deliver(later.store.journals) == 2
+            assert deliver(later.conversations.store.journals) == 1
             assert [hit.record.iteration_number for hit in later.feature("auth").recent()] == [
                 3,
                 2,

@@ -23,7 +23,7 @@ def journal(root: Path) -> Path:
 def test_f6_an_iteration_of_another_feature_is_refused(memory: Ralph) -> None:
     with pytest.raises(BadRecord, match="of feature 'billing', not 'auth'"):
         memory.feature("auth").remember(made("an invoice", feature="billing"))
-    assert memory.place.journals.names() == []
+    assert memory.store.journals.names() == []
     kept = memory.feature("auth").remember(made("a login", feature="auth"))
     assert kept.record.feature == "auth"
 
@@ -153,12 +153,12 @@ def test_f18_even_in_one_index_file_the_collections_of_two_projects_stay_apart(
     tmp_path: Path,
 ) -> None:
     with open_toy(tmp_path / "one") as one, open_toy(tmp_path / "two") as two:
-        two.place.index = one.place.index  # as on a server they would share
+        two.store.index = one.store.index  # as on a server they would share
         one.feature("auth").remember(made("login form validation of one", session_id="s"))
         two.feature("auth").remember(made("login form validation of two", session_id="s"))
         assert summaries(one.search(QUESTION)) == ["login form validation of one"]
         assert summaries(two.search(QUESTION)) == ["login form validation of two"]
-        assert len(one.place.index.collections()) == 2
+        assert len(one.store.index.collections()) == 2
 
 
 def test_f19_another_embedding_model_means_a_rebuild_never_a_mix_and_never_a_crash(
@@ -170,9 +170,9 @@ def test_f19_another_embedding_model_means_a_rebuild_never_a_mix_and_never_a_cra
             found = changed.feature("auth").search(QUESTION)
             assert len(found) >= 2
             assert found.notes == ()
-            (only,) = changed.place.index.collections()
+            (only,) = changed.store.index.collections()
             assert (only.manifest.embedder, only.manifest.dims) == (identity, dims)
-            with changed.place.index.store.state() as view:
+            with changed.store.index.store.state() as view:
                 blobs = list(view.content(only).vectors.values())
             expected = {v.tobytes() for v in ToyEmbedder(identity, dims).embed_passages(texts())}
             assert set(blobs) == expected

@@ -195,7 +195,7 @@ def check(root: Path, story: Story) -> None:
 def assert_index_is_journal(memory: Ralph) -> None:
     auth = memory.feature("auth")
     auth.search("anything at all")
-    store = memory.place.index.store
+    store = memory.store.index.store
     assert store.check(deep=True) == []
     with store.state() as view:
         found = view.collections(auth.target().name)

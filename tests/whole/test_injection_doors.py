@@ -164,15 +164,15 @@ def check(text: str, attack: Attack, where: str) -> None:
 
 
 def _called(root: Path, words: str, calls: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    desk = ServerContext(read_options(words.split()), root)
-    tools = {tool.name: tool for tool in tools_for(desk)}
+    context = ServerContext(read_options(words.split()), root)
+    tools = {tool.name: tool for tool in tools_for(context)}
     for name, arguments in calls:
-        yield perform(desk, tools[name], arguments)[0]
+        yield perform(context, tools[name], arguments)[0]
     if "--feature" in words:
-        for file in resource_files(desk):
+        for file in resource_files(context):
             with contextlib.suppress(BadInput):  # with a NUL in it, it is no text
-                yield resource_text(desk, file.resource.uri)[1]
-    desk.close()
+                yield resource_text(context, file.resource.uri)[1]
+    context.close()
 
 
 def _mcp(root: Path, text: str) -> Iterator[str]:

@@ -229,4 +229,4 @@ def test_a_role_with_the_grants_of_the_guide_can_do_everything(project: Path) ->
             other.conversations.start(title="x")
             assert other.feature("auth").forget([kept.id]) == [kept.id]
             assert other.feature("auth").verify() == (3, [])
-            assert other.place.journals.trouble() is None
+            assert other.store.journals.trouble() is None

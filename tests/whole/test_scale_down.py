@@ -203,7 +203,7 @@ def test_qdrant_is_away_so_the_journal_is_searched_by_words_and_says_so(
             ralph.feature("auth").search("cellar door squeaks")
         assert len(qdrant.requests) == asked  # it is left alone for a while
         qdrant.fail(None)
-        ralph.place.index.store.check()
+        ralph.store.index.store.check()
         answer = ralph.feature("auth").search("cellar door squeaks")
         assert summaries(answer) == ["the cellar door squeaks"]
         assert answer.notes == ()
@@ -249,8 +249,8 @@ def test_both_are_away_and_what_came_meanwhile_is_found_by_its_words(
     qdrant.fail(None)
     server.start()
     with opened(project, None, **servers) as after:
-        after.place.index.store.check()
-        deliver(after.place.journals)
+        after.store.index.store.check()
+        deliver(after.store.journals)
         answer = after.feature("auth").search("cellar door squeaks")
         assert (summaries(answer), answer.notes) == (["the cellar door squeaks"], ())
         assert after.feature("auth").verify() == (4, [])
@@ -292,7 +292,7 @@ def test_a_chat_goes_on_without_its_servers(project: Path, home: Path, server: S
     assert waiting_records(home)["conversations"] >= 3
     server.start()
     with opened(project, journal_url=server.url) as ralph:
-        deliver(ralph.conversations.shelf.journals)
+        deliver(ralph.conversations.store.journals)
         asked = [
             one.user
             for listed in ralph.conversations.list()
@@ -330,7 +330,7 @@ def test_hooks_recall_from_a_server_and_keep_what_is_said_while_it_is_away(
     assert PASSWORD not in "\n".join(log(project))
     server.start()
     with opened(project, journal_url=server.url) as ralph:
-        deliver(ralph.conversations.shelf.journals)
+        deliver(ralph.conversations.store.journals)
         assert [
             one.user
             for listed in ralph.conversations.list()

@@ -89,7 +89,7 @@ def test_a_bad_address_of_qdrant_is_told_with_what_to_set(project: Path) -> None
             open_ralph(project, qdrant_url=url, embedder="none") as memory,
             pytest.raises(IndexOff, match="has no usable URL"),
         ):
-            memory.place.index.store.check()
+            memory.store.index.store.check()
 
 
 def test_an_agent_is_told_neither_address_nor_key() -> None:

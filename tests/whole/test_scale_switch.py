@@ -47,8 +47,8 @@ def test_there_and_back_gives_the_same_top_five_for_fifty_questions_and_loses_no
 
     ralph.well("journal", "move", "--to", str(servers["journal_url"]), "--switch")
     with opened(project, toy, **servers) as served:
-        assert isinstance(served.place.journals, SpooledJournals)
-        assert served.place.index.store.title == "Qdrant"
+        assert isinstance(served.store.journals, SpooledJournals)
+        assert served.store.index.store.title == "Qdrant"
         try:
             there = top_five(served)
             assert everything(served) == records
@@ -66,7 +66,7 @@ def test_there_and_back_gives_the_same_top_five_for_fifty_questions_and_loses_no
     assert (back["fresh"], back["records"]) == (1, sum(map(len, grown.values())))
     again = len(toy.embedded)
     with opened(project, toy) as embedded:
-        assert not isinstance(embedded.place.journals, SpooledJournals)
+        assert not isinstance(embedded.store.journals, SpooledJournals)
         assert everything(embedded) == grown
         for feature in embedded.features():
             assert feature.verify()[1] == []

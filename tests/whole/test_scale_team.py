@@ -19,7 +19,7 @@ from scaling import deliver, opened
 def clone(project: Path, tmp_path: Path) -> Path:
     """The project as it lies on another machine: the same id, no cache."""
     with opened(project) as here:
-        here.place.ensure()
+        here.store.ensure()
     return Path(shutil.copytree(project, tmp_path / "elsewhere" / "project"))
 
 
@@ -78,7 +78,7 @@ def test_two_that_wrote_without_the_server_both_keep_what_they_wrote(
     server.start()
     for root, home in homes.items():
         with opened(root, journal_url=server.url, home=home) as ralph:
-            assert deliver(ralph.place.journals) == 1
+            assert deliver(ralph.store.journals) == 1
     with opened(project, journal_url=server.url, home=tmp_path / "three") as ralph:
         told = ralph.feature("auth").recent()
         assert sorted(summaries(told)) == [
@@ -94,12 +94,12 @@ def test_the_conversations_of_another_project_do_not_surface(
     project: Path, tmp_path: Path, database: str
 ) -> None:
     with opened(tmp_path / "another", journal_url=database) as other:
-        other.place.ensure()
+        other.store.ensure()
         held = other.conversations.start(title="Hangar")
         other.conversations.exchange(held, user="where is the zeppelin?", assistant="in its hangar")
         other.feature("auth").remember(made("the zeppelin is in its hangar"))
     with opened(project, journal_url=database, home=tmp_path / "other-home") as ralph:
-        ralph.place.ensure()
+        ralph.store.ensure()
         assert ralph.conversations.search("where is the zeppelin") == []
         assert ralph.conversations.list() == []
         assert ralph.feature("auth").search("zeppelin hangar") == []

@@ -193,12 +193,12 @@ def _private(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _pause(chat: Chat, rest: str) -> Sequence[str]:
-    pausing.pause(chat.memory.place.home, conversation=chat.session.id)
+    pausing.pause(chat.memory.store.home, conversation=chat.session.id)
     return ["Paused: nothing of this conversation is saved or recalled until /resume."]
 
 
 def _resume(chat: Chat, rest: str) -> Sequence[str]:
-    place = chat.memory.place
+    place = chat.memory.store
     ended = pausing.resume(place.home, conversation=chat.session.id)
     still = pausing.in_force(place.home, place.project.id, chat.session.id)
     lines = ["Memory is on again." if ended else "This conversation was not paused."]
@@ -379,12 +379,12 @@ class WorkerCommands:
     def _rebuild(self, part: str, confirm: Callable[[str], str]) -> list[str]:
         with self._open() as ralph:
             memory = ralph.conversations
-            if memory.shelf.embedder is None:
+            if memory.store.embedder is None:
                 raise MemoryOff(
                     "there are no embeddings: the setting embedder is none",
                     todo="Run: ralph config embedder static",
                 )
-            memory.shelf.embedder.check()  # nothing is deleted that cannot be made again
+            memory.store.embedder.check()  # nothing is deleted that cannot be made again
             records = memory.stream.history.records.values()
             chosen = [record for record in records if embedding_kind(record) in _PARTS[part][1]]
             if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
@@ -487,7 +487,7 @@ class WorkerCommands:
     def _store(self, key: str, value: Any) -> list[str]:
         """Save a setting to the user's file; warns when another place overrides it."""
         with self._open() as ralph:
-            file = ralph.place.home / USER_FILE
+            file = ralph.store.home / USER_FILE
         store(file, key, str(value).lower() if isinstance(value, bool) else value)
         with self._open() as ralph:
             origin = next(each for each in ralph.config.origins if each.key == key)
@@ -533,7 +533,7 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
     made = [
         f"{wanted.count(k):,} {_KINDS[k].lower()}" for k in kinds if k in wanted or k != "documents"
     ]
-    settings = memory.shelf.settings
+    settings = memory.store.settings
     price = price_per_char(settings)
     if price == 0.0:
         cost = f"nothing (the embedder {settings.embedder} is free)"

@@ -71,7 +71,7 @@ class IndexLag(msgspec.Struct, frozen=True):
 
 def index_lag(memory: Conversations) -> IndexLag:
     """How far the index is behind the journal."""
-    index, target = memory.shelf.index, memory.stream.target()
+    index, target = memory.store.index, memory.stream.target()
 
     records = memory.stream.history.records.values()
     searchable = {record.id for record in records if record.kind in _SEARCHABLE}
@@ -100,7 +100,7 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
     for record in memory.stream.history.records.values():
         if kind := embedding_kind(record):
             counts["waiting" if record.id in waiting else kind] += 1
-    if memory.shelf.embedder is None:
+    if memory.store.embedder is None:
         counts["waiting"] = 0
     return EmbeddingCounts(**counts)
 
@@ -109,7 +109,7 @@ def waiting_ids(memory: Conversations) -> list[str]:
     """The records that wait for a vector."""
 
     def look() -> set[str]:
-        with memory.shelf.index.answering(memory.stream.target().name) as (view, live):
+        with memory.store.index.answering(memory.stream.target().name) as (view, live):
             if live is None or not live.manifest.dims:
                 return set()
             known = {name for name, _ in view.content(live, vectors=False).keys}
@@ -117,7 +117,7 @@ def waiting_ids(memory: Conversations) -> list[str]:
             waiting = view.fetch(live, rows, records=True).values()
             return known - {passage.record.id for passage in waiting if passage.record}
 
-    embedded = memory.shelf.index.with_repair(look)
+    embedded = memory.store.index.with_repair(look)
     records = memory.stream.history.records.values()
     return [r.id for r in records if embedding_kind(r) and r.id not in embedded]
 
@@ -131,7 +131,7 @@ def embedding_kind(record: Record) -> str | None:
 
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
     """Take these records, or all, out of the index; the pipeline brings them back."""
-    index, name = memory.shelf.index, memory.stream.target().name
+    index, name = memory.store.index, memory.stream.target().name
     if ids is None:
         index.drop(name)
     elif ids:
@@ -232,7 +232,7 @@ class EmbeddingPipeline(Worker):
         embedded = before.embedded if after.generation == before.generation else 0
         self.add(completed=max(0, after.embedded - embedded))
         if batches is not None:
-            self.add(spend_usd=(price_per_char(memory.shelf.settings) or 0.0) * batches.chars)
+            self.add(spend_usd=(price_per_char(memory.store.settings) or 0.0) * batches.chars)
             self._give_up_refused(memory, batches.refused)
         self.set(left=after.count)
         if stop.is_set():
@@ -249,14 +249,14 @@ class EmbeddingPipeline(Worker):
 
     def _batches(self, memory: Conversations, stop: threading.Event) -> BatchEmbedder | None:
         """The batches, put between the index and the embedder."""
-        embedder: Any = memory.shelf.embedder
+        embedder: Any = memory.store.embedder
         if embedder is None:
             return None
         if isinstance(embedder, BatchEmbedder):
             batches = embedder
         else:
             batches = BatchEmbedder(embedder, lambda count: self.set(current=f"batch of {count}"))
-            memory.shelf.embedder = batches
+            memory.store.embedder = batches
         batches.stop, batches.chars = stop, 0
         return batches
 

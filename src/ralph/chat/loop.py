@@ -124,7 +124,7 @@ def run_tool(
             raise BadInput(f"the arguments are not a JSON object: {call.unread[:200]!r}")
         scope: dict[str, Any] = {"exclude": current, "everywhere": everywhere}
         if call.name == _SEARCH:
-            budget_s = memory.shelf.settings.remember_budget_s
+            budget_s = memory.store.settings.remember_budget_s
             given = msgspec.structs.asdict(_read(call, _SearchArguments))
             return search_conversations(memory, **given, **scope, budget_s=budget_s)
         if call.name == _FETCH:
@@ -156,7 +156,7 @@ def search_conversations(
     answer = memory.search(
         query,
         limit=limit,
-        min_score=memory.shelf.settings.min_score,
+        min_score=memory.store.settings.min_score,
         exclude=exclude,
         everywhere=everywhere,
         budget_s=budget_s,
@@ -403,7 +403,7 @@ class Chat:
     @property
     def settings(self) -> Settings:
         """The settings in force."""
-        return self.memory.place.settings
+        return self.memory.store.settings
 
     @property
     def remembers(self) -> bool:
@@ -413,7 +413,7 @@ class Chat:
     @property
     def paused(self) -> bool:
         """Whether memory is paused: in this chat, in the project, or everywhere."""
-        place = self.memory.place
+        place = self.memory.store
         try:
             return in_force(place.home, place.project.id, self.session.id) is not None
         except BadInput as error:

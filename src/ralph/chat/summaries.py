@@ -242,7 +242,7 @@ class Summarizer(Worker):
         """Write every summary that is pending and may be tried now."""
         while not stop.is_set():
             memory = self.memory()
-            settings = memory.shelf.settings
+            settings = memory.store.settings
             pending = self._pending(memory)
             self.set(left=len(pending))
             model = self._model(settings)
@@ -293,7 +293,7 @@ class Summarizer(Worker):
             return True
         turn = ChatTurn("user", summary_prompt(item.of, title, exchanges))
         try:
-            answer = model.answer([turn], timeout_s=memory.shelf.settings.chat_timeout_s)
+            answer = model.answer([turn], timeout_s=memory.store.settings.chat_timeout_s)
             self.add(spend_usd=answer.cost_usd or 0.0)
             text = read_summary(answer, item.of)
         except ModelOff as error:

@@ -166,7 +166,7 @@ class Retries:
 
 def settings_state(ralph: Ralph) -> list[object]:
     """A value that changes when a file of settings does."""
-    home = ralph.place.home
+    home = ralph.store.home
     found: list[object] = []
     for file in (home / USER_FILE, home / TRUST_FILE, ralph.project.settings_file):
         try:
@@ -415,7 +415,7 @@ class Workers:
         self._listener: threading.Thread | None = None
         self._ended = threading.Event()
         with open_memory() as ralph:
-            file = ralph.place.home / "cache" / "workers" / f"{ralph.project.id}.json"
+            file = ralph.store.home / "cache" / "workers" / f"{ralph.project.id}.json"
             self._settings_now = partial(settings_state, ralph)
             self._settings = self._settings_now()
             self._on_server = bool(ralph.config.settings.journal_url)
@@ -480,7 +480,7 @@ class Workers:
     def _listen(self) -> None:
         """Wake them when another machine writes to a journal on a server; else they still poll."""
         with suppress(RalphError, OSError), self._open() as ralph:
-            listener = ralph.conversations.shelf.journals.listener()
+            listener = ralph.conversations.store.journals.listener()
             if listener is None:
                 return
             with closing(listener):

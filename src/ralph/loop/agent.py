@@ -131,7 +131,7 @@ def _own(ralph: Ralph, project: Path, *words: str) -> Entry:
 
 def _server_variables(ralph: Ralph, project: Path) -> dict[str, str]:
     """Where things are, and the settings in force that no file says."""
-    found = {"RALPH_HOME": str(ralph.place.home), "RALPH_PROJECT": str(project)}
+    found = {"RALPH_HOME": str(ralph.store.home), "RALPH_PROJECT": str(project)}
     for one in ralph.config.origins:
         if one.origin == "given" or one.origin.startswith("RALPH_"):
             # Not `one.value`: of a secret that says only whether there is one.
@@ -144,7 +144,7 @@ def _server_variables(ralph: Ralph, project: Path) -> dict[str, str]:
 
 def _of_discipline(ralph: Ralph, plan: Plan, task: Task) -> tuple[dict[str, Entry], list[str]]:
     named = [one for one in plan.read("disciplines").disciplines if one.name == task.discipline]
-    allowed = trusted(ralph.place.home, plan.project)
+    allowed = trusted(ralph.store.home, plan.project)
     entries: dict[str, Entry] = {}
     notes: list[str] = []
     for discipline in named[:1]:

@@ -274,16 +274,16 @@ def checkpoint(
             except errors.MemoryOff as error:
                 notes = (f"not indexed yet: {error}",)
         return CheckpointResult(project=project, kind=why, notes=notes)
-    if trouble := memory.shelf.journals.trouble():
+    if trouble := memory.store.journals.trouble():
         # What others published meanwhile is not known here, and may be the same lesson.
         raise errors.JournalDown(
             f"nothing is published while the journal's server is away: {trouble}",
             todo="What is staged stays so; repeat the checkpoint when it is back.",
         )
-    lock = memory.shelf.index.path.with_name(_LOCK_NAME)
+    lock = memory.store.index.path.with_name(_LOCK_NAME)
     try:
         # One at a time on this machine: what two projects publish at once may be one pattern.
-        with disk.locked(lock, timeout_s=memory.shelf.settings.journal_lock_timeout_s):
+        with disk.locked(lock, timeout_s=memory.store.settings.journal_lock_timeout_s):
             return _publish(memory, project, why, imported=imported)
     except disk.Busy:
         raise errors.JournalBusy(
@@ -335,7 +335,7 @@ def _publish_batch(
     memory: Knowledge, records: Sequence[Record], project: str, why: CheckpointKind
 ) -> Sequence[Covered]:
     """Publish some staged entries; what they are, and in which patterns."""
-    index, embedder = memory.shelf.index, memory.shelf.embedder
+    index, embedder = memory.store.index, memory.store.embedder
     cuts = [passages(record) for record in records]
     ahead = None if embedder is None else CachedEmbedder(embedder)
     if ahead is not None:
@@ -366,7 +366,7 @@ def _candidates(
         first = history.patterns[pattern][0]
         return Member(first, knowledge_from(memory.state.entry(history, first)), pattern)
 
-    with memory.shelf.index.answering(memory.target().name) as (view, live):
+    with memory.store.index.answering(memory.target().name) as (view, live):
         if live is None:
             return [[] for _ in cuts]
         found: list[list[Member]] = []
@@ -431,7 +431,7 @@ def prune(
     memory: Knowledge, *, dry_run: bool = False, at: datetime | None = None
 ) -> PrunedKnowledge:
     """Forget what is too old, of every project; or only say what that would be."""
-    before = oldest_kept(memory.shelf.settings.knowledge_keep_days, at)
+    before = oldest_kept(memory.store.settings.knowledge_keep_days, at)
     history = memory.state.history()
     old = {entry for entry, slot in history.slots.items() if is_expired(slot.at, before)}
     gone = sum(old.issuperset(entries) for entries in history.patterns.values())

@@ -414,11 +414,11 @@ def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
 
 
 def import_conversations(
-    shelf: Store, stream: str, data: bytes, *, name: str, project: str = ""
+    store: Store, stream: str, data: bytes, *, name: str, project: str = ""
 ) -> ConversationImport:
     """Bring in the conversations of a file: all of it, or nothing when some of it is bad."""
     talks = read_conversations(data, name=name, project=project)
-    saved = ConversationStream(stream, shelf).save(talks)
+    saved = ConversationStream(stream, store).save(talks)
     return ConversationImport(
         conversations=len(saved.conversations),
         exchanges=len(saved.exchanges),
@@ -428,7 +428,7 @@ def import_conversations(
 
 
 def export_conversations(
-    shelf: Store,
+    store: Store,
     streams: Sequence[str],
     *,
     conversations: Sequence[str] = (),
@@ -442,7 +442,7 @@ def export_conversations(
     wanted = tuple(one.lower() for one in conversations)
     found: dict[str, ConversationContent] = {}
     for stream in streams:
-        history = ConversationStream(stream, shelf).history
+        history = ConversationStream(stream, store).history
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue

@@ -273,11 +273,11 @@ class ConversationImport(msgspec.Struct, kw_only=True):
 class ConversationStream:
     """The conversations of one project: a stream of the index."""
 
-    def __init__(self, name: str, shelf: Store, *, foreign: bool = False) -> None:
+    def __init__(self, name: str, store: Store, *, foreign: bool = False) -> None:
         self.name = name
         self.foreign = foreign
-        self._shelf = shelf
-        self.journal = shelf.journals.journal(name)
+        self._store = store
+        self.journal = store.journals.journal(name)
         self._fold = Fold(self.journal)
         self._states = ConversationStates()
         self._generation = self._seen = 0
@@ -302,7 +302,7 @@ class ConversationStream:
             journal=self.journal,
             cut=_passages,
             cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
-            embedder=self._shelf.embedder,
+            embedder=self._store.embedder,
         )
 
     def records(self) -> list[Record]:
@@ -402,7 +402,7 @@ class ConversationStream:
         labels = [Label(target=one.id, source=one.source, project=one.project) for one in titled]
         self.append([record_of(one, id=uuid.uuid4().hex[:16]) for one in labels])
         if were_there:
-            self._shelf.erase_soon(self.target())
+            self._store.erase_soon(self.target())
         return were_there
 
     def _titled(self, gone: set[str], titles: Collection[str]) -> list[Conversation]:

@@ -96,7 +96,7 @@ class Conversations:
             settings, [home / "cache" / "conversations"], home=home, scope=lambda: scope
         )
         journals = home_journals(CONVERSATIONS, settings, home)
-        self.shelf = Store(journals, index, embedder, settings, progress=progress)
+        self.store = Store(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
         self._project = "" if self._own == GENERAL else project
@@ -105,7 +105,7 @@ class Conversations:
     @property
     def exist(self) -> bool:
         """Whether anything was said in this project yet."""
-        return self._own in self.shelf.journals.names()
+        return self._own in self.store.journals.names()
 
     @property
     def stream(self) -> ConversationStream:
@@ -114,23 +114,23 @@ class Conversations:
 
     def _stream(self, name: str) -> ConversationStream:
         if name not in self._streams:
-            self._streams[name] = ConversationStream(name, self.shelf, foreign=name != self._own)
+            self._streams[name] = ConversationStream(name, self.store, foreign=name != self._own)
         return self._streams[name]
 
     def _within(self, everywhere: bool) -> Sequence[ConversationStream]:
-        names = self.shelf.journals.names() if everywhere else [self._own]
+        names = self.store.journals.names() if everywhere else [self._own]
         return [self._stream(name) for name in names]
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to this project's conversations, or build it anew."""
-        return self.shelf.index.sync(
-            self.stream.target(), budget_s=budget_s, afresh=afresh, progress=self.shelf.progress
+        return self.store.index.sync(
+            self.stream.target(), budget_s=budget_s, afresh=afresh, progress=self.store.progress
         )
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
-        self.shelf.index.close()
-        self.shelf.journals.close()
+        self.store.index.close()
+        self.store.journals.close()
 
     # -- writing
 
@@ -148,7 +148,7 @@ class Conversations:
         try:
             talk = self.conversation(conversation)
         except NotFound:
-            if self.shelf.journals.trouble() is None or len(conversation) < _ID_CHARS:
+            if self.store.journals.trouble() is None or len(conversation) < _ID_CHARS:
                 raise
             # Its server is away: the conversation is there, and what is said in it waits here.
             talk, begins = Conversation(id=conversation), False
@@ -197,7 +197,7 @@ class Conversations:
         stream, at = self.stream, now()
         stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
         if stones and stream.journal.forget((), stones=stones):
-            self.shelf.erase_soon(stream.target())
+            self.store.erase_soon(stream.target())
 
     # -- what is said of them later
 
@@ -313,7 +313,7 @@ class Conversations:
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
         floor = _MIN_SCORE if min_score is None else min_score
-        question = self.shelf.question(query, limit=limit, min_score=floor)
+        question = self.store.question(query, limit=limit, min_score=floor)
         streams = self._within(everywhere)
         scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
         found = self._find(
@@ -340,9 +340,9 @@ class Conversations:
         tags: Collection[str] = (),
     ) -> Related:
         """The past conversations that matter for a question, and their exchanges that do."""
-        settings = self.shelf.settings
+        settings = self.store.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
-        asked = self.shelf.question(question, limit=1, min_score=min(floor, RELEVANT))
+        asked = self.store.question(question, limit=1, min_score=min(floor, RELEVANT))
         streams = self._within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
         found = self._find(asked, streams, scope, exclude=exclude)
@@ -372,16 +372,16 @@ class Conversations:
             # `before the release`: the day is that of the exchange which tells of it most surely.
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
-            dated = self.shelf.ask(streams, asked, meaning=meaning, budget_s=budget_s)
+            dated = self.store.ask(streams, asked, meaning=meaning, budget_s=budget_s)
             days = [hit.record.completed[:10] for hit in dated if hit.kind == EXCHANGE]
             scope = scope.around(side, days[0]) if days else scope
         deeper = msgspec.structs.replace(question, limit=_DEPTH)
-        found = self.shelf.ask(streams, deeper, meaning=meaning, budget_s=budget_s)
+        found = self.store.ask(streams, deeper, meaning=meaning, budget_s=budget_s)
         histories = [stream.history for stream in streams]
         home = homes(found, histories)
         # The index may know more than can be read of a journal whose server is away.
         readable = {"", *(name for history in histories for name in history.conversations)}
-        away = self.shelf.journals.trouble() is not None
+        away = self.store.journals.trouble() is not None
         hits = [
             hit
             for hit in found
@@ -395,7 +395,7 @@ class Conversations:
             home,
             ratings={name: value for one in histories for name, value in one.ratings.items()},
             in_time={hit.id for hit in hits if scope.named and scope.in_time(hit)},
-            half_life_days=self.shelf.settings.rag_recency_half_life_days,
+            half_life_days=self.store.settings.rag_recency_half_life_days,
         )
         return Answer(ordered, found.notes)
 
@@ -504,7 +504,7 @@ def prune(
     memory: Conversations, *, dry_run: bool = False, at: datetime | None = None
 ) -> PrunedConversations:
     """Forget what is too old, in every project; or only say what that would be."""
-    days = memory.shelf.settings.conversations_keep_days
+    days = memory.store.settings.conversations_keep_days
     if not days:
         raise BadInput(
             "conversations are kept for ever: conversations_keep_days is 0",
@@ -512,8 +512,8 @@ def prune(
         )
     before = (at or datetime.now(UTC)) - timedelta(days=days)
     kinds: list[str] = []
-    for name in memory.shelf.journals.names():
-        stream = ConversationStream(name, memory.shelf)
+    for name in memory.store.journals.names():
+        stream = ConversationStream(name, memory.store)
         history = stream.history
         # Exchanges that ended before, and conversations begun before in which nothing was said.
         old = stream.bound_to(
@@ -539,7 +539,7 @@ def prune_if_due(
     memory: Conversations, *, at: datetime | None = None
 ) -> PrunedConversations | None:
     """Prune where that is wanted and the last time was a day ago; None when it was not."""
-    if not memory.shelf.settings.conversations_keep_days:
+    if not memory.store.settings.conversations_keep_days:
         return None
     moment = at or datetime.now(UTC)
     stamp = memory.home / "cache" / _STAMP

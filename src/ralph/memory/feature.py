@@ -149,11 +149,11 @@ class FeatureMemory:
 
     foreign = False
 
-    def __init__(self, name: str, place: ProjectStore) -> None:
+    def __init__(self, name: str, store: ProjectStore) -> None:
         check_name(name)
         self.name = name
-        self._place = place
-        self._journal = place.journals.journal(name)
+        self._store = store
+        self._journal = store.journals.journal(name)
         self._fold = Fold(self._journal)
 
     # -- writing
@@ -179,10 +179,10 @@ class FeatureMemory:
         self, ready: Sequence[Iteration], sources: Sequence[Source | None]
     ) -> list[SavedIteration]:
         """Keep what `prepare` gave, with one flush."""
-        self._place.ensure()
+        self._store.ensure()
         drafts = [self._draft(one, source) for one, source in zip(ready, sources, strict=True)]
         appended = self._journal.append(drafts)
-        self._place.sync_soon(self.target())
+        self._store.sync_soon(self.target())
         return [SavedIteration(a.record.id, KIND, from_record(a.record), a.fresh) for a in appended]
 
     def prepare(
@@ -207,14 +207,14 @@ class FeatureMemory:
             )
         at = utc(one.timestamp) if one.timestamp else now()
         named = msgspec.structs.replace(one, feature=self.name, timestamp=at)
-        return prepared(named, root=str(self._place.project.root))
+        return prepared(named, root=str(self._store.project.root))
 
     def _draft(self, iteration: Iteration, source: Source | None) -> Record | Draft:
         clean = clean_source(source) if source else None
 
         def numbered(number: int) -> Record:
             return kind.to_record(
-                iteration, project_id=self._place.project.claimed_id, number=number, source=clean
+                iteration, project_id=self._store.project.claimed_id, number=number, source=clean
             )
 
         if iteration.iteration_number is None:
@@ -227,8 +227,8 @@ class FeatureMemory:
         self, query: str, *, limit: int | None = None, min_score: float | None = None
     ) -> Answer:
         """The iterations that answer the question, best first, at most 20, above the floor."""
-        question = self._place.question(query, limit=limit, min_score=min_score)
-        return self._place.ask([self], question)
+        question = self._store.question(query, limit=limit, min_score=min_score)
+        return self._store.ask([self], question)
 
     def recent(self, count: int | None = None) -> Answer:
         """The newest iterations, newest first."""
@@ -288,21 +288,21 @@ class FeatureMemory:
     def target(self) -> IndexSpec:
         """What the index needs to know to follow this feature's journal."""
         return IndexSpec(
-            name=self._place.collection_name(self.name),
+            name=self._store.collection_name(self.name),
             stream=self.name,
             journal=self._journal,
             cut=_passages,
             cut_version=f"{_CUT_VERSION}-{kind.EMBEDDING_CHARS}",
-            embedder=self._place.embedder,
+            embedder=self._store.embedder,
         )
 
     def sync(self, *, afresh: bool = False) -> Synced:
         """Bring the index up to the journal, or build it anew."""
-        return self._place.index.sync(self.target(), afresh=afresh, progress=self._place.progress)
+        return self._store.index.sync(self.target(), afresh=afresh, progress=self._store.progress)
 
     def drop_index(self) -> None:
         """Take the feature's collection out of the index; its journal stays (F14)."""
-        index = self._place.index
+        index = self._store.index
         index.with_repair(lambda: index.store.drop(self.target().name))
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
@@ -319,7 +319,7 @@ class FeatureMemory:
         buried = self.forgotten()
         wanted = [record for record in records if record.id not in buried]
         appended = self._journal.append(wanted)
-        self._place.sync_soon(self.target())
+        self._store.sync_soon(self.target())
         fresh = sum(one.fresh for one in appended)
         return fresh, len(wanted) - fresh, len(records) - len(wanted)
 
@@ -329,7 +329,7 @@ class FeatureMemory:
         """Take these records out of journal and index for good, and say which were there."""
         gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))
         if gone:
-            self._place.erase_soon(self.target())
+            self._store.erase_soon(self.target())
         return gone
 
     def forgotten(self) -> frozenset[str]:

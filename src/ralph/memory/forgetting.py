@@ -154,7 +154,7 @@ def remove_copies(ralph: Ralph, words: Words) -> list[str]:
     """Take the words out of everything that Ralph can make again; says of what kind that was."""
     from ralph.plan.store import Plan  # only here: whoever lists conversations reads no YAML
 
-    home, cache = ralph.place.home, ralph.project.cache
+    home, cache = ralph.store.home, ralph.project.cache
     plan = Plan(ralph.project.root, state=cache).cache
     found = {
         "notes of hooks": _hook_notes(home / "cache" / "hooks", words),
@@ -178,7 +178,7 @@ def old_journals(ralph: Ralph, ids: Collection[str]) -> list[str]:
         return []
     wanted = [one.encode() for one in ids]
     own = ralph.project.journals
-    files = [*(own / name for name in disk.names(own)), *ralph.place.home.glob("journal/*/*.jsonl")]
+    files = [*(own / name for name in disk.names(own)), *ralph.store.home.glob("journal/*/*.jsonl")]
     found = [file for file in files if any(one in _read(file) for one in wanted)]
     return [f"{file}, from before the journal moved to a server" for file in sorted(found)]
 

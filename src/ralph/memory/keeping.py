@@ -87,7 +87,7 @@ def _clients_of(ralph: Ralph, said: Collection[str]) -> list[str]:
 def _lessons_from(ralph: Ralph, iterations: list[Iteration]) -> tuple[list[str], list[str]]:
     """What this project gave others that tells of these iterations: staged, and published."""
     memory, root = ralph.knowledge, ralph.project.root
-    if not iterations or stream_of(ralph.project.id) not in memory.shelf.journals.names():
+    if not iterations or stream_of(ralph.project.id) not in memory.store.journals.names():
         return [], []
     staged = {record.id for record in memory.staged_records(ralph.project.id)}
     found: list[str] = []
@@ -211,7 +211,7 @@ def choose(
     if not (feature or conversations) and (not wanted or set(wanted) - found_ids):
         # By the id of a published entry that of its pattern.
         memory = ralph.knowledge
-        slots = memory.state.history().slots if wanted and memory.shelf.names() else {}
+        slots = memory.state.history().slots if wanted and memory.store.names() else {}
         known = fitting(
             _known(ralph, everywhere=bool(wanted)),
             lambda one: [one.id, slots[one.id].pattern] if one.id in slots else [one.id],
@@ -327,7 +327,7 @@ def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
     kinds = (*ENTRIES, GATE, OUTCOME)
     return [
         located.record
-        for account in (memory.state.accounts() if memory.shelf.names() else ())
+        for account in (memory.state.accounts() if memory.store.names() else ())
         if everywhere or account.name == own
         for located in account.fold.records()
         if located.record.kind in kinds
@@ -335,7 +335,7 @@ def _known(ralph: Ralph, *, everywhere: bool) -> list[Record]:
 
 
 def _standing(ralph: Ralph, name: str) -> list[Record]:
-    return [located.record for located in ralph.place.journals.journal(name).read().records]
+    return [located.record for located in ralph.store.journals.journal(name).read().records]
 
 
 def _prefix(record_id: str, wanted: list[str]) -> str | None:
@@ -388,12 +388,12 @@ _encode = msgspec.json.Encoder().encode
 
 def export_lines(ralph: Ralph, *, feature: str | None = None) -> Iterable[bytes]:
     """Every entry with its feature's name, tombstones too, one a line; the project's knowledge."""
-    names = ralph.place.journals.names() if feature is None else [feature]
+    names = ralph.store.journals.names() if feature is None else [feature]
     for name in names:
-        yield from _exported(ralph.place.journals.journal(name), stream=name)
+        yield from _exported(ralph.store.journals.journal(name), stream=name)
     own = stream_of(ralph.project.id)
-    if feature is None and own in ralph.knowledge.shelf.journals.names():
-        yield from _exported(ralph.knowledge.shelf.journals.journal(own), knowledge=own)
+    if feature is None and own in ralph.knowledge.store.journals.names():
+        yield from _exported(ralph.knowledge.store.journals.journal(own), knowledge=own)
 
 
 def _exported(journal: Journal, **home: str) -> Iterable[bytes]:
@@ -436,7 +436,7 @@ def import_lines(
             stones.append(entry)
         else:
             records.append(entry)
-    ralph.place.ensure()
+    ralph.store.ensure()
     staged_before = _staged(ralph)
     counts = [_adopted(ralph, home, *entries) for home, entries in homes.items()]
     added, known, forgotten = (sum(some) for some in zip((0, 0, 0), *counts, strict=True))
@@ -446,7 +446,7 @@ def import_lines(
 
 def _staged(ralph: Ralph) -> dict[str, None]:
     memory = ralph.knowledge
-    return dict.fromkeys(one.id for one in memory.staged("*")) if memory.shelf.names() else {}
+    return dict.fromkeys(one.id for one in memory.staged("*")) if memory.store.names() else {}
 
 
 def _adopted(
@@ -458,10 +458,10 @@ def _adopted(
         if stones:
             memory.forget((), stones=stones)
         return memory.adopt(records) if records else (0, 0, 0)
-    shelf = ralph.knowledge.shelf
-    journal = shelf.journals.journal(home.name)
+    store = ralph.knowledge.store
+    journal = store.journals.journal(home.name)
     if stones and journal.forget((), stones=stones):
-        shelf.erase_soon(ralph.knowledge.target())
+        store.erase_soon(ralph.knowledge.target())
     buried = {stone.id for stone in journal.read().tombstones}
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append(wanted))

@@ -120,7 +120,7 @@ class Knowledge:
         journals = home_journals(KNOWLEDGE, settings, home)
         folder = home / "cache" / "knowledge"
         index = open_index(settings, [folder], home=home, scope=lambda: COLLECTION)
-        self.shelf = KnowledgeStore(journals, index, embedder, settings, progress=progress)
+        self.store = KnowledgeStore(journals, index, embedder, settings, progress=progress)
         self.state = KnowledgeState(journals)
         self.home = home
         self._own = project_id
@@ -175,7 +175,7 @@ class Knowledge:
 
     def gives(self, project: str) -> bool:
         """Whether knowledge of this project may be given: our own may keep it to itself."""
-        return project != self._own or self.shelf.settings.knowledge_give
+        return project != self._own or self.store.settings.knowledge_give
 
     def check_giving(self, project: str) -> None:
         """Refuse what would be given by a project that keeps it to itself."""
@@ -292,11 +292,11 @@ class Knowledge:
         budget_s: float | None,
     ) -> tuple[int, Answer]:
         """How many are wanted, and the entries found: more, as some will be put together."""
-        if not self.shelf.settings.knowledge_receive:
+        if not self.store.settings.knowledge_receive:
             return 0, Answer(notes=(_NOT_RECEIVING,))
-        question = self.shelf.question(text, limit=limit, min_score=min_score)
+        question = self.store.question(text, limit=limit, min_score=min_score)
         deeper = msgspec.structs.replace(question, limit=_DEPTH, only=only)
-        return question.limit, self.shelf.ask([self], deeper, budget_s=budget_s)
+        return question.limit, self.store.ask([self], deeper, budget_s=budget_s)
 
     def _query(
         self,
@@ -360,7 +360,7 @@ class Knowledge:
     def living(self) -> PublishedState:
         """What is published, has not had its time and was not forgotten."""
         history = self.state.history()
-        before = checkpoints.oldest_kept(self.shelf.settings.knowledge_keep_days)
+        before = checkpoints.oldest_kept(self.store.settings.knowledge_keep_days)
         if not checkpoints.is_expired(history.oldest, before):
             return history  # as always but in the hours before the daily pruning
         return history.without(lambda slot: checkpoints.is_expired(slot.at, before))
@@ -450,7 +450,7 @@ class Knowledge:
         for account in self.state.accounts():
             orphans = [i for i, _, outcome in account.outcomes if outcome.pattern not in patterns]
             account.journal.forget(orphans, reason=clean(reason))
-        self.shelf.erase_soon(self.target())
+        self.store.erase_soon(self.target())
         return gone
 
     def verify(self) -> tuple[int, list[Complaint]]:
@@ -464,8 +464,8 @@ class Knowledge:
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
-        self.shelf.index.close()
-        self.shelf.journals.close()
+        self.store.index.close()
+        self.store.journals.close()
 
     # -- the index's side of it
 
@@ -477,7 +477,7 @@ class Knowledge:
             journal=self.state,
             cut=checkpoints.passages,
             cut_version=f"{_CUT_VERSION}-{EMBEDDING_CHARS}",
-            embedder=embedder or self.shelf.embedder,
+            embedder=embedder or self.store.embedder,
         )
 
     def records(self) -> list[Record]:
@@ -490,7 +490,7 @@ class Knowledge:
 
     def sync(self, *, afresh: bool = False) -> Synced:
         """Bring the index up to what is published, or build it anew."""
-        return self.shelf.index.sync(self.target(), afresh=afresh, progress=self.shelf.progress)
+        return self.store.index.sync(self.target(), afresh=afresh, progress=self.store.progress)
 
 
 def _drafts(account: ProjectKnowledge, wanted: Mapping[str, Entry]) -> list[Draft]:

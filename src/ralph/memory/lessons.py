@@ -129,7 +129,7 @@ def solved(
         return None
     asked = Question(message[:_ASKED_CHARS], _CANDIDATES, 0.0)
     features = ralph.features() if feature is None else [ralph.feature(feature)]
-    hits = list(ralph.place.ask(features, asked, meaning=False, budget_s=budget_s))
+    hits = list(ralph.store.ask(features, asked, meaning=False, budget_s=budget_s))
     if feature is None:
         hits += ralph.conversations.search(
             asked.text, limit=MOST_HITS, min_score=0.0, words_only=True, budget_s=budget_s

@@ -177,7 +177,7 @@ def unpaused(
     ralph: Ralph, seen: Sequence[SessionExchange], *, session: str
 ) -> list[SessionExchange]:
     """What may be kept of what a client's transcript has; the rest can never be from now on."""
-    pauses = read_pauses(ralph.place.home)
+    pauses = read_pauses(ralph.store.home)
     from ralph.memory.conversation_search import CLAUDE_CODE
     from ralph.records.conversation import conversation_id, exchange_id
 

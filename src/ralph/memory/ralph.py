@@ -31,15 +31,15 @@ _SHORTEST_ID = 4
 class Ralph:
     """The memories of one project. Close it, or use it in a `with` block."""
 
-    def __init__(self, place: ProjectStore, config: Config) -> None:
-        self.place = place
+    def __init__(self, store: ProjectStore, config: Config) -> None:
+        self.store = store
         self.config = config
         self._features: dict[str, FeatureMemory] = {}
 
     @property
     def project(self) -> Project:
         """The project this memory belongs to."""
-        return self.place.project
+        return self.store.project
 
     @functools.cached_property
     def conversations(self) -> Conversations:
@@ -54,24 +54,24 @@ class Ralph:
         return Knowledge(**self._shared())
 
     def _shared(self) -> dict[str, Any]:
-        place = self.place
+        store = self.store
         return {
-            "home": place.home,
-            "settings": place.settings,
-            "embedder": place.embedder,
-            "project_id": place.project.id,
-            "progress": place.progress,
+            "home": store.home,
+            "settings": store.settings,
+            "embedder": store.embedder,
+            "project_id": store.project.id,
+            "progress": store.progress,
         }
 
     def feature(self, name: str) -> FeatureMemory:
         """The memory of one feature, whether or not a plan names it."""
         if name not in self._features:
-            self._features[name] = FeatureMemory(name, self.place)
+            self._features[name] = FeatureMemory(name, self.store)
         return self._features[name]
 
     def features(self) -> list[FeatureMemory]:
         """Every feature that has a journal."""
-        return [self.feature(name) for name in self.place.journals.names()]
+        return [self.feature(name) for name in self.store.journals.names()]
 
     def remember_all(
         self,
@@ -105,9 +105,9 @@ class Ralph:
 
         `budget_s` bounds the catching up with the journals before it.
         """
-        question = self.place.question(query, limit=limit, min_score=min_score)
+        question = self.store.question(query, limit=limit, min_score=min_score)
         chosen = self.features() if features is None else [self.feature(f) for f in features]
-        return self.place.ask(chosen, question, budget_s=budget_s)
+        return self.store.ask(chosen, question, budget_s=budget_s)
 
     def get(self, record_id: str, *, features: Sequence[str] | None = None) -> Hit:
         """One record of some features, or of any, by its id or the beginning of it."""
@@ -125,22 +125,22 @@ class Ralph:
 
     def orphans(self) -> list[Collection]:
         """Collections whose journal is gone, or that belong to another project (F24)."""
-        self.place.need_journals()  # one that is away is not gone
+        self.store.need_journals()  # one that is away is not gone
         expected = {feature.target().name for feature in self.features()}
-        return [one for one in self.place.index.collections() if one.name not in expected]
+        return [one for one in self.store.index.collections() if one.name not in expected]
 
     def prune(self) -> list[str]:
         """Delete orphan collections and index files that no longer serve, and name them."""
         gone = list(dict.fromkeys(one.name for one in self.orphans()))
         for name in gone:
-            self.place.index.drop(name)
-        return gone + self.place.index.prune()
+            self.store.index.drop(name)
+        return gone + self.store.index.prune()
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
         _claim(self.project)
-        self.place.index.close()
-        self.place.journals.close()
+        self.store.index.close()
+        self.store.journals.close()
         for name in {"conversations", "knowledge"} & self.__dict__.keys():
             getattr(self, name).close()
 

@@ -150,7 +150,7 @@ class Importer:
     def __init__(
         self,
         client: str,
-        shelf: Store,
+        store: Store,
         *,
         home: Path,
         folder: Path | None = None,
@@ -160,7 +160,7 @@ class Importer:
     ) -> None:
         self._client = BY_SOURCE[client]
         self._files = self._client.program.sessions()
-        self._shelf = shelf
+        self._store = store
         self._home = home
         self.folder = folder or self._files.session_folder(os.environ)
         self._within = within
@@ -190,7 +190,7 @@ class Importer:
         self._marks_file.parent.mkdir(parents=True, exist_ok=True)
         lock = self._marks_file.with_suffix(".lock")
         try:
-            with disk.locked(lock, timeout_s=self._shelf.settings.journal_lock_timeout_s):
+            with disk.locked(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
                 self._read_all()
         except disk.Busy:
             raise JournalBusy(
@@ -337,7 +337,7 @@ class Importer:
                 }
             if free:
                 if name not in self._streams:
-                    self._streams[name] = ConversationStream(name, self._shelf)
+                    self._streams[name] = ConversationStream(name, self._store)
                 saved = self._streams[name].save(free)
                 self._grown |= saved.conversations
                 self._result.exchanges += len(saved.exchanges)
@@ -521,7 +521,7 @@ def _feature_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> tuple[str
     if begun:
         newest = max(begun, key=lambda task: task.updated or task.created or "")
         return newest.feature, "in progress"
-    journals = ralph.place.journals
+    journals = ralph.store.journals
     last = {name: journals.newest_at(name) for name in journals.names()}
     if last:
         return max(last, key=lambda name: last[name]), "last worked on"

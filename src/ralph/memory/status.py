@@ -56,7 +56,7 @@ class RagStatus(msgspec.Struct, frozen=True):
 
 def status(ralph: Ralph) -> RagStatus:
     """Look, and change nothing but an empty index file that may be made."""
-    embedder = ralph.place.embedder
+    embedder = ralph.store.embedder
     health = _embedder(embedder)
     index, features = _index(ralph)
     known = embedder if health.ok else None
@@ -84,7 +84,7 @@ def _conversations(ralph: Ralph) -> dict[str, int]:
     memory = ralph.conversations
     try:
         journalled = len(memory.stream.records()) if memory.exist else 0
-        indexed = _size(memory.shelf, memory.stream.target()).records if journalled else 0
+        indexed = _size(memory.store, memory.stream.target()).records if journalled else 0
     except (MemoryOff, Corrupt):
         return {"journalled": 0, "indexed": 0}
     return {"journalled": journalled, "indexed": indexed}
@@ -96,7 +96,7 @@ def _knowledge(ralph: Ralph) -> dict[str, int]:
     try:
         accounts = memory.state.accounts()
         entries = sum(len(one.entries) for one in accounts)
-        indexed = _size(memory.shelf, memory.target()).records if entries else 0
+        indexed = _size(memory.store, memory.target()).records if entries else 0
     except (MemoryOff, Corrupt):
         return {"journalled": 0, "indexed": 0, "staged": 0}
     staged = sum(len(one.staged) for one in accounts)
@@ -144,7 +144,7 @@ def _off(error: MemoryOff | Corrupt) -> Health:
 
 
 def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
-    store = ralph.place.index.store
+    store = ralph.store.index.store
     trouble: Health | None = None
     try:
         store.check()
@@ -155,7 +155,7 @@ def _index(ralph: Ralph) -> tuple[Health, list[FeatureCount]]:
         journalled, size, current = len(memory.records()), CollectionSize(0, 0, 0), False
         if trouble is None:
             try:
-                size = _size(ralph.place, memory.target())
+                size = _size(ralph.store, memory.target())
                 current = is_current(store, memory.target())
             except (MemoryOff, Corrupt) as error:
                 trouble = _off(error)
@@ -189,7 +189,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 def verify_index(ralph: Ralph) -> Checked:
     """Compare the index of the features with their journals."""
-    return verify_streams(ralph.place.index, ralph.features())
+    return verify_streams(ralph.store.index, ralph.features())
 
 
 def verify_streams(index: Index, streams: Iterable[Stream]) -> Checked:

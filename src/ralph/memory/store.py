@@ -342,7 +342,7 @@ def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
-# -- The shelf of one project: the journals of its features, and the index beside them.
+# -- The store of one project: the journals of its features, and the index beside them.
 
 
 class ProjectStore(Store):

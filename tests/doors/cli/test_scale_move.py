@@ -243,7 +243,7 @@ def test_other_content_under_the_same_id_is_refused(
     with opened(full) as here, opened(full, journal_url=database) as there:
         first = here.feature("auth").records()[0]
         other = msgspec.structs.replace(first, body=first.body.replace(b"login", b"logout"))
-        assert there.place.journals.journal("auth").append([other])[0].fresh
+        assert there.store.journals.journal("auth").append([other])[0].fresh
     ran = ralph("journal", "move", "--to", database, *words)
     assert ran.code == 1
     assert f"exist there with other content (1), the first is {first.id}" in ran.complaint

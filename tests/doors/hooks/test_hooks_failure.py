@@ -234,7 +234,7 @@ def test_it_answers_inside_the_loop_and_keeps_nothing_there(
 
 def test_no_embedder_is_loaded(memory: Ralph) -> None:
     memory.feature("db").remember(made("No luck.", errors=(MET,), outcome="failure"))
-    memory.place.embedder.off = True  # type: ignore[union-attr]
+    memory.store.embedder.off = True  # type: ignore[union-attr]
 
     found = solved(memory, MET.message)
 

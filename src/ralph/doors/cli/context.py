@@ -364,7 +364,7 @@ def _records(ralph: Ralph) -> int:
     """About how many records the features have; of a server's journals their highest numbers."""
     from ralph.memory.store import on_server
 
-    journals = on_server(ralph.place.journals)
+    journals = on_server(ralph.store.journals)
     total = 0
     if journals is None:  # lines, counted without parsing
         for name in disk.names(ralph.project.journals):

@@ -187,9 +187,9 @@ def _found(
     features = ralph.features()
     found: dict[str, Hit] = {}
     for text in questions:
-        question = ralph.place.question(text, **bounds)
+        question = ralph.store.question(text, **bounds)
         budget_s = call.watch.left_s() * _FOR_INDEX
-        iterations = ralph.place.ask(features, question, meaning=meaning, budget_s=budget_s)
+        iterations = ralph.store.ask(features, question, meaning=meaning, budget_s=budget_s)
         exchanges = ralph.conversations.search(
             text, exclude=own, words_only=not meaning, budget_s=budget_s, **bounds
         )
@@ -226,7 +226,7 @@ def _how_it_ended(ralph: Ralph, hit: Hit) -> str:
         return ""
     later = None
     with contextlib.suppress(BadInput):  # a record that others wrote may name any feature
-        if ralph.place.journals.size_bytes(record.feature) <= _SHORT_JOURNAL_BYTES:
+        if ralph.store.journals.size_bytes(record.feature) <= _SHORT_JOURNAL_BYTES:
             later = later_success(ralph, record)
     if later is None:
         return ""

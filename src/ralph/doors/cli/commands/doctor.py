@@ -74,7 +74,7 @@ _warning = functools.partial(Finding, "warning")
 _problem = functools.partial(Finding, "problem")
 
 
-class Place(NamedTuple):
+class DoctorScope(NamedTuple):
     """What is checked: a home, the project around this folder, and the settings in force."""
 
     home: Path
@@ -93,7 +93,7 @@ def doctor() -> Result:
     with contextlib.suppress(BadSetting):
         settings = load(home=home, project_file=project.settings_file if project else None).settings
     with warnings_noted():
-        checks = _findings(_CHECKS, Place(home, project, settings))
+        checks = _findings(_CHECKS, DoctorScope(home, project, settings))
         if project is not None:
             with contextlib.suppress(BadSetting), open_ralph(project.root, home=home) as ralph:
                 checks |= _findings(_MEMORY_CHECKS, ralph)
@@ -132,14 +132,14 @@ def _findings(
 # -- this machine
 
 
-def _python(_: Place) -> Finding:
+def _python(_: DoctorScope) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= _OLDEST_PYTHON:
         return _ok(version)
     return _problem(version, "Install Python 3.11 or newer.")
 
 
-def _sqlite(_: Place) -> Finding:
+def _sqlite(_: DoctorScope) -> Finding:
     """SQLite can search by words."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         try:
@@ -150,8 +150,8 @@ def _sqlite(_: Place) -> Finding:
     return _ok(f"{sqlite3.sqlite_version} with FTS5")
 
 
-def _home(place: Place) -> Finding:
-    folder = place.home
+def _home(scope: DoctorScope) -> Finding:
+    folder = scope.home
     nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if os.access(nearest, os.W_OK) and nearest.is_dir():
         return _ok(str(folder))
@@ -159,10 +159,10 @@ def _home(place: Place) -> Finding:
     return _warning(f"{folder} is not writable", todo)
 
 
-def _settings(place: Place) -> Finding:
+def _settings(scope: DoctorScope) -> Finding:
     """The files and the environment have only settings that exist and are valid."""
-    file = place.project.settings_file if place.project else None
-    origins = load(home=place.home, project_file=file).origins
+    file = scope.project.settings_file if scope.project else None
+    origins = load(home=scope.home, project_file=file).origins
     if unknown := unknown_variables():
         todo = "`ralph config` lists all settings."
         return _warning(f"unknown settings: {', '.join(unknown)}", todo)
@@ -170,25 +170,25 @@ def _settings(place: Place) -> Finding:
     return _ok(f"{changed} differ from the defaults" if changed else "defaults")
 
 
-def _pause(place: Place) -> Finding:
-    paused = in_force(place.home, place.project.id if place.project else "")
+def _pause(scope: DoctorScope) -> Finding:
+    paused = in_force(scope.home, scope.project.id if scope.project else "")
     if paused is None:
         return _ok("none")
     return _warning(str(paused), "Run: ralph resume" + ("" if paused.project else " --everywhere"))
 
 
-def _embedder(place: Place) -> Finding:
+def _embedder(scope: DoctorScope) -> Finding:
     """The embedder works, and its files are what they should be."""
-    chosen = choose_embedder(place.settings, None)  # without stamps: its files are hashed now
+    chosen = choose_embedder(scope.settings, None)  # without stamps: its files are hashed now
     if chosen is None:
         return _warning("none: searching by words alone", "Run: ralph config embedder static")
     chosen.check()
     return _ok(f"{chosen.identity}, {chosen.dims} dimensions")
 
 
-def _hooks(place: Place) -> Finding:
+def _hooks(scope: DoctorScope) -> Finding:
     """Claude Code and Codex use the memory, or need not."""
-    found = look(place.project.root if place.project else None)
+    found = look(scope.project.root if scope.project else None)
     if found.warnings:
         what, _, todo = found.warnings[0].partition(". ")
         detail = first_of([what, *found.warnings[1:]])
@@ -201,9 +201,9 @@ def _hooks(place: Place) -> Finding:
     return _ok(", ".join(clients) or "not installed; see: ralph hooks --help")
 
 
-def _capture(place: Place) -> Finding:
+def _capture(scope: DoctorScope) -> Finding:
     """Every session that is over was captured."""
-    waiting = sum(map(_is_waiting, place.home.glob("cache/hooks/*/sessions/*.jsonl")))
+    waiting = sum(map(_is_waiting, scope.home.glob("cache/hooks/*/sessions/*.jsonl")))
     if not waiting:
         return _ok("no session is waiting")
     return _warning(
@@ -221,16 +221,16 @@ def _is_waiting(note: Path) -> bool:
 # -- servers
 
 
-def _postgres(place: Place) -> Finding | None:
+def _postgres(scope: DoctorScope) -> Finding | None:
     """The server of the journals is reached and suitable, and nothing waits for it."""
-    waiting = sum(waiting_records(place.home).values())
+    waiting = sum(waiting_records(scope.home).values())
     records = plural(waiting, "record")
-    if not place.settings.journal_url:
+    if not scope.settings.journal_url:
         detail = f"{records} waiting here for a server, but journal_url is not set"
         todo = "Set it, or move them into the files: ralph journal deliver"
         return _problem(detail, todo) if waiting else None
     wait = f"; {records} waiting here for it" if waiting else ""
-    journals = on_server(home_journals(CONVERSATIONS, place.settings, place.home))
+    journals = on_server(home_journals(CONVERSATIONS, scope.settings, scope.home))
     assert journals is not None
     link = journals.link
     link.retry()  # a person asks: what was found out before does not count
@@ -289,20 +289,20 @@ def _judged(
     return _warning(detail, "Run: ralph journal deliver") if wait else _ok(detail)
 
 
-def _qdrant(place: Place) -> Finding | None:
+def _qdrant(scope: DoctorScope) -> Finding | None:
     """The server of the indexes is reached, and new enough."""
     from ralph.index.qdrant import QdrantStore
 
-    if not place.settings.qdrant_url:
+    if not scope.settings.qdrant_url:
         return None
-    folders = [place.home / "cache" / "doctor"]
-    store = open_index(place.settings, folders, home=place.home, scope=lambda: "doctor").store
+    folders = [scope.home / "cache" / "doctor"]
+    store = open_index(scope.settings, folders, home=scope.home, scope=lambda: "doctor").store
     assert isinstance(store, QdrantStore)
     server = store.server
     server.check()
     took_ms = _median_ms(server.check) / 2  # each check asks twice
     detail = f"{server.where}: Qdrant {server.version}, answers in {took_ms:.1f} ms"
-    if _exposed(place.settings, server.where):
+    if _exposed(scope.settings, server.where):
         todo = "Put TLS in front of the server, and set qdrant_url to https://"
         return _warning(f"{detail}; the key is sent unencrypted", todo)
     return _ok(detail)
@@ -326,9 +326,9 @@ def _median_ms(ask: Callable[[], object]) -> float:
 # -- the project
 
 
-def _project(place: Place) -> Finding:
+def _project(scope: DoctorScope) -> Finding:
     """The files that `init` creates are there, and the id that clones share."""
-    project = place.project
+    project = scope.project
     if project is None:
         return _warning(f"no .ralph folder in {start_folder()} or above", "Run: ralph init")
     missing = [file.relative_to(project.root).as_posix() for file in project.missing()]
@@ -342,23 +342,23 @@ def _project(place: Place) -> Finding:
     return _ok(f"{project.root} ({project.id})")
 
 
-def _trust(place: Place) -> Finding | None:
+def _trust(scope: DoctorScope) -> Finding | None:
     """The project asks for nothing that the person has not seen."""
-    if place.project is None:
+    if scope.project is None:
         return None
-    asked = wishes_of(place.project, home=place.home)
+    asked = wishes_of(scope.project, home=scope.home)
     if not asked:
         return _ok("this project asks for nothing special")
-    if waiting := untrusted(place.project, home=place.home):
+    if waiting := untrusted(scope.project, home=scope.home):
         detail = f"ignored: {'; '.join(wish.text for wish in waiting)}"
         return _warning(detail, "See it whole and allow it: ralph trust")
     return _ok(f"you allowed what it asks for ({len(asked)})")
 
 
-def _git(place: Place) -> Finding | None:
+def _git(scope: DoctorScope) -> Finding | None:
     """Git merges journals line by line, and does not ignore them."""
-    project = place.project
-    if project is None or place.settings.journal_url:  # then no journal travels with git
+    project = scope.project
+    if project is None or scope.settings.journal_url:  # then no journal travels with git
         return None
     if find_program("git", root=project.root) is None:
         todo = "Install git, if the project is in a git repository."
@@ -380,9 +380,9 @@ def _git(place: Place) -> Finding | None:
     return _ok("journals merge by union")
 
 
-def _leftovers(place: Place) -> Finding | None:
+def _leftovers(scope: DoctorScope) -> Finding | None:
     """No half-written file of a crash and no damaged index is left."""
-    project = place.project
+    project = scope.project
     if project is None:
         return None
     newest = time.time() - _DRAFT_AGE_S
@@ -415,7 +415,7 @@ def _journal(ralph: Ralph) -> Finding:
 
 
 def _cache(ralph: Ralph) -> Finding:
-    return _ok(str(ralph.place.index.path.parent))
+    return _ok(str(ralph.store.index.path.parent))
 
 
 def _index(ralph: Ralph) -> Finding:
@@ -436,10 +436,10 @@ def _parameters(ralph: Ralph) -> Finding | None:
         return None
     dims = None
     with contextlib.suppress(EmbedderOff):  # the check `embedder` reports it
-        dims = ralph.place.embedder.dims if ralph.place.embedder else 0
+        dims = ralph.store.embedder.dims if ralph.store.embedder else 0
     faults: list[str] = []
     collections = []
-    for store in (ralph.place, ralph.conversations.shelf, ralph.knowledge.shelf):
+    for store in (ralph.store, ralph.conversations.store, ralph.knowledge.store):
         check = functools.partial(store.index.store.check, deep=True)
         faults += store.index.with_repair(check)
         collections += store.index.collections()
@@ -456,7 +456,7 @@ def _parameters(ralph: Ralph) -> Finding | None:
     return _ok(f"{plural(len(collections), 'collection')} as expected")
 
 
-_CHECKS: tuple[Callable[[Place], Finding | None], ...] = (
+_CHECKS: tuple[Callable[[DoctorScope], Finding | None], ...] = (
     *(_python, _sqlite, _home, _settings, _pause, _embedder, _hooks, _capture, _postgres, _qdrant),
     *(_project, _trust, _git, _leftovers),
 )

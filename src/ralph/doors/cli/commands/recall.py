@@ -70,7 +70,7 @@ def search(
     words = " ".join(query)
     with context.opened(anywhere=conversations or knowledge) as ralph:
         names = [memory.name for memory in ralph.features()]
-        floor = ralph.place.settings.min_score if min_score is None else min_score
+        floor = ralph.store.settings.min_score if min_score is None else min_score
         if conversations:
             # Documents have no tags and no day.
             documents = not (given["tags"] or given["since"] or given["until"])
@@ -232,7 +232,7 @@ def _other(ralph: Ralph, wanted: str) -> Result | None:
         hit = ralph.conversations.get(wanted)
         return Result(cards.hit_json(hit), lambda page: cards.show_hit(page, hit))
     knowledge = ralph.knowledge
-    if len(wanted) < _SHORTEST_ID or not knowledge.shelf.names():
+    if len(wanted) < _SHORTEST_ID or not knowledge.store.names():
         return None
     with contextlib.suppress(NotFound):
         return cards.entry_result(knowledge, knowledge.get(wanted))
@@ -286,7 +286,7 @@ def status() -> Result:
     with context.opened() as ralph:
         found = look(ralph)
         root = ralph.project.root
-        paused = in_force(ralph.place.home, ralph.project.id)
+        paused = in_force(ralph.store.home, ralph.project.id)
 
     def show(page: Page) -> None:
         page.line((found.line, "green" if found.available else "bold red"))

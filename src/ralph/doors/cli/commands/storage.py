@@ -54,7 +54,7 @@ def verify(feature: str | None) -> Result:
         if feature is None and ralph.conversations.exist:
             results.append(ralph.conversations.stream.verify())
         journals = len(results)
-        if feature is None and (others := ralph.knowledge.shelf.journals.names()):
+        if feature is None and (others := ralph.knowledge.store.journals.names()):
             results.append(ralph.knowledge.verify())  # of all projects: they learn from each other
             journals += len(others)
     records = sum(number for number, _ in results)
@@ -252,11 +252,11 @@ def status() -> Result:
     """
     with context.opened() as ralph:
         targets = [memory.target() for memory in ralph.features()]
-        found = _contents(ralph.place, targets)
-        shelf = ralph.knowledge.shelf
+        found = _contents(ralph.store, targets)
+        store = ralph.knowledge.store
         knowledge = None
-        if shelf.names():
-            knowledge = _contents(shelf, [ralph.knowledge.target()])
+        if store.names():
+            knowledge = _contents(store, [ralph.knowledge.target()])
 
     def show(page: Page) -> None:
         _show_contents(page, found)
@@ -346,7 +346,7 @@ def rebuild(feature: str | None) -> Result:
             built.append({"feature": memory.name, **_took(records, start)})
         if feature is None and ralph.conversations.exist:
             ralph.conversations.sync(afresh=True)
-        if feature is None and ralph.knowledge.shelf.names():
+        if feature is None and ralph.knowledge.store.names():
             start = time.monotonic()
             _check_built("knowledge", ralph.knowledge.sync(afresh=True), complete=True)
             knowledge = _took(len(ralph.knowledge.records()), start)
@@ -375,11 +375,11 @@ def _check_built(name: str, synced: Synced, *, complete: bool) -> None:
 def verify_contents() -> Result:
     """Compare the index with the journal, record by record; nothing is changed."""
     with context.opened() as ralph:
-        ralph.place.need_journals()  # else the index would be compared with itself
+        ralph.store.need_journals()  # else the index would be compared with itself
         checked = verify_index(ralph)
         memory = ralph.knowledge
-        if memory.shelf.names():
-            more = verify_streams(memory.shelf.index, [memory])
+        if memory.store.names():
+            more = verify_streams(memory.store.index, [memory])
             faults = [*checked.faults, *more.faults]
             checked = Checked(checked.ok and more.ok, checked.records + more.records, faults)
 
@@ -401,8 +401,8 @@ def verify_contents() -> Result:
 def prune() -> Result:
     """Delete collections without a journal, and files that are no longer used."""
     with context.opened() as ralph:
-        ralph.place.need_journals()  # else other machines' collections would look orphaned
-        gone = ralph.place.index.with_repair(ralph.prune) + _prune_knowledge(ralph)
+        ralph.store.need_journals()  # else other machines' collections would look orphaned
+        gone = ralph.store.index.with_repair(ralph.prune) + _prune_knowledge(ralph)
     text = f"Removed {', '.join(gone)}." if gone else "There was nothing to remove."
     return Result({"removed": gone}, text)
 
@@ -413,9 +413,9 @@ def _prune_knowledge(ralph: Ralph) -> list[str]:
     if not (memory.home / "cache" / "knowledge").is_dir():
         return []
     gone: list[str] = []
-    if not memory.shelf.names():
-        target, index = memory.target(), memory.shelf.index
+    if not memory.store.names():
+        target, index = memory.target(), memory.store.index
         gone = [each.name for each in index.collections() if each.name == target.name][:1]
         for name in gone:
             index.drop(name)
-    return gone + memory.shelf.index.prune()
+    return gone + memory.store.index.prune()

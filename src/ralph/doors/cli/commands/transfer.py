@@ -155,9 +155,9 @@ def export_conversations(
     """
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
-        streams = memory.shelf.journals.names() if everywhere else [memory.stream.name]
+        streams = memory.store.journals.names() if everywhere else [memory.stream.name]
         exported = conversation_json.export_conversations(
-            memory.shelf, streams, conversations=ids, since=since
+            memory.store, streams, conversations=ids, since=since
         )
     data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
@@ -194,7 +194,7 @@ def import_conversations(
     with context.opened(anywhere=True) as ralph:
         memory, project = ralph.conversations, context.found_project()
         found = conversation_json.import_conversations(
-            memory.shelf,
+            memory.store,
             memory.stream.name,
             data,
             name=context.shown_name(source),
@@ -212,8 +212,8 @@ def _import_sessions(
         bar = context.Bar(lambda: importer.total_bytes, text="reading sessions", in_bytes=True)
         importer = Importer(
             client,
-            memory.shelf,
-            home=ralph.place.home,
+            memory.store,
+            home=ralph.store.home,
             folder=Path(folder).expanduser() if folder else None,
             within=None if everything else project,
             progress=bar,
