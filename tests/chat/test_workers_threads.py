@@ -155,11 +155,11 @@ def test_settings_that_somebody_changes_are_followed(project: Path, home: Path) 
     with Workers(opener(project), poll_s=NEVER_S) as workers:
         until(lambda: completed(workers, "embedding") == 3, "the work")
         workers.follow()
-        assert idle(workers)
+        until(lambda: idle(workers), "rest")
         store(file, "summarizer_exchange_enabled", "false")
         workers.follow()
-        assert status(workers, "exchange").state == "stopped"
-        assert status(workers, "conversation").state == "idle"
+        until(lambda: status(workers, "exchange").state == "stopped", "the stop")
+        until(lambda: status(workers, "conversation").state == "idle", "rest of the other")
         store(file, "summarizer_exchange_enabled", "true")
         workers.follow()
         until(lambda: idle(workers), "all three")
