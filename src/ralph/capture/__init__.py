@@ -105,8 +105,6 @@ class Capture(Protocol):
 
     def feed(self, line: bytes) -> None:
         """Take one line, with or without its end; never raises, whatever is on it."""
-        ...
 
     def finish(self) -> AgentRun:
         """What the run left behind; nothing is fed after this."""
-        ...

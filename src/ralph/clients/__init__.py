@@ -47,19 +47,15 @@ class SessionFiles(Protocol):
 
     def session_folder(self, environ: Mapping[str, str]) -> Path:
         """Where they are."""
-        ...
 
     def session_files(self, folder: Path) -> Iterator[Path]:
         """Every session's file under a folder."""
-        ...
 
     def session_head(self, path: Path, file: BinaryIO) -> SessionHead | None:
         """The session that a file holds, None when it holds none."""
-        ...
 
     def session_reader(self, start: SessionStart) -> SessionReader:
         """A reader that cuts a file into exchanges."""
-        ...
 
 
 class AgentProgram(Protocol):
@@ -76,27 +72,21 @@ class AgentProgram(Protocol):
 
     def command(self, call: AgentCall) -> list[str]:
         """The command line of one run."""
-        ...
 
     def variables(self, call: AgentCall, environ: Mapping[str, str]) -> dict[str, str]:
         """What it must find in its environment for this call."""
-        ...
 
     def dialect_of(self, event: Mapping[str, Any]) -> str | None:
         """The dialect that an event belongs to, None for another program's."""
-        ...
 
     def open_capture(self, dialect: str, *, file: str, root: str | None, injected: str) -> Capture:
         """A fresh capture of one of its dialects."""
-        ...
 
     def sessions(self) -> SessionFiles:
         """Its session files."""
-        ...
 
     def setup(self) -> ClientSetup:
         """How Ralph is put into its settings."""
-        ...
 
 
 class Client(msgspec.Struct, frozen=True):

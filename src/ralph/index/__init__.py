@@ -56,28 +56,22 @@ class Embedder(Protocol):
     @property
     def identity(self) -> str:
         """Names the model and its version; another identity means other vectors."""
-        ...
 
     @property
     def dims(self) -> int:
         """How long a vector is; 0 while nobody could ask."""
-        ...
 
     def pieces(self, text: str) -> Sequence[str]:
         """The text cut into overlapping parts that the model reads to their end; at least one."""
-        ...
 
     def embed_passages(self, texts: Sequence[str], *, budget_s: float | None = None) -> Vectors:
         """One row a text, within the budget where somebody else does the work. EmbedderOff."""
-        ...
 
     def embed_query(self, text: str) -> Vectors:
         """One vector, soon. Raises EmbedderOff."""
-        ...
 
     def check(self) -> None:
         """Try it now, whatever was found before; EmbedderOff says what to do."""
-        ...
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -196,17 +190,14 @@ class IndexView(Protocol):
 
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
-        ...
 
     def size(self, collection: Collection) -> CollectionSize:
         """How much it holds."""
-        ...
 
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
     ) -> WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        ...
 
     def nearest(
         self,
@@ -219,21 +210,17 @@ class IndexView(Protocol):
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the `count` nearest passages and of those in `also`, to
         five digits."""
-        ...
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
-        ...
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""
-        ...
 
     def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
-        ...
 
 
 class IndexStore(Protocol):
@@ -246,31 +233,24 @@ class IndexStore(Protocol):
 
     def state(self) -> AbstractContextManager[IndexView]:
         """A view for one query; writers go on beside it."""
-        ...
 
     def write(self, collection: Collection, batch: IndexBatch) -> Collection:
         """Index one batch, then move the position; the first write makes the collection.
 
         With `done` it answers in place of the one before, and nothing forgotten stays in a file.
         """
-        ...
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
         """Delete the collections of this name, or of all; or only what is being built."""
-        ...
 
     def prune(self) -> list[str]:
         """Delete what no longer serves, and name it."""
-        ...
 
     def repair(self, damage: Corrupt) -> None:
         """Make room for building anew what is damaged."""
-        ...
 
     def check(self, *, deep: bool = False) -> list[str]:
         """Try it now, whatever was found before; `deep` tells what is wrong with it."""
-        ...
 
     def close(self) -> None:
         """Let go of it; it opens again by itself."""
-        ...

@@ -117,12 +117,10 @@ class RecalledConversations(Protocol):
     @property
     def conversations(self) -> Sequence[Any]:
         """The best first."""
-        ...
 
     @property
     def line(self) -> str | None:
         """That the topic comes up again and again."""
-        ...
 
 
 def related_text(found: RecalledConversations, *, budget_tokens: int, tools: bool = True) -> str:
