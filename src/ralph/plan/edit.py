@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -281,15 +281,16 @@ def is_noise(path: str) -> bool:
     )
 
 
-def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> list[str]:
-    """Add files that were touched often and drop those that are gone; people's own files stay.
-
-    Return the files that joined.
-    """
+def enrich(
+    plan: Plan, feature: str, iterations: Iterable[Iteration], *, among: Set[str] | None = None
+) -> list[str]:
+    """Add files (`among` these) that were touched often and drop those that are gone; people's own
+    files stay. Return the files that joined."""
     touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
         number = iteration.iteration_number or position
-        for path in {file.path for file in iteration.files_touched}:
+        paths = {file.path for file in iteration.files_touched}
+        for path in paths if among is None else paths & among:
             count, last = touched.get(path, (0, 0))
             touched[path] = (count + 1, max(last, number))
     with plan.edit("features", f"context files of {feature} enriched") as data:
