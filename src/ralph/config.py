@@ -4,11 +4,13 @@ Precedence: defaults, then the user's file, the project's file, the environment,
 project's file may be a stranger's, so each setting has a level: see `Rule`.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -50,159 +52,130 @@ class Rule(NamedTuple):
     secret: bool = False
 
 
-def _switch(what: str) -> Rule:
-    return Rule("trusted", what, free=(False,))
+_T = TypeVar("_T")
+_rules: list[Rule] = []
+
+
+def _setting(default: _T, rule: Rule) -> _T:
+    """Keep the rule of a field, in the order of the fields, and give its default."""
+    _rules.append(rule)
+    return default
+
+
+def _harmless(default: _T, what: str, low: float = 0, high: float = 0) -> _T:
+    return _setting(default, Rule("harmless", what, low, high))
+
+
+def _trusted(
+    default: _T, what: str, low: float = 0, high: float = 0, free: tuple[object, ...] = ()
+) -> _T:
+    return _setting(default, Rule("trusted", what, low, high, free))
+
+
+def _personal(
+    default: _T, what: str, low: float = 0, high: float = 0, *, secret: bool = False
+) -> _T:
+    return _setting(default, Rule("personal", what, low, high, secret=secret))
+
+
+def _switch(what: str) -> bool:
+    return _trusted(True, what, free=(False,))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every number and choice there is."""
 
-    embedder: Annotated[
-        Literal["static", "minilm", "ollama", "openai", "none"],
-        Rule(
-            "trusted",
-            "what turns text into vectors; `none` searches by words alone",
-            free=("static", "minilm", "none"),
-        ),
-    ] = "static"
-    search_limit: Annotated[int, Rule("harmless", "how many results a search shows", 1, 20)] = 10
-    min_score: Annotated[float, Rule("harmless", "hide results that score below this", 0, 1)] = 0.40
-    journal_lock_timeout_s: Annotated[
-        float, Rule("harmless", "how long a write waits for another process that writes", 0, 600)
-    ] = 30.0
-    index_lock_timeout_s: Annotated[
-        float, Rule("harmless", "how long a search waits for another process that indexes", 0, 60)
-    ] = 2.0
-    remember_budget_s: Annotated[
-        float,
-        Rule(
-            "harmless",
-            "how long memory may hold up its caller: indexing, a connection, a query's vector",
-            0,
-            600,
-        ),
-    ] = 2.0
-    agent: Annotated[
-        str, Rule("trusted", "the agent that `ralph run` starts: a name or a command")
-    ] = "claude"
-    agent_env: Annotated[
-        tuple[str, ...], Rule("trusted", "more environment variables that the agent gets")
-    ] = ()
-    model_work: Annotated[str | None, Rule("trusted", "the agent's model for work")] = None
-    model_review: Annotated[str | None, Rule("trusted", "the agent's model for reviews")] = None
-    iteration_timeout_s: Annotated[
-        float, Rule("trusted", "stop an iteration after this time", 0, 7 * 86_400)
-    ] = 1800.0
-    review_every: Annotated[
-        int, Rule("harmless", "every so many iterations one is a review; 0 for none", 0, 1000)
-    ] = 5
-    stagnation_limit: Annotated[
-        int, Rule("harmless", "stop after so many iterations without a change to the plan", 0, 1000)
-    ] = 3
-    rate_limit_wait_s: Annotated[
-        float,
-        Rule("harmless", "how long to wait when the provider refuses and names no time", 0, 86_400),
-    ] = 300.0
-    prompt_tokens: Annotated[int, Rule("harmless", "the size of the loop's prompt", 0, 200_000)] = (
-        12000
+    embedder: Literal["static", "minilm", "ollama", "openai", "none"] = _trusted(
+        "static",
+        "what turns text into vectors; `none` searches by words alone",
+        free=("static", "minilm", "none"),
     )
-    rag_enabled: Annotated[
-        bool, _switch("recall past conversations before every answer of `ralph chat`")
-    ] = True
-    rag_conversation_limit: Annotated[
-        int, Rule("harmless", "from how many conversations", 1, 20)
-    ] = 3
-    rag_exchange_limit_per_conversation: Annotated[
-        int, Rule("harmless", "how many exchanges of each", 1, 20)
-    ] = 2
-    rag_min_similarity: Annotated[
-        float, Rule("harmless", "hide exchanges that score below this", 0, 1)
-    ] = 0.70
-    rag_recency_half_life_days: Annotated[
-        float, Rule("harmless", "how fast old exchanges fade; 0 for never", 0, 36_500)
-    ] = 0.0
-    summarizer_conversation_enabled: Annotated[
-        bool, _switch("summarize conversations in the background")
-    ] = True
-    summarizer_exchange_enabled: Annotated[
-        bool, _switch("summarize exchanges in the background")
-    ] = True
-    embedding_pipeline_enabled: Annotated[
-        bool, _switch("embed conversations in the background")
-    ] = True
+    search_limit: int = _harmless(10, "how many results a search shows", 1, 20)
+    min_score: float = _harmless(0.40, "hide results that score below this", 0, 1)
+    journal_lock_timeout_s: float = _harmless(
+        30.0, "how long a write waits for another process that writes", 0, 600
+    )
+    index_lock_timeout_s: float = _harmless(
+        2.0, "how long a search waits for another process that indexes", 0, 60
+    )
+    remember_budget_s: float = _harmless(
+        2.0,
+        "how long memory may hold up its caller: indexing, a connection, a query's vector",
+        0,
+        600,
+    )
+    agent: str = _trusted("claude", "the agent that `ralph run` starts: a name or a command")
+    agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
+    model_work: str | None = _trusted(None, "the agent's model for work")
+    model_review: str | None = _trusted(None, "the agent's model for reviews")
+    iteration_timeout_s: float = _trusted(
+        1800.0, "stop an iteration after this time", 0, 7 * 86_400
+    )
+    review_every: int = _harmless(
+        5, "every so many iterations one is a review; 0 for none", 0, 1000
+    )
+    stagnation_limit: int = _harmless(
+        3, "stop after so many iterations without a change to the plan", 0, 1000
+    )
+    rate_limit_wait_s: float = _harmless(
+        300.0, "how long to wait when the provider refuses and names no time", 0, 86_400
+    )
+    prompt_tokens: int = _harmless(12000, "the size of the loop's prompt", 0, 200_000)
+    rag_enabled: bool = _switch("recall past conversations before every answer of `ralph chat`")
+    rag_conversation_limit: int = _harmless(3, "from how many conversations", 1, 20)
+    rag_exchange_limit_per_conversation: int = _harmless(2, "how many exchanges of each", 1, 20)
+    rag_min_similarity: float = _harmless(0.70, "hide exchanges that score below this", 0, 1)
+    rag_recency_half_life_days: float = _harmless(
+        0.0, "how fast old exchanges fade; 0 for never", 0, 36_500
+    )
+    summarizer_conversation_enabled: bool = _switch("summarize conversations in the background")
+    summarizer_exchange_enabled: bool = _switch("summarize exchanges in the background")
+    embedding_pipeline_enabled: bool = _switch("embed conversations in the background")
     # A clone must not decide what of a person's memory goes.
-    conversations_keep_days: Annotated[
-        int, Rule("personal", "delete conversations after so many days; 0 for never", 0, 36_500)
-    ] = 0
-    knowledge_give: Annotated[
-        bool, _switch("publish this project's lessons to your other projects")
-    ] = True
-    knowledge_receive: Annotated[bool, _switch("use the lessons of your other projects")] = True
-    knowledge_keep_days: Annotated[
-        int, Rule("personal", "delete lessons that are older than this", 1, 36_500)
-    ] = 365
-    technology: Annotated[
-        str | None, Rule("harmless", "the project's technology, to match lessons")
-    ] = None
-    journal_url: Annotated[
-        str | None, Rule("personal", "a PostgreSQL server that holds the journals", secret=True)
-    ] = None
-    qdrant_url: Annotated[str | None, Rule("personal", "a Qdrant server that holds the index")] = (
-        None
+    conversations_keep_days: int = _personal(
+        0, "delete conversations after so many days; 0 for never", 0, 36_500
     )
-    qdrant_api_key: Annotated[str | None, Rule("personal", "its key", secret=True)] = None
-    qdrant_binary: Annotated[
-        str | None, Rule("personal", "a Qdrant program that Ralph starts and stops")
-    ] = None
-    hook_capture: Annotated[bool, _switch("hooks save sessions")] = True
-    hook_inject: Annotated[bool, _switch("hooks tell the model what memory has")] = True
-    hook_timeout_s: Annotated[
-        float | None,
-        Rule("trusted", "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600),
-    ] = None
-    ollama_url: Annotated[str, Rule("personal", "where Ollama listens")] = "http://127.0.0.1:11434"
-    ollama_model: Annotated[str, Rule("trusted", "its embedding model")] = "nomic-embed-text"
-    openai_base_url: Annotated[
-        str, Rule("personal", "an OpenAI-compatible server for embeddings")
-    ] = "https://api.openai.com/v1"
-    openai_model: Annotated[str, Rule("trusted", "its embedding model")] = "text-embedding-3-small"
-    openai_dimensions: Annotated[
-        int | None,
-        Rule("trusted", "the length of its vectors, where the model lets you choose", 1, 65_536),
-    ] = None
-    openai_api_key: Annotated[str | None, Rule("personal", "its key", secret=True)] = None
-    chat_model: Annotated[
-        str | None,
-        Rule(
-            "personal",
-            "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME`, `ollama:NAME` or `claude`",
-        ),
-    ] = None
-    chat_base_url: Annotated[
-        str | None, Rule("personal", "its server, if it is not the provider's")
-    ] = None
-    chat_api_key: Annotated[str | None, Rule("personal", "its key", secret=True)] = None
-    chat_timeout_s: Annotated[float, Rule("trusted", "how long an answer may take", 0.1, 3600)] = (
-        300.0
+    knowledge_give: bool = _switch("publish this project's lessons to your other projects")
+    knowledge_receive: bool = _switch("use the lessons of your other projects")
+    knowledge_keep_days: int = _personal(365, "delete lessons that are older than this", 1, 36_500)
+    technology: str | None = _harmless(None, "the project's technology, to match lessons")
+    journal_url: str | None = _personal(
+        None, "a PostgreSQL server that holds the journals", secret=True
     )
-    chat_max_tokens: Annotated[int, Rule("trusted", "how long an answer may be", 1, 1_000_000)] = (
-        4096
+    qdrant_url: str | None = _personal(None, "a Qdrant server that holds the index")
+    qdrant_api_key: str | None = _personal(None, "its key", secret=True)
+    qdrant_binary: str | None = _personal(None, "a Qdrant program that Ralph starts and stops")
+    hook_capture: bool = _switch("hooks save sessions")
+    hook_inject: bool = _switch("hooks tell the model what memory has")
+    hook_timeout_s: float | None = _trusted(
+        None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
     )
-    summary_model: Annotated[
-        str | None,
-        Rule("personal", "the model that writes summaries; without one they are extracts"),
-    ] = None
-    summary_base_url: Annotated[str | None, Rule("personal", "its server")] = None
-    summary_api_key: Annotated[str | None, Rule("personal", "its key", secret=True)] = None
-    summary_spend_cap_usd: Annotated[
-        float,
-        Rule(
-            "personal",
-            "stop summarizing when one run of the workers has cost this much",
-            0,
-            100_000,
-        ),
-    ] = 1.0
+    ollama_url: str = _personal("http://127.0.0.1:11434", "where Ollama listens")
+    ollama_model: str = _trusted("nomic-embed-text", "its embedding model")
+    openai_base_url: str = _personal(
+        "https://api.openai.com/v1", "an OpenAI-compatible server for embeddings"
+    )
+    openai_model: str = _trusted("text-embedding-3-small", "its embedding model")
+    openai_dimensions: int | None = _trusted(
+        None, "the length of its vectors, where the model lets you choose", 1, 65_536
+    )
+    openai_api_key: str | None = _personal(None, "its key", secret=True)
+    chat_model: str | None = _personal(
+        None,
+        "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME`, `ollama:NAME` or `claude`",
+    )
+    chat_base_url: str | None = _personal(None, "its server, if it is not the provider's")
+    chat_api_key: str | None = _personal(None, "its key", secret=True)
+    chat_timeout_s: float = _trusted(300.0, "how long an answer may take", 0.1, 3600)
+    chat_max_tokens: int = _trusted(4096, "how long an answer may be", 1, 1_000_000)
+    summary_model: str | None = _personal(
+        None, "the model that writes summaries; without one they are extracts"
+    )
+    summary_base_url: str | None = _personal(None, "its server")
+    summary_api_key: str | None = _personal(None, "its key", secret=True)
+    summary_spend_cap_usd: float = _personal(
+        1.0, "stop summarizing when one run of the workers has cost this much", 0, 100_000
+    )
 
     @property
     def wait_s(self) -> float:
@@ -253,7 +226,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 KEYS: tuple[str, ...] = Settings.__struct_fields__
-RULES: dict[str, Rule] = {key: Settings.__annotations__[key].__metadata__[0] for key in KEYS}
+RULES: dict[str, Rule] = dict(zip(KEYS, _rules, strict=True))
 
 
 class Config(msgspec.Struct, frozen=True):

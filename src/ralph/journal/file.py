@@ -344,16 +344,12 @@ class JsonlJournal:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
+        what = f"another process has held the journal for over {self._lock_timeout_s:g} s"
+        busy = JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         try:
             disk.make_folder(self.path.parent)
-            with disk.locked(self.path, timeout_s=self._lock_timeout_s) as fd:
+            with disk.locked(self.path, timeout_s=self._lock_timeout_s, busy=busy) as fd:
                 yield fd
-        except disk.Busy:
-            raise JournalBusy(
-                f"another process has held the journal for over {self._lock_timeout_s:g} s",
-                where=self.name,
-                todo="Try again when it has finished.",
-            ) from None
         except OSError as error:
             raise JournalError(
                 f"cannot write the journal ({error.strerror or error}); nothing was written",
