@@ -201,18 +201,16 @@ mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stal
 recent_count search_max_limit summarizer_idle_timeout_s summary_max_chars summary_price_in_usd
 summary_price_out_usd verify_all_every warnings_in_prompt
 """
+_HOOK_LIMITS = """
+hook_session_start_s hook_user_prompt_submit_s hook_post_tool_use_failure_s hook_stop_s
+hook_session_end_s hook_pre_compact_s
+"""
+_SERVER_LIMITS = "journal_connect_timeout_s qdrant_timeout_s embed_query_timeout_s"
 RETIRED: dict[str, str] = {
     **dict.fromkeys(_CONSTANTS.split(), "it is no longer a setting"),
     "summary_timeout_s": "use chat_timeout_s",
-    "hook_session_start_s": "use hook_timeout_s",
-    "hook_user_prompt_submit_s": "use hook_timeout_s",
-    "hook_post_tool_use_failure_s": "use hook_timeout_s",
-    "hook_stop_s": "use hook_timeout_s",
-    "hook_session_end_s": "use hook_timeout_s",
-    "hook_pre_compact_s": "use hook_timeout_s",
-    "journal_connect_timeout_s": "use remember_budget_s",
-    "qdrant_timeout_s": "use remember_budget_s",
-    "embed_query_timeout_s": "use remember_budget_s",
+    **dict.fromkeys(_HOOK_LIMITS.split(), "use hook_timeout_s"),
+    **dict.fromkeys(_SERVER_LIMITS.split(), "use remember_budget_s"),
 }
 _warned: set[tuple[str, str]] = set()
 

@@ -190,7 +190,6 @@ class IterationResult(msgspec.Struct, frozen=True):
     iteration: Iteration
     captured: AgentRun
     plan_changed: bool
-    interrupted: bool
 
 
 class IterationRunner:
@@ -349,7 +348,7 @@ class IterationRunner:
             if not ended.interrupted:  # who was stopped has not failed
                 self._knowledge.report(work.patterns, iteration)
             self._knowledge.give(iteration, history(self.ralph, work.feature))
-        return IterationResult(iteration, captured, plan_changed, ended.interrupted)
+        return IterationResult(iteration, captured, plan_changed)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
         """Put back what the plan lost, and tell of it."""
@@ -402,7 +401,7 @@ class IterationRunner:
         try:
             drafts = extract(iteration, earlier)
             number = iteration.iteration_number or 0
-            learned = learn(self.plan, work.feature, drafts, current_iteration=number)
+            added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.
             paths = {file.path for file in iteration.files_touched}
             joined = enrich(self.plan, work.feature, told, among=paths)
@@ -411,10 +410,6 @@ class IterationRunner:
         except BadInput as error:
             self._tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
-        if learned.added or learned.refused or joined:
-            self._tell(
-                "learned",
-                learnings=[one.learning.text for one in learned.added],
-                refused=learned.refused,
-                context_files=joined,
-            )
+        if added or refused or joined:
+            texts = [one.learning.text for one in added]
+            self._tell("learned", learnings=texts, refused=refused, context_files=joined)

@@ -55,21 +55,12 @@ class FileVersion(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The plan before an iteration, and what was seen of it since. `to_bytes` outlives a crash."""
+    """The plan before an iteration, and what was seen of it since."""
 
     at: str
     writes: int
     files: dict[str, FileVersion]
     seen: dict[str, list[FileVersion]]
-
-    def to_bytes(self) -> bytes:
-        """The snapshot for a file."""
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> Snapshot:
-        """The snapshot that `to_bytes` wrote."""
-        return msgspec.msgpack.decode(raw, type=cls)
 
 
 class Restoration(msgspec.Struct, frozen=True):
