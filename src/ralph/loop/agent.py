@@ -37,7 +37,7 @@ from ralph.plan.model import Discipline, Task
 from ralph.plan.store import Plan
 from ralph.programs import find_program, python
 from ralph.records import now
-from ralph.records.iteration import ErrorSeen, ModelTier
+from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 from ralph.trust import trusted
 
@@ -351,7 +351,6 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     task_id: int | str | None
     title: str
     discipline: str
-    tier: ModelTier
     review: bool
     started_at: str
     agent: str

@@ -265,7 +265,6 @@ class IterationRunner:
             task_id=None if review else task.id,
             title=f"Review of {task.feature}" if review else task.title,
             discipline=task.discipline or "",
-            tier="opus" if review else "haiku",
             review=review,
             started_at=now(),
             agent=self._driver.agent,
@@ -377,7 +376,7 @@ class IterationRunner:
             task_title=work.title,
             discipline=work.discipline,
             outcome=outcome,
-            model_tier=work.tier,
+            model_tier="opus" if work.review else "haiku",
             duration_ms=captured.duration_ms or ended.duration_ms or None,
             # The start, not the end: finishing the same work twice gives the same record.
             timestamp=work.started_at,
