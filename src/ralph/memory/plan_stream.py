@@ -16,15 +16,13 @@ from ralph.index import Passage
 from ralph.index.sync import IndexSpec
 from ralph.journal import Batch
 from ralph.memory.conversation_stream import when
-from ralph.memory.store import ProjectStore, as_hit
+from ralph.memory.store import PLAN, ProjectStore, as_hit
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Located, Record, read_body, short_id, write_body
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.learning import Learning
 
 LEARNING, FEATURE = "learning", "feature"
-# No feature can be called so: the name of a journal has no such characters in front.
-NAME = "~plan"
 _CUT_VERSION = "plan-1"
 _NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
 _NO_TIME = "1970-01-01T00:00:00Z"
@@ -139,7 +137,7 @@ class PlanJournal:
 class PlanStream:
     """The plan of one project, as search sees it."""
 
-    name, foreign = NAME, False
+    name, foreign = PLAN, False
 
     def __init__(self, store: ProjectStore) -> None:
         self._store = store
@@ -148,8 +146,8 @@ class PlanStream:
     def target(self) -> IndexSpec:
         """What the index needs to know to follow the plan."""
         return IndexSpec(
-            name=self._store.collection_name(NAME),
-            stream=NAME,
+            name=self._store.collection_name(PLAN),
+            stream=PLAN,
             journal=self.journal,
             cut=_passages,
             cut_version=_CUT_VERSION,

@@ -39,7 +39,7 @@ def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
     """What recall found as an answer; `record` is what stands in the record."""
     envelope, score, why = found.record, found.score, found.why
     relevance, parts = found.relevance, found.parts
-    return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts)
+    return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts, envelope.at)
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
@@ -47,6 +47,8 @@ def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
 
 MOST_HITS = 20
 CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
+# Streams of a project beside those of its features, which cannot be called so.
+NOTES, PLAN = "~notes", "~plan"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
 _log = logging.getLogger("ralph")
@@ -260,7 +262,8 @@ class Store:
         except MemoryOff as error:
             notes[:] = [f"searched the journal by words alone: {error}"]
             records = [(name, record) for name, one in by_name.items() for record in one.records()]
-            found = search_plainly(records, next(iter(by_name.values())).target().cut, question)
+            cuts = {name: one.target().cut for name, one in by_name.items()}
+            found = search_plainly(records, cuts, question)
             last = dict.fromkeys(by_name, 0)
             for name, record in records:
                 last[name] = max(last[name], record.number)
@@ -359,6 +362,11 @@ class ProjectStore(Store):
         super().__init__(journals, index, embedder, settings, progress=progress)
         self.project = project
         self.home = home
+
+    def names(self) -> set[str]:
+        """The streams there is anything in: features, notes, and the plan where there is one."""
+        plan = {PLAN} if disk.exists(self.project.db / "features.yaml") else set()
+        return super().names() | plan
 
     def ensure(self) -> None:
         """Make the project's files before the first record is kept."""
