@@ -71,7 +71,19 @@ class Ralph:
 
     def features(self) -> list[FeatureMemory]:
         """Every feature that has a journal."""
-        return [self.feature(name) for name in self.store.journals.names()]
+        return [self.feature(name) for name in self.store.journals.names() if name != NOTES]
+
+    @functools.cached_property
+    def notes(self) -> FeatureMemory:
+        """The notes of the whole project."""
+        return FeatureMemory(NOTES, self.store)
+
+    @functools.cached_property
+    def plan(self) -> PlanStream:
+        """The plan's learnings and features, as search sees them."""
+        from ralph.memory.plan_stream import PlanStream
+
+        return PlanStream(self.store)
 
     def remember_all(
         self,
@@ -96,18 +108,60 @@ class Ralph:
         self,
         query: str,
         *,
+        kinds: Collection[str] = (),
         features: Sequence[str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        everywhere: bool = False,
         limit: int | None = None,
         min_score: float | None = None,
         budget_s: float | None = None,
+        scope: Scope = EVERYTHING,
     ) -> Answer:
-        """Search some features, or all of the project, as one.
+        """Search everything that the asker may see, as one: each hit says of what kind it is.
 
-        `budget_s` bounds the catching up with the journals before it.
+        `kinds` and `features` narrow it; `since` and `until` are days, both included. `budget_s`
+        bounds the catching up with the journals before it.
         """
         question = self.store.question(query, limit=limit, min_score=min_score)
+        deep = msgspec.structs.replace(question, limit=MOST_HITS)
+        wanted = set(kinds) or set(KINDS)
+        keepers = {KINDS[kind].keeper for kind in wanted} & scope.keepers
+        if scope.feature is not None:
+            features = [scope.feature]
+        found = Answer()
+        if "project" in keepers:
+            found = self.store.ask(self._streams(features), deep, budget_s=budget_s)
+            if features is not None:  # the plan tells of all features, and the notes are everybody's
+                found = Answer(
+                    [hit for hit in found if getattr(hit.record, "feature", "") in ("", *features)],
+                    found.notes,
+                )
+        if "conversations" in keepers and features is None:
+            found += self.conversations.search(
+                question.text,
+                limit=MOST_HITS,
+                min_score=question.min_score,
+                since=since,
+                until=until,
+                everywhere=everywhere,
+                budget_s=budget_s,
+                documents=not (since or until),
+            )
+        if "knowledge" in keepers and features is None and self.config.settings.knowledge_receive:
+            found += self.knowledge.search(
+                question.text, limit=MOST_HITS, min_score=question.min_score
+            )
+        days = day_of(since, "since") or "", day_of(until, "until") or "9"
+        hits = [
+            lifted(hit) for hit in found if hit.kind in wanted and days[0] <= hit.at[:10] <= days[1]
+        ]
+        hits.sort(key=lambda hit: -(hit.score or 0.0))
+        return Answer(fold_twins(hits)[: question.limit], found.notes)
+
+    def _streams(self, features: Sequence[str] | None) -> list[Stream]:
         chosen = self.features() if features is None else [self.feature(f) for f in features]
-        return self.store.ask(chosen, question, budget_s=budget_s)
+        return [*chosen, self.notes, self.plan]
 
     def get(self, record_id: str, *, features: Sequence[str] | None = None) -> Hit:
         """One record of some features, or of any, by its id or the beginning of it."""
