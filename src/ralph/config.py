@@ -85,6 +85,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     summary_api_key: str | None = None
     summary_spend_cap_usd: float = 1.0
 
+    @property
+    def wait_s(self) -> float:
+        """How long one wait for a server may take: the budget, but 0.1 s at least, 60 s at most."""
+        return min(max(self.remember_budget_s, 0.1), 60.0)
+
     def __repr__(self) -> str:
         pairs = ((key, shown(key, getattr(self, key))) for key in self.__struct_fields__)
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in pairs)})"
@@ -199,7 +204,7 @@ RULES: dict[str, Rule] = {
     ),
     "knowledge_give": _switch("publish this project's lessons to your other projects"),
     "knowledge_receive": _switch("use the lessons of your other projects"),
-    "knowledge_keep_days": Rule("personal", "stop using lessons that are older", 1, 36_500),
+    "knowledge_keep_days": Rule("personal", "delete lessons that are older than this", 1, 36_500),
     "technology": Rule("harmless", "the project's technology, to match lessons"),
     "journal_url": Rule("personal", "a PostgreSQL server that holds the journals"),
     "qdrant_url": Rule("personal", "a Qdrant server that holds the index"),
@@ -219,7 +224,8 @@ RULES: dict[str, Rule] = {
     ),
     "openai_api_key": Rule("personal", "its key"),
     "chat_model": Rule(
-        "personal", "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME` or `claude`"
+        "personal",
+        "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME`, `ollama:NAME` or `claude`",
     ),
     "chat_base_url": Rule("personal", "its server, if it is not the provider's"),
     "chat_api_key": Rule("personal", "its key"),
@@ -231,7 +237,7 @@ RULES: dict[str, Rule] = {
     "summary_base_url": Rule("personal", "its server"),
     "summary_api_key": Rule("personal", "its key"),
     "summary_spend_cap_usd": Rule(
-        "personal", "stop summarizing with a paid model at this sum a day", 0, 100_000
+        "personal", "stop summarizing when one run of the workers has cost this much", 0, 100_000
     ),
 }
 

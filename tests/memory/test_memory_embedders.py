@@ -171,6 +171,15 @@ def test_a_hung_server_is_waited_for_once(opened: Open, server: EmbeddingServer)
     assert len(server.requests) == before + 1
 
 
+def test_no_budget_for_indexing_still_lets_a_question_reach_the_server(opened: Open) -> None:
+    with opened() as memory:
+        memory.feature("auth").remember_all(topical(20))
+    with opened(remember_budget_s=0.0) as memory:
+        answer = memory.feature("auth").search(QUESTION)
+        assert answer.notes == ()
+        assert None not in meanings(answer)
+
+
 def test_a_server_that_hangs_in_the_middle_of_a_rebuild_keeps_what_was_done(
     opened: Open, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

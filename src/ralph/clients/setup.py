@@ -20,6 +20,7 @@ import shlex
 import stat
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -372,7 +373,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-class ClientSetup:
+class ClientSetup(ABC):
     """How Ralph is put into one client's settings, found there, and taken out.
 
     This is a client whose MCP servers stand in a JSON file; what is special to one it overrides.
@@ -385,9 +386,9 @@ class ClientSetup:
     # Whether a changed file is laid out anew.
     keeps_previous = True
 
+    @abstractmethod
     def servers_file(self, root: Path | None) -> Path:
         """Where the MCP servers stand: of the project at this root, else the person's own."""
-        raise NotImplementedError
 
     def edits(
         self, root: Path | None, call: RalphCall | None, *, mcp: bool = True

@@ -248,7 +248,7 @@ def open_store(settings: Any, folder: Path, home: Path, scope: Callable[[], str]
     """
     from ralph.index.qdrant import QdrantStore
 
-    url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.remember_budget_s
+    url, timeout_s = settings.journal_url, _TIMEOUT_SHARE * settings.wait_s
     key, binary = settings.qdrant_api_key or None, settings.qdrant_binary or None
     place = _database(url) if url else f"{_own_id(home / _ID_NAME)} {folder}"
     short = hashlib.sha256(place.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -94,7 +94,7 @@ def _open(
         memory,
         spools,
         lock_timeout_s=lock_timeout_s,
-        connect_timeout_s=settings.remember_budget_s,
+        connect_timeout_s=settings.wait_s,
     )
 
 

@@ -295,7 +295,7 @@ def deliver_all(url: str, settings: Settings, home: Path) -> dict[str, int]:
             partial(str, memory),
             home / SPOOL,
             lock_timeout_s=settings.journal_lock_timeout_s,
-            connect_timeout_s=settings.remember_budget_s,
+            connect_timeout_s=settings.wait_s,
         )
         with contextlib.closing(journals):
             delivered[memory] = journals.deliver()

@@ -413,7 +413,7 @@ def served_embedder(
     return ServedEmbedder(
         dialect,
         memo=memo_file(cache, *facts),
-        query_timeout_s=settings.remember_budget_s,
+        query_timeout_s=settings.wait_s,
     )
 
 

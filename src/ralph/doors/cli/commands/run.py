@@ -164,7 +164,7 @@ class RunScreen:
             # Text for stderr goes above the line; text for stdout goes to stdout.
             redirect_stdout=False,
         )
-        self._live.start()
+        self._live.start(refresh=True)  # at once: a quick agent is over before the next tick
 
     def _memory(self, facts: dict[str, Any]) -> None:
         self._page.line((facts["line"], "bold" if facts["available"] else "yellow"))
