@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,8 +15,7 @@ from ralph.errors import BadInput
 from ralph.index import Passage
 from ralph.index.sync import IndexSpec
 from ralph.journal import Batch
-from ralph.memory.conversation_stream import when
-from ralph.memory.store import PLAN, ProjectStore, as_hit
+from ralph.memory.store import PLAN, ProjectStore, as_hit, unasked, when
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Located, Record, read_body, short_id, write_body
 from ralph.records.iteration import EMBEDDING_CHARS
@@ -26,7 +25,7 @@ LEARNING, FEATURE = "learning", "feature"
 _CUT_VERSION = "plan-1"
 _NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
 _NO_TIME = "1970-01-01T00:00:00Z"
-_FILES = ("features", "tasks")
+_FILES: tuple[Literal["features", "tasks"], ...] = ("features", "tasks")
 
 
 class FeatureLearning(Learning, frozen=True, omit_defaults=True, kw_only=True):
@@ -159,6 +158,19 @@ class PlanStream:
         with contextlib.suppress(BadInput, OSError):
             return [located.record for located in self.journal.records()]
         return []
+
+    def find(self, record_id: str) -> list[Hit]:
+        """Every record whose id begins so."""
+        begins = record_id.lower()
+        return [
+            unasked(record, when(record.at), plan_content(record))
+            for record in self.records()
+            if record.id.startswith(begins)
+        ]
+
+    def forgotten(self) -> frozenset[str]:
+        """Nothing: a plan keeps no tombstones."""
+        return frozenset()
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""

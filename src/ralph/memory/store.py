@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -40,6 +40,24 @@ def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
     envelope, score, why = found.record, found.score, found.why
     relevance, parts = found.relevance, found.parts
     return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts, envelope.at)
+
+
+def unasked(record: Record, when: str, content: Any) -> Hit:
+    """A record that nothing was asked of, as an answer."""
+    return Hit(record.id, record.kind, None, None, when, None, content, at=record.at)
+
+
+def when(at: str, *, today: datetime | None = None) -> str:
+    """The day of a moment, and how long ago that is."""
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return "at an unknown time"
+    days = ((today or datetime.now(UTC)).date() - moment.date()).days
+    if days < -1:  # whoever wrote it had another clock
+        return moment.date().isoformat()
+    ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
+    return f"{moment.date().isoformat()}, {ago}"
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.

@@ -1,14 +1,14 @@
-"""Note: something a person or an agent wrote down on purpose, for one feature or for the project."""
+"""Note: something a person or an agent wrote down on purpose, for one feature or the project."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ralph.errors import BadRecord
-from ralph.records import Record, now, read_body, short_id, to_json, utc, write_body
+from ralph.records import short_id, to_json
 
 NOTE = "note"
 MAX_CHARS = 2000
@@ -20,7 +20,7 @@ _NAMESPACE = uuid.UUID("7c1de0a4-3a42-5a0e-9a39-0c52b7b1f2d6")
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A fact worth keeping; without a feature it is the whole project's."""
+    """A fact worth keeping; without a feature it belongs to the whole project."""
 
     text: str
     feature: str = ""
@@ -28,30 +28,19 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     id: str = ""
     at: str | None = None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Every field under its published name, the empty ones too."""
         return to_json(self)
 
 
-_decode = msgspec.json.Decoder(Note).decode
-
-
-def note_record(note: Note, *, number: int) -> Record:
-    """The note in its envelope; the same words for the same feature are one note."""
-    text = note.text.strip()
-    if not text:
+def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
+    """A note with its id: the same words for the same feature are the same note."""
+    words = text.encode(errors="replace").decode().strip()
+    if not words:
         raise BadRecord("the note is empty", todo='Try: ralph remember "The API needs a token."')
-    if len(text) > MAX_CHARS:
+    if len(words) > MAX_CHARS:
         raise BadRecord(
-            f"the note has {len(text)} characters, at most {MAX_CHARS} are allowed",
-            todo="Say it shorter, or add the text as a document: ralph conversations add-document",
+            f"the note has {len(words)} characters, at most {MAX_CHARS} are allowed",
+            todo="Shorten it, or add the text as a document: ralph conversations add-document",
         )
-    at = utc(note.at, field="at") if note.at else now()
-    body = write_body(msgspec.structs.replace(note, text=text), id="", at=None)
-    return Record(short_id(_NAMESPACE, NOTE, note.feature, text), NOTE, number, at, body)
-
-
-def note_from(record: Record) -> Note:
-    """The note inside a record."""
-    found: Note = read_body(_decode, record, id=record.id, at=record.at)
-    return found
+    return Note(text=words, feature=feature, by=by, id=short_id(_NAMESPACE, NOTE, feature, words))
