@@ -30,9 +30,6 @@ from ralph.records import Record
 from ralph.text.tokens import shorten
 
 _SHORT_ID = 8
-_EXCERPT_CHARS = 200
-_LISTED = 10
-_FOUND = 5
 RAG_KEYS = tuple(key for key in KEYS if key.startswith("rag_"))
 _TITLES: dict[WorkerName, str] = {
     "conversation": "Conversation Summarizer",
@@ -88,7 +85,7 @@ def _about_workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
 def _search(chat: Chat, rest: str) -> Sequence[str]:
     answer = chat.memory.conversations.search(
         rest,
-        limit=_FOUND,
+        limit=5,
         min_score=chat.settings.min_score,
         exclude=chat.session.id,
         everywhere=chat.everywhere,
@@ -109,7 +106,7 @@ def _search(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _conversations(chat: Chat, rest: str) -> Sequence[str]:
-    listed = chat.memory.conversations.list(_LISTED, everywhere=chat.everywhere)
+    listed = chat.memory.conversations.list(10, everywhere=chat.everywhere)
     return [
         f"{each.conversation.id[:_SHORT_ID]}  {_minute(each.last)}  "
         f"{each.exchanges:>3}  {_excerpt(each.conversation.title) or '(no title)'}"
@@ -205,7 +202,7 @@ def _quit(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _excerpt(text: str) -> str:
-    return shorten(" ".join(text.split()), _EXCERPT_CHARS)
+    return shorten(" ".join(text.split()), 200)
 
 
 def _minute(at: str) -> str:

@@ -31,8 +31,6 @@ ModelRole = Literal["chat", "summary"]
 ModelFault = Literal["server", "setting", "prompt"]
 OnText = Callable[[str], None]
 
-_SERVED = ("openai", "anthropic", "ollama")
-_NO_MODEL = ("", "none", "off")
 _EXAMPLES = (
     ("openai:gpt-4o-mini", "OpenAI, or any server that speaks its protocol (chat_base_url)"),
     ("anthropic:claude-haiku-4-5", "Anthropic"),
@@ -492,11 +490,11 @@ def how_to_configure() -> str:
 
 
 def _make_model(settings: Settings, role: ModelRole, name: str | None) -> ChatModel | None:
-    if name is None or name.strip().lower() in _NO_MODEL:
+    if name is None or name.strip().lower() in ("", "none", "off"):
         return None
     kind, colon, model = (part.strip() for part in name.partition(":"))
     kind = kind.lower()
-    if kind in _SERVED and model:
+    if kind in ("openai", "anthropic", "ollama") and model:
         from ralph.chat.providers import HttpModel
 
         url, access = _access(settings, role, kind)

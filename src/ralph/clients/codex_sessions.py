@@ -349,10 +349,6 @@ class CodexTurn(RunFindings, OpenExchange):
         )
 
 
-_CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
-_ANSWERS = {"function_call_output", "custom_tool_call_output"}
-
-
 class Rollout(SessionReader):
     """A rollout being read; to read on, give the head too."""
 
@@ -443,9 +439,9 @@ class Rollout(SessionReader):
             for part in items(item.get("content")):
                 if text := text_of(part.get("text")):
                     turn.speak(text)
-        elif kind in _CALLS:
+        elif kind in {"function_call", "custom_tool_call", "local_shell_call"}:
             turn.call(call_of(item))
-        elif kind in _ANSWERS:
+        elif kind in {"function_call_output", "custom_tool_call_output"}:
             turn.answer(text_of(item.get("call_id")), answer_of(item.get("output")))
 
     def _asked(self, item: Mapping[str, Any]) -> None:

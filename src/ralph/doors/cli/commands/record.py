@@ -23,7 +23,6 @@ from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-_SUMMARY_CHARS = 160
 _LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
 # Fields of records that no agent's event has.
@@ -214,4 +213,4 @@ def _run_text(iteration: schema.Iteration) -> str:
     counts = iteration.files_touched, iteration.errors, iteration.decisions
     words = zip(("file", "error", "decision"), counts, strict=True)
     facts += [plural(len(found), word) for word, found in words if found]
-    return f"{', '.join(facts)}: {excerpt(iteration.summary, _SUMMARY_CHARS)}"
+    return f"{', '.join(facts)}: {excerpt(iteration.summary, 160)}"
