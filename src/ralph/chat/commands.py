@@ -15,6 +15,7 @@ from ralph.chat import embeddings
 from ralph.chat.loop import Chat, LastRetrieval
 from ralph.chat.workers import (
     EMBEDDING,
+    SUMMARIZERS,
     WORKER_NAMES,
     OpenMemory,
     WorkerName,
@@ -261,11 +262,9 @@ class WorkerCommands:
 
     def summarizer(self, words: Sequence[str]) -> list[str]:
         """`summarizer [conversation|exchange] [on|off]`"""
-        names = [name for name in WORKER_NAMES if name != EMBEDDING]
-        rest = list(words)
-        alone = rest[:1] in [[name] for name in names]
-        if alone:
-            names, rest = [name for name in names if name == rest[0]], rest[1:]
+        alone = [name for name in SUMMARIZERS if name in words[:1]]
+        names = alone or SUMMARIZERS
+        rest = list(words[len(alone) :])
         if rest in (["on"], ["off"]):
             # Summaries are found by their embeddings, so both together need the pipeline.
             on = rest == ["on"]
