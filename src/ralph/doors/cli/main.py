@@ -21,7 +21,6 @@ from ralph.errors import RalphError, os_error_text
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_FAILED = 1
 INTERRUPTED = 130
 _BROKEN_PIPE = 141  # as the shell names the end by SIGPIPE
 COMPLETE = "_RALPH_COMPLETE"
@@ -281,7 +280,7 @@ def _fail(error: Exception) -> int:
     except OSError:
         _close_quietly()
     sys.stderr.write(f"ralph: {one_line(_message(error))}\n")
-    return _FAILED
+    return 1
 
 
 def _message(error: Exception) -> str:
