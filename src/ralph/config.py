@@ -379,28 +379,23 @@ def _fitting(key: str, value: Any, *, where: str) -> Any:
     try:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise BadSetting(
-            f"{key} cannot be {shown(key, value)!r}: {str(error).partition(' - ')[0]}",
-            where=where,
-            todo="`ralph config` shows every setting and its value.",
-        ) from None
+        what = f"{key} cannot be {shown(key, value)!r}: {str(error).partition(' - ')[0]}"
+        todo = "`ralph config` shows every setting and its value."
+        raise BadSetting(what, where=where, todo=todo) from None
     result = getattr(fitted, key)
     rule = RULES[key]
     is_number = isinstance(result, int | float) and not isinstance(result, bool)
     if is_number and not rule.low <= result <= rule.high:
-        raise BadSetting(
-            f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}", where=where
-        )
+        what = f"{key} cannot be {value!r}: it goes from {rule.low} to {rule.high}"
+        raise BadSetting(what, where=where)
     return result
 
 
 def _check_place(file: Path, key: str) -> None:
     if key in RULES and RULES[key].level == "personal" and file.name == PROJECT_FILE:
-        raise BadSetting(
-            f"{key} may not stand in a project's file, which travels with clones",
-            where=str(file),
-            todo=f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}",
-        )
+        what = f"{key} may not stand in a project's file, which travels with clones"
+        todo = f"Set it for yourself: ralph config --user {key} VALUE, or {_PREFIX}{key.upper()}"
+        raise BadSetting(what, where=str(file), todo=todo)
 
 
 def _without_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:

@@ -388,12 +388,10 @@ class JournalFolder:
         if name not in self._open:
             file = self.path / file_name(name)
             if disk.exists(file) and name not in self.names():
-                raise BadInput(
-                    f"{name!r} differs from a name already used only in upper and lower case, "
-                    "which this file system does not tell apart",
-                    where=self.where,
-                    todo="Use the name as it was written first.",
-                )
+                what = f"{name!r} differs from a name already used only in upper and lower case, "
+                what += "which this file system does not tell apart"
+                todo = "Use the name as it was written first."
+                raise BadInput(what, where=self.where, todo=todo)
             shown = f"{self._shown_as}/{file.name}" if self._shown_as else file.name
             self._open[name] = JsonlJournal(file, name=shown, lock_timeout_s=self._lock_timeout_s)
         return self._open[name]
@@ -441,12 +439,9 @@ def file_name(name: str) -> str:
     if quoted.endswith((".", " ")):
         quoted = f"{quoted[:-1]}%{ord(quoted[-1]):02X}"
     file = quoted + _SUFFIX
-    if len(file.encode()) > _MAX_FILE_BYTES:
-        raise BadInput(
-            f"the name {name[:40]!r}... takes {len(file.encode())} bytes as a file's name, "
-            f"at most {_MAX_FILE_BYTES} are allowed",
-            todo="Use a shorter name.",
-        )
+    if (size := len(file.encode())) > _MAX_FILE_BYTES:
+        what = f"the name {name[:40]!r}... takes {size} bytes as a file's name, at most "
+        raise BadInput(f"{what}{_MAX_FILE_BYTES} are allowed", todo="Use a shorter name.")
     return file
 
 
@@ -455,9 +450,7 @@ def check_name(name: str) -> None:
     if not name.strip():
         raise BadInput("the name is empty", todo="Give the feature a name.")
     if len(name) > _MAX_NAME_CHARS:
-        raise BadInput(
-            f"the name {name[:40]!r}... has {len(name)} characters, "
-            f"at most {_MAX_NAME_CHARS} are allowed"
-        )
+        what = f"the name {name[:40]!r}... has {len(name)} characters, at most "
+        raise BadInput(f"{what}{_MAX_NAME_CHARS} are allowed")
     if any(unicodedata.category(char)[0] == "C" for char in name):
         raise BadInput(f"the name {name!r} holds characters that cannot be seen")

@@ -64,10 +64,9 @@ def write_record(record: Record) -> bytes:
     except (UnicodeEncodeError, Unreadable) as error:
         raise BadRecord(f"record {record.id!r} cannot be kept: as a line it {error}") from None
     if back != record or b"\n" in raw:
-        raise BadRecord(
-            f"record {record.id!r} cannot be kept: it would not read back as it is",
-            todo="Give its body as JSON without line breaks, and a kind of its own.",
-        )
+        what = f"record {record.id!r} cannot be kept: it would not read back as it is"
+        todo = "Give its body as JSON without line breaks, and a kind of its own."
+        raise BadRecord(what, todo=todo)
     return raw + b"\n"
 
 
@@ -175,12 +174,9 @@ class AppenderState:
                 if check:
                     check(record)
                 if len(line) > max_line_bytes:
-                    raise JournalError(
-                        f"record {record.id} takes {len(line)} bytes, "
-                        f"the limit is {max_line_bytes}",
-                        where=name,
-                        todo="Shorten it; nothing was written.",
-                    )
+                    what = f"record {record.id} takes {len(line)} bytes, the limit is "
+                    todo = "Shorten it; nothing was written."
+                    raise JournalError(f"{what}{max_line_bytes}", where=name, todo=todo)
                 fresh.append((record, line))
                 self.add(record.id, record.number, record.digest)
             appended.append(Appended(record, new))

@@ -140,11 +140,9 @@ def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = 
     if have < newest:
         encoding = str(talk.rows("SHOW server_encoding")[0][0])
         if encoding != "UTF8":
-            raise JournalError(
-                f"the database keeps its text as {encoding}, which cannot hold every record",
-                where=shown,
-                todo="Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'",
-            )
+            what = f"the database keeps its text as {encoding}, which cannot hold every record"
+            todo = "Make one with: CREATE DATABASE ralph TEMPLATE template0 ENCODING 'UTF8'"
+            raise JournalError(what, where=shown, todo=todo)
         with talk.transaction():
             talk.rows("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_LOCK], waits=True)
             talk.rows(_TABLE)
@@ -154,11 +152,9 @@ def bring_up(talk: DatabaseSession, shown: str, steps: list[Migration] | None = 
                 talk.rows(_APPLIED, [step.number, step.name])
         have = max(have, newest)
     if have > newest:
-        raise JournalError(
-            f"the journal's tables are of a newer Ralph (schema {have}, this one knows {newest})",
-            where=shown,
-            todo="Upgrade Ralph here: pip install --upgrade 'ralph-rag[postgres]'",
-        )
+        what = f"the journal's tables are of a newer Ralph (schema {have}, this one knows {newest})"
+        todo = "Upgrade Ralph here: pip install --upgrade 'ralph-rag[postgres]'"
+        raise JournalError(what, where=shown, todo=todo)
 
 
 _log = logging.getLogger("ralph")
@@ -329,11 +325,9 @@ class Link:
         if not self._warned:
             self._warned = True
             _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
-        return JournalDown(
-            f"the journal's server is not reached ({why})",
-            where=self.shown,
-            todo="Start it or correct journal_url; what is kept meanwhile is delivered then.",
-        )
+        todo = "Start it or correct journal_url; what is kept meanwhile is delivered then."
+        what = f"the journal's server is not reached ({why})"
+        return JournalDown(what, where=self.shown, todo=todo)
 
     def _well(self) -> None:
         if self.trouble is not None:
@@ -347,22 +341,16 @@ class Link:
         if lost or (error.sqlstate or "").startswith(_UNABLE):
             return self._down(said)
         if isinstance(error, errors.LockNotAvailable):
-            return JournalBusy(
-                f"another process has held the journal for over {self.patience.lock_s:g} s",
-                where=self.shown,
-                todo="Try again when it has finished.",
-            )
+            what = f"another process has held the journal for over {self.patience.lock_s:g} s"
+            return JournalBusy(what, where=self.shown, todo="Try again when it has finished.")
         if isinstance(error, errors.InsufficientPrivilege):
             # As with a wrong password: what comes is kept here until somebody corrects it.
             self._down(said)
-            return JournalDown(
-                f"the journal's database refused ({said}); what is kept meanwhile waits here",
-                where=self.shown,
-                todo="Let the role own its database: CREATE DATABASE ralph OWNER the_role",
-            )
-        return JournalError(
-            f"the journal's database refused ({said}); nothing was written", where=self.shown
-        )
+            what = f"the journal's database refused ({said}); what is kept meanwhile waits here"
+            todo = "Let the role own its database: CREATE DATABASE ralph OWNER the_role"
+            return JournalDown(what, where=self.shown, todo=todo)
+        what = f"the journal's database refused ({said}); nothing was written"
+        return JournalError(what, where=self.shown)
 
     def _said(self, error: psycopg.Error) -> str:
         """What the server or the way to it said, in one line and without how one gets in."""
@@ -403,10 +391,8 @@ def _driver() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise JournalError(
-            f"journal_url names a PostgreSQL, but its package is not there ({error})",
-            todo="Run: pip install 'ralph-rag[postgres]'",
-        ) from None
+        what = f"journal_url names a PostgreSQL, but its package is not there ({error})"
+        raise JournalError(what, todo="Run: pip install 'ralph-rag[postgres]'") from None
     return psycopg
 
 

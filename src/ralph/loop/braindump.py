@@ -148,11 +148,9 @@ def _merged(
         merged[kind] = merge_changes(kind, was, now, data[kind], careful)
         conflicts += careful.conflicts
     if conflicts:
-        raise BadInput(
-            f"the plan has changed since this was proposed: {', '.join(conflicts[:10])}",
-            where=".ralph/db",
-            todo="Nothing was changed. Run `ralph plan braindump FILE` again for the plan of now.",
-        )
+        what = f"the plan has changed since this was proposed: {', '.join(conflicts[:10])}"
+        todo = "Nothing was changed. Run `ralph plan braindump FILE` again for the plan of now."
+        raise BadInput(what, where=".ralph/db", todo=todo)
     return merged, renumbered
 
 
@@ -317,11 +315,9 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
         raise BadInput("there are no requirements in it", where=source, todo="Write some.")
     tokens = estimate_tokens(requirements)
     if tokens > limits.requirements:
-        raise BadInput(
-            f"the requirements are too long: {tokens} tokens, {limits.requirements} at most",
-            where=source,
-            todo="Split them, and plan one part after the other.",
-        )
+        what = f"the requirements are too long: {tokens} tokens, {limits.requirements} at most"
+        todo = "Split them, and plan one part after the other."
+        raise BadInput(what, where=source, todo=todo)
     return braindump_prompt(
         requirements,
         plan.read(),

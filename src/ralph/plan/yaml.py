@@ -62,12 +62,8 @@ class PlanFile:
         self._root = self._compose()
         if self._root is not None:
             if not isinstance(self._root, MappingNode):
-                raise _bad(
-                    name,
-                    _position(self._root),
-                    "the file is not a mapping",
-                    "Start it with `version: 1` and a list under its name, such as `features:`.",
-                )
+                todo = "Start it with `version: 1` and a list under its name, such as `features:`."
+                raise _bad(name, _position(self._root), "the file is not a mapping", todo)
             self.data = _DataReader(name).mapping(self._root, 0)
 
     @classmethod
@@ -80,9 +76,8 @@ class PlanFile:
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             column = error.start - raw.rfind(b"\n", 0, error.start)
-            raise _bad(
-                name, (line, column), "this byte is not UTF-8", "Save the file as UTF-8."
-            ) from None
+            what, todo = "this byte is not UTF-8", "Save the file as UTF-8."
+            raise _bad(name, (line, column), what, todo) from None
         return cls(text.removeprefix("\ufeff"), name=name)
 
     def position(self, path: DataPath) -> tuple[int, int]:
@@ -144,9 +139,8 @@ class PlanFile:
         except ReaderError as error:
             at = error.position if isinstance(error.position, int) else 0
             position = (self._plain.count("\n", 0, at) + 1, at - self._plain.rfind("\n", 0, at))
-            raise _bad(
-                self.name, position, "not valid YAML: there is a control character", "Delete it."
-            ) from None
+            what = "not valid YAML: there is a control character"
+            raise _bad(self.name, position, what, "Delete it.") from None
         except _RUAMEL_ERRORS as e:
             what = str(e).splitlines()[0] if str(e) else type(e).__name__
             todo = "Rewrite the file, or restore it from git."
@@ -216,9 +210,8 @@ class _DataReader:
         merged: Data = {}
         for key, value in node.value:
             if not isinstance(key, ScalarNode):
-                raise _bad(
-                    self._name, _position(key), "a key must be a plain word", "Write `word: value`."
-                )
+                what, todo = "a key must be a plain word", "Write `word: value`."
+                raise _bad(self._name, _position(key), what, todo)
             if key.tag == _TAG + "merge":
                 for source in value.value if isinstance(value, SequenceNode) else [value]:
                     if isinstance(source, MappingNode):
