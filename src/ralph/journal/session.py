@@ -229,18 +229,16 @@ class Link:
         why = self._noted()
         if why is not None:
             raise self._down(why, keep_note=True)
+        talk: DatabaseSession | None = None
         try:
-            connection = self._connect()
-        except psycopg.Error as error:
-            raise self._error(error, lost=True) from None
-        talk = DatabaseSession(connection, self.patience)
-        try:
+            talk = DatabaseSession(self._connect(), self.patience)
             self._prepare(talk)
         except BaseException as error:
-            lost = talk.lost
-            talk.close()
+            lost = talk is None or talk.lost
+            if talk is not None:
+                talk.close()
             if isinstance(error, psycopg.Error):
-                raise self._error(error, lost=lost) from error
+                raise self._error(error, lost=lost) from None
             raise
         self._well()
         return talk
