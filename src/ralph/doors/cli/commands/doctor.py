@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warning", "problem"]
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
-_OLDEST_PYTHON = (3, 11)
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _DRAFT_AGE_S = 60.0  # a younger draft may be in use
 _OLDEST_POSTGRES = 13
@@ -131,10 +130,7 @@ def _findings(
 
 
 def _python(_: DoctorScope) -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= _OLDEST_PYTHON:
-        return _ok(version)
-    return _problem(version, "Install Python 3.11 or newer.")
+    return _ok(".".join(map(str, sys.version_info[:3])))  # an older one does not install Ralph
 
 
 def _sqlite(_: DoctorScope) -> Finding:
@@ -270,20 +266,25 @@ def _judged(
         f"{where}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}, "
         f"answers in {took_ms:.1f} ms{wait}"
     )
-    if standby:
-        return _problem(f"{detail}; it is a read-only standby", "Set journal_url to the primary.")
-    if not permitted:
-        todo = "Let the role own the tables, or GRANT it what docs/guide-scale.md lists."
-        return _problem(f"{detail}; the role may not write", todo)
-    if isinstance(major, int) and major < _OLDEST_POSTGRES:
-        return _problem(f"{detail}; it is too old", f"Update it to {_OLDEST_POSTGRES} or newer.")
-    if not fsync or not pages:
-        off = "fsync" if not fsync else "full_page_writes"
-        what = f"{detail}; {off} is off: a power cut loses records"
-        return _warning(what, f"Set {off} = on in postgresql.conf.")
-    if openly:
-        todo = "Add ?sslmode=require to journal_url (verify-full if there is a certificate)."
-        return _warning(f"{detail}; the connection is not encrypted", todo)
+    off = "full_page_writes" if fsync else "fsync"
+    too_old = isinstance(major, int) and major < _OLDEST_POSTGRES
+    grant = "Let the role own the tables, or GRANT it what docs/guide-scale.md lists."
+    encrypt = "Add ?sslmode=require to journal_url (verify-full if there is a certificate)."
+    verdicts = (
+        (standby, _problem, "it is a read-only standby", "Set journal_url to the primary."),
+        (not permitted, _problem, "the role may not write", grant),
+        (too_old, _problem, "it is too old", f"Update it to {_OLDEST_POSTGRES} or newer."),
+        (
+            not (fsync and pages),
+            _warning,
+            f"{off} is off: a power cut loses records",
+            f"Set {off} = on in postgresql.conf.",
+        ),
+        (openly, _warning, "the connection is not encrypted", encrypt),
+    )
+    for applies, verdict, what, todo in verdicts:
+        if applies:
+            return verdict(f"{detail}; {what}", todo)
     return _warning(detail, "Run: ralph journal deliver") if wait else _ok(detail)
 
 
@@ -300,16 +301,12 @@ def _qdrant(scope: DoctorScope) -> Finding | None:
     server.check()
     took_ms = _median_ms(server.check) / 2  # each check asks twice
     detail = f"{server.where}: Qdrant {server.version}, answers in {took_ms:.1f} ms"
-    if _exposed(scope.settings, server.where):
+    parts = urlsplit(server.where)
+    local = _is_local(parts.hostname or "")
+    if scope.settings.qdrant_api_key and parts.scheme == "http" and not local:
         todo = "Put TLS in front of the server, and set qdrant_url to https://"
         return _warning(f"{detail}; the key is sent unencrypted", todo)
     return _ok(detail)
-
-
-def _exposed(settings: Settings, where: str) -> bool:
-    parts = urlsplit(where)
-    local = _is_local(parts.hostname or "")
-    return bool(settings.qdrant_api_key) and parts.scheme == "http" and not local
 
 
 def _median_ms(ask: Callable[[], object]) -> float:
