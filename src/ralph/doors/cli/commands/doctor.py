@@ -301,12 +301,16 @@ def _qdrant(scope: DoctorScope) -> Finding | None:
     server.check()
     took_ms = _median_ms(server.check) / 2  # each check asks twice
     detail = f"{server.where}: Qdrant {server.version}, answers in {took_ms:.1f} ms"
-    parts = urlsplit(server.where)
-    local = _is_local(parts.hostname or "")
-    if scope.settings.qdrant_api_key and parts.scheme == "http" and not local:
+    if _exposed(scope.settings, server.where):
         todo = "Put TLS in front of the server, and set qdrant_url to https://"
         return _warning(f"{detail}; the key is sent unencrypted", todo)
     return _ok(detail)
+
+
+def _exposed(settings: Settings, where: str) -> bool:
+    parts = urlsplit(where)
+    local = _is_local(parts.hostname or "")
+    return bool(settings.qdrant_api_key) and parts.scheme == "http" and not local
 
 
 def _median_ms(ask: Callable[[], object]) -> float:
