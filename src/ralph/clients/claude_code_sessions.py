@@ -326,10 +326,9 @@ _MOST_QUEUED = 50
 class _OpenExchange(Transcript, OpenExchange):
     """An exchange being read."""
 
-    steps: Steps
-
     def __init__(self, line: Any, words: str, start: SessionStart, *, at: int) -> None:
-        super().__init__(file=start.file, root=start.root, steps=Steps())
+        super().__init__(file=start.file, root=start.root)
+        self.steps: Steps = Steps()
         self.prompt, self.words, self.begins_at = line, words, at
         self.queued: list[str] = []
         self.take(line)
