@@ -167,9 +167,8 @@ def search_conversations(
     if not answer:
         lines = [f'No past conversation {where} matches "{asked}" well enough.']
         lines.append("Try other words; if that finds nothing either, go on without it.")
-        return ToolResult(
-            "\n".join([*lines, *(f"Note: {recalled.harmless(n)}" for n in answer.notes)])
-        )
+        lines += [f"Note: {recalled.harmless(note)}" for note in answer.notes]
+        return ToolResult("\n".join(lines))
     states = memory.states(everywhere=everywhere)
 
     def text(hit: Any, detail: Detail) -> str:

@@ -101,19 +101,16 @@ class _StreamedCall(msgspec.Struct):
 class AnswerStream:
     """An answer as far as it has arrived. `stop` is empty until it has ended."""
 
+    text = ""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    model = ""
+    stop = ""
+    over = False  # nothing more will come
+
     def __init__(self, on_text: OnText) -> None:
         self._on_text = on_text
         self._calls: list[_StreamedCall] = []
-        self._texts: list[str] = []
-        self.tokens_in: int | None = None
-        self.tokens_out: int | None = None
-        self.model = ""
-        self.stop = ""
-        self.over = False  # nothing more will come
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -122,7 +119,7 @@ class AnswerStream:
     def add_text(self, piece: str) -> None:
         """A piece of text."""
         if piece:
-            self._texts.append(piece)
+            self.text += piece
             self._on_text(piece)
 
     def add_call(self, place: int | None, id: str, name: str, arguments: str) -> None:
@@ -265,15 +262,13 @@ def _openai_message(turn: ChatTurn) -> dict[str, Any]:
 
 
 class _AnthropicBlock(msgspec.Struct):
+    """A block of a message, or what an event adds to one."""
+
     type: str = ""
     text: str = ""
     id: str = ""
     name: str = ""
     input: dict[str, Any] = {}
-
-
-class _AnthropicDelta(msgspec.Struct):
-    text: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
 
@@ -283,7 +278,7 @@ class _AnthropicEvent(msgspec.Struct):
     index: int | None = None
     message: _AnthropicEvent | None = None
     content_block: _AnthropicBlock | None = None
-    delta: _AnthropicDelta | None = None
+    delta: _AnthropicBlock | None = None
     usage: AnthropicUsage | None = None
     # Of a whole message, where the answer does not come as a stream.
     content: list[_AnthropicBlock] = []
@@ -335,14 +330,14 @@ class AnthropicDialect:
             elif block.type == "tool_use":
                 arguments = msgspec.json.encode(block.input).decode() if block.input else ""
                 into.add_call(place, block.id, block.name, arguments)
-        delta = event.delta or _AnthropicDelta()
+        delta = event.delta or _AnthropicBlock()
         into.add_text(delta.text)
         if delta.partial_json:
             into.add_call(event.index, "", "", delta.partial_json)
         if usage := event.usage or message.usage:
-            into.tokens_in = usage.tokens_in if usage.tokens_in is not None else into.tokens_in
-            if usage.output_tokens is not None:
-                into.tokens_out = usage.output_tokens
+            known_in, known_out = usage.tokens_in, usage.output_tokens
+            into.tokens_in = into.tokens_in if known_in is None else known_in
+            into.tokens_out = into.tokens_out if known_out is None else known_out
         if stop := delta.stop_reason or event.stop_reason:
             into.stop = _STOPS.get(stop, stop)
 
@@ -448,13 +443,13 @@ class HttpModel:
                 raise
         if not stream.calls and not stream.text.strip():
             raise self._empty(stream.stop)
-        price, tokens_in, tokens_out = self._price, stream.tokens_in, stream.tokens_out
+        tokens = stream.tokens_in, stream.tokens_out
         return ModelAnswer(
             text=stream.text,
             calls=stream.calls,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost_usd=price.cost_usd(tokens_in, tokens_out) if price else None,
+            tokens_in=tokens[0],
+            tokens_out=tokens[1],
+            cost_usd=self._price.cost_usd(*tokens) if self._price else None,
             model=stream.model or self._dialect.model,
             stop=stream.stop,
         )
@@ -504,12 +499,12 @@ class HttpModel:
             raise self._off(f"sent an answer that cannot be read ({why})", todo) from None
 
     def _empty(self, stop: str) -> ModelOff:
-        what, todo = "gave an empty answer", f"Ask again, or change {self._access.role}_model."
-        if stop == "length":
-            what, todo = "reached its token limit before any text", "Raise chat_max_tokens."
-        elif stop == "refused":
-            what, todo = "refuses to answer this", "Rephrase the question."
-        return self._off(what, todo, "prompt")
+        reasons = {
+            "length": ("reached its token limit before any text", "Raise chat_max_tokens."),
+            "refused": ("refuses to answer this", "Rephrase the question."),
+        }
+        again = f"Ask again, or change {self._access.role}_model."
+        return self._off(*reasons.get(stop, ("gave an empty answer", again)), "prompt")
 
     def _refusal(self, reply: Reply) -> ModelOff:
         """The one mapping from a status to an error."""
@@ -524,10 +519,8 @@ class HttpModel:
             todo = f"{'Check' if self._access.key else 'Set'} {variable}."
             return self._off(f"{what} ({why})", todo, "setting")
         if reply.status == 404:
-            model = self._dialect.model
-            todo = f"Check {role}_model and {role}_base_url."
-            if self.name.startswith("ollama:"):
-                todo = f"Run: ollama pull {model}"
+            model, check = self._dialect.model, f"Check {role}_model and {role}_base_url."
+            todo = f"Run: ollama pull {model}" if self.name.startswith("ollama:") else check
             return self._off(f"does not know {model} ({why})", todo, "setting")
         if reply.status == 413 or any(word in body for word in _TOO_LONG):
             todo = f"Send less, or set {role}_model to one with a larger window."

@@ -266,25 +266,20 @@ def _judged(
         f"{where}PostgreSQL {str(version).partition(' ')[0]}, schema {schema}, "
         f"answers in {took_ms:.1f} ms{wait}"
     )
-    off = "full_page_writes" if fsync else "fsync"
-    too_old = isinstance(major, int) and major < _OLDEST_POSTGRES
-    grant = "Let the role own the tables, or GRANT it what docs/guide-scale.md lists."
-    encrypt = "Add ?sslmode=require to journal_url (verify-full if there is a certificate)."
-    verdicts = (
-        (standby, _problem, "it is a read-only standby", "Set journal_url to the primary."),
-        (not permitted, _problem, "the role may not write", grant),
-        (too_old, _problem, "it is too old", f"Update it to {_OLDEST_POSTGRES} or newer."),
-        (
-            not (fsync and pages),
-            _warning,
-            f"{off} is off: a power cut loses records",
-            f"Set {off} = on in postgresql.conf.",
-        ),
-        (openly, _warning, "the connection is not encrypted", encrypt),
-    )
-    for applies, verdict, what, todo in verdicts:
-        if applies:
-            return verdict(f"{detail}; {what}", todo)
+    if standby:
+        return _problem(f"{detail}; it is a read-only standby", "Set journal_url to the primary.")
+    if not permitted:
+        todo = "Let the role own the tables, or GRANT it what docs/guide-scale.md lists."
+        return _problem(f"{detail}; the role may not write", todo)
+    if isinstance(major, int) and major < _OLDEST_POSTGRES:
+        return _problem(f"{detail}; it is too old", f"Update it to {_OLDEST_POSTGRES} or newer.")
+    if not (fsync and pages):
+        off = "full_page_writes" if fsync else "fsync"
+        what = f"{detail}; {off} is off: a power cut loses records"
+        return _warning(what, f"Set {off} = on in postgresql.conf.")
+    if openly:
+        todo = "Add ?sslmode=require to journal_url (verify-full if there is a certificate)."
+        return _warning(f"{detail}; the connection is not encrypted", todo)
     return _warning(detail, "Run: ralph journal deliver") if wait else _ok(detail)
 
 
