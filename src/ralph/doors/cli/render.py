@@ -75,6 +75,16 @@ def render(result: Any, *, as_json: bool) -> Any:
     return result.code
 
 
+def page_text(view: TextView) -> str:
+    """What a person would read, as a text."""
+    import io
+    from contextlib import redirect_stdout
+
+    with redirect_stdout(io.StringIO()) as text:
+        Page().show(view)
+    return text.getvalue()
+
+
 def picked(value: Any, *names: str) -> dict[str, Any]:
     """These attributes of a value."""
     return {name: getattr(value, name) for name in names}
