@@ -12,23 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ralph.chat.model import (
-    FREE,
-    AnthropicUsage,
-    ChatTurn,
-    ModelAccess,
-    ModelAnswer,
-    ModelFault,
-    OnText,
-    Price,
-    ToolCall,
-    Tools,
-    Turns,
-    check_turns,
-    ignore_text,
-    list_price,
-    tool_call,
-)
+from ralph.chat import model as models
+from ralph.chat.model import FREE, ChatTurn, ModelAnswer, OnText, Tools, Turns, ignore_text
 from ralph.errors import ModelOff
 from ralph.wire import Deadline, Reply, Wire, versioned
 
@@ -113,8 +98,8 @@ class AnswerStream:
         self._calls: list[_StreamedCall] = []
 
     @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(tool_call(c.id, c.name, c.arguments) for c in self._calls)
+    def calls(self) -> tuple[models.ToolCall, ...]:
+        return tuple(models.tool_call(c.id, c.name, c.arguments) for c in self._calls)
 
     def add_text(self, piece: str) -> None:
         """A piece of text."""
@@ -279,7 +264,7 @@ class _AnthropicEvent(msgspec.Struct):
     message: _AnthropicEvent | None = None
     content_block: _AnthropicBlock | None = None
     delta: _AnthropicBlock | None = None
-    usage: AnthropicUsage | None = None
+    usage: models.AnthropicUsage | None = None
     # Of a whole message, where the answer does not come as a stream.
     content: list[_AnthropicBlock] = []
     stop_reason: str | None = None
@@ -381,18 +366,18 @@ class HttpModel:
         model: str,
         *,
         url: str | None = None,
-        access: ModelAccess | None = None,
-        price: Price | None = None,
+        access: models.ModelAccess | None = None,
+        price: models.Price | None = None,
         max_tokens: int = 4096,
     ) -> None:
         self.name = f"{kind}:{model}"
-        self._access = access = access or ModelAccess()
+        self._access = access = access or models.ModelAccess()
         self._secrets = (access.key,) if access.key else ()
         maker, home = _MAKERS[kind]
         base = (url or home).rstrip("/").removesuffix(OpenAIDialect.path)
         base = base.removesuffix("/v1") if kind == "anthropic" else versioned(base)
         own, local = base == home, kind == "ollama"
-        self._price = price or (FREE if local else list_price(kind, model) if own else None)
+        self._price = price or (FREE if local else models.list_price(kind, model) if own else None)
         self._needs_key = own and not local
         self._dialect: OpenAIDialect | AnthropicDialect
         headers: dict[str, str] = {}
@@ -433,7 +418,7 @@ class HttpModel:
         self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
-        check_turns(messages)
+        models.check_turns(messages)
         stream = AnswerStream(on_text)
         try:
             self._stream(messages, tools, stream, Deadline(timeout_s))
@@ -533,7 +518,7 @@ class HttpModel:
             return self._off(f"cannot answer now ({why})", "Try again later.")
         return self._off(f"refused the request ({why})", None, "prompt")
 
-    def _off(self, what: str, todo: str | None, fault: ModelFault = "server") -> ModelOff:
+    def _off(self, what: str, todo: str | None, fault: models.ModelFault = "server") -> ModelOff:
         error = self._wire.off(what, todo)
         error.fault = fault
         return error

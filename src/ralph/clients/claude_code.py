@@ -14,21 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.capture import AgentRun, Capture, TerminalReason
-from ralph.capture.lines import (
-    Steps,
-    clip,
-    content_text,
-    count,
-    items,
-    line_reader,
-    mapping,
-    moment,
-    money,
-    text_of,
-    tokens,
-    unraw,
-)
+from ralph.capture import AgentRun, Capture, TerminalReason, lines
+from ralph.capture.lines import Steps, clip, content_text, count, items, mapping, moment, text_of
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.capture.solved import ELSEWHERE, file_call, file_text
@@ -359,7 +346,7 @@ mcp_servers tool_name error_status error rate_limit_info is_error result errors 
 stop_reason num_turns duration_ms total_cost_usd usage permission_denials api_error_status
 api_error_type
 """
-_, _lines = line_reader(_KEYS, put_off="tool_use_result")
+_, _lines = lines.line_reader(_KEYS, put_off="tool_use_result")
 
 
 class StreamJson(Messages):
@@ -396,7 +383,7 @@ class StreamJson(Messages):
                 self._rejected = True
             self.assistant(mapping(line.message), parent=parent, failed=failed)
         elif kind == "user":
-            detail = partial(unraw, line.tool_use_result)
+            detail = partial(lines.unraw, line.tool_use_result)
             self.user(mapping(line.message), detail, parent=parent)
         elif kind == "system":
             self._system(line)
@@ -444,12 +431,12 @@ class StreamJson(Messages):
         # A session that went on prints one result a turn; its cost is the session's so far.
         self._turns += count(line.num_turns) or 0
         self._duration_ms += count(line.duration_ms) or 0
-        cost = money(line.total_cost_usd)
+        cost = lines.money(line.total_cost_usd)
         self.live.cost_usd = self.live.cost_usd if cost is None else cost
         self.live.waiting = None
         usage = mapping(line.usage)
         if usage:
-            self._tokens = (self._tokens or 0) + tokens(usage)
+            self._tokens = (self._tokens or 0) + lines.tokens(usage)
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
