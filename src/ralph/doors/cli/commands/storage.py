@@ -110,7 +110,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
             target=target,
             everything=everything,
             dry_run=dry_run,
-            progress=partial(_show_progress, bar),
+            progress=lambda _, number: bar(number),
         )
     notes = []
     if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
@@ -131,14 +131,14 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         for stream in memory.streams
         for each in stream.unreadable
     ]
-    value = _moved_json(moved, switched=switch)
+    memories = [
+        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
+        for each in moved.memories
+    ]
+    counts = picked(moved, "dry_run", "records", "fresh", "left")
+    value = {**counts, "switched": switch, "memories": memories}
     show = partial(_show_moved, moved, target, switched=switch, in_use=server == target)
     return Result(value, show, code=1 if unreadable else 0, notes=[*notes, *unreadable])
-
-
-def _show_progress(bar: context.Bar, name: str, number: int) -> None:
-    """So many records of a journal are done."""
-    bar(number)
 
 
 def _address(given: str, question: str, server: str | None) -> str | None:
@@ -159,15 +159,6 @@ def _address(given: str, question: str, server: str | None) -> str | None:
         todo = "Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE."
         raise BadInput(what, todo=todo)
     return given
-
-
-def _moved_json(moved: transfer.MovedProject, *, switched: bool) -> dict[str, Any]:
-    memories = [
-        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
-        for each in moved.memories
-    ]
-    counts = picked(moved, "dry_run", "records", "fresh", "left")
-    return {**counts, "switched": switched, "memories": memories}
 
 
 def _show_moved(
@@ -251,12 +242,10 @@ def status() -> Result:
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with context.opened() as ralph:
-        targets = [memory.target() for memory in ralph.features()]
-        found = _contents(ralph.store, targets)
-        store = ralph.knowledge.store
+        found = _contents(ralph.store, [memory.target() for memory in ralph.features()])
         knowledge = None
-        if store.names():
-            knowledge = _contents(store, [ralph.knowledge.target()])
+        if ralph.knowledge.store.names():
+            knowledge = _contents(ralph.knowledge.store, [ralph.knowledge.target()])
 
     def show(page: Page) -> None:
         _show_contents(page, found)
@@ -277,19 +266,17 @@ def _contents(store: Store, targets: Sequence[IndexSpec]) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         with index.store.state() as view:
             sizes = [(each, view.size(each)) for each in view.collections()]
-        collections: list[dict[str, Any]] = []
-        for each, size in sizes:
-            target = by_name.get(each.name)
-            collections.append(
-                {
-                    **picked(each, "name", "live"),
-                    **picked(size, "records", "passages", "waiting"),
-                    "feature": each.stream,
-                    "orphan": target is None if sure or target else None,
-                    "manifest": msgspec.to_builtins(each.manifest),
-                    "current": target is not None and is_current(index.store, target),
-                }
-            )
+        collections = [
+            {
+                **picked(each, "name", "live"),
+                **picked(size, "records", "passages", "waiting"),
+                "feature": each.stream,
+                "orphan": each.name not in by_name if sure or each.name in by_name else None,
+                "manifest": msgspec.to_builtins(each.manifest),
+                "current": each.name in by_name and is_current(index.store, by_name[each.name]),
+            }
+            for each, size in sizes
+        ]
         files = index.path.parent.glob(index.path.name + "*")
         return {
             "file": index.where,
@@ -315,13 +302,14 @@ def _show_contents(page: Page, found: dict[str, Any]) -> None:
 
 
 def _row(collection: dict[str, Any]) -> list[str]:
-    state = "current" if collection["current"] else "behind"
-    if collection["orphan"] is None:
-        state = "unknown"
-    elif collection["orphan"]:
-        state = "orphan"
-    elif not collection["live"]:
-        state = "being built"
+    states = {
+        "unknown": collection["orphan"] is None,
+        "orphan": collection["orphan"],
+        "being built": not collection["live"],
+        "current": collection["current"],
+        "behind": True,
+    }
+    state = next(state for state, applies in states.items() if applies)
     names = ("name", "feature", "records", "passages", "waiting")
     return [*(str(collection[name]) for name in names), state, collection["manifest"]["embedder"]]
 
