@@ -304,13 +304,8 @@ def within(key: str, number: float) -> float:
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """Names in the environment that look like settings and are none."""
     names = os.environ if environ is None else environ
-    return sorted(
-        name
-        for name in names
-        if name.startswith(_PREFIX)
-        and name not in _PLACES
-        and name.removeprefix(_PREFIX).lower() not in KEYS
-    )
+    settings = {*_PLACES, *(_PREFIX + key.upper() for key in KEYS)}
+    return sorted(n for n in names if n.startswith(_PREFIX) and n.upper() not in settings)
 
 
 def shown(key: str, value: Any) -> Any:

@@ -425,12 +425,11 @@ def flush_folder(folder: Path) -> None:
     if sys.platform == "win32":
         return
     with _folder_of(os.path.join(folder, "_")) as (opened_folder, _, _):
-        fd = os.open(folder, os.O_RDONLY) if opened_folder is None else opened_folder
+        fd = os.open(folder, os.O_RDONLY) if opened_folder is None else os.dup(opened_folder)
         try:
             os.fsync(fd)
         finally:
-            if opened_folder is None:
-                os.close(fd)
+            os.close(fd)
 
 
 def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:

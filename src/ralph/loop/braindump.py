@@ -27,7 +27,7 @@ from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
 from ralph.plan import model
 from ralph.plan.edit import check, next_id
-from ralph.plan.guard import Guard, Snapshot
+from ralph.plan.guard import Guard
 from ralph.plan.judge import AllowAll, list_change, merge_changes
 from ralph.plan.model import KINDS, SINGULAR, Data, Kind, by_key, deep_copy, identical
 from ralph.plan.store import Plan
@@ -263,7 +263,11 @@ def braindump(
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
-        repaired = _put_back(plan, guard, snapshot)
+        # A planning run changes the copy only: what was done to the plan itself without a call is
+        # undone. What somebody else did while the agent was idle, or through Ralph, stays.
+        writes = [write.what for kind in KINDS for write in plan.log.since(snapshot.writes, kind)]
+        repaired = [f"meanwhile, through Ralph: {what}" for what in dict.fromkeys(writes)]
+        repaired += guard.check(snapshot, feature="").lines()
         after = {kind: copy.raw(kind) for kind in KINDS}
         _refuse_nothing(captured, ended, repaired, changed=after != before)
         _refuse_errors(check(copy))
@@ -347,16 +351,6 @@ def _copied(project: Project, plan: Plan, root: Path) -> Plan:
     if disk.exists(project.settings_file):
         disk.write(copy.settings_file, disk.read(project.settings_file))
     return Plan(root, state=copy.cache)
-
-
-def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:
-    """Undo what was done to the plan itself without a call: a planning run changes the copy only.
-
-    What somebody else did while the agent was idle, or through Ralph, stays.
-    """
-    writes = [one for kind in KINDS for one in plan.log.since(snapshot.writes, kind)]
-    told = [f"meanwhile, through Ralph: {what}" for what in dict.fromkeys(w.what for w in writes)]
-    return told + guard.check(snapshot, feature="").lines()
 
 
 def _refuse_nothing(

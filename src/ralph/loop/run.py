@@ -373,14 +373,12 @@ class _LoopRun:
         # A review that the provider refused just now is still due.
         refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in told[::-1])
         number = last_number(told) + 1 - sum(1 for _ in itertools.takewhile(bool, refused))
-        if every and number % every == 0 and self._reviewable(task.feature):
+        features = (one for one in self._plan.read("features").features if one.name == task.feature)
+        reviewable = any(one.learnings or one.description or one.architecture for one in features)
+        if every and number % every == 0 and reviewable:
             everything = (number // every) % _VERIFY_ALL_EVERY == 0
             return self._iterating.review(task, everything=everything)
         return self._iterating.work_on(task)
-
-    def _reviewable(self, name: str) -> bool:
-        named = (one for one in self._plan.read("features").features if one.name == name)
-        return any(one.learnings or one.description or one.architecture for one in named)
 
     def _count(self, told: IterationResult) -> None:
         totals, iteration = self._totals, told.iteration
