@@ -215,16 +215,14 @@ class JsonlJournal:
 
     def verify(self) -> tuple[int, list[Complaint]]:
         """How many records can be read, and everything that looks wrong."""
-        with contextlib.ExitStack() as stack:
-            # Without the lock a line that is being written would look torn. A journal that may
-            # only be read has no writer.
-            if os.access(self.path, os.W_OK):
-                stack.enter_context(self._locked())
-            try:
-                file = stack.enter_context(self._opened())
-            except FileNotFoundError:
-                return 0, []
-            return entries.judge(self.name, scan(file, self._max_line_bytes))
+        # Without the lock a line that is being written would look torn. A journal that may only be
+        # read has no writer.
+        writable = os.access(self.path, os.W_OK)
+        try:
+            with self._locked() if writable else contextlib.nullcontext(), self._opened() as file:
+                return entries.judge(self.name, scan(file, self._max_line_bytes))
+        except FileNotFoundError:
+            return 0, []
 
     # -- reading
 
