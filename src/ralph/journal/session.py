@@ -196,7 +196,6 @@ class Link:
         self._off_until = 0.0
         # Why the server was not reached the last time; None where it was.
         self.trouble: str | None = None
-        self._warned = False
 
     @functools.cached_property
     def shown(self) -> str:
@@ -313,6 +312,8 @@ class Link:
         return None
 
     def _down(self, why: str, *, keep_note: bool = False) -> JournalDown:
+        if self.trouble is None:  # once, until it was well again
+            _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
         self.trouble = why
         if not keep_note:
             self._off_until = time.monotonic() + self.patience.retry_after_s
@@ -320,9 +321,6 @@ class Link:
                 with contextlib.suppress(OSError):  # then each process finds out for itself
                     disk.make_folder(self._note.parent)
                     disk.write(self._note, why.encode(errors="replace"))
-        if not self._warned:
-            self._warned = True
-            _log.warning("memory: the journal's server is not reached (%s: %s)", self.shown, why)
         todo = "Start it or correct journal_url; what is kept meanwhile is delivered then."
         what = f"the journal's server is not reached ({why})"
         return JournalDown(what, where=self.shown, todo=todo)
@@ -330,7 +328,7 @@ class Link:
     def _well(self) -> None:
         if self.trouble is not None:
             self.retry()
-            self.trouble, self._warned = None, False
+            self.trouble = None
 
     def _error(self, error: psycopg.Error, *, lost: bool) -> JournalError:
         """What is told of an error; `lost`: the connection is."""

@@ -60,28 +60,23 @@ def context_for(ralph: Ralph, facts: PromptFacts) -> Context | None:
     settings = ralph.config.settings
     if not facts.memory_on or not settings.knowledge_receive:
         return None
-    technology = technology_of(ralph.project.root, settings)
-    for text in _questions(facts):
+    technology, task = technology_of(ralph.project.root, settings), facts.task
+    about = [task.title, task.description or "", *task.acceptance_criteria]
+    questions = ["\n".join(part for part in about if part)]
+    last = facts.attempts[-1] if facts.attempts else None
+    if last is not None and last.outcome != "success" and last.errors:
+        messages = (error.message for error in last.errors[:_ERRORS_ASKED])
+        questions.insert(0, "\n".join([task.title, *messages]))
+    for text in questions:
         try:
             found = ralph.knowledge.context_for_task(
-                text, facts.task.discipline, None, technology, budget_s=settings.remember_budget_s
+                text, task.discipline, None, technology, budget_s=settings.remember_budget_s
             )
         except BadInput:
             continue  # a title may be too short to ask with
         if found.block:
             return found
     return None
-
-
-def _questions(facts: PromptFacts) -> list[str]:
-    task = facts.task
-    about = [task.title, task.description or "", *task.acceptance_criteria]
-    asked = ["\n".join(part for part in about if part)]
-    last = facts.attempts[-1] if facts.attempts else None
-    if last is not None and last.outcome != "success" and last.errors:
-        messages = (error.message for error in last.errors[:_ERRORS_ASKED])
-        asked.insert(0, "\n".join([task.title, *messages]))
-    return asked
 
 
 def completed(tasks: Sequence[Task], feature: str | None) -> CheckpointKind | None:
