@@ -439,17 +439,8 @@ def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """
     if _fence(path) is None:
         path = path.resolve()  # what a person's own link points to is replaced, not the link
-    with _folder_of(path) as (folder, name, fenced):
-        draft = _draft(name)
-        try:
-            usual = mode if mode is not None else 0o666 if fenced else 0o600
-            _write_new(draft, data, usual, exactly=_mode(path) & 0o7777, folder=folder)
-            _put(draft, name, data, folder)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.unlink(draft, dir_fd=folder)
-            raise
-    flush_folder(path.parent)
+    with _drafted(path, data, mode=mode, exactly=_mode(path) & 0o7777) as (draft, name, folder):
+        _put(draft, name, data, folder)
 
 
 def _put(draft: str, name: str, data: bytes, folder: int | None) -> None:
@@ -472,10 +463,8 @@ def create(path: Path, data: bytes) -> bool:
     make_folder(path.parent)
     if exists(path):
         return False
-    with _folder_of(path) as (folder, name, fenced):
-        draft = _draft(name)
+    with _drafted(path, data) as (draft, name, folder):
         try:
-            _write_new(draft, data, 0o666 if fenced else 0o600, folder=folder)
             os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             return False
@@ -488,10 +477,6 @@ def create(path: Path, data: bytes) -> bool:
                 return False
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
-        finally:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.unlink(draft, dir_fd=folder)
-    flush_folder(path.parent)
     return True
 
 
@@ -507,19 +492,33 @@ def sweep_drafts(path: Path) -> None:
             remove(path.with_name(name))
 
 
-def _write_new(draft: str, data: bytes, mode: int, *, exactly: int = 0, folder: int | None) -> None:
+@contextlib.contextmanager
+def _drafted(
+    path: Path, data: bytes, *, mode: int | None = None, exactly: int = 0
+) -> Iterator[tuple[str, str, int | None]]:
+    """The content in a new file beside the one it is for, to be put in its place.
+
+    It has the mode `exactly`, or the given one, or its folder's usual.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
-    try:
-        fd = os.open(draft, flags, mode, dir_fd=folder)
-    except FileExistsError:  # of a process that was killed, or a stranger's
-        os.unlink(draft, dir_fd=folder)
-        fd = os.open(draft, flags, mode, dir_fd=folder)
-    try:
-        if exactly and sys.platform != "win32":
-            os.fchmod(fd, exactly)
-        write_all(fd, data)
-    finally:
-        os.close(fd)
+    with _folder_of(path) as (folder, name, fenced):
+        draft = _draft(name)
+        usual = mode if mode is not None else 0o666 if fenced else 0o600
+        with contextlib.suppress(FileNotFoundError):  # of a process that was killed
+            os.unlink(draft, dir_fd=folder)
+        try:
+            fd = os.open(draft, flags, usual, dir_fd=folder)
+            try:
+                if exactly and sys.platform != "win32":
+                    os.fchmod(fd, exactly)
+                write_all(fd, data)
+            finally:
+                os.close(fd)
+            yield draft, name, folder
+        finally:
+            with contextlib.suppress(OSError):  # it has been put in place, or cannot be removed
+                os.unlink(draft, dir_fd=folder)
+    flush_folder(path.parent)
 
 
 def _draft(name: str) -> str:
