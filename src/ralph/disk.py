@@ -50,10 +50,8 @@ else:
     def _try_lock(fd: int) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
-                return False
-            raise
+        except (BlockingIOError, PermissionError):
+            return False
         return True
 
     def _unlock(fd: int) -> None:
