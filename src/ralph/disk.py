@@ -289,14 +289,10 @@ def _open_folder(base: str, below: list[str], *, make: bool) -> int:
     for name in below:
         path = os.path.join(path, name)
         try:
-            try:
-                inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with contextlib.suppress(FileExistsError):  # somebody else was faster
+            if make:
+                with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=fd)
-                inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
+            inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise _refused(path, _kind(name, fd)) from None
