@@ -289,9 +289,7 @@ class EmbeddingPipeline(Worker):
         for record in memory.stream.history.records.values() if refused else ():
             texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
-                attempts = self._retries.max_retries + 1
-                self._retries.failed(
-                    EMBEDDING, record.id, record.id, refused[text], attempts=attempts
-                )
+                item, attempts = (record.id, record.id), self._retries.max_retries + 1
+                self._retries.failed(EMBEDDING, *item, refused[text], attempts=attempts)
                 self.add(failed=1)
         refused.clear()

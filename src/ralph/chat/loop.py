@@ -479,9 +479,8 @@ class Chat:
         for left in reversed(range(_TOOL_ROUNDS + 1)):
             answer.texts.append("")
             answer.model = answer.model or self.model.name
-            reply = self.model.answer(
-                turns, tools=tools, on_text=on_text, timeout_s=self.settings.chat_timeout_s
-            )
+            timeout_s = self.settings.chat_timeout_s
+            reply = self.model.answer(turns, tools=tools, on_text=on_text, timeout_s=timeout_s)
             answer.add(reply)
             if reply.stop == "length":
                 self.screen.note("the answer was cut off at its limit; raise chat_max_tokens")
@@ -494,12 +493,9 @@ class Chat:
                 result = self._run_tool(call, answer)
                 text = result.text if left > 1 else f"{result.text}\n\n{_LAST_LOOK}"
                 turns.append(ChatTurn("tool", text, call_id=call.id, failed=result.failed))
-        raise ModelOff(
-            f"the model only asks for tools, {_TOOL_ROUNDS} times already",
-            where=self.model.name,
-            todo="Ask a narrower question.",
-            fault="prompt",
-        )
+        what = f"the model only asks for tools, {_TOOL_ROUNDS} times already"
+        todo = "Ask a narrower question."
+        raise ModelOff(what, where=self.model.name, todo=todo, fault="prompt")
 
     def _run_tool(self, call: ToolCall, answer: ChatAnswer) -> ToolResult:
         memory = self.memory.conversations
@@ -516,9 +512,8 @@ class Chat:
     def _turns(self, prompt: str, found: Related, *, tools: bool, paused: bool) -> list[ChatTurn]:
         history, left_out = self.session.turns(budget_tokens=self._history_tokens, paused=paused)
         if left_out:
-            self._note_once(
-                "this conversation is long: the model no longer sees its oldest exchanges"
-            )
+            what = "this conversation is long: the model no longer sees its oldest exchanges"
+            self._note_once(what)
         section = recalled.related_text(found, budget_tokens=_SECTION_TOKENS, tools=tools)
         system = recalled.chat_system(
             today=date.today().isoformat(),

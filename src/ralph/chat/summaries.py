@@ -247,9 +247,8 @@ class Summarizer(Worker):
             failed = self._retries.entries(self._of)
             if failed:  # some may be no longer pending
                 wanted, current = {each.key for each in pending}, self._current()
-                self._retries.drop(
-                    [k for k, e in failed.items() if k not in wanted and e.item != current]
-                )
+                old = [k for k, e in failed.items() if k not in wanted and e.item != current]
+                self._retries.drop(old)
             ready = [each for each in pending if not self._retries.rests(failed.get(each.key))]
             if not ready or (model is not None and self._must_rest(settings, model)):
                 return

@@ -117,9 +117,8 @@ class Retries:
     def rests(self, item: FailedItem | None) -> bool:
         """Whether it must not be tried now."""
         # A clock that was set back must not make anything wait forever.
-        return item is not None and (
-            item.given_up or 0 < item.at - self.clock() <= _MAX_RETRY_WAIT_S
-        )
+        wait_s = item.at - self.clock() if item else 0.0
+        return item is not None and (item.given_up or 0 < wait_s <= _MAX_RETRY_WAIT_S)
 
     def next_at(self, worker: str) -> float | None:
         """When the first of a worker's failures may be tried again."""
@@ -156,11 +155,8 @@ class Retries:
                 yield items
                 disk.replace(self.file, msgspec.json.encode(items))
         except disk.Busy:
-            raise IndexOff(
-                "another process has locked the workers' notes",
-                where=str(self.file),
-                todo="Try again when it has finished.",
-            ) from None
+            what, todo = "another process has locked the workers' notes", "Try again later."
+            raise IndexOff(what, where=str(self.file), todo=todo) from None
 
 
 # -- the worker
@@ -281,12 +277,9 @@ class Worker(ABC):
             # One that was told to stop and still waits for a model keeps its own events.
             self._stop, self._wake = threading.Event(), threading.Event()
             # A daemon: a process that ends does not wait for a model that hangs.
-            self._thread = threading.Thread(
-                target=self._run,
-                args=(self._stop, self._wake),
-                name=f"ralph-{self.name}",
-                daemon=True,
-            )
+            events = self._stop, self._wake
+            self._thread = threading.Thread(target=self._run, args=events, daemon=True)
+            self._thread.name = f"ralph-{self.name}"
             self._thread.start()
 
     def signal(self) -> None:
@@ -439,9 +432,8 @@ class Workers:
         """Start one worker, or all that the settings enable."""
         if self._listener is None and self._on_server:
             self._ended.clear()
-            self._listener = threading.Thread(
-                target=self._listen, name="ralph-listening", daemon=True
-            )
+            self._listener = threading.Thread(target=self._listen, daemon=True)
+            self._listener.name = "ralph-listening"
             self._listener.start()
         for each in self._enabled() if name is None else [name]:
             self._workers[each].start()

@@ -260,10 +260,13 @@ class Transcript(Messages):
         """What the session left behind so far."""
         reason = self._reason()
         spent = self._tokens if self._total_tokens is None else self._total_tokens
+        # A subagent's transcript carries the name of the session that started it.
+        below = self._speaker[1] if self._speaker and self._speaker[0] else ""
+        session = f"{self._session}/{below}" if self._session and below else self._session
         return self.result(
             "transcript",
             reason,
-            session=self._name(),
+            session=session,
             summary=self.last_text or self.api_error,
             model=self.model,
             failure=self.api_error if reason in _FAILED else "",
@@ -274,12 +277,6 @@ class Transcript(Messages):
             num_turns=self.live.turns or None,
             is_error=reason in _FAILED,
         )
-
-    def _name(self) -> str | None:
-        # A subagent's transcript carries the name of the session that started it.
-        if self._session and self._speaker and self._speaker[0] and self._speaker[1]:
-            return f"{self._session}/{self._speaker[1]}"
-        return self._session
 
     def _reason(self) -> TerminalReason:
         if self.interrupted:

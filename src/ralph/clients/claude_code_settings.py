@@ -190,9 +190,8 @@ class ClaudeCodeSetup(setup.ClientSetup):
             if not found:
                 return setup.SetupPart(str(file), "none")
             calls = list(dict.fromkeys(call for pairs in found.values() for call, _ in pairs))
-            missing = [
-                event for event in wanted_hooks(setup.RalphCall(setup.NAMED)) if event not in found
-            ]
+            wanted = wanted_hooks(setup.RalphCall(setup.NAMED))
+            missing = [event for event in wanted if event not in found]
             outdated = any(
                 setup.is_outdated(call, root) or command != _wanted_commands(call).get(event)
                 for event, pairs in found.items()
@@ -218,9 +217,8 @@ class ClaudeCodeSetup(setup.ClientSetup):
             values = [on.get(PLUGIN) for _, on in _settings_of(root, "enabledPlugins", dict)]
             if ([value for value in values if isinstance(value, bool)] or [False])[-1]:
                 # The plugin is the package's own, so what it calls is up to date.
-                return setup.SetupPart(
-                    str(file), "installed", calls=[setup.setup_call(setup.RalphCall(setup.NAMED))]
-                )
+                call = setup.setup_call(setup.RalphCall(setup.NAMED))
+                return setup.SetupPart(str(file), "installed", calls=[call])
             return setup.SetupPart(str(file), "disabled")
 
         part = setup.setup_part(_user_folder() / "plugins" / "installed_plugins.json", None, judge)

@@ -440,9 +440,8 @@ class Rollout(lines.SessionReader):
         self._close(at)
         # A turn has one name, however often its line is copied; where it stands is a name, too.
         name = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
-        self._open = opened = CodexTurn(
-            self._start, self.head, key=session_name(name) or name, turn=turn
-        )
+        key = session_name(name) or name
+        self._open = opened = CodexTurn(self._start, self.head, key=key, turn=turn)
         opened.begins_at, opened.is_marked = at, self._is_marked
         opened.context(self._context)
         for text in self._put_in:

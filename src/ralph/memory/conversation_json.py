@@ -304,9 +304,8 @@ def _exchange(
         times[content] = times.get(content, 0) + 1  # said twice is two
         key = f"{content}#{times[content]}"
     started = _time(one.started, f"{where}.started")
-    fields = {
-        name: value for name, value in msgspec.structs.asdict(one).items() if value is not None
-    }
+    given = msgspec.structs.asdict(one).items()
+    fields = {name: value for name, value in given if value is not None}
     own = {
         "id": key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key),
         "conversation": talk.id,
