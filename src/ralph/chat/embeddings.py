@@ -110,10 +110,10 @@ def waiting_ids(memory: Conversations) -> list[str]:
         with memory.store.index.answering(memory.stream.target().name) as (view, live):
             if live is None or not live.manifest.dims:
                 return set()
-            known = {name for name, _ in view.content(live, vectors=False).keys}
+            indexed = {name for name, _ in view.content(live, vectors=False).keys}
             rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
             waiting = view.fetch(live, rows, records=True).values()
-            return known - {passage.record.id for passage in waiting if passage.record}
+            return indexed - {passage.record.id for passage in waiting if passage.record}
 
     embedded = memory.store.index.with_repair(look)
     records = memory.stream.history.records.values()

@@ -111,8 +111,8 @@ def extract_summary(of: Summarised, title: str, exchanges: Sequence[Exchange]) -
 def read_summary(answer: ModelAnswer, of: Summarised) -> str:
     """The answer as one short paragraph; raises ModelOff when it is not a summary."""
     text = _paragraph(answer.text)
-    kept = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
-    summary = shorten(" ".join(kept), _CHARS[of])
+    chosen = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
+    summary = shorten(" ".join(chosen), _CHARS[of])
     words = summary.lower().split()
     letters = sum(char.isalpha() for char in summary)
     few = letters < _MIN_LETTERS or letters < len(summary) / 2

@@ -197,7 +197,7 @@ USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 
 # Ralph's own keys, and the address that holds a password: an agent's memory server is told them
 # where it needs them, the agent is not.
-_KEPT_BACK = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL")
+_WITHHELD = ("RALPH_*_API_KEY", "RALPH_JOURNAL_URL")
 
 
 def agent_environment(
@@ -213,7 +213,7 @@ def agent_environment(
         name: value
         for name, value in source.items()
         if any(fnmatch.fnmatchcase(_folded(name), _folded(pattern)) for pattern in patterns)
-        and not any(fnmatch.fnmatchcase(_folded(name), one) for one in _KEPT_BACK)
+        and not any(fnmatch.fnmatchcase(_folded(name), pattern) for pattern in _WITHHELD)
     }
     passed["PATH"] = _with_ralph(passed.get("PATH", ""))
     return passed | dict(given or {})
@@ -273,7 +273,7 @@ def dialect_of(event: Mapping[str, Any]) -> Dialect | None:
 
 def session_client(event: Mapping[str, Any]) -> Client | None:
     """The client in whose session files an event stands, if it is no output of a run."""
-    return next((one for one in CLIENTS if event.get("type") in one.program.SESSION_TYPES), None)
+    return next((c for c in CLIENTS if event.get("type") in c.program.SESSION_TYPES), None)
 
 
 def open_capture(
@@ -283,7 +283,7 @@ def open_capture(
     source: dict[str, Any] = {"file": file, "root": root, "injected": injected}
     if dialect is None:
         return Detecting(**source)
-    program = next(one.program for one in CLIENTS if dialect in one.program.DIALECTS)
+    program = next(c.program for c in CLIENTS if dialect in c.program.DIALECTS)
     return program.open_capture(dialect, **source)
 
 

@@ -46,7 +46,7 @@ def wanted_hooks(call: setup.RalphCall) -> dict[str, list[Any]]:
     """The plugin's own hooks, calling Ralph so."""
     text = (PLUGIN_FOLDER / "hooks" / "hooks.json").read_text(encoding="utf-8")
     hooks: dict[str, list[Any]] = json.loads(text)[_HOOKS]
-    for hook in (one for groups in hooks.values() for group in groups for one in group[_HOOKS]):
+    for hook in (h for groups in hooks.values() for group in groups for h in group[_HOOKS]):
         found = setup.hook_call(hook["command"])
         assert found is not None
         hook["command"] = call.hook(found[1])
@@ -261,11 +261,11 @@ class ClaudeCodeSetup(setup.ClientSetup):
 
     def register(self, call: setup.RalphCall) -> str | None:
         """Have the client register the server; without a client, give the command to run."""
-        known = self.registered()
-        if known == call:
+        before = self.registered()
+        if before == call:
             return None
         adding = ["mcp", "add-json", "-s", "user", setup.SERVER, json.dumps(call.server())]
-        return _ask(*([_REMOVING] if known else []), adding)
+        return _ask(*([_REMOVING] if before else []), adding)
 
     def unregister(self) -> str | None:
         """Have the client forget the server; without a client, give the command to run."""
@@ -274,7 +274,7 @@ class ClaudeCodeSetup(setup.ClientSetup):
 
 def _choice(places: Sequence[str]) -> str:
     plugin = f"claude plugin uninstall {PLUGIN}"
-    todo = [plugin if one == "plugin" else f"ralph hooks uninstall --{one}" for one in places]
+    todo = [plugin if place == "plugin" else f"ralph hooks uninstall --{place}" for place in places]
     return f"{', '.join(places)}. Run: {' or '.join(todo)}"
 
 

@@ -96,8 +96,8 @@ def words_of(message: Mapping[str, Any]) -> tuple[str, str]:
     data = mapping(message.get("internal_chat_message_metadata_passthrough"))
     parts = list(items(message.get("content")))
     whose = [
-        text_of(mapping(one.get("provenance")).get("type"))
-        for one in items(data.get("content_item_metadata"))
+        text_of(mapping(part.get("provenance")).get("type"))
+        for part in items(data.get("content_item_metadata"))
     ]
     whose += [""] * (len(parts) - len(whose))
     typed: list[str] = []
