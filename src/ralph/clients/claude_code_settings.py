@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 from collections.abc import Collection, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,15 +71,13 @@ def hooks_in(settings: dict[str, Any]) -> dict[str, list[tuple[setup.RalphCall, 
 def with_hooks(text: str | None, call: setup.RalphCall, where: Path) -> str:
     """The settings with all our hooks, each once; those that are right stay as they are."""
     settings = {} if text is None else _read_settings(text, where)
-    wanted, commands, found = wanted_hooks(call), _wanted_commands(call), hooks_in(settings)
-    changed = deepcopy(settings)
+    commands, found = _wanted_commands(call), hooks_in(settings)
     stale = [event for event in found if [c for _, c in found[event]] != [commands.get(event)]]
-    _take_out(changed, stale)
-    hooks = changed.setdefault(_HOOKS, {})
-    for event, groups in wanted.items():
+    hooks = _others(settings, stale)
+    for event, groups in wanted_hooks(call).items():
         if event in stale or event not in found:
             hooks[event] = [*hooks.get(event, []), *groups]
-    _drop_empty(changed, stale)
+    changed = {**settings, _HOOKS: {e: hooks[e] for e in hooks if hooks[e] or e not in stale}}
     return text if text is not None and changed == settings else setup.write_json(changed)
 
 
@@ -90,31 +87,27 @@ def without_hooks(text: str, where: Path) -> str | None:
     found = hooks_in(settings)
     if not found:
         return text
-    _take_out(settings, found)
-    _drop_empty(settings, found)
-    return setup.write_json(settings) if settings else None
+    hooks = _others(settings, found)
+    left = {event: groups for event, groups in hooks.items() if groups or event not in found}
+    changed = {**settings, _HOOKS: left}
+    if not left:
+        del changed[_HOOKS]
+    return setup.write_json(changed) if changed else None
 
 
-def _take_out(settings: dict[str, Any], events: Collection[str]) -> None:
-    """Take our hooks out of these events; a group that is all ours goes with its matcher."""
+def _others(settings: dict[str, Any], events: Collection[str]) -> dict[str, list[Any]]:
+    """The hooks of each event, without ours of these; a group of ours goes with its matcher."""
+    hooks: dict[str, list[Any]] = dict(settings.get(_HOOKS, {}))
     for event in events:
         groups = []
-        for group in settings[_HOOKS][event]:
-            hooks = _list_in(group)
-            left = [hook for hook in hooks if not _called(hook)]
-            if left == hooks:
+        for group in hooks[event]:
+            others = [hook for hook in _list_in(group) if not _called(hook)]
+            if others == _list_in(group):
                 groups.append(group)
-            elif left:
-                groups.append({**group, _HOOKS: left})
-        settings[_HOOKS][event] = groups
-
-
-def _drop_empty(settings: dict[str, Any], events: Collection[str]) -> None:
-    for event in events:
-        if not settings[_HOOKS][event]:
-            del settings[_HOOKS][event]
-    if not settings[_HOOKS]:
-        del settings[_HOOKS]
+            elif others:
+                groups.append({**group, _HOOKS: others})
+        hooks[event] = groups
+    return hooks
 
 
 def _called(hook: object) -> tuple[setup.RalphCall, str] | None:
