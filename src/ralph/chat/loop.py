@@ -136,25 +136,15 @@ def _tool_failure(what: str) -> ToolResult:
 
 
 def search_conversations(
-    memory: Conversations,
-    query: str,
-    limit: int | None = None,
-    *,
-    exclude: str | None = None,
-    everywhere: bool = False,
-    documents: bool = False,
-    budget_s: float | None = None,
+    memory: Conversations, query: str, limit: int | None = None, **options: Any
 ) -> ToolResult:
-    """Past exchanges that match, best first, in as much detail as there is room for."""
-    answer = memory.search(
-        query,
-        limit=limit,
-        min_score=memory.store.settings.min_score,
-        exclude=exclude,
-        everywhere=everywhere,
-        budget_s=budget_s,
-        documents=documents,
-    )
+    """Past exchanges that match, best first, in as much detail as there is room for.
+
+    `options` are those of a search of conversations.
+    """
+    floor = memory.store.settings.min_score
+    answer = memory.search(query, limit=limit, min_score=floor, **options)
+    everywhere: bool = options.get("everywhere", False)
     asked = recalled.harmless(query, 120)
     where = "in any project" if everywhere else "in this project"
     if not answer:
@@ -219,12 +209,9 @@ def conversation_details(
         tags=found.tags,
     )
     printed = f"`ralph conversations show {plain_id(found.conversation.id)}` prints all of it."
-    fence = fenced_lines(
-        "What was said.",
-        lines,
-        budget_tokens=recalled.RECORD_TOKENS,
-        rest=printed if alone else "Ask for single exchanges by exchange_id.",
-    )
+    rest = printed if alone else "Ask for single exchanges by exchange_id."
+    budget_tokens = recalled.RECORD_TOKENS
+    fence = fenced_lines("What was said.", lines, budget_tokens=budget_tokens, rest=rest)
     return ToolResult(fence, tuple(x.id for x in found.exchanges))
 
 
