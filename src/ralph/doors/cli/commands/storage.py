@@ -20,8 +20,9 @@ from ralph.doors.cli.render import Page, Result, note, picked
 from ralph.errors import BadInput, IndexOff
 from ralph.index.sync import IndexSpec, Synced, is_current
 from ralph.memory import transfer
+from ralph.memory.feature import FeatureMemory
 from ralph.memory.ralph import Ralph
-from ralph.memory.status import Checked, verify_index, verify_streams
+from ralph.memory.status import verify_index
 from ralph.memory.store import Store
 from ralph.text.tokens import plural
 
@@ -50,13 +51,12 @@ def verify(feature: str | None) -> Result:
       ralph journal verify --feature auth
     """
     with context.opened() as ralph:
-        results = [memory.verify() for memory in context.memories(ralph, feature)]
-        if feature is None and ralph.conversations.exist:
-            results.append(ralph.conversations.stream.verify())
-        journals = len(results)
-        if feature is None and (others := ralph.knowledge.store.journals.names()):
-            results.append(ralph.knowledge.verify())  # of all projects: they learn from each other
-            journals += len(others)
+        streams = [one for one in ralph.streams(feature) if one.label != "plan"]
+        results = [one.stream.verify() for one in streams]
+        # Knowledge has one for each project: they learn from each other.
+        journals = sum(
+            len(one.store.journals.names()) if one.label == "knowledge" else 1 for one in streams
+        )
     records = sum(number for number, _ in results)
     complaints = [complaint for _, found in results for complaint in found]
 
@@ -242,19 +242,23 @@ def status() -> Result:
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with context.opened() as ralph:
-        found = _contents(ralph.store, [memory.target() for memory in ralph.features()])
-        knowledge = None
-        if ralph.knowledge.store.names():
-            knowledge = _contents(ralph.knowledge.store, [ralph.knowledge.target()])
+        streams = ralph.streams()
+        targets = [one.stream.target() for one in streams if one.store is ralph.store]
+        found = _contents(ralph.store, targets)
+        beside = {
+            one.label: _contents(one.store, [one.stream.target()])
+            for one in streams
+            if one.store is not ralph.store
+        }
 
     def show(page: Page) -> None:
         _show_contents(page, found)
-        if knowledge:
+        for label, contents in beside.items():
             page.line()
-            page.line(("knowledge", "bold"))
-            _show_contents(page, knowledge)
+            page.line((label, "bold"))
+            _show_contents(page, contents)
 
-    return Result(found | ({"knowledge": knowledge} if knowledge else {}), show)
+    return Result(found | beside, show)
 
 
 def _contents(store: Store, targets: Sequence[IndexSpec]) -> dict[str, Any]:
@@ -323,28 +327,27 @@ def rebuild(feature: str | None) -> Result:
     Examples:
       ralph index rebuild --feature auth
     """
-    built: list[dict[str, Any]] = []
-    knowledge = None
+    features: list[dict[str, Any]] = []
+    beside: dict[str, dict[str, Any]] = {}
     with context.opened(patience_s=0.0) as ralph:
-        for memory in context.memories(ralph, feature):
+        for label, store, stream in ralph.streams(feature):
             start = time.monotonic()
-            synced = memory.sync(afresh=True)
-            records = len(memory.records())
-            _check_built(memory.name, synced, complete=synced.written >= min(records, 1))
-            built.append({"feature": memory.name, **_took(records, start)})
-        if feature is None and ralph.conversations.exist:
-            ralph.conversations.sync(afresh=True)
-        if feature is None and ralph.knowledge.store.names():
-            start = time.monotonic()
-            _check_built("knowledge", ralph.knowledge.sync(afresh=True), complete=True)
-            knowledge = _took(len(ralph.knowledge.records()), start)
-    total = plural(sum(each["records"] for each in built), "record")
-    seconds = sum(each["seconds"] for each in built)
-    lines = [f"Rebuilt {total} of {plural(len(built), 'feature')} in {seconds:.1f} s."]
-    if knowledge:
-        entries = plural(knowledge["records"], "entry", "entries")
-        lines.append(f"Rebuilt {entries} of knowledge in {knowledge['seconds']:.1f} s.")
-    return Result({"features": built} | ({"knowledge": knowledge} if knowledge else {}), lines)
+            synced = store.index.sync(stream.target(), afresh=True, progress=store.progress)
+            records = len(stream.records())
+            is_feature = isinstance(stream, FeatureMemory)
+            written = synced.written >= min(records, 1) or not is_feature
+            _check_built(label, synced, complete=written)
+            if is_feature:
+                features.append({"feature": label, **_took(records, start)})
+            else:
+                beside[label] = _took(records, start)
+    total = plural(sum(each["records"] for each in features), "record")
+    seconds = sum(each["seconds"] for each in features)
+    lines = [f"Rebuilt {total} of {plural(len(features), 'feature')} in {seconds:.1f} s."]
+    for label, each in beside.items():
+        counted = plural(each["records"], "record")
+        lines.append(f"Rebuilt {counted} of {label} in {each['seconds']:.1f} s.")
+    return Result({"features": features} | beside, lines)
 
 
 def _took(records: int, start: float) -> dict[str, Any]:
@@ -365,11 +368,6 @@ def verify_contents() -> Result:
     with context.opened() as ralph:
         ralph.store.need_journals()  # else the index would be compared with itself
         checked = verify_index(ralph)
-        memory = ralph.knowledge
-        if memory.store.names():
-            more = verify_streams(memory.store.index, [memory])
-            faults = [*checked.faults, *more.faults]
-            checked = Checked(checked.ok and more.ok, checked.records + more.records, faults)
 
     def show(page: Page) -> None:
         for fault in checked.faults:
