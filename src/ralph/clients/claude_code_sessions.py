@@ -306,7 +306,6 @@ class _OpenExchange(Transcript, lines.OpenExchange):
 
     def __init__(self, line: Any, words: str, start: lines.SessionStart, *, at: int) -> None:
         super().__init__(file=start.file, root=start.root)
-        self.steps: lines.Steps = lines.Steps()
         self.prompt, self.words, self.begins_at = line, words, at
         self.queued: list[str] = []
         self.take(line)
