@@ -15,23 +15,14 @@ import hashlib
 import itertools
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ralph.index import (
-    ASIDE_WEIGHT,
-    Collection,
-    CollectionSize,
-    Corrupt,
-    Manifest,
-    Only,
-    StoredContent,
-    StoredPassage,
-    WordMatches,
-)
+from ralph import index
+from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only
 from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
 from ralph.records import Record, Source
 
@@ -96,25 +87,13 @@ class _Points(msgspec.Struct):
     next_page_offset: Any = None
 
 
-class _Aliases(msgspec.Struct):
-    aliases: list[dict[str, str]]
-
-
-class _Collections(msgspec.Struct):
-    collections: list[dict[str, str]]
-
-
-class _Count(msgspec.Struct):
-    count: int
-
-
 class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """What the metadata point of a collection tells: what it is, and how far it has come."""
 
     name: str
     stream: str
     physical: str
-    manifest: Manifest
+    manifest: index.Manifest
     average: float
     position: str | None = None
     sweep: int = 0
@@ -129,16 +108,6 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
         shared = {*self.__struct_fields__} & {*Collection.__struct_fields__}
         facts: dict[str, Any] = {name: getattr(self, name) for name in shared}
         return Collection(id=int.from_bytes(digest[:7]), live=live, **facts)
-
-
-class CollectionFacts(msgspec.Struct):
-    """What was counted in one state of a collection, kept until it is written to again."""
-
-    state: str
-    frequencies: dict[str, int] = {}
-    passages: int | None = None
-    last_number: int | None = None
-    waiting: bool | None = None
 
 
 # -- ids
@@ -286,7 +255,8 @@ class QdrantView(msgspec.Struct, eq=False):
 
     server: QdrantConnection
     names: CollectionNames
-    facts: dict[str, CollectionFacts]
+    # What was counted in one state of a collection, kept until it is written to again.
+    facts: dict[str, tuple[str, dict[object, int]]]
     fields: dict[tuple[str, str], tuple[str, str, str]] = {}
     known: dict[str, CollectionMetadata | None] = {}
     # Heads that are there: the records of these are there whole.
@@ -312,26 +282,25 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def _collection(self, metadata: CollectionMetadata, *, live: bool) -> Collection:
         collection = metadata.collection(live=live)
-        facts = self._counted(collection)
-        if facts.last_number is None:
+
+        def last_number() -> int:
             newest = {"order_by": {"key": "number", "direction": "desc"}, "limit": 1}
             top = self._page(collection.physical, ["number"], newest).points
-            facts.last_number = int((top[0].payload or {})["number"]) if top else 0
-        if facts.waiting is None:
-            facts.waiting = self._count(collection, waits=True) > 0
-        return msgspec.structs.replace(
-            collection, last_number=facts.last_number, waiting=facts.waiting
-        )
+            return int((top[0].payload or {})["number"]) if top else 0
+
+        number = self._fact(collection, "last number", last_number)
+        waiting = self._count(collection, waits=True) > 0
+        return msgspec.structs.replace(collection, last_number=number, waiting=waiting)
 
     def aliases(self) -> dict[str, str]:
         """The collection each alias leads to; of everybody."""
-        found = self.server.ask("GET", "/aliases", returns=_Aliases).aliases
-        return {one["alias_name"]: one["collection_name"] for one in found}
+        found = self.server.ask("GET", "/aliases", returns=dict[str, list[dict[str, str]]])
+        return {one["alias_name"]: one["collection_name"] for one in found["aliases"]}
 
     def physical(self) -> list[str]:
         """All collections of this place, under the server's names."""
-        found = self.server.ask("GET", "/collections", returns=_Collections).collections
-        return sorted(one["name"] for one in found if self.names.owns(one["name"]))
+        found = self.server.ask("GET", "/collections", returns=dict[str, list[dict[str, str]]])
+        return sorted(filter(self.names.owns, (one["name"] for one in found["collections"])))
 
     def metadata(self, name: str) -> CollectionMetadata | None:
         """What the collection under this name or alias says of itself."""
@@ -343,23 +312,21 @@ class QdrantView(msgspec.Struct, eq=False):
         except msgspec.ValidationError as error:
             raise CollectionDamaged(f"its metadata cannot be read: {error}", name) from None
 
-    def size(self, collection: Collection) -> CollectionSize:
+    def size(self, collection: Collection) -> index.CollectionSize:
         """How much it holds."""
-        return CollectionSize(
-            self._count(collection, head=True),
-            self._passages(collection),
-            self._count(collection, waits=True),
-        )
+        counts = (self._count(collection, **{key: True}) for key in ("head", "passage", "waits"))
+        return index.CollectionSize(*counts)
 
     # -- searching
 
     def words(
         self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
-    ) -> WordMatches:
+    ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
-        frequencies, passages = self._frequencies(collection, query), self._passages(collection)
+        frequencies = self._frequencies(collection, query)
+        passages = self._count(collection, passage=True)
         if not query or not count:
-            return WordMatches({}, frequencies, passages)
+            return index.WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)
         places = {_token_place(token): value for token, value in rarity.items()}
         search = {
@@ -378,7 +345,7 @@ class QdrantView(msgspec.Struct, eq=False):
             if fields and rarity.keys() & set(" ".join(fields).split()):
                 self.fields[name, point.id] = fields
                 scores[_row_of(point.id)] = point.score
-        return WordMatches(scores, frequencies, passages)
+        return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
         self,
@@ -466,48 +433,48 @@ class QdrantView(msgspec.Struct, eq=False):
 
     def _frequencies(self, collection: Collection, query: Sequence[str]) -> dict[str, int]:
         """In how many passages each token stands."""
-        counted = self._counted(collection).frequencies
-        if missing := [token for token in dict.fromkeys(query) if token not in counted]:
-            with ThreadPoolExecutor(min(_THREADS, len(missing))) as pool:
-                counts = pool.map(lambda token: self._count(collection, tokens=token), missing)
-                counted.update(zip(missing, counts, strict=True))
-        return {token: counted[token] for token in query}
-
-    def _passages(self, collection: Collection) -> int:
-        facts = self._counted(collection)
-        if facts.passages is None:
-            facts.passages = self._count(collection, passage=True)
-        return facts.passages
-
-    def _counted(self, collection: Collection) -> CollectionFacts:
-        facts = self.facts.get(collection.physical)
-        if facts is None or facts.state != collection.state:
-            facts = self.facts[collection.physical] = CollectionFacts(collection.state, {})
-        return facts
+        asked = dict.fromkeys(query)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            counts = pool.map(lambda token: self._count(collection, tokens=token), asked)
+            return dict(zip(asked, counts, strict=True))
 
     def _count(self, collection: Collection, **wanted: Any) -> int:
         body = {"filter": holding(**wanted), "exact": True}
-        return self._of_points(collection.physical, "/count", body, returns=_Count).count
+
+        def count() -> int:
+            path = collection.physical, "/count"
+            return self._of_points(*path, body, returns=dict[str, int])["count"]
+
+        return self._fact(collection, tuple(wanted.items()), count)
+
+    def _fact(self, collection: Collection, key: object, count: Callable[[], int]) -> int:
+        state, facts = self.facts.get(collection.physical, ("", {}))
+        if state != collection.state:
+            facts = {}
+            self.facts[collection.physical] = collection.state, facts
+        if key not in facts:
+            facts[key] = count()
+        return facts[key]
 
     # -- passages and records
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
-    ) -> dict[int, StoredPassage]:
+    ) -> dict[int, index.StoredPassage]:
         """These passages, with their records if wanted."""
         name, wanted = collection.physical, {id_of(row): row for row in rows}
         if not records:
             missing = [point for point in wanted if (name, point) not in self.fields]
             for point, payload in self._payloads(name, missing, _FIELDS).items():
                 self.fields[name, point] = _fields_of(payload, name)
-            return {row: StoredPassage(self.fields[name, p]) for p, row in wanted.items()}
+            return {row: index.StoredPassage(self.fields[name, p]) for p, row in wanted.items()}
         payloads = self._payloads(name, list(wanted), _EVERYTHING)
         heads = {point: _head_of(point, payload) for point, payload in payloads.items()}
         others = dict.fromkeys(head for head in heads.values() if head not in payloads)
         payloads |= self._payloads(name, list(others), _EVERYTHING)
         found = {head: _record_of(payloads[head], name) for head in dict.fromkeys(heads.values())}
         return {
-            row: StoredPassage(_fields_of(payloads[point], name), found[heads[point]])
+            row: index.StoredPassage(_fields_of(payloads[point], name), found[heads[point]])
             for point, row in wanted.items()
         }
 
@@ -544,7 +511,7 @@ class QdrantView(msgspec.Struct, eq=False):
             for one in itertools.islice(found, count)
         ]
 
-    def content(self, collection: Collection, *, vectors: bool = True) -> StoredContent:
+    def content(self, collection: Collection, *, vectors: bool = True) -> index.StoredContent:
         """Everything: to check it, or to use its vectors again (F16)."""
         name, found = collection.physical, dict[bytes, bytes]()
         heads = self.scroll(name, holding(head=True), ["record", "digest"])
@@ -552,7 +519,9 @@ class QdrantView(msgspec.Struct, eq=False):
         for point in self.scroll(name, holding(passage=True), ["hash"], True) if vectors else ():
             if blob := _vectors_blob(point.vector):
                 found[bytes.fromhex((point.payload or {})["hash"])] = blob
-        return StoredContent(frozenset((one["record"], one["digest"]) for one in payloads), found)
+        return index.StoredContent(
+            frozenset((one["record"], one["digest"]) for one in payloads), found
+        )
 
     def scroll(
         self, name: str, having: Filter, keys: list[str], vectors: bool = False, page: int = PAGE
