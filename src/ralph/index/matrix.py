@@ -24,8 +24,7 @@ _FLOAT_BYTES = 4
 _FACET_CACHE = 8
 # How many questions are multiplied with the whole matrix in one go.
 _AT_ONCE = 64
-# Sorting out the largest of many begins with every so many-th.
-_STRIDE = 16
+
 
 # For each facet the tokens of which one must be there.
 Groups = tuple[tuple[str, ...], ...]
@@ -157,13 +156,6 @@ def _largest(values: Vectors, count: int) -> NDArray[np.intp]:
     """Where the largest values stand; of equal ones the first, so that a rebuild chooses alike."""
     import numpy as np
 
-    some = values[::_STRIDE]
-    if len(some) > 2 * count:
-        # What is not among the largest of some of them is not among the largest of all.
-        bound = np.partition(some, len(some) - count)[len(some) - count]
-        chosen = np.flatnonzero(values >= bound)
-        if len(chosen) < len(values):
-            return chosen[_largest(values[chosen], count)] if len(chosen) > count else chosen
     least = np.partition(values, len(values) - count)[len(values) - count]
     above = np.flatnonzero(values > least)
     equal = np.flatnonzero(values == least)[: count - len(above)]

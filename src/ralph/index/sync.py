@@ -14,11 +14,12 @@ import hashlib
 import itertools
 import tempfile
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from collections.abc import Collection as Sized
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,9 +29,6 @@ from ralph.index.sqlite import FILE_NAME, SqliteStore
 from ralph.journal import Followed
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
-
-if TYPE_CHECKING:
-    from ralph.index import Vectors
 
 
 _BATCH = 512
@@ -61,7 +59,8 @@ class IndexSpec(msgspec.Struct, frozen=True):
 
     def manifest(self) -> index.Manifest:
         """What the collection must have been built with."""
-        identity, dims = ("none", 0) if self.embedder is None else _named(self.embedder)
+        identity = self.embedder.identity if self.embedder else "none"
+        dims = self.embedder.dims if self.embedder else 0
         return index.Manifest(identity, dims, TOKENISER_VERSION, self.cut_version)
 
 
@@ -116,8 +115,12 @@ class SyncRun:
             found = view.collections(self._spec.name)
             live = next((one for one in found if one.live), None)
             building = next((one for one in found if not one.live), None)
-            collection = self._choose(live, building, anew=afresh or renew)
-            if live and collection is not live and not afresh and self._same_vectors(live):
+            fitting = [one for one in (building, live) if one and one.manifest == self._manifest]
+            collection = index.Collection(self._spec.name, self._spec.stream, self._manifest)
+            if fitting and not (afresh or renew):
+                collection = fitting[0]
+            same = live and live.manifest.embedder == self._manifest.embedder
+            if live and collection is not live and not afresh and same:
                 self._reusable = view.content(live).vectors
         if building and collection is live:
             self._store.drop(self._spec.name, unfinished=True)
@@ -126,19 +129,6 @@ class SyncRun:
             complete = self._embed_waiting(collection)
         rebuilt = live is not None and collection.id != live.id
         return Synced(complete, rebuilt, self._written, self._embedder_off)
-
-    def _choose(
-        self, live: index.Collection | None, building: index.Collection | None, *, anew: bool
-    ) -> index.Collection:
-        """The collection to work on: one that fits, or a new one beside it."""
-        for one in (building, live):
-            if one and one.manifest == self._manifest and not anew:
-                return one
-        return index.Collection(self._spec.name, self._spec.stream, self._manifest)
-
-    def _same_vectors(self, live: index.Collection) -> bool:
-        old, new = live.manifest, self._manifest
-        return (old.embedder, old.dims) == (new.embedder, new.dims)
 
     def _follow(self, collection: index.Collection) -> tuple[index.Collection, bool]:
         while True:
@@ -168,34 +158,23 @@ class SyncRun:
         indexed: Sized[index.RecordKey],
         forgotten: Sized[str],
     ) -> list[index.IndexedRecord]:
-        cut = [
-            (record, self._cut(record))
+        embeds = {} if self._spec.embedder else {"embed": ""}
+        rows = [
+            (record, [msgspec.structs.replace(one, **embeds) for one in self._spec.cut(record)])
             for key, record in records.items()
             if key not in indexed and record.id not in forget and record.id not in forgotten
         ]
-        hashes = [[_hash(p) for p in passages] for _, passages in cut]
-        wanted = [
-            (h, p.embed)
-            for (_, passages), row in zip(cut, hashes, strict=True)
-            for p, h in zip(passages, row, strict=True)
-            if h not in self._reusable and p.embed
-        ]
-        made = self._embed(wanted)
-        self._written += len(cut)
+        hashes = [[_hash(passage) for passage in passages] for _, passages in rows]
+        texts = {_hash(one): one.embed for _, passages in rows for one in passages if one.embed}
+        wanted = {h: text for h, text in texts.items() if h not in self._reusable}
+        vectors = ChainMap(self._embed(wanted), self._reusable)
+        self._written += len(rows)
         return [
-            index.IndexedRecord(
-                record, passages, row, [self._reusable.get(h) or made.get(h) for h in row]
-            )
-            for (record, passages), row in zip(cut, hashes, strict=True)
+            index.IndexedRecord(record, passages, row, [vectors.get(h) for h in row])
+            for (record, passages), row in zip(rows, hashes, strict=True)
         ]
 
-    def _cut(self, record: Record) -> list[index.Passage]:
-        passages = list(self._spec.cut(record))
-        if self._spec.embedder is not None:
-            return passages
-        return [msgspec.structs.replace(passage, embed="") for passage in passages]
-
-    def _embed(self, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, bytes]:
+    def _embed(self, wanted: Mapping[bytes, str]) -> dict[bytes, bytes]:
         """Vectors by hash, for as many as there is time; the other passages wait for theirs."""
         embedder = self._spec.embedder
         made: dict[bytes, bytes] = {}
@@ -203,7 +182,7 @@ class SyncRun:
             return made
         try:
             # No more pieces at once than the embedder likes; a text is whole.
-            pieces = ((h, _pieces(text, embedder)) for h, text in dict(wanted).items())
+            pieces = ((h, _pieces(text, embedder)) for h, text in wanted.items())
             most = embedder.batch
             for some in batches(pieces, lambda one: len(one[1]), most=_BATCH, largest=most):
                 if made and self._late():
@@ -221,9 +200,12 @@ class SyncRun:
         pieces = [piece for row in some.values() for piece in row]
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         vectors = embedder.embed_passages([text for text, _ in pieces], budget_s=left_s)
-        if _named(embedder) != (self._manifest.embedder, self._manifest.dims):
+        if self._spec.manifest() != self._manifest:
             raise EmbedderChanged  # its server has told us only now which one it is
-        _check_shape(vectors, len(pieces), embedder)
+        if vectors.shape != (len(pieces), embedder.dims) or vectors.dtype != "float32":
+            what = f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape}"
+            what += f" instead of float32 of {(len(pieces), embedder.dims)}"
+            raise EmbedderOff(what, todo="Choose another embedder: ralph config embedder NAME")
         if any(weight != 1.0 for _, weight in pieces):
             vectors = vectors * np.array([[weight] for _, weight in pieces], dtype=np.float32)
         ends = itertools.accumulate(map(len, some.values()))
@@ -239,7 +221,7 @@ class SyncRun:
                 waiting = view.waiting(collection, self._limit())
             if not waiting:
                 return True
-            made = self._embed([(str(row).encode(), text) for row, text in waiting])
+            made = self._embed({str(row).encode(): text for row, text in waiting})
             filled = [(int(row), vector) for row, vector in made.items()]
             collection = self._store.write(collection, index.IndexBatch(vectors=filled))
         return False
@@ -281,19 +263,6 @@ def batches(
         total += size(item)
     if some:
         yield some
-
-
-def _named(embedder: index.Embedder) -> tuple[str, int]:
-    return embedder.identity, embedder.dims
-
-
-def _check_shape(vectors: Vectors, count: int, embedder: index.Embedder) -> None:
-    if vectors.shape != (count, embedder.dims) or vectors.dtype != "float32":
-        raise EmbedderOff(
-            f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape} instead of "
-            f"float32 of {(count, embedder.dims)}",
-            todo="Choose another embedder: ralph config embedder NAME",
-        )
 
 
 def _hash(passage: index.Passage) -> bytes:
@@ -507,11 +476,8 @@ def _writable(folders: Sequence[Path]) -> Path:
                 return folder
         except OSError:
             continue
-    raise IndexOff(
-        "no folder for the index can be written to",
-        where=str(folders[0]),
-        todo="Permit writing there, or set RALPH_HOME to a folder of yours.",
-    )
+    what, todo = "no folder for the index can be written to", "Permit writing there, or set"
+    raise IndexOff(what, where=str(folders[0]), todo=f"{todo} RALPH_HOME to a folder of yours.")
 
 
 def choose_embedder(settings: Any, cache: Path | None) -> index.Embedder | None:
