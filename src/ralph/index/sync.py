@@ -30,7 +30,6 @@ from ralph.journal import Followed
 from ralph.records import Record
 from ralph.text.tokens import TOKENISER_VERSION
 
-
 _BATCH = 512
 _PORTIONS = 8
 
