@@ -118,9 +118,10 @@ class SyncRun:
             collection = index.Collection(self._spec.name, self._spec.stream, self._manifest)
             if fitting and not (afresh or renew):
                 collection = fitting[0]
-            same = live and live.manifest.embedder == self._manifest.embedder
-            if live and collection is not live and not afresh and same:
-                self._reusable = view.content(live).vectors
+            if live and collection is not live and not afresh:
+                old, new = live.manifest, self._manifest
+                if (old.embedder, old.dims) == (new.embedder, new.dims):
+                    self._reusable = view.content(live).vectors
         if building and collection is live:
             self._store.drop(self._spec.name, unfinished=True)
         collection, complete = self._follow(collection)
