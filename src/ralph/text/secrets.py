@@ -282,7 +282,7 @@ _LONGEST: Final = 512
 _LOOKED_AT: Final = 256
 _HEX: Final = r"(?:0x|g)?(?:[0-9a-f]+|[0-9A-F]+)\Z"
 _UUID: Final = r"[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}(?![0-9A-Za-z])"
-_DOUBTFUL: Final = r"[^A-Za-z0-9](?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
+_DOUBTFUL: Final = r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{8})(?:[A-Za-z]*[0-9]|[A-Za-z]{24})"
 # What runs into the string after it: escaped newlines, colours, percent escapes.
 _ESCAPE: Final = r"\\[nrtbf]|\x1b\[[0-9;]*m|%[0-9A-Fa-f]{2}"
 _BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -334,25 +334,20 @@ def random_looking(value: str, least: int) -> bool:
     return least <= len(body) <= _LONGEST and not compiled(_HEX).match(body) and _restless(body)
 
 
-def is_doubtful(words: str) -> bool:
-    """Whether anything among these words could be random at all."""
-    return bool(compiled(_DOUBTFUL).search(words))
+def is_doubtful(word: str) -> bool:
+    """Whether anything in this word could be random at all."""
+    return bool(compiled(_DOUBTFUL).search(word))
 
 
-def tokens(words: str) -> Iterator[tuple[int, int]]:
-    """Where strings are too random and too long for an id, among words with a blank before each."""
-    if "\\" in words or "\x1b" in words or "%" in words:
-        words = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), words)
-    done = 0
-    for doubt in compiled(_DOUBTFUL).finditer(words):
-        if doubt.end() < done:
-            continue
-        start = max(done, words.rfind(" ", 0, doubt.end()) + 1)
-        done = words.find(" ", doubt.end())
-        done = done if done >= 0 else len(words)
-        for run in compiled(_RUN).finditer(words, start, done):
-            for first, last in _stretches(run[0]):
-                yield run.start() + first, run.start() + last
+def tokens(word: str) -> Iterator[tuple[int, int, str]]:
+    """Where strings in a word are too random and too long for an id."""
+    plain = compiled(_ESCAPE).sub(lambda match: " " * len(match[0]), word)
+    for part in compiled("[^ ]+").finditer(plain):
+        for run in compiled(_RUN).finditer(part[0]) if is_doubtful(part[0]) else ():
+            at = part.start() + run.start()
+            yield from (
+                (at + first, at + last, "high-entropy") for first, last in _stretches(run[0])
+            )
 
 
 def _restless(body: str) -> bool:
@@ -469,7 +464,7 @@ _HEADS: Final = (
     r"|MII[A-Za-z0-9+/]{3}(?:IBADANBgkqhkiG9w0B|IBAAK[BC]|IBAzCC)|MH[A-Za-z0-9]CAQEEI"
     r"|MI[GH][A-Za-z0-9]AgE(?:BB[DE]|AMB[AM]GByqGSM49))"
 )
-_HINTS: Final = (
+KEY_HINTS: Final = (
     "LS0tLS1CRUdJTiB b3BlbnNzaC1rZXktdjE CAQAwBQYDK2V IBADANBgkqhkiG9w0B IBAAK IBAzCC CAQEEI AgEBB"
     " AgEAMB"
 ).split()
@@ -486,8 +481,8 @@ _RUNS: Final = r"(?:[ \t\"'+,]{0,8}[A-Za-z0-9+/=]{16,})*"
 _FIELDS, _ADDED = 8, 2
 
 
-def key_blocks(text: str, words: str) -> Iterator[tuple[int, int]]:
-    """Where private keys are; `words` are its long words, none where none is doubtful."""
+def key_blocks(text: str, *, encoded: bool) -> Iterator[tuple[int, int]]:
+    """Where private keys are; `encoded`: there may be some without a frame."""
     if "PRIVATE KEY" in text or "Private-Lines" in text:
         closed = 0
         for begin in compiled(_BEGIN).finditer(text):
@@ -500,11 +495,10 @@ def key_blocks(text: str, words: str) -> Iterator[tuple[int, int]]:
             closed = final.end()
             if start is not None:
                 yield start, closed
-    if words and any(hint in words for hint in _HINTS):
-        for head in compiled(_HEADS).finditer(text):
-            frame = decoded(text[head.start() : head.start() + 64]) if head[0][0] == "L" else None
-            if head[0][0] != "L" or "PRIVATE" in (frame or ""):
-                yield head.start(), _end(text, head.start(), 0) or head.end()
+    for head in compiled(_HEADS).finditer(text) if encoded else ():
+        frame = decoded(text[head.start() : head.start() + 64]) if head[0][0] == "L" else "PRIVATE"
+        if "PRIVATE" in (frame or ""):
+            yield head.start(), _end(text, head.start(), 0) or head.end()
 
 
 def _end(text: str, at: int, most: int) -> int | None:
