@@ -84,13 +84,9 @@ class QdrantConnection:
             host = self._parts.netloc.rpartition("@")[2]
             host += "" if self._parts.port else f":{QDRANT_PORT}"
             self.where = f"{self._parts.scheme}://{host}{self._parts.path.rstrip('/')}"
+        headers = {"api-key": key} if key else {}
         self._wire = Wire(
-            self.where,
-            name="Qdrant",
-            todo=_START,
-            slow=_SLOW,
-            error=IndexOff,
-            headers={"api-key": key} if key else {},
+            self.where, name="Qdrant", todo=_START, slow=_SLOW, error=IndexOff, headers=headers
         )
 
     def check(self) -> None:
@@ -209,14 +205,9 @@ def _points_of(row: IndexedRecord, metadata: CollectionMetadata) -> list[Point]:
         head["payload"]["body"] = record.body.decode()
     except UnicodeDecodeError:
         head["payload"]["body_base64"] = base64.b64encode(record.body).decode()
-    head["payload"] |= {
-        "number": record.number,
-        "at": record.at,
-        "source": msgspec.json.encode(record.source).decode(),
-        "head": True,
-        "sweep": metadata.sweep,
-        "count": len(row.passages),
-    }
+    source = msgspec.json.encode(record.source).decode()
+    head["payload"] |= {"number": record.number, "at": record.at, "source": source, "head": True}
+    head["payload"] |= {"sweep": metadata.sweep, "count": len(row.passages)}
     return [*points, head]
 
 
@@ -232,15 +223,9 @@ def _length_of(fields: Sequence[Sequence[str]], passage: Passage) -> int:
 def _passage(passage: Passage, average: float) -> tuple[dict[str, Any], dict[str, Any]]:
     """The payload of a passage, and its words as a vector."""
     fields = _tokens_of(passage)
-    title, text, places = (" ".join(field) for field in fields)
-    payload: dict[str, Any] = {
-        "passage": True,
-        "title": title,
-        "text": text,
-        "places": places,
-        "tokens": sorted({token for field in fields for token in field}),
-        "facets": facet_tokens(passage.facets),
-    }
+    payload: dict[str, Any] = {"passage": True, "facets": facet_tokens(passage.facets)}
+    payload |= zip(("title", "text", "places"), map(" ".join, fields), strict=True)
+    payload["tokens"] = sorted({token for field in fields for token in field})
     for name, values in passage.facets.items():
         # What no server takes is replaced: this is for people; questions ask by the tokens.
         payload[_FACET + name] = [one.encode(errors="replace").decode() for one in values]
@@ -261,13 +246,8 @@ _log = logging.getLogger("ralph")
 
 def _parameters(dims: int) -> dict[str, Any]:
     """What a collection is made with, and must still have."""
-    dense = {
-        "size": dims,
-        "distance": "Cosine",
-        "on_disk": True,
-        "hnsw_config": _HNSW,
-        "multivector_config": {"comparator": "max_sim"},
-    }
+    dense: Point = {"size": dims, "distance": "Cosine", "on_disk": True, "hnsw_config": _HNSW}
+    dense["multivector_config"] = {"comparator": "max_sim"}
     return {
         "vectors": dict.fromkeys((layout.MEANING, layout.ASIDE_MEANING), dense) if dims else {},
         "sparse_vectors": {layout.WORDS: {"index": {"on_disk": True}}},
@@ -340,11 +320,9 @@ class QdrantStore:
         metadata = self._tell(metadata)
         if batch.done and not collection.live:
             self._switch(collection)
-        waiting = collection.waiting or any(
-            "waits" in point["payload"] for some in points for point in some
-        )
-        live = collection.live or batch.done
-        return msgspec.structs.replace(metadata.collection(live=live), waiting=waiting)
+        waits = any("waits" in point["payload"] for some in points for point in some)
+        written = metadata.collection(live=collection.live or batch.done)
+        return msgspec.structs.replace(written, waiting=collection.waiting or waits)
 
     def drop(self, name: str | None = None, *, unfinished: bool = False) -> None:
         """Delete the collections of this name, or of this place; or only what is being built."""
@@ -357,8 +335,7 @@ class QdrantStore:
     def prune(self) -> list[str]:
         """Delete collections that no alias names: of a sync that was killed."""
         view = self._view()
-        named = set(view.aliases().values())
-        unused = [physical for physical in view.physical() if physical not in named]
+        unused = sorted({*view.physical()}.difference(view.aliases().values()))
         for physical in unused:
             self._delete_collection(physical)
         return unused
@@ -366,20 +343,15 @@ class QdrantStore:
     def repair(self, damage: Corrupt) -> None:
         """Drop a collection that cannot be read, by its own name or by its alias."""
         if isinstance(damage, layout.CollectionDamaged):
-            _log.warning(
-                "the index was damaged (%s); %s is dropped and rebuilt from the journal",
-                damage,
-                damage.name,
-            )
+            told = "the index was damaged (%s); %s is dropped and rebuilt from the journal"
+            _log.warning(told, damage, damage.name)
             self._delete_collection(self._view().aliases().get(damage.name, damage.name))
 
     def check(self, *, deep: bool = False) -> list[str]:
         """Ask the server now; `deep` tells what of the collections is not as it should be."""
         self.server.check()
-        found: list[str] = []
-        for one in self._view().collections() if deep else ():
-            found += [f"{one.physical}: {fault}" for fault in self._faults(one)]
-        return found
+        collections = self._view().collections() if deep else ()
+        return [f"{one.physical}: {fault}" for one in collections for fault in self._faults(one)]
 
     def close(self) -> None:
         """Nothing to do: connections are kept for whoever asks next."""
@@ -400,16 +372,9 @@ class QdrantStore:
         self.server.ask("PUT", f"/collections/{physical}", made, returns=bool, slow=True)
         for kind, fields in _INDEXES.items():
             self._index_payload(physical, kind, fields)
-        metadata = self._tell(
-            CollectionMetadata(
-                name=name,
-                stream=collection.stream,
-                physical=physical,
-                manifest=collection.manifest,
-                average=0.0,
-                indexed=tuple(sorted(itertools.chain(*_INDEXES.values()))),
-            )
-        )
+        shared = {key: getattr(collection, key) for key in ("name", "stream", "manifest")}
+        indexed = tuple(sorted(itertools.chain(*_INDEXES.values())))
+        metadata = self._tell(CollectionMetadata(**shared, physical=physical, indexed=indexed))
         self._point_alias(physical, self._names.building(name) if answering else alias)
         for other in others:
             if other != answering:

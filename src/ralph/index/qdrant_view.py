@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ralph import index
-from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only
+from ralph.index import ASIDE_WEIGHT, Collection, Corrupt, Only, Rows
 from ralph.index.matrix import NEARNESS_DIGITS, wanted_tokens
 from ralph.records import Record, Source
 
@@ -94,7 +94,7 @@ class CollectionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     physical: str
     manifest: index.Manifest
-    average: float
+    average: float = 0.0
     position: str | None = None
     sweep: int = 0
     sweeping: bool = False
@@ -146,15 +146,11 @@ def chunks(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def holding(**wanted: Any) -> Filter:
     """What has these values; of a list, one of them."""
-    return {
-        "must": [
-            {"key": key, "match": {"any" if isinstance(value, list) else "value": value}}
-            for key, value in wanted.items()
-        ]
-    }
+    matches = {key: "any" if isinstance(value, list) else "value" for key, value in wanted.items()}
+    return {"must": [{"key": key, "match": {matches[key]: wanted[key]}} for key in wanted]}
 
 
-def _fitting(only: Only | None) -> Filter | None:
+def _fitting(only: Only) -> Filter | None:
     """What has, of each facet asked for, one of the values or none."""
     groups = wanted_tokens(only)
     must = [{"key": "facets", "match": {"any": group}} for group in groups]
@@ -320,7 +316,7 @@ class QdrantView(msgspec.Struct, eq=False):
     # -- searching
 
     def words(
-        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         frequencies = self._frequencies(collection, query)
@@ -329,13 +325,9 @@ class QdrantView(msgspec.Struct, eq=False):
             return index.WordMatches({}, frequencies, passages)
         name, rarity = collection.physical, _rarities(frequencies, passages)
         places = {_token_place(token): value for token, value in rarity.items()}
-        search = {
-            "query": {"nearest": {"indices": [*places], "values": [*places.values()]}},
-            "using": WORDS,
-            "limit": count,
-            "filter": _fitting(only),
-            "with_payload": [*_FIELDS, *_OWNER_KEYS],
-        }
+        near = {"nearest": {"indices": [*places], "values": [*places.values()]}}
+        search = {"query": near, "using": WORDS, "limit": count, "filter": _fitting(only)}
+        search["with_payload"] = [*_FIELDS, *_OWNER_KEYS]
         found = self._of_points(name, "/query", search, returns=_Points).points
         whole = self._whole(name, {point.id: point.payload or {} for point in found})
         scores: dict[int, float] = {}
@@ -348,13 +340,7 @@ class QdrantView(msgspec.Struct, eq=False):
         return index.WordMatches(scores, frequencies, passages)
 
     def nearest(
-        self,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-        *,
-        also: Sequence[int] = (),
-        only: Only | None = None,
+        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`.
 
@@ -362,20 +348,15 @@ class QdrantView(msgspec.Struct, eq=False):
         Qdrant brings vectors to length one, and count a little less.
         """
         if not collection.manifest.dims:
-            return [{} for _ in queries]
+            return [{} for _ in to]
         name, points, having = collection.physical, [id_of(row) for row in also], _fitting(only)
         found: list[dict[int, float]] = []
-        for start in range(0, len(queries), _QUERIES_AT_ONCE):
-            some = queries[start : start + _QUERIES_AT_ONCE].tolist()
+        for start in range(0, len(to), _QUERIES_AT_ONCE):
+            some = to[start : start + _QUERIES_AT_ONCE].tolist()
             # The nearest by their pieces, and by their asides: the nearest of all are among them.
-            sides = self._near(
-                name,
-                [
-                    _search(query, using, count, having, {"hnsw_ef": _HNSW_EF})
-                    for query in some
-                    for using in (MEANING, ASIDE_MEANING)
-                ],
-            )
+            both = itertools.product(some, (MEANING, ASIDE_MEANING))
+            params = {"hnsw_ef": _HNSW_EF}
+            sides = self._near(name, [_search(*one, count, having, params) for one in both])
             pairs = list(zip(sides[::2], sides[1::2], strict=True))
             self._complete(name, some, pairs, points)
             for main, asides in pairs:
@@ -546,11 +527,5 @@ class QdrantView(msgspec.Struct, eq=False):
 def _search(
     query: list[float], using: str, limit: int, having: Filter | None, params: dict[str, Any]
 ) -> dict[str, Any]:
-    return {
-        "query": [query],
-        "using": using,
-        "limit": limit,
-        "filter": having,
-        "params": params,
-        "with_payload": _OWNER_KEYS,
-    }
+    search = {"query": [query], "using": using, "limit": limit, "filter": having}
+    return {**search, "params": params, "with_payload": _OWNER_KEYS}

@@ -21,7 +21,7 @@ import msgspec
 
 from ralph import disk, index
 from ralph.errors import IndexOff
-from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, StoredPassage
+from ralph.index import Collection, Corrupt, IndexBatch, IndexedRecord, Only, Rows, StoredPassage
 from ralph.index.matrix import Matrices, facet_query, facet_tokens, wanted_tokens
 from ralph.records import Record, Source
 from ralph.text.tokens import tokens
@@ -116,7 +116,7 @@ class SqliteView(msgspec.Struct, eq=False):
         )
 
     def words(
-        self, collection: Collection, query: Sequence[str], count: int, *, only: Only | None = None
+        self, collection: Collection, query: Sequence[str], count: int, *, only: Only = None
     ) -> index.WordMatches:
         """The best `count` of the passages that hold any of these tokens; 0: only the facts."""
         n = collection.id
@@ -138,17 +138,12 @@ class SqliteView(msgspec.Struct, eq=False):
         )
 
     def nearest(
-        self,
-        collection: Collection,
-        queries: Vectors,
-        count: int,
-        *,
-        also: Sequence[int] = (),
-        only: Only | None = None,
+        self, collection: Collection, to: Vectors, count: int, *, also: Rows = (), only: Only = None
     ) -> list[dict[int, float]]:
         """For each vector the cosines of the nearest passages and of those in `also`."""
-        groups = wanted_tokens(only)
-        return self.matrices.nearest(self.connection, collection, queries, count, also, groups)
+        with self.matrices.loaded(self.connection, collection, wanted_tokens(only)) as loaded:
+            matrix, upto, among = loaded
+            return matrix.nearest(to, count, also, upto, among)
 
     def fetch(
         self, collection: Collection, rows: Iterable[int], *, records: bool = False

@@ -107,18 +107,14 @@ def cut(text: str, tokens: Sequence[tuple[int, int]], *, size: int, overlap: int
 
     Inside the overlap a piece begins at a word, where there is one.
     """
-    if len(tokens) <= size:
-        return [text]
     found: list[str] = []
-    first = 0
-    while True:
-        end = first + size
-        if end >= len(tokens):
-            found.append(text[tokens[first][0] :])
-            return found
-        found.append(text[tokens[first][0] if found else 0 : tokens[end - 1][1]])
+    first = begin = 0
+    while (end := first + size) < len(tokens):
+        found.append(text[begin : tokens[end - 1][1]])
         starts = (n for n in range(end - overlap, end) if text[tokens[n][0] - 1].isspace())
         first = next(starts, end - overlap)
+        begin = tokens[first][0]
+    return [*found, text[begin:]]
 
 
 def ends(pieces: Sequence[str]) -> Sequence[str]:
@@ -239,9 +235,8 @@ class ServedEmbedder:
     @property
     def identity(self) -> str:
         known = self._remembered()
-        if known is None:
-            return f"{self._dialect.name}:unknown"
-        return f"{self._dialect.name}:{known.version or 'any'}:{known.dims}:{self._manner}"
+        model = f"{known.version or 'any'}:{known.dims}:{self._manner}" if known else "unknown"
+        return f"{self._dialect.name}:{model}"
 
     @property
     def dims(self) -> int:
@@ -325,11 +320,9 @@ class ServedEmbedder:
         lengths = {len(row) for row in rows}
         wanted = max(lengths) if dims is None else dims
         if lengths != {wanted} or not wanted:
-            told = " and ".join(map(str, sorted(lengths)))
-            raise self._dialect.off(
-                f"gave vectors of {told} numbers instead of {wanted}",
-                "If its model was changed on purpose, run: ralph status",
-            )
+            what = f"gave vectors of {' and '.join(map(str, sorted(lengths)))} numbers instead of"
+            todo = "If its model was changed on purpose, run: ralph status"
+            raise self._dialect.off(f"{what} {wanted}", todo)
         with np.errstate(over="ignore"):
             vectors = np.array(rows, dtype=np.float32)
         if not np.isfinite(vectors).all():
@@ -410,11 +403,8 @@ def served_embedder(
     dialect: Dialect, settings: Any, cache: Path | None, *facts: str
 ) -> ServedEmbedder:
     """An embedder as the settings want it; the facts tell servers and models apart."""
-    return ServedEmbedder(
-        dialect,
-        memo=memo_file(cache, *facts),
-        query_timeout_s=settings.wait_s,
-    )
+    memo = memo_file(cache, *facts)
+    return ServedEmbedder(dialect, memo=memo, query_timeout_s=settings.wait_s)
 
 
 def memo_file(folder: Path | None, *facts: str) -> Path | None:
