@@ -58,10 +58,7 @@ class Shadow:
         if any(len(new) != 1 for new in table.values()):
             self._from = [i for i, char in enumerate(text) for _ in table.get(ord(char), char)]
             self._from.append(len(text))
-        lower = self.plain.lower()
-        if len(lower) != len(self.plain):  # a few letters become two
-            lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in self.plain)
-        self.lower = lower
+        self.lower = self.plain.lower()  # as long: the one letter that grows is folded
 
     def piece(self, start: int, end: int) -> str:
         """The text itself where its plain form has this stretch."""
@@ -372,10 +369,9 @@ def sanitize(text: str) -> str:
     for words, pattern in _PHRASES:
         if _any(words.split(), shadow.lower):
             shadow = _replaced(shadow, pattern, _marked)
-    if shadow.text.isascii():
-        return shadow.text
     other = compiled(_OTHER_SCRIPTS, re.IGNORECASE)
-    return other.sub(lambda found: _marked(found[0], found), shadow.text)
+    text = shadow.text
+    return text if text.isascii() else other.sub(lambda found: _marked(found[0], found), text)
 
 
 def break_marks(text: str) -> str:
@@ -562,15 +558,11 @@ def _cuts(text: str, pattern: str, group: str, *, closes: bool) -> list[tuple[in
         line = text.rfind("\n", 0, found.start()) + 1
         on_line = compiled(_LINE_START).match(text, line, found.start()) is not None
         start = line if on_line else found.start()
-        if not is_close:
-            if begun is None:
-                begun, begun_on_line = start, on_line
-            continue
-        if begun is not None:
-            cuts.append((begun, found.end()))
+        if not is_close and begun is None:
+            begun, begun_on_line = start, on_line
+        elif is_close and (begun is not None or (on_line and not cuts)):
+            cuts.append((begun or 0, found.end()))
             begun = None
-        elif on_line and not cuts:
-            cuts.append((0, found.end()))
     if begun is not None and begun_on_line:
         cuts.append((begun, len(text)))
     return cuts
