@@ -97,7 +97,9 @@ class Matrix:
         """
         import numpy as np
 
-        held = self._held(upto)
+        held = self._count
+        if upto is not None and self.last_vector > upto:
+            held = int(np.searchsorted(self._vectors[:held], upto, side="right"))
         if not held:
             return [{} for _ in to]
         data, rows = self._data[:held], self._rows[:held]
@@ -122,14 +124,6 @@ class Matrix:
                 best = np.concatenate((best, asked))
                 found.append(dict(zip(rows[best].tolist(), rounded(near_by[best]), strict=True)))
         return found
-
-    def _held(self, upto: int | None) -> int:
-        """How many rows there are up to this vector."""
-        import numpy as np
-
-        if upto is None or self.last_vector <= upto:
-            return self._count
-        return int(np.searchsorted(self._vectors[: self._count], upto, side="right"))
 
 
 def rounded(cosines: Vectors) -> list[float]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ralph.index.qdrant_start import CollectionNames
 
 _T = TypeVar("_T")
+Start = Callable[[], bool]
 QDRANT_PORT = 6333
 # Multivectors and the query interface came with it.
 _OLDEST = (1, 10)
@@ -68,13 +69,12 @@ class QdrantConnection:
         *,
         key: str | None = None,
         timeout_s: float = 5.0,
-        start: Callable[[], bool] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        start: Start | None = None,
     ) -> None:
         self._key = key
         self._timeout_s = timeout_s
         self._start = start
-        self._clock = clock
+        self.clock = time.monotonic
         self._rest: tuple[float, IndexOff] | None = None
         # What the server said it is; empty before it was asked.
         self.version = ""
@@ -99,7 +99,7 @@ class QdrantConnection:
         self, method: str, path: str, body: object = None, *, returns: type[_T], slow: bool = False
     ) -> _T:
         """What the server answers. A failure is told again for a while without asking."""
-        if self._rest is not None and self._clock() < self._rest[0]:
+        if self._rest is not None and self.clock() < self._rest[0]:
             error = self._rest[1]
             raise IndexOff(error.what, where=error.where, todo=error.todo)
         timeout_s = self._timeout_s * (1.0 if slow else _QUERY_SHARE)
@@ -119,7 +119,7 @@ class QdrantConnection:
                 # Everything we ask can be asked twice: ids come from content.
                 result = work()
         except IndexOff as error:
-            self._rest = self._clock() + REST_S, error
+            self._rest = self.clock() + REST_S, error
             raise
         self._rest = None
         return result

@@ -86,25 +86,20 @@ class SqliteView(msgspec.Struct, eq=False):
     def collections(self, name: str | None = None) -> list[Collection]:
         """The collections of this name, or all: those that answer and those being built."""
         where, values = ("", ()) if name is None else ("WHERE name = ?", (name,))
-        columns = "embedder, dims, tokeniser, cut, id, name, stream, position, sweep, removals"
-        rows = self.connection.execute(
-            f"SELECT live, sweeping, {columns} FROM collection {where} ORDER BY id", values
-        ).fetchall()
-        needs_vacuum = bool(self._one("PRAGMA user_version"))
+        columns = "embedder, dims, tokeniser, cut, id, name, stream, live, position"
+        columns += ", sweep, sweeping, removals"
+        select = f"SELECT {columns} FROM collection {where} ORDER BY id"
+        rows = self.connection.execute(select, values).fetchall()
+        needs_vacuum = self._one("PRAGMA user_version")
         found: list[Collection] = []
-        for live, sweeping, *values in rows:
-            facts = dict(zip(columns.split(", "), values, strict=True))
+        for row in rows:
+            facts = dict(zip(columns.split(", "), row, strict=True))
             n = facts["id"]
             waiting = f"SELECT EXISTS (SELECT 1 FROM passage_{n} WHERE waiting IS NOT NULL)"
-            facts |= {
-                "manifest": {key: facts[key] for key in index.Manifest.__struct_fields__},
-                "live": bool(live),
-                "sweeping": bool(sweeping),
-                "last_number": self._one(f"SELECT max(number) FROM record_{n}"),
-                "waiting": bool(self._one(waiting)),
-                "needs_vacuum": needs_vacuum,
-            }
-            found.append(msgspec.convert(facts, Collection))
+            facts |= {"waiting": self._one(waiting), "needs_vacuum": needs_vacuum}
+            facts["last_number"] = self._one(f"SELECT max(number) FROM record_{n}")
+            facts["manifest"] = {key: facts[key] for key in index.Manifest.__struct_fields__}
+            found.append(msgspec.convert(facts, Collection, strict=False))
         return found
 
     def size(self, collection: Collection) -> index.CollectionSize:
@@ -300,7 +295,7 @@ class SqliteStore:
 
     def prune(self) -> list[str]:
         """Delete index files that no longer serve: set aside, of another schema or place."""
-        mine = {self.path.with_name(self.path.name + side) for side in _SIDE_FILES}
+        mine = {Path(f"{self.path}{side}") for side in _SIDE_FILES}
         others = [file for file in self._files() if file not in mine]
         self._unlink(others, "an old index cannot be deleted")
         return [file.name for file in others]
@@ -316,8 +311,7 @@ class SqliteStore:
         for side in _SIDE_FILES:
             # SQLite itself takes the log away with the last connection.
             with contextlib.suppress(FileNotFoundError):
-                old = self.path.with_name(self.path.name + side)
-                old.replace(aside.with_name(aside.name + side))
+                Path(f"{self.path}{side}").replace(f"{aside}{side}")
         told = "the index was damaged (%s); it is set aside as %s and rebuilt from the journal"
         _log.warning(told, damage, aside.name)
 
@@ -528,9 +522,8 @@ def _remove(connection: sqlite3.Connection, n: int, where: str, value: str | int
     for (number,) in found:
         select = f"SELECT row FROM passage_{n} WHERE record = ?"
         passages = connection.execute(select, (number,)).fetchall()
-        connection.executemany(f"DELETE FROM words_{n} WHERE rowid = ?", passages)
-        connection.executemany(f"DELETE FROM vector_{n} WHERE passage = ?", passages)
-        connection.execute(f"DELETE FROM passage_{n} WHERE record = ?", (number,))
+        for table, column in (("words", "rowid"), ("vector", "passage"), ("passage", "row")):
+            connection.executemany(f"DELETE FROM {table}_{n} WHERE {column} = ?", passages)
         connection.execute(f"DELETE FROM record_{n} WHERE row = ?", (number,))
     if found:
         connection.execute("UPDATE collection SET removals = removals + 1 WHERE id = ?", (n,))

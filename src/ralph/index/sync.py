@@ -89,54 +89,47 @@ class EmbedderChanged(Exception):
     """The embedder turned out to be another one than the collection is built with."""
 
 
-class SyncRun:
+class SyncRun(msgspec.Struct, eq=False):
     """One sync of one collection, by whoever holds the lock."""
 
-    def __init__(
-        self,
-        store: index.IndexStore,
-        spec: IndexSpec,
-        budget_s: float | None,
-        progress: Progress | None,
-    ) -> None:
-        self._store = store
-        self._spec = spec
-        self._manifest = spec.manifest()
-        self._deadline = None if budget_s is None else time.monotonic() + budget_s
-        self._progress = progress or (lambda done: None)
-        self._reusable: dict[bytes, bytes] = {}
-        self._embedder_off: str | None = None
-        self._written = 0
+    store: index.IndexStore
+    spec: IndexSpec
+    manifest: index.Manifest
+    deadline: float | None
+    progress: Progress
+    reusable: dict[bytes, bytes] = {}
+    embedder_off: str | None = None
+    written: int = 0
 
     def go(self, *, afresh: bool, renew: bool) -> Synced:
         """Sync it."""
-        with self._store.state() as view:
-            found = view.collections(self._spec.name)
+        with self.store.state() as view:
+            found = view.collections(self.spec.name)
             live = next((one for one in found if one.live), None)
             building = next((one for one in found if not one.live), None)
-            fitting = [one for one in (building, live) if one and one.manifest == self._manifest]
-            collection = index.Collection(self._spec.name, self._spec.stream, self._manifest)
+            fitting = [one for one in (building, live) if one and one.manifest == self.manifest]
+            collection = index.Collection(self.spec.name, self.spec.stream, self.manifest)
             if fitting and not (afresh or renew):
                 collection = fitting[0]
             if live and collection is not live and not afresh:
-                old, new = live.manifest, self._manifest
+                old, new = live.manifest, self.manifest
                 if (old.embedder, old.dims) == (new.embedder, new.dims):
-                    self._reusable = view.content(live).vectors
+                    self.reusable = view.content(live).vectors
         if building and collection is live:
-            self._store.drop(self._spec.name, unfinished=True)
+            self.store.drop(self.spec.name, unfinished=True)
         collection, complete = self._follow(collection)
         if complete and collection.waiting:
             complete = self._embed_waiting(collection)
         rebuilt = live is not None and collection.id != live.id
-        return Synced(complete, rebuilt, self._written, self._embedder_off)
+        return Synced(complete, rebuilt, self.written, self.embedder_off)
 
     def _follow(self, collection: index.Collection) -> tuple[index.Collection, bool]:
         while True:
-            batch = self._spec.journal.read(collection.position, limit=self._limit())
+            batch = self.spec.journal.read(collection.position, limit=self._limit())
             records: dict[index.RecordKey, Record] = {}
             for located in batch.records:
                 records.setdefault((located.record.id, located.record.digest), located.record)
-            before = self._written
+            before = self.written
             forget = {stone.id for stone in batch.tombstones}
             step = index.IndexBatch(
                 records,
@@ -146,8 +139,8 @@ class SyncRun:
                 restart=batch.restarted,
                 done=batch.done,
             )
-            collection = self._store.write(collection, step)
-            self._progress(before + len(records))
+            collection = self.store.write(collection, step)
+            self.progress(before + len(records))
             if batch.done or self._late():
                 return collection, batch.done
 
@@ -158,17 +151,17 @@ class SyncRun:
         indexed: Sized[index.RecordKey],
         forgotten: Sized[str],
     ) -> list[index.IndexedRecord]:
-        embeds = {} if self._spec.embedder else {"embed": ""}
+        embeds = {} if self.spec.embedder else {"embed": ""}
         rows = [
-            (record, [msgspec.structs.replace(one, **embeds) for one in self._spec.cut(record)])
+            (record, [msgspec.structs.replace(one, **embeds) for one in self.spec.cut(record)])
             for key, record in records.items()
             if key not in indexed and record.id not in forget and record.id not in forgotten
         ]
         hashes = [[_hash(passage) for passage in passages] for _, passages in rows]
         texts = {_hash(one): one.embed for _, passages in rows for one in passages if one.embed}
-        wanted = {h: text for h, text in texts.items() if h not in self._reusable}
-        vectors = ChainMap(self._embed(wanted), self._reusable)
-        self._written += len(rows)
+        wanted = {h: text for h, text in texts.items() if h not in self.reusable}
+        vectors = ChainMap(self._embed(wanted), self.reusable)
+        self.written += len(rows)
         return [
             index.IndexedRecord(record, passages, row, [vectors.get(h) for h in row])
             for (record, passages), row in zip(rows, hashes, strict=True)
@@ -176,9 +169,9 @@ class SyncRun:
 
     def _embed(self, wanted: Mapping[bytes, str]) -> dict[bytes, bytes]:
         """Vectors by hash, for as many as there is time; the other passages wait for theirs."""
-        embedder = self._spec.embedder
+        embedder = self.spec.embedder
         made: dict[bytes, bytes] = {}
-        if embedder is None or self._embedder_off is not None:
+        if embedder is None or self.embedder_off is not None:
             return made
         try:
             # No more pieces at once than the embedder likes; a text is whole.
@@ -189,7 +182,7 @@ class SyncRun:
                     break
                 made |= self._vectors(embedder, dict(some))
         except EmbedderOff as error:
-            self._embedder_off = str(error)  # words go on without it
+            self.embedder_off = str(error)  # words go on without it
         return made
 
     def _vectors(
@@ -198,9 +191,9 @@ class SyncRun:
         import numpy as np
 
         pieces = [piece for row in some.values() for piece in row]
-        left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        left_s = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
         vectors = embedder.embed_passages([text for text, _ in pieces], budget_s=left_s)
-        if self._spec.manifest() != self._manifest:
+        if self.spec.manifest() != self.manifest:
             raise EmbedderChanged  # its server has told us only now which one it is
         if vectors.shape != (len(pieces), embedder.dims) or vectors.dtype != "float32":
             what = f"{embedder.identity} gave {vectors.dtype} vectors of shape {vectors.shape}"
@@ -216,23 +209,23 @@ class SyncRun:
 
     def _embed_waiting(self, collection: index.Collection) -> bool:
         """Catch up on passages that were indexed while the embedder was off."""
-        while self._embedder_off is None and not self._late():
-            with self._store.state() as view:
+        while self.embedder_off is None and not self._late():
+            with self.store.state() as view:
                 waiting = view.waiting(collection, self._limit())
             if not waiting:
                 return True
             made = self._embed({str(row).encode(): text for row, text in waiting})
             filled = [(int(row), vector) for row, vector in made.items()]
-            collection = self._store.write(collection, index.IndexBatch(vectors=filled))
+            collection = self.store.write(collection, index.IndexBatch(vectors=filled))
         return False
 
     def _limit(self) -> int:
         """How many records at once: what a slow embedder has done is kept more often."""
-        embedder = self._spec.embedder
+        embedder = self.spec.embedder
         return _BATCH if embedder is None else min(_BATCH, _PORTIONS * embedder.batch)
 
     def _late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
 
 # A text that is embedded at once, and how much its nearness counts.
@@ -279,33 +272,26 @@ _RENEWED_PASSAGES = 5000
 _T = TypeVar("_T")
 
 
-class Index:
+class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
     """A store with what SQLite and Qdrant share: one writer at a time on this machine, repair.
 
     Between machines nothing is locked: what two of them write is the same, and a position that
     goes back only means that a part of the journal is read again.
     """
 
-    def __init__(
-        self,
-        open_store: Callable[[], index.IndexStore],
-        place: Callable[[], Path],
-        *,
-        lock_timeout_s: float,
-    ) -> None:
-        self._open_store = open_store
-        self._place = place
-        self._lock_timeout_s = lock_timeout_s
+    open_store: Callable[[], index.IndexStore]
+    find_path: Callable[[], Path]
+    lock_timeout_s: float
 
     @functools.cached_property
     def store(self) -> index.IndexStore:
         """The store, opened at first use."""
-        return self._open_store()
+        return self.open_store()
 
     @functools.cached_property
     def path(self) -> Path:
         """The file of the index, or beside which its lock lies."""
-        return self._place()
+        return self.find_path()
 
     @property
     def where(self) -> str:
@@ -337,7 +323,9 @@ class Index:
                 with self._locked(lock_timeout_s):
                     for _ in range(_TRIES):
                         with contextlib.suppress(EmbedderChanged):
-                            run = SyncRun(self.store, spec, budget_s, progress)
+                            end = None if budget_s is None else time.monotonic() + budget_s
+                            told = progress or (lambda done: None)
+                            run = SyncRun(self.store, spec, spec.manifest(), end, told)
                             return run.go(afresh=afresh, renew=renew)
             except IndexBusy:  # answer from what is there
                 return Synced(complete=is_current(self.store, spec))
@@ -416,7 +404,7 @@ class Index:
     @contextlib.contextmanager
     def _locked(self, timeout_s: float | None = None) -> Iterator[None]:
         lock = self.path.with_name(LOCK_NAME)
-        timeout_s = self._lock_timeout_s if timeout_s is None else timeout_s
+        timeout_s = self.lock_timeout_s if timeout_s is None else timeout_s
         try:
             with disk.locked(lock, timeout_s=timeout_s):
                 yield

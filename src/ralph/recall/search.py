@@ -37,6 +37,9 @@ _LENGTH = 0.85
 _SHARPNESS = 1.6
 
 Fields = tuple[str, str, str]
+Counts = Mapping[str, int]
+# What each passage is worth.
+Scores = Mapping[Any, float]
 
 
 def words_of(fields: Fields) -> int:
@@ -53,11 +56,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 def weigh_words(
-    asked: Sequence[str],
-    passages: Mapping[int, Fields],
-    *,
-    frequencies: Mapping[str, int],
-    count: int,
+    asked: Sequence[str], passages: Mapping[int, Fields], *, frequencies: Counts, count: int
 ) -> Weighed:
     """Weigh passages; `frequencies`: in how many of `count` passages a token stands.
 
@@ -65,7 +64,8 @@ def weigh_words(
     """
     if not passages:
         return Weighed({}, 0.0)
-    rarity = {token: _rarity(frequencies[token], count) for token in asked}
+    shares = {t: (count - frequencies[t] + 0.5) / (frequencies[t] + 0.5) for t in asked}
+    rarity = {t: math.log(1.0 + max(share, 0.0)) ** _SHARPNESS for t, share in shares.items()}
     whole = sum(rarity.values())
     needles = {f" {token} ": rarity[token] for token in rarity if frequencies[token]}
     lengths = {row: words_of(fields) for row, fields in passages.items()}
@@ -77,22 +77,13 @@ def weigh_words(
         norm = _SATURATION * (1.0 - _LENGTH + _LENGTH * lengths[row] / average)
         total = held = 0.0
         for needle, weight in needles.items():
-            times = (
-                _TITLE * title.count(needle)
-                + _TEXT * text.count(needle)
-                + _PLACES * places.count(needle)
-            )
-            if times:
+            times = _TITLE * title.count(needle) + _TEXT * text.count(needle)
+            if times := times + _PLACES * places.count(needle):
                 held += weight
                 total += weight * times * (_SATURATION + 1.0) / (times + norm)
         weights[row] = total
         most = max(most, held)
     return Weighed(weights, most / whole if whole else 0.0)
-
-
-def _rarity(frequency: int, count: int) -> float:
-    share = (count - frequency + 0.5) / (frequency + 0.5)
-    return float(math.log(1.0 + max(share, 0.0)) ** _SHARPNESS)
 
 
 # -- The order of the hits: words and meaning, each normalised within the query, in one sum.
@@ -127,13 +118,7 @@ def meaning_share(average_words: float, coverage: float, embedder: str) -> float
     return share * (1.0 - _OF_WORDS_FOUND * coverage**4)
 
 
-def fuse(
-    words: Mapping[Any, float],
-    meaning: Mapping[Any, float] | None = None,
-    *,
-    weight: float = 0.5,
-    limit: int | None = None,
-) -> list[Fused]:
+def fuse(words: Scores, meaning: Scores | None = None, *, weight: float = 0.5) -> list[Fused]:
     """Rows in order, best first; equal ones by row.
 
     `words`: BM25 of the rows that matched, larger is better (SQLite's bm25() negated). `meaning`:
@@ -152,10 +137,10 @@ def fuse(
         for w, m in [(by_words.get(row, 0.0), by_meaning.get(row, 0.0))]
     ]
     fused.sort(key=lambda hit: (-hit.mixed, hit.row))
-    return fused[:limit]
+    return fused
 
 
-def _shares_of_best(values: Mapping[Any, float]) -> dict[Any, float]:
+def _shares_of_best(values: Scores) -> dict[Any, float]:
     """Each value as a share of the best one; what is not above zero is zero."""
     best = max(values.values(), default=0.0)
     if best <= 0.0:
@@ -340,7 +325,7 @@ class _Candidates:
         return record
 
 
-def _ranks(values: Mapping[Any, float]) -> dict[Any, int]:
+def _ranks(values: Scores) -> dict[Any, int]:
     """The place of each value among all, the same for equal ones."""
     order = sorted(values.values(), reverse=True)
     first: dict[float, int] = {}

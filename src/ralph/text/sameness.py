@@ -212,10 +212,7 @@ def gist(text: str) -> Gist:
     text = _DRIFTING.sub(" ", text)
     for pattern, new in _REWRITES:
         plain = pattern.sub(new, plain)
-    affirmed: set[str] = set()
-    denied: set[str] = set()
-    asked_for: set[str] = set()
-    first: set[str] = set()
+    affirmed, denied, asked_for, first = set[str](), set[str](), set[str](), set[str]()
     order: list[str] = []
     denials = 0
     cue, reached, asking, joined = "", 0, 0, False
@@ -276,16 +273,10 @@ def from_signature(signature: str) -> Gist:
     denied = frozenset(word[4:] for word in words if word.startswith("not:"))
     affirmed = frozenset(word for word in words if not word.startswith("not:"))
     everything = affirmed | denied
-    return gist("")._replace(
-        words=everything,
-        affirmed=affirmed,
-        denied=denied,
-        denied_first=denied,
-        parts=everything,
-        letters=_letters(everything),
-        numbers=(numbers := _figures(" ".join(everything), units=False)),
-        figures=numbers,
-    )
+    numbers = _figures(" ".join(sorted(everything)), units=False)
+    read = gist("")._replace(words=everything, parts=everything, letters=_letters(everything))
+    read = read._replace(affirmed=affirmed, denied=denied, denied_first=denied)
+    return read._replace(numbers=numbers, figures=numbers)
 
 
 def _letters(words: Iterable[str]) -> dict[str, int]:
@@ -364,8 +355,7 @@ def opposites(only_a: Set[str], only_b: Set[str]) -> set[str]:
 def rivals(a: Gist, b: Gist) -> bool:
     """Whether each speaks of something the other has a rival for."""
     for field in _groups(_RIVALS, "/", None):
-        here = {n for n, names in enumerate(field) if names & a.parts}
-        there = {n for n, names in enumerate(field) if names & b.parts}
+        here, there = ({n for n, names in enumerate(field) if names & g.parts} for g in (a, b))
         if here - there and there - here:
             return True
     return False

@@ -140,14 +140,12 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ("password-hash", "$argon2", r"[\w./=$,+]{30,}"),
 )
 
+_CLAIMS: Final = r"e[yw][Jo][\w-]{6,}={0,2}(?:\.[\w-]*)?"
+_SIGNED: Final = r"[\w-]*\.[\w-]{2,}(?:\.[\w-]+){0,2}"
 # The same for beginnings that ordinary words and data contain: these need a left edge.
 EDGED: Final[tuple[Shape, ...]] = (
     ("aws-key", "ASIA ABIA ACCA A3T AGPA AIDA AROA AIPA ANPA ANVA", r"[A-Z0-9]{16,}"),
-    (
-        "jwt",
-        "eyJ ewogI ewoi",
-        r"[\w-]{8,}={0,2}\.(?:e[yw][Jo][\w-]{6,}={0,2}(?:\.[\w-]*)?|[\w-]*\.[\w-]{2,}(?:\.[\w-]+){0,2})",
-    ),
+    ("jwt", "eyJ ewogI ewoi", rf"[\w-]{{8,}}={{0,2}}\.(?:{_CLAIMS}|{_SIGNED})"),
     ("jwt", "ey", r"[\w-]{17,}\.ey[\w./-]{17,}={0,2}"),
     ("openai-key", "sk-", r"[A-Za-z0-9]{20,}"),
     ("huggingface-token", "hf_ api_org_", r"[A-Za-z0-9]{30,}"),
@@ -214,6 +212,7 @@ EDGED: Final[tuple[Shape, ...]] = (
 # The same edge, seen from behind the first character: a pattern that begins with a character, not
 # with a condition, is found faster.
 _EDGE = r"(?:(?<![\w.-].)|(?<=\\[nrt].)|(?<=\x1b\[\dm.)|(?<=\x1b\[\d\dm.))"
+_AZURE: Final = "CR|St|MC|DB|SbE|EhB|Io|Ra|Se|pC"
 # Shapes whose telling part stands in the middle: kind, what must be there, the whole.
 MIDDLE: Final[tuple[Shape, ...]] = (
     ("telegram-token", ":AA", r"\d(?<!\d\d)\d{7,9}:AA[\w-]{32,}"),
@@ -224,11 +223,7 @@ MIDDLE: Final[tuple[Shape, ...]] = (
     ("atlassian-token", "ATBB", rf"A{_EDGE}TBB[A-Za-z0-9]{{24,}}"),
     ("square-token", "EAAA", rf"E{_EDGE}AAA[\w+=-]{{56,}}"),
     ("azure-token", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}"),
-    (
-        "azure-key",
-        "+A",
-        r"[A-Za-z0-9+/]{42}\+A(?:CR|St|MC|DB|SbE|EhB|Io|Ra|Se|pC)[A-Za-z0-9+/]{4,8}={0,2}",
-    ),
+    ("azure-key", "+A", rf"[A-Za-z0-9+/]{{42}}\+A(?:{_AZURE})[A-Za-z0-9+/]{{4,8}}={{0,2}}"),
     ("dropbox-token", "AAAAAAAAAA", rf"[a-z0-9]{_EDGE}[a-z0-9]{{10}}A{{10}}[\w=-]{{43}}"),
     ("maxmind-key", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
     ("newrelic-key", "NRAL", r"[0-9a-z]{32,36}(?:FFFF)?NRAL"),
@@ -400,16 +395,14 @@ def _token(run: str, parts: list[re.Match[str]]) -> int | None:
     """Where the token begins, if these parts are one and no id, hash or address."""
     long = [part for part in parts if len(part[0]) >= 8]
     hashes = all(compiled(_HEX).match(part[0]) for part in long)
-    start, end = (
-        (long[0].start(), long[-1].end()) if hashes else (parts[0].start(), parts[-1].end())
-    )
+    ends = long if hashes else parts
+    start, end = ends[0].start(), ends[-1].end()
     edge = run.rfind("/", max(0, start - _LOOKED_AT), start) + 1 or max(0, start - _LOOKED_AT)
     if prefix := compiled(_PREFIX).match(run, edge, start if hashes else end):
         start = max(start, prefix.end())
     before, body = run[edge:start], run[start:end]
-    words = (
-        set(compiled(r"[_.-]").split(before.lower())) if any(map(str.isalpha, before)) else set()
-    )
+    lettered = any(map(str.isalpha, before))
+    words = set(compiled(r"[_.-]").split(before.lower())) if lettered else set[str]()
     opens = words & _OPENS or any(word.endswith(("key", "token", "secret")) for word in words)
     names = words & _NAMES
     if compiled(_UUID).search(run, edge, end):
@@ -515,9 +508,7 @@ def _end(text: str, at: int, most: int) -> int | None:
             size, end, others, most = size + part[1] - part[0], part[1], 0, _ADDED
         if final:
             return final.end() if size >= 20 else None
-        if part:
-            continue
-        if compiled(r"[A-Za-z0-9]").search(text, start, stop):
+        if not part and compiled(r"[A-Za-z0-9]").search(text, start, stop):
             others += 1
             if others > most:
                 break

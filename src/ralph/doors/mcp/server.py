@@ -112,13 +112,10 @@ def serve(context: ServerContext) -> None:
             requests = AnsweredRequests(reads, writes)
             await server.run(requests, writes, server.create_initialization_options())
 
-    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
-        try:
-            anyio.run(speak)
-        except BaseExceptionGroup as group:
-            others = group.split(BrokenPipeError)[1]
-            if others is not None:
-                raise others from None
+    try:
+        anyio.run(speak)
+    except* BrokenPipeError:
+        pass  # nobody reads any more
 
 
 def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
