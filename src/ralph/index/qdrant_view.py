@@ -10,7 +10,6 @@ it raises CollectionGone, so that whoever asked looks again.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import itertools
 import math
@@ -165,29 +164,17 @@ def _head_of(point: str, payload: Mapping[str, Any]) -> str:
 # -- reading points
 
 
-class _HeadPayload(msgspec.Struct):
-    """What of a head's payload is the record's."""
-
-    record: str
-    digest: str
-    type: str
-    number: int
-    at: str
-    source: str
-    body: str | None = None
-    body_base64: str = ""
-
-
 def _record_of(payload: Mapping[str, Any], name: str) -> Record:
     """The record that a head's payload holds."""
     try:
-        head = msgspec.convert(payload, _HeadPayload)
-        raw = base64.b64decode(head.body_base64) if head.body is None else head.body.encode()
-        source = _decode_source(head.source)
-    except (binascii.Error, msgspec.MsgspecError) as error:
+        record_id, kind, number, at = (payload[key] for key in ("record", "type", "number", "at"))
+        body, source = payload.get("body"), _decode_source(payload["source"])
+        raw = base64.b64decode(payload["body_base64"]) if body is None else body.encode()
+        record = Record(str(record_id), kind, int(number), at, raw, source)
+        fits = record.digest == payload["digest"]
+    except (LookupError, AttributeError, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise CollectionDamaged(f"a point's record cannot be read ({error})", name) from None
-    record = Record(head.record, head.type, head.number, head.at, raw, source)
-    if record.digest != head.digest:
+    if not fits:
         raise CollectionDamaged(f"record {record.id} does not match its digest", name)
     return record
 
