@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from journaling import living, note, summary
@@ -335,7 +336,7 @@ files = st.binary(max_size=300) | st.lists(fragments | st.binary(max_size=8), ma
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(files, st.integers(1, 4))
 @example(b"", 1)
 @example(A + B[:40], 1)

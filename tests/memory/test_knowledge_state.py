@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journaling import run_child
@@ -180,7 +181,7 @@ class World:
             assert history.failed.get(name, 0) == len(told) - sum(told)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(step, max_size=40))
 def test_a_ledger_that_follows_comes_to_what_a_new_one_reads(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
