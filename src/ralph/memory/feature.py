@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,14 +32,15 @@ from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
-from ralph.records.iteration import KIND, Decision, FileAction, FileTouched, Iteration, from_record
+from ralph.records.iteration import KIND, FileAction, FileTouched, Iteration, from_record
 from ralph.records.note import NOTE, Note
 from ralph.text.redact import redact
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 # -- What an iteration goes through before it is kept: secrets out, limits on, paths relative.
 
 
-_SHORT_FIELD_CHARS = 300
 # One far number would leave none for those after it.
 _LAST_NUMBER = 1_000_000_000
 
@@ -59,38 +60,22 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
                 f"{field} {amount} is not an amount", todo="Leave it out if it is not known."
             )
 
-    def text(value: str, most: int = _SHORT_FIELD_CHARS) -> str:
-        return kind.cut(clean_text(_whole(value)), most)
-
-    def optional(value: str | None, most: int = _SHORT_FIELD_CHARS) -> str | None:
-        return text(value, most) if value else None
-
     def path(value: str) -> str | None:
         return kind.relative_path(redact(_from_root(value, root)))
 
-    task_id, most = iteration.task_id, kind.DECISION_CHARS
     errors = list(dict.fromkeys(iteration.errors))[: kind.MOST_ERRORS]  # each is kept once
     ready = msgspec.structs.replace(
-        iteration,
-        task_id=text(task_id) if isinstance(task_id, str) else task_id,
-        task_title=text(iteration.task_title),
-        discipline=text(iteration.discipline),
-        summary=text(iteration.summary, kind.SUMMARY_CHARS),
+        _fit_texts(iteration),
+        feature=iteration.feature,
+        timestamp=iteration.timestamp,
         errors=tuple(
             msgspec.structs.replace(
-                one,
-                message=text(one.message, kind.ERROR_CHARS),
-                resolution=optional(one.resolution, most),
-                file_path=path(one.file_path) if one.file_path else None,
+                _fit_texts(error), file_path=path(error.file_path) if error.file_path else None
             )
-            for one in errors
+            for error in errors
         ),
-        decisions=tuple(
-            Decision(text(one.description, most), optional(one.rationale, most))
-            for one in iteration.decisions[: kind.MOST_DECISIONS]
-        ),
+        decisions=tuple(map(_fit_texts, iteration.decisions[: kind.MOST_DECISIONS])),
         files_touched=_files(iteration.files_touched, root)[: kind.MOST_FILES],
-        model=optional(iteration.model),
         session_id=_run(iteration.session_id),
     )
     told = ready.task_title.strip() or ready.summary.strip()
@@ -100,6 +85,18 @@ def prepared(iteration: Iteration, *, root: str) -> Iteration:
             todo="Give at least one of task_title, summary, errors, decisions, files_touched.",
         )
     return ready
+
+
+def _fit_texts(value: T) -> T:
+    """The struct with each of its texts redacted and cut; an empty one is the field's default."""
+    names, defaults = value.__struct_fields__, value.__struct_defaults__
+    empty = dict(zip(reversed(names), reversed(defaults), strict=False))
+    texts = {}
+    for name in names:
+        if isinstance(text := getattr(value, name), str):
+            most = kind.TEXT_CHARS.get(name, kind.SHORT_TEXT_CHARS)
+            texts[name] = kind.cut(clean_text(_whole(text)), most) or empty.get(name, "")
+    return msgspec.structs.replace(value, **texts)
 
 
 def clean_source(source: Source) -> Source:
@@ -125,7 +122,7 @@ def _from_root(path: str, root: str) -> str:
 
 def _run(run: str | None) -> str | None:
     """The run's own name, or its hash: two runs must stay two whatever their names hold."""
-    if not run or (len(run) <= _SHORT_FIELD_CHARS and redact(_whole(run)) == run):
+    if not run or (len(run) <= kind.SHORT_TEXT_CHARS and redact(_whole(run)) == run):
         return run or None
     return f"run-{hashlib.sha256(run.encode(errors='surrogatepass')).hexdigest()[:32]}"
 

@@ -26,9 +26,16 @@ FAILED: frozenset[Outcome] = frozenset({"failure", "timeout"})
 TRUNCATED = " [truncated]"
 
 # The most that a record keeps of each.
-SUMMARY_CHARS = 2000
 ERROR_CHARS = 1000
 DECISION_CHARS = 500
+TEXT_CHARS = {
+    "summary": 2000,
+    "message": ERROR_CHARS,
+    "resolution": DECISION_CHARS,
+    "description": DECISION_CHARS,
+    "rationale": DECISION_CHARS,
+}
+SHORT_TEXT_CHARS = 300  # of every other text
 MOST_ERRORS = 50
 MOST_DECISIONS = 50
 MOST_FILES = 500
