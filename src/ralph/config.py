@@ -16,7 +16,7 @@ import msgspec
 
 from ralph import disk
 from ralph.errors import BadSetting, UnsafeFile
-from ralph.trust import Wish, trust, trusted
+from ralph.trust import TrustRequest, trust, trusted_hashes
 
 USER_FILE = "config.json"
 PROJECT_FILE = "rag_config.json"
@@ -91,7 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return min(max(self.remember_budget_s, 0.1), 60.0)
 
     def __repr__(self) -> str:
-        pairs = ((key, shown(key, getattr(self, key))) for key in self.__struct_fields__)
+        pairs = ((key, safe_value(key, getattr(self, key))) for key in self.__struct_fields__)
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in pairs)})"
 
 
@@ -261,7 +261,7 @@ class Config(msgspec.Struct, frozen=True):
 
     settings: Settings
     origins: tuple[Setting, ...]
-    ignored: tuple[Wish, ...] = ()
+    ignored: tuple[TrustRequest, ...] = ()
 
 
 def home_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -279,63 +279,65 @@ def load(
     """All settings, each from the strongest place that names it and may."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
-    ignored: tuple[Wish, ...] = ()
+    ignored: tuple[TrustRequest, ...] = ()
     for file in (home / USER_FILE, project_file):
         if file is not None:
-            plain = _without_retired(_read(file), where=str(file))
+            plain = _drop_retired(_read(file), where=str(file))
             if file is project_file:
-                ignored = _untrusted(plain, values, home=home, file=file)
+                ignored = _untrusted_requests(plain, values, home=home, file=file)
             left_out = {one.name for one in ignored}
             for key, value in plain.items():
                 if key not in left_out:
                     _check_place(file, key)
-                    values[key] = _fitting(key, value, where=str(file))
+                    values[key] = _fit(key, value, where=str(file))
                     origins[key] = str(file)
     for name, value in (os.environ if environ is None else environ).items():
         key = name.removeprefix(_PREFIX).lower()
         if not name.startswith(_PREFIX) or name in _PLACES:
             continue
-        if _without_retired({key: value}, where=name) and key in KEYS:
-            values[key] = _fitting(key, _parsed(key, value), where=name)
+        if _drop_retired({key: value}, where=name) and key in KEYS:
+            values[key] = _fit(key, _parse(key, value), where=name)
             origins[key] = name
-    for key, value in _without_retired(given or {}, where="given").items():
-        values[key] = _fitting(key, value, where="given")
+    for key, value in _drop_retired(given or {}, where="given").items():
+        values[key] = _fit(key, value, where="given")
         origins[key] = "given"
     settings = Settings(**values)
     explained = tuple(
-        Setting(key, shown(key, getattr(settings, key)), origins[key]) for key in KEYS
+        Setting(key, safe_value(key, getattr(settings, key)), origins[key]) for key in KEYS
     )
     return Config(settings, explained, ignored)
 
 
-def wishes(*, home: Path, project_file: Path) -> list[Wish]:
+def trust_requests(*, home: Path, project_file: Path) -> list[TrustRequest]:
     """What a project's file asks for that a person must allow, allowed or not."""
     user = home / USER_FILE
-    plain = _without_retired(_read(user), where=str(user))
-    weaker = {key: _fitting(key, value, where=str(user)) for key, value in plain.items()}
-    plain = _without_retired(_read(project_file), where=str(project_file))
-    return _wishes(plain, weaker, where=str(project_file))
+    plain = _drop_retired(_read(user), where=str(user))
+    weaker = {key: _fit(key, value, where=str(user)) for key, value in plain.items()}
+    plain = _drop_retired(_read(project_file), where=str(project_file))
+    return _trust_requests(plain, weaker, where=str(project_file))
 
 
-def _wishes(plain: Mapping[str, Any], weaker: Mapping[str, Any], *, where: str) -> list[Wish]:
+def _trust_requests(
+    plain: Mapping[str, Any], weaker: Mapping[str, Any], *, where: str
+) -> list[TrustRequest]:
     """The settings of the trusted level that are not free and would change something."""
-    found: list[Wish] = []
+    found: list[TrustRequest] = []
     for key, value in plain.items():
-        fitted = _fitting(key, value, where=where)
+        fitted = _fit(key, value, where=where)
         rule, known = RULES[key], weaker.get(key, getattr(_DEFAULTS, key))
         if rule.level == "trusted" and fitted not in rule.free and fitted != known:
             text = f"{key} = {json.dumps(fitted, ensure_ascii=False)}"
-            found.append(Wish("setting", key, fitted, text))
+            found.append(TrustRequest("setting", key, fitted, text))
     return found
 
 
-def _untrusted(
+def _untrusted_requests(
     plain: Mapping[str, Any], weaker: Mapping[str, Any], *, home: Path, file: Path
-) -> tuple[Wish, ...]:
-    asked = _wishes(plain, weaker, where=str(file))
+) -> tuple[TrustRequest, ...]:
+    asked = _trust_requests(plain, weaker, where=str(file))
     if not asked:
         return ()
-    known = trusted(home, file.parent.parent)
+    known = trusted_hashes(home, file.parent.parent)
     return tuple(one for one in asked if one.digest not in known)
 
 
@@ -356,7 +358,7 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     )
 
 
-def shown(key: str, value: Any) -> Any:
+def safe_value(key: str, value: Any) -> Any:
     """The value as it may be shown: of a secret only whether there is one."""
     if key in _SECRETS:
         return "set" if value else "not set"
@@ -372,23 +374,23 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
 
     With `home`, a person says it: what they put into a project's file themselves is trusted.
     """
-    value = _fitting(key, _parsed(key, text), where="config")
+    value = _fit(key, _parse(key, text), where="config")
     _check_place(file, key)
     plain = _read(file)
     plain[key] = value
     _write(file, plain)
     if home is not None and file.name == PROJECT_FILE:
-        said = _wishes(_without_retired(_read(file), where=str(file)), {}, where=str(file))
+        said = _trust_requests(_drop_retired(_read(file), where=str(file)), {}, where=str(file))
         if mine := [one for one in said if one.name == key]:
             trust(home, file.parent.parent, mine, more=True)
-    return shown(key, value)
+    return safe_value(key, value)
 
 
 def clear(file: Path, key: str) -> bool:
     """Take one setting out of a file; False when it was not there."""
     plain = _read(file)
     if key not in plain:
-        _known(key, where="config")  # one that is in the file may go, known or not
+        _check_known_key(key, where="config")  # one that is in the file may go, known or not
         return False
     del plain[key]
     _write(file, plain)
@@ -429,13 +431,13 @@ def _unreadable(file: Path, why: str) -> BadSetting:
     )
 
 
-def _fitting(key: str, value: Any, *, where: str) -> Any:
-    _known(key, where=where)
+def _fit(key: str, value: Any, *, where: str) -> Any:
+    _check_known_key(key, where=where)
     try:
         fitted = msgspec.convert({key: value}, Settings, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise BadSetting(
-            f"{key} cannot be {shown(key, value)!r}: {str(error).partition(' - ')[0]}",
+            f"{key} cannot be {safe_value(key, value)!r}: {str(error).partition(' - ')[0]}",
             where=where,
             todo="`ralph config` shows every setting and its value.",
         ) from None
@@ -458,7 +460,7 @@ def _check_place(file: Path, key: str) -> None:
         )
 
 
-def _without_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+def _drop_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """The settings that there still are; one warning in this process for each of the others."""
     for key in plain.keys() & RETIRED.keys():
         if (where, key) not in _warned:
@@ -470,7 +472,7 @@ def _without_retired(plain: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in RETIRED}
 
 
-def _known(key: str, *, where: str) -> None:
+def _check_known_key(key: str, *, where: str) -> None:
     if key in RETIRED:
         raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
@@ -481,12 +483,12 @@ def _known(key: str, *, where: str) -> None:
         )
 
 
-def spelled(key: str, value: Any) -> str:
+def variable_text(key: str, value: Any) -> str:
     """The value as a variable of the environment says it to another Ralph."""
     return str(value or "") if key in _SECRETS else json.dumps(value)
 
 
-def _parsed(key: str, text: str) -> Any:
+def _parse(key: str, text: str) -> Any:
     if key in _SECRETS:
         return text
     try:

@@ -46,13 +46,13 @@ class Deadline:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
-    def left(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds that remain, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     def within(self, seconds: float) -> Deadline:
         """The earlier of this deadline and `seconds` from now."""
-        return Deadline(min(self.left(), seconds))
+        return Deadline(min(self.remaining_s(), seconds))
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -109,10 +109,10 @@ class Wire(Generic[Off]):
             self._headers["Authorization"] = f"Bearer {key}"
         self._sleep = sleep
         self._idle: list[HTTPConnection] = []
-        weakref.finalize(self, _close_all, self._idle)
+        weakref.finalize(self, _close_connections, self._idle)
 
     @property
-    def shown(self) -> str:
+    def safe_url(self) -> str:
         """The URL without a user name and password."""
         try:
             parts = urlsplit(self._url)
@@ -122,7 +122,7 @@ class Wire(Generic[Off]):
 
     def off(self, what: str, todo: str | None = None) -> Off:
         """An error about this server: its name, what, where, and what to do."""
-        return self._error(f"{self._name} {what}", where=self.shown, todo=todo or _LOOK)
+        return self._error(f"{self._name} {what}", where=self.safe_url, todo=todo or _LOOK)
 
     def call(
         self,
@@ -144,7 +144,7 @@ class Wire(Generic[Off]):
                 return reply
             asked_s = _retry_after_s(reply.headers.get("retry-after"))
             pause_s = wait_s if asked_s is None else asked_s
-            if pause_s >= deadline.left():
+            if pause_s >= deadline.remaining_s():
                 return reply
             self._sleep(pause_s)
         return self._once(method, path, body, deadline, take)
@@ -159,7 +159,9 @@ class Wire(Generic[Off]):
             reply = self._send(method, path, body, deadline, take)
         except TimeoutError as error:
             verb = (
-                "did not finish its answer" if isinstance(error, _Unfinished) else "gave no answer"
+                "did not finish its answer"
+                if isinstance(error, _UnfinishedReply)
+                else "gave no answer"
             )
             limit = (
                 f"{deadline.seconds:.2g}" if deadline.seconds < 10 else f"{deadline.seconds:.0f}"
@@ -219,7 +221,7 @@ class _TooLarge(Exception):
     """The answer is larger than any answer should be."""
 
 
-class _Unfinished(TimeoutError):
+class _UnfinishedReply(TimeoutError):
     """The time was over in the middle of an answer."""
 
 
@@ -242,7 +244,7 @@ class _Request:
         self._abandoned = self._over = False
         self._sock: socket.socket | None = None
         # For a thread that nobody waits for any more.
-        connection.timeout = max(deadline.left(), 0.001)
+        connection.timeout = max(deadline.remaining_s(), 0.001)
         if connection.sock is not None:
             connection.sock.settimeout(connection.timeout)
         threading.Thread(target=self._work, name="ralph-wire", daemon=True).start()
@@ -252,8 +254,9 @@ class _Request:
         outcome: bytes | Reply | BaseException | None = None
         late: type[TimeoutError] = TimeoutError
         try:
-            while isinstance(outcome := self._outcomes.get(timeout=self._deadline.left()), bytes):
-                late = _Unfinished
+            get, remaining_s = self._outcomes.get, self._deadline.remaining_s
+            while isinstance(outcome := get(timeout=remaining_s()), bytes):
+                late = _UnfinishedReply
                 if self._take is not None and self._take(outcome):
                     return Reply(200, {}, b"")
         except queue.Empty:
@@ -373,7 +376,7 @@ def usable_url(url: str) -> SplitResult | None:
     return parts if valid else None
 
 
-def versioned(url: str) -> str:
+def with_version(url: str) -> str:
     """The base URL with `/v1` where it has no path."""
     stripped = url.rstrip("/")
     try:
@@ -383,6 +386,6 @@ def versioned(url: str) -> str:
     return stripped if path else f"{stripped}/v1"
 
 
-def _close_all(idle: list[HTTPConnection]) -> None:
+def _close_connections(idle: list[HTTPConnection]) -> None:
     for connection in idle:
         connection.close()

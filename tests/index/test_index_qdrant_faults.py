@@ -280,7 +280,7 @@ def test_while_another_process_builds_nothing_is_dropped(
     auth.sync()
     index = served.store.index
     other = index_on(QdrantConnection(server.url), index.path.parent, "x", lock_timeout_s=0.0)
-    with disk.locked(index.path.with_name("index.lock"), timeout_s=1.0):
+    with disk.lock(index.path.with_name("index.lock"), timeout_s=1.0):
         with pytest.raises(IndexOff, match="another process"):
             other.drop("name")
         assert other.prune() == []

@@ -17,7 +17,7 @@ from ralph.errors import JournalError
 from ralph.journal import Fold
 from ralph.journal.file import JsonlJournal, scan
 from ralph.journal.line import MAX_LINE_BYTES, write_record
-from ralph.records import Located
+from ralph.records import JournalRecord
 
 A = write_record(note("a", 1))
 B = write_record(note("b", 2))
@@ -353,7 +353,7 @@ def test_any_bytes_are_read_verified_and_appended_to_without_harm(
     assert set(whole.complaints) <= set(told)
     assert readable == len(Fold(journal).records())
 
-    stepped: list[Located] = []
+    stepped: list[JournalRecord] = []
     position: str | None = None
     for _ in range(content.count(b"\n") + 2):
         batch = journal.read(position, limit=limit)

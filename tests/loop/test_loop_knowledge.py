@@ -207,7 +207,7 @@ def test_a_cancelled_run_does_not_wait_for_a_checkpoint_that_takes_long(tmp_path
     loop.stop.set()
     lock = home_folder() / "cache" / "knowledge" / "checkpoint.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with disk.locked(lock, timeout_s=0.0):  # as another project's checkpoint would
+    with disk.lock(lock, timeout_s=0.0):  # as another project's checkpoint would
         stopped = loop("true")
     assert stopped.reason == "interrupted"
     assert said(loop) == ["knowledge: not published in time; what is left stays staged"]

@@ -29,7 +29,17 @@ from ralph.memory.store import (
     when,
 )
 from ralph.recall import Hit, ScoredRecord
-from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
+from ralph.records import (
+    Complaint,
+    JournalRecord,
+    Record,
+    Source,
+    Tombstone,
+    clean,
+    clean_text,
+    now,
+    utc,
+)
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, FileAction, FileTouched, Iteration, from_record
@@ -175,9 +185,9 @@ class ProjectStream:
         """The record as the index has it."""
         raise NotImplementedError
 
-    def contents(self) -> list[tuple[Located, Any]]:
+    def contents(self) -> list[tuple[JournalRecord, Any]]:
         """Every living record in journal order with what is in it; `verify` reports the others."""
-        found: list[tuple[Located, Any]] = []
+        found: list[tuple[JournalRecord, Any]] = []
         for located in self._fold.records():
             with contextlib.suppress(BadRecord):
                 if (content := self.content(located.record)) is not None:
@@ -189,7 +199,7 @@ class ProjectStream:
         begins = record_id.lower()
         return self.hits(pair for pair in self.contents() if pair[0].record.id.startswith(begins))
 
-    def hits(self, pairs: Iterable[tuple[Located, Any]]) -> list[Hit]:
+    def hits(self, pairs: Iterable[tuple[JournalRecord, Any]]) -> list[Hit]:
         """The records as answers."""
         last = max((located.record.number for located in self._fold.records()), default=0)
         return [unasked(one.record, self.when(one.record, last), found) for one, found in pairs]
@@ -338,7 +348,7 @@ class FeatureMemory(ProjectStream):
 
     def _prepared(self, iteration: Iteration | Mapping[str, Any]) -> Iteration:
         told = iteration if isinstance(iteration, Iteration) else kind.read_iteration(iteration)
-        one = kind.checked(told)
+        one = kind.check_fields(told)
         if one.feature and one.feature != self.name:
             raise BadRecord(
                 f"this iteration is of feature {one.feature!r}, not {self.name!r}",
@@ -408,11 +418,11 @@ class FeatureMemory(ProjectStream):
         )
         return self.find(find_id(record_id, ids, missing))[-1]
 
-    def iterations(self) -> list[tuple[Located, Iteration]]:
+    def iterations(self) -> list[tuple[JournalRecord, Iteration]]:
         """Every living iteration in journal order; what cannot be read is left to `verify`."""
         return self.contents()
 
-    def _newest_first(self) -> list[tuple[Located, Iteration]]:
+    def _newest_first(self) -> list[tuple[JournalRecord, Iteration]]:
         return sorted(
             self.iterations(),
             key=lambda pair: (pair[0].record.number, pair[0].record.at),

@@ -186,7 +186,7 @@ class Plan:
         lock = self.cache / "lock"
         disk.make_folder(self.cache)
         try:
-            with disk.locked(lock, timeout_s=self._lock_timeout_s):
+            with disk.lock(lock, timeout_s=self._lock_timeout_s):
                 yield
         except disk.Busy:
             raise PlanBusy(

@@ -260,7 +260,7 @@ def test_while_a_call_waits_the_server_goes_on_answering(root: Path, era: str) -
     lock.parent.mkdir(parents=True)
     with wired(root, "--feature", "auth", "--task", "1", era=era) as server:
         server.greet()
-        with disk.locked(lock, timeout_s=10):
+        with disk.lock(lock, timeout_s=10):
             slow = server.send(
                 "tools/call", {"name": "update_task", "arguments": {"status": "done"}}
             )
@@ -277,7 +277,7 @@ def test_a_closed_stdin_ends_it_though_a_call_still_waits(root: Path) -> None:
     lock.parent.mkdir(parents=True)
     before = Plan(root).raw("tasks")
     with (
-        disk.locked(lock, timeout_s=10),
+        disk.lock(lock, timeout_s=10),
         wired(root, "--feature", "auth", "--task", "1") as server,
     ):
         server.greet()
@@ -297,7 +297,7 @@ def test_a_signal_in_mid_call_ends_it_and_spoils_nothing(root: Path, name: str) 
     with wired(root, "--feature", "auth", "--task", "1") as server:
         server.greet()
         server.call("search_feature_memory", query="session cookie")
-        with disk.locked(lock, timeout_s=10):
+        with disk.lock(lock, timeout_s=10):
             server.send("tools/call", {"name": "update_task", "arguments": {"status": "done"}})
             assert server.ask("ping")["result"] is not None
             server.process.send_signal(signal.Signals[name])

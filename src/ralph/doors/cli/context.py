@@ -354,7 +354,7 @@ def _records(ralph: Ralph) -> int:
     total = 0
     if journals is None:  # lines, counted without parsing
         for name in disk.names(ralph.project.journals):
-            with disk.opened(ralph.project.journals / name) as file:
+            with disk.open_reader(ralph.project.journals / name) as file:
                 while part := file.read(1 << 20):
                     total += part.count(b"\n")
         return total

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
     from ralph.recall import Hit
-    from ralph.records import Located
+    from ralph.records import JournalRecord
     from ralph.records.conversation import Exchange
     from ralph.records.iteration import Iteration
     from ralph.records.note import Author
@@ -411,7 +411,7 @@ def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool)
     cards.show_files(page, exchange.files_touched)
 
 
-def _show_iteration(page: Page, hit: Hit, place: Located) -> None:
+def _show_iteration(page: Page, hit: Hit, place: JournalRecord) -> None:
     iteration: Iteration = hit.record
     page.line((iteration.task_title or "(no title)", "bold"))
     page.line((hit.id, "cyan"))
