@@ -191,9 +191,11 @@ print("done", flush=True)
 """
 
 
-def test_four_processes_search_while_one_writes_300_records(memory: Ralph, project: Path) -> None:
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_four_processes_search_while_one_writes_many_records(
+    memory: Ralph, project: Path, count: int
+) -> None:
     auth = memory.feature("auth")
-    count = 300
     iterations = topical(count)
     auth.remember(iterations[0])
     with (
