@@ -29,6 +29,7 @@ from ralph.memory.store import (
     when,
 )
 from ralph.recall import Hit, ScoredRecord
+from ralph.recall.kinds import KINDS
 from ralph.records import (
     Complaint,
     JournalRecord,
@@ -43,7 +44,7 @@ from ralph.records import (
 from ralph.records import iteration as kind
 from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, FileAction, FileTouched, Iteration, from_record
-from ralph.records.note import NOTE, Note
+from ralph.records.note import Note
 from ralph.text.redact import redact
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -263,7 +264,10 @@ class ProjectStream:
 
 
 class NoteMemory(ProjectStream):
-    """The notes of one project, in a journal of their own; a note may name a feature."""
+    """The notes of one project, in a journal of their own; a note may name a feature.
+
+    Records of every other kind that has no journal of its own are kept here too.
+    """
 
     cut_version = "note-1"
 
@@ -285,8 +289,8 @@ class NoteMemory(ProjectStream):
         return content_of(appended.record), appended.fresh
 
     def content(self, record: Record) -> Any:
-        """The note inside a record."""
-        return content_of(record) if record.kind == NOTE else None
+        """The note, or what else is inside a record."""
+        return content_of(record)
 
     def when(self, record: Record, last_number: int) -> str:
         """The day, and how long ago it is."""
@@ -295,8 +299,9 @@ class NoteMemory(ProjectStream):
     def passages(self, record: Record) -> Sequence[Passage]:
         """A note as one passage."""
         with contextlib.suppress(BadRecord):
-            if note := self.content(record):
-                return [Passage(title="", text=note.text, embed=note.text)]
+            if (note := self.content(record)) and (row := KINDS.get(record.kind)):
+                title, text = row.title(note), row.text(note)
+                return [Passage(title=title, text=text, embed=f"{title}\n{text}".strip())]
         return ()
 
 

@@ -35,6 +35,8 @@ class Kind(msgspec.Struct, frozen=True):
     text: Callable[[Any], str]
     by_person: Callable[[Any], bool] = lambda record: False
     daily: bool = False
+    # Where a project keeps it.
+    stream: Literal["features", "notes", "plan", ""] = ""
 
 
 def _lesson(name: str) -> Kind:
@@ -52,7 +54,15 @@ def _lesson(name: str) -> Kind:
 
 
 ROWS = (
-    Kind("iteration", "iteration", "project", _field("task_title"), _field("summary"), daily=True),
+    Kind(
+        "iteration",
+        "iteration",
+        "project",
+        _field("task_title"),
+        _field("summary"),
+        daily=True,
+        stream="features",
+    ),
     Kind(
         "note",
         "note",
@@ -61,6 +71,7 @@ ROWS = (
         _field("text"),
         by_person=lambda note: note.by == "human",
         daily=True,
+        stream="notes",
     ),
     Kind(
         "learning",
@@ -70,8 +81,9 @@ ROWS = (
         _field("text"),
         by_person=lambda learning: learning.source == "human",
         daily=True,
+        stream="plan",
     ),
-    Kind("feature", "feature", "project", _field("feature"), _field("text")),
+    Kind("feature", "feature", "project", _field("feature"), _field("text"), stream="plan"),
     Kind(
         "exchange",
         "conversation",
@@ -89,6 +101,8 @@ ROWS = (
 KINDS = {row.name: row for row in ROWS}
 # What `--kind` takes, in the order it is shown.
 LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
+# The same for an agent, which sees nothing of what all projects share.
+AGENT_LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.keeper != "knowledge"))
 
 
 def kinds_of(words: Collection[str]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
@@ -14,6 +14,7 @@ from ralph.errors import NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
 from ralph.recall.kinds import (
+    AGENT_LABELS,
     CONVERSATIONS_ALONE,
     SESSION,
     Scope,
@@ -34,7 +35,7 @@ _SHORTEST_ID = 4
 
 Count = Annotated[int, Meta(ge=1)]
 Score = Annotated[float, Meta(ge=0, le=1)]
-KindName = Literal["iteration", "note", "learning", "feature", "conversation", "document"]
+KindName = Annotated[str, Meta(extra_json_schema={"enum": list(AGENT_LABELS)})]
 RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
 
 
