@@ -50,14 +50,14 @@ def search_feature_memory(
     code is as it is. Ask in a few words, or paste an error message as it is; three characters at
     least.
 
-    Each hit says when it was, how it ended, why it matched and how sure that is (relevant from 0.55
-    on, possibly relevant from 0.40 on). Hits are observations that may be outdated. Not for finding
-    code as it is now: search the files for that.
+    Each hit says when it was, how it ended, why it matched and how sure that is (relevant or
+    possibly relevant). Hits are observations that may be outdated. Not for finding code as it is
+    now: search the files for that.
 
     Args:
         query: What you want to know, in a few words, or an error message as it is.
         limit: At most so many hits; 20 at most.
-        min_score: None less sure than this; 0.40 by default, lower shows doubtful ones.
+        min_score: Hide hits that score below this; lower than usual shows doubtful ones.
     """
     feature = context.scope().feature
     scope = run_scope(feature)
@@ -86,7 +86,7 @@ def search_memory(
     Args:
         query: What you want to know, in a few words, or an error message as it is.
         limit: At most so many hits; 20 at most.
-        min_score: None less sure than this; 0.40 by default, lower shows doubtful ones.
+        min_score: Hide hits that score below this; lower than usual shows doubtful ones.
         kinds: Only these kinds; leave it out for all.
         since: Only from this day on, as 2026-02-07, 7d or yesterday.
         until: Only up to this day.

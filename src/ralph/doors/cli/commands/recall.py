@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralph.config import Settings
 from ralph.current_run import current_run
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
@@ -76,7 +77,9 @@ def _scope() -> Scope:
     "--tag", "Only conversations with this tag. Repeatable.", "T", "tags", multiple=True
 )
 @context.limit_option
-@context.min_score_option("Hide results that score below this (0 to 1, default 0.40).")
+@context.min_score_option(
+    f"Hide results that score below this (0 to 1, default {Settings().min_score:.2f})."
+)
 @context.flag("--explain", "Show how each result got its score.")
 def search(
     query: tuple[str, ...],
@@ -89,8 +92,7 @@ def search(
     """Search everything in memory, by meaning and by words.
 
     Iterations, notes, learnings, features, conversations, documents and published lessons are
-    searched together. A result that scores 0.55 or more is relevant; one between 0.40 and 0.55 is
-    possibly so.
+    searched together. Each result says whether it is relevant or only possibly so.
 
     \b
     Examples:
