@@ -153,7 +153,9 @@ def test_requirements_come_from_standard_input_too(ralph: Line, root: Path, tmp_
     assert "4" in titles(root)
 
 
-@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+@pytest.mark.parametrize(
+    ("said", "code"), [("y\n", 0), ("n\n", 1), pytest.param("\n", 1, marks=pytest.mark.slow)]
+)
 def test_on_a_terminal_it_asks(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from examples import some
 from looping import DONE, Loop, planned, python, scripted
 from remembering import made
 from serving import wired
@@ -649,12 +650,15 @@ def test_the_tools_that_the_loop_gives_an_agent_do_not_reach_what_its_prompt_car
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--feature", "auth", "--task", "1"],
-        ["--feature", "auth", "--review"],
-        ["--planning"],
-        ["--conversations"],
-    ],
+    some(
+        [
+            ["--feature", "auth", "--task", "1"],
+            ["--feature", "auth", "--review"],
+            ["--planning"],
+            ["--conversations"],
+        ],
+        every=4,
+    ),
     ids=" ".join,
 )
 def test_no_server_has_a_tool_or_a_resource_for_it(
