@@ -34,12 +34,12 @@ from ralph.recall.search import Question
 from ralph.records import Record
 from ralph.records.knowledge import (
     Checkpoint,
-    Covered,
     Entry,
     FailureSolution,
+    PublishedEntry,
     checkpoint_id,
+    event_record,
     pattern_id,
-    said_record,
 )
 
 _STAGED = 1000
@@ -113,13 +113,13 @@ def _publish(memory: Knowledge, name: str, entries: Sequence[Entry]) -> None:
     """Publish them as they are, each a pattern of its own: putting them together is measured
     where a checkpoint is."""
     ids = [one.id for one in memory.capture_all(entries)]
-    covers = tuple(Covered(one, pattern_id(one)) for one in ids)
+    covers = tuple(PublishedEntry(one, pattern_id(one)) for one in ids)
     line = Checkpoint(project=name, why="manual", covers=covers)
     memory.write(name, functools.partial(_line, line, checkpoint_id(name, ids[0])))
 
 
 def _line(line: Checkpoint, identity: str, number: int) -> Record:
-    return said_record(line, id=identity, number=number)
+    return event_record(line, id=identity, number=number)
 
 
 def _made_up(number: int, project: str) -> FailureSolution:

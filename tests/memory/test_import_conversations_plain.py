@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from capturing import SECRET
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from importing import Kept
@@ -71,7 +72,7 @@ EXCHANGES = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(TEXTS, TEXTS, TIMES, st.lists(EXCHANGES, max_size=3)), min_size=1, max_size=3

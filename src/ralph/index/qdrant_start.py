@@ -74,7 +74,7 @@ class LocalServer(msgspec.Struct, eq=False):
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # One at a time: the others find it running.
-            with disk.locked(self.folder / "start.lock", timeout_s=self.ready_s):
+            with disk.lock(self.folder / "start.lock", timeout_s=self.ready_s):
                 if not self._listening():
                     self._start()
         except disk.Busy:
@@ -294,7 +294,7 @@ def main(arguments: list[str]) -> int:
     """`LOCK LOCK_TIMEOUT_S COMMAND...`, until the server ends, or Ralph does."""
     lock, timeout_s, *command = arguments
     try:
-        with disk.locked(Path(lock), timeout_s=float(timeout_s)) as fd:
+        with disk.lock(Path(lock), timeout_s=float(timeout_s)) as fd:
             return _keep(command, fd)
     except disk.Busy:
         return _BUSY

@@ -228,7 +228,7 @@ class JsonlJournal:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        with self._reading(), disk.opened(self.path, buffering=_BUFFER_BYTES) as file:
+        with self._reading(), disk.open_reader(self.path, buffering=_BUFFER_BYTES) as file:
             if os.fstat(file.fileno()).st_size > _LARGEST_BYTES:
                 raise OSError(errno.EFBIG, f"it is larger than {_LARGEST_BYTES} bytes")
             yield file
@@ -350,7 +350,7 @@ class JsonlJournal:
         busy = JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         try:
             disk.make_folder(self.path.parent)
-            with disk.locked(self.path, timeout_s=self._lock_timeout_s, busy=busy) as fd:
+            with disk.lock(self.path, timeout_s=self._lock_timeout_s, busy=busy) as fd:
                 yield fd
         except OSError as error:
             what = "cannot write the journal ({}); nothing was written"
@@ -401,7 +401,7 @@ class JournalFolder:
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made, from its end alone; "" if unclear."""
-        with disk.opened(self.journal(name).path) as file:
+        with disk.open_reader(self.journal(name).path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _END_BYTES))
             lines = file.read().splitlines()

@@ -10,7 +10,7 @@ import msgspec
 
 from ralph.errors import BadRecord, JournalError, RecordForgotten
 from ralph.journal import Appended, Draft
-from ralph.records import Complaint, Located, Record, Source, Tombstone
+from ralph.records import Complaint, JournalRecord, Record, Source, Tombstone
 
 VERSION = 1
 FORGOTTEN = "forgotten"
@@ -212,16 +212,16 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 def sort_steps(
     name: str, steps: Iterable[Step]
-) -> tuple[tuple[Located, ...], tuple[Tombstone, ...], tuple[Complaint, ...]]:
+) -> tuple[tuple[JournalRecord, ...], tuple[Tombstone, ...], tuple[Complaint, ...]]:
     """The records, tombstones and complaints of a batch."""
-    records: list[Located] = []
+    records: list[JournalRecord] = []
     stones: list[Tombstone] = []
     complaints: list[Complaint] = []
     for step in steps:
         if step.complaint:
             complaints.append(Complaint(name, step.line, step.complaint))
         if isinstance(step.entry, Record):
-            records.append(Located(step.entry, name, step.line))
+            records.append(JournalRecord(step.entry, name, step.line))
         elif step.entry is not None:
             stones.append(step.entry)
     return tuple(records), tuple(stones), tuple(complaints)

@@ -213,7 +213,7 @@ class Claims:
         name = hashlib.sha256(feature.encode()).hexdigest()[:16]
         lock = self._folder / f"feature-{name}.lock"
         try:
-            stack.enter_context(disk.locked(lock, timeout_s=0.0))
+            stack.enter_context(disk.lock(lock, timeout_s=0.0))
         except disk.Busy:
             return False
         self.release()

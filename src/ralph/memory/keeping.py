@@ -26,7 +26,7 @@ from ralph.records.knowledge import (
     GATE,
     OUTCOME,
     FailureSolution,
-    is_known,
+    is_knowledge_kind,
     knowledge_from,
 )
 from ralph.text.redact import redact_tree
@@ -481,7 +481,7 @@ def _read(raw: bytes) -> tuple[_LineHome, Record | Tombstone]:
         return _LineHome(exported.stream), entry
     if exported.knowledge is not None:
         # What it says of itself counts: an entry is published with the project it names.
-        named = isinstance(entry, Record) and is_known(entry.kind)
+        named = isinstance(entry, Record) and is_knowledge_kind(entry.kind)
         return _home_of(entry) if named else _LineHome(exported.knowledge, knowledge=True), entry
     raise Unreadable("says neither which feature it belongs to nor whose knowledge it is")
 
@@ -501,7 +501,7 @@ def _redacted(record: Record) -> Record:
 def _home_of(entry: Record | Tombstone) -> _LineHome:
     if isinstance(entry, Record):
         try:
-            if is_known(entry.kind):
+            if is_knowledge_kind(entry.kind):
                 return _LineHome(stream_of(knowledge_from(entry).project), knowledge=True)
             feature = from_record(entry).feature
         except BadRecord as error:

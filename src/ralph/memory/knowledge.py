@@ -477,7 +477,7 @@ class Knowledge:
         """How many records can be read, and everything that looks wrong in the journals."""
 
         def read(record: Record) -> object:
-            return kinds.is_known(record.kind) and knowledge_from(record)
+            return kinds.is_knowledge_kind(record.kind) and knowledge_from(record)
 
         found = [verify_records(one.journal, one.fold, read) for one in self.state.accounts()]
         return sum(count for count, _ in found), [one for _, some in found for one in some]

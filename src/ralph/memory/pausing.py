@@ -138,7 +138,7 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
     home.mkdir(parents=True, exist_ok=True)
     file = home / NAME
     try:
-        with disk.locked(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+        with disk.lock(file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
             known = read_pauses(home)
             pauses = list(known)
             yield pauses

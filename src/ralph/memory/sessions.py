@@ -190,7 +190,7 @@ class Importer:
         self._marks_file.parent.mkdir(parents=True, exist_ok=True)
         lock = self._marks_file.with_suffix(".lock")
         try:
-            with disk.locked(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
+            with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
                 self._read_all()
         except disk.Busy:
             raise JournalBusy(
