@@ -47,7 +47,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     iteration_timeout_s: float = 1800.0
     review_every: int = 5
     stagnation_limit: int = 3
-    rate_limit_wait_s: float = 300.0
     prompt_tokens: int = 12000
     rag_enabled: bool = True
     rag_conversation_limit: int = 3
@@ -69,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hook_capture: bool = True
     hook_inject: bool = True
     hook_timeout_s: float | None = None
+    pause_folders: tuple[str, ...] | None = None
     ollama_url: str = "http://127.0.0.1:11434"
     ollama_model: str = "nomic-embed-text"
     openai_base_url: str = "https://api.openai.com/v1"
@@ -107,7 +107,7 @@ knowledge_file_tokens knowledge_patterns_in_context knowledge_task_limit
 knowledge_task_min_score knowledge_text_max_chars mcp_answer_tokens mcp_calls_hint
 mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stale_iterations
 recent_count search_max_limit summarizer_idle_timeout_s summary_max_chars summary_price_in_usd
-summary_price_out_usd verify_all_every warnings_in_prompt
+rate_limit_wait_s summary_price_out_usd verify_all_every warnings_in_prompt
 """
 RETIRED: dict[str, str] = {
     **dict.fromkeys(_CONSTANTS.split(), "it is no longer a setting"),
@@ -184,9 +184,6 @@ RULES: dict[str, Rule] = {
     "stagnation_limit": Rule(
         "harmless", "stop after so many iterations without a change to the plan", 0, 1000
     ),
-    "rate_limit_wait_s": Rule(
-        "harmless", "how long to wait when the provider refuses and names no time", 0, 86_400
-    ),
     "prompt_tokens": Rule("harmless", "the size of the loop's prompt", 0, 200_000),
     "rag_enabled": _switch("recall past conversations before every answer of `ralph chat`"),
     "rag_conversation_limit": Rule("harmless", "from how many conversations", 1, 20),
@@ -214,6 +211,11 @@ RULES: dict[str, Rule] = {
     "hook_inject": _switch("hooks tell the model what memory has"),
     "hook_timeout_s": Rule(
         "trusted", "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
+    ),
+    "pause_folders": Rule(
+        "personal",
+        "patterns of folders where nothing is saved or recalled, such as `~/clients/*`; once set "
+        "(`[]`: none), hooks also work without `ralph init`",
     ),
     "ollama_url": Rule("personal", "where Ollama listens"),
     "ollama_model": Rule("trusted", "its embedding model"),

@@ -31,6 +31,7 @@ from ralph.memory.conversation_stream import (
     prepared_exchange,
     when,
 )
+from ralph.memory.project import GENERAL
 from ralph.memory.store import (
     CONVERSATIONS,
     Answer,
@@ -60,8 +61,6 @@ from ralph.records.conversation import (
 )
 from ralph.text.times import event_range
 
-# Where conversations go that belong to no project.
-GENERAL = "general"
 _SHORTEST_ID = 4
 _ID_CHARS = 16
 _MIN_SCORE = 0.20
@@ -88,6 +87,7 @@ class Conversations:
         settings: Settings,
         embedder: Embedder | None,
         project_id: str | None = None,
+        other_ids: Sequence[str] = (),
         project: str = "",
         progress: Progress | None = None,
     ) -> None:
@@ -99,13 +99,15 @@ class Conversations:
         self.store = Store(journals, index, embedder, settings, progress=progress)
         self.home = home
         self._own = project_id or GENERAL
+        # Other ids that conversations of this project may be kept under.
+        self._other_ids = other_ids
         self._project = "" if self._own == GENERAL else project
         self._streams: dict[str, ConversationStream] = {}
 
     @property
     def exist(self) -> bool:
         """Whether anything was said in this project yet."""
-        return self._own in self.store.journals.names()
+        return not {self._own, *self._other_ids}.isdisjoint(self.store.journals.names())
 
     @property
     def stream(self) -> ConversationStream:
@@ -114,18 +116,26 @@ class Conversations:
 
     def _stream(self, name: str) -> ConversationStream:
         if name not in self._streams:
-            self._streams[name] = ConversationStream(name, self.store, foreign=name != self._own)
+            also = set(self._other_ids) if name == self._own else set[str]()
+            also &= set(self.store.journals.names()) - {name} if also else set()
+            self._streams[name] = ConversationStream(
+                name, self.store, foreign=name != self._own, also=sorted(also)
+            )
         return self._streams[name]
 
     def _within(self, everywhere: bool) -> Sequence[ConversationStream]:
-        names = self.store.journals.names() if everywhere else [self._own]
-        return [self._stream(name) for name in names]
+        own = {part.name for part in self.stream.parts}
+        others = self.store.journals.names() if everywhere else ()
+        return [self.stream, *(self._stream(name) for name in others if name not in own)]
 
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to this project's conversations, or build it anew."""
-        return self.store.index.sync(
-            self.stream.target(), budget_s=budget_s, afresh=afresh, progress=self.store.progress
-        )
+        index, progress = self.store.index, self.store.progress
+        parts = [
+            index.sync(part.target(), budget_s=budget_s, afresh=afresh, progress=progress)
+            for part in self.stream.parts
+        ]
+        return next((one for one in parts if one.embedder_off or not one.complete), parts[-1])
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""
@@ -195,9 +205,11 @@ class Conversations:
     def bury(self, ids: Collection[str], *, reason: str) -> None:
         """Make sure that what has these ids is never saved, whether it was or not."""
         stream, at = self.stream, now()
-        stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
-        if stones and stream.journal.forget((), stones=stones):
-            self.store.erase_soon(stream.target())
+        stones = [Tombstone(one, at, reason) for one in ids if one not in stream.reasons()]
+        for part in stream.parts if stones else ():
+            own = stones if part is stream else ()
+            if part.journal.forget(ids, reason=reason, stones=own):
+                self.store.erase_soon(part.target())
 
     # -- what is said of them later
 
@@ -368,15 +380,16 @@ class Conversations:
         budget_s: float | None = None,
     ) -> Answer:
         """Every hit that the scope allows, in order, summaries too."""
+        parts = [part for stream in streams for part in stream.parts]
         if not (scope.first or scope.last) and (event := event_range(question.text)):
             # `before the release`: the day is that of the exchange which tells of it most surely.
             side, phrase = event
             asked = Question(phrase, limit=_DEPTH, min_score=RELEVANT)
-            dated = self.store.ask(streams, asked, meaning=meaning, budget_s=budget_s)
+            dated = self.store.ask(parts, asked, meaning=meaning, budget_s=budget_s)
             days = [hit.record.completed[:10] for hit in dated if hit.kind == EXCHANGE]
             scope = scope.around(side, days[0]) if days else scope
         deeper = msgspec.structs.replace(question, limit=_DEPTH)
-        found = self.store.ask(streams, deeper, meaning=meaning, budget_s=budget_s)
+        found = self.store.ask(parts, deeper, meaning=meaning, budget_s=budget_s)
         histories = [stream.history for stream in streams]
         home = homes(found, histories)
         # The index may know more than can be read of a journal whose server is away.

@@ -83,8 +83,9 @@ def _conversations(ralph: Ralph) -> dict[str, int]:
     """What was said in this project: messages, summaries, labels, documents."""
     memory = ralph.conversations
     try:
-        journalled = len(memory.stream.records()) if memory.exist else 0
-        indexed = _size(memory.store, memory.stream.target()).records if journalled else 0
+        parts = memory.stream.parts if memory.exist else ()
+        journalled = sum(len(part.records()) for part in parts)
+        indexed = sum(_size(memory.store, part.target()).records for part in parts)
     except (MemoryOff, Corrupt):
         return {"journalled": 0, "indexed": 0}
     return {"journalled": journalled, "indexed": indexed}
