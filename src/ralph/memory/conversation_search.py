@@ -7,7 +7,7 @@ exchanges.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Self
 
@@ -15,6 +15,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
+from ralph.recall.kinds import KINDS
 from ralph.recall.score import RELEVANT
 from ralph.records import utc
 from ralph.records.conversation import (
@@ -27,9 +28,8 @@ from ralph.records.conversation import (
     conversation_id,
     exchange_id,
 )
-from ralph.records.iteration import Iteration
 from ralph.text.times import time_range
-from ralph.text.tokens import spellings
+from ralph.text.tokens import spellings, tokens
 
 # How much the best other hit of its conversation lifts an exchange: enough to decide between
 # equals. More helps where evidence is spread over a conversation and hurts where it is not.
@@ -276,11 +276,12 @@ def run_name(session: str, key: str) -> str:
     return f"{session}#{key}"
 
 
-def held_in(record: Iteration | Exchange, session: str) -> bool:
+def held_in(record: object, session: str) -> bool:
     """Whether this person's session is where it happened."""
     if isinstance(record, Exchange):
         return record.conversation == conversation_id(CLAUDE_CODE, session)
-    return (record.session_id or "").rpartition("#")[0] == session != ""
+    run = getattr(record, "session_id", None) or ""
+    return run.rpartition("#")[0] == session != ""
 
 
 def exchange_of_run(run: str | None) -> str | None:
@@ -292,3 +293,43 @@ def exchange_of_run(run: str | None) -> str | None:
 def event_of(hit: Hit) -> str:
     """The id of what happened: the exchange's, also for the iteration that it was."""
     return exchange_of_run(getattr(hit.record, "session_id", None)) or hit.id
+
+
+# From this share of common words on, two hits say the same.
+_SAME_SHARE = 0.9
+
+
+def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits without those that are the same event as an earlier one or say the same; that one
+    names them in `like`."""
+    chosen: list[tuple[str, _Wording, Hit, list[str]]] = []
+    for hit in hits:
+        event, wording = event_of(hit), _Wording(hit)
+        for other_event, other, _, like in chosen:
+            if event == other_event or wording.same(other):
+                like.append(hit.id)
+                break
+        else:
+            chosen.append((event, wording, hit, []))
+    return [msgspec.structs.replace(hit, like=tuple(like)) for _, _, hit, like in chosen]
+
+
+class _Wording:
+    """The words of a hit, and how it ended."""
+
+    def __init__(self, hit: Hit) -> None:
+        row = KINDS[hit.kind]
+        found = frozenset(tokens(f"{row.title(hit.record)}\n{row.text(hit.record)}"))
+        self.numbers = frozenset(word for word in found if not word.isalpha())
+        self.words = found - self.numbers
+        self.ended = getattr(hit.record, "outcome", "")
+
+    def same(self, other: _Wording) -> bool:
+        """Whether both say the same: another number or another end makes the difference."""
+        shared = len(self.words & other.words)
+        return (
+            bool(self.words)
+            and self.numbers == other.numbers
+            and self.ended == other.ended
+            and shared >= _SAME_SHARE * len(self.words | other.words)
+        )
