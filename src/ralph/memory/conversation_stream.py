@@ -234,10 +234,15 @@ class ConversationStates:
 
 
 class ConversationContent(msgspec.Struct, frozen=True):
-    """A conversation and exchanges of it, in the order they were held."""
+    """A conversation and exchanges of it, in the order they were held.
+
+    `project_ids`, where it is for another machine: the id it is kept under, and the one that the
+    project's first commit gives.
+    """
 
     conversation: Conversation
     exchanges: Sequence[Exchange]
+    project_ids: Sequence[str] = ()
 
 
 class SavedConversations(msgspec.Struct, frozen=True):
@@ -257,7 +262,7 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     `known` are exchanges that were kept, or forgotten, before. `waiting` are still under way and
     left for the next import. `files` were read, `unchanged` were not: nothing is new in them;
     `unread` are those of which nothing could be read, and why. `elsewhere` were held in other
-    projects, and left out.
+    projects, and left out; `projects` are others that conversations went to.
     """
 
     conversations: int = 0
@@ -267,6 +272,7 @@ class ConversationImport(msgspec.Struct, kw_only=True):
     files: int = 0
     unchanged: int = 0
     elsewhere: int = 0
+    projects: int = 0
     unread: list[Complaint] = []
     complaints: list[Complaint] = []
 
@@ -327,10 +333,14 @@ class ConversationStream:
         """Why everything that was forgotten here went, by its id."""
         return {name: why for part in self.parts for name, why in part._fold.reasons().items()}
 
+    def forgotten(self) -> frozenset[str]:
+        """The ids of everything that was forgotten here."""
+        return frozenset(self.reasons())
+
     def met(self) -> set[str]:
         """The ids of everything that was ever saved here, forgotten or not."""
         living = {record.id for part in self.parts for record in part.records()}
-        return living | self.reasons().keys()
+        return living | self.forgotten()
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer: an exchange, a summary or a section of a document."""

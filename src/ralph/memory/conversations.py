@@ -128,7 +128,8 @@ class Conversations:
             )
         return self._streams[name]
 
-    def _within(self, everywhere: bool) -> Sequence[ConversationStream]:
+    def within(self, everywhere: bool) -> Sequence[ConversationStream]:
+        """The conversations of this project, or those of every project too, each by itself."""
         own = {part.name for part in self.stream.parts}
         others = self.store.journals.names() if everywhere else ()
         return [self.stream, *(self._stream(name) for name in others if name not in own)]
@@ -210,7 +211,7 @@ class Conversations:
     def bury(self, ids: Collection[str], *, reason: str) -> None:
         """Make sure that what has these ids is never saved, whether it was or not."""
         stream, at = self.stream, now()
-        stones = [Tombstone(one, at, reason) for one in ids if one not in stream.reasons()]
+        stones = [Tombstone(one, at, reason) for one in ids if one not in stream.forgotten()]
         for part in stream.parts if stones else ():
             own = stones if part is stream else ()
             if part.journal.forget(ids, reason=reason, stones=own):
@@ -262,7 +263,7 @@ class Conversations:
         """Every conversation now, by its id."""
         return {
             name: state
-            for stream in self._within(everywhere)
+            for stream in self.within(everywhere)
             for name, state in stream.history.conversations.items()
         }
 
@@ -274,7 +275,7 @@ class Conversations:
     def exchanges(self, conversation: str, *, everywhere: bool = False) -> list[Exchange]:
         """A conversation's exchanges, in the order they were held."""
         name = self.conversation(conversation, everywhere=everywhere).id
-        streams = self._within(everywhere)
+        streams = self.within(everywhere)
         found = [one for stream in streams for one in stream.history.read_exchanges([name])]
         return sorted(found, key=held_at)
 
@@ -295,7 +296,7 @@ class Conversations:
         """
         begins = record_id.lower()
         found: list[Record] = []
-        for stream in self._within(everywhere):
+        for stream in self.within(everywhere):
             history = stream.history
             by_kind: dict[str, list[Record]] = {}
             for record in history.records.values():
@@ -308,7 +309,7 @@ class Conversations:
 
     def remember(self, note: Note) -> tuple[Note, bool]:
         """Keep a private note; returns it as it is kept, and whether it is new."""
-        if note.id in self.stream.reasons():  # written again after it was forgotten
+        if note.id in self.stream.forgotten():  # written again after it was forgotten
             note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
         [fresh] = self.say_all([(note, note.id)])
         return content_of(self.stream.history.records[note.id]), fresh
@@ -316,7 +317,7 @@ class Conversations:
     def _hit(self, wanted: str, kind: str, everywhere: bool) -> Hit:
         records = {
             name: record
-            for stream in self._within(everywhere)
+            for stream in self.within(everywhere)
             for name, record in stream.history.records.items()
             if record.kind == kind
         }
@@ -329,7 +330,7 @@ class Conversations:
 
     def summary(self, target: str, *, everywhere: bool = False) -> Summary | None:
         """The newest summary of a conversation or an exchange."""
-        found = (one.history.summaries.get(target) for one in self._within(everywhere))
+        found = (one.history.summaries.get(target) for one in self.within(everywhere))
         return next((one for one in found if one is not None), None)
 
     # -- searching
@@ -359,7 +360,7 @@ class Conversations:
         # tell an agent pass the floor that holds everywhere else.
         floor = _MIN_SCORE if min_score is None else min_score
         question = self.store.question(query, limit=limit, min_score=floor)
-        streams = self._within(everywhere)
+        streams = self.within(everywhere)
         scope = SearchFilter.of(question.text, tags=tags, since=since, until=until)
         found = self._find(
             question,
@@ -388,7 +389,7 @@ class Conversations:
         settings = self.store.settings
         floor = settings.rag_min_similarity if min_similarity is None else min_similarity
         asked = self.store.question(question, limit=1, min_score=min(floor, RELEVANT))
-        streams = self._within(everywhere)
+        streams = self.within(everywhere)
         scope = SearchFilter.of(asked.text, tags=tags)
         found = self._find(asked, streams, scope, exclude=exclude)
         return grouped(
@@ -452,7 +453,7 @@ class Conversations:
         wanted = {tag.casefold() for tag in tags}
         listed = [
             state
-            for stream in self._within(everywhere)
+            for stream in self.within(everywhere)
             for state in stream.history.conversations.values()
             if wanted.issubset(state.tags)
         ]

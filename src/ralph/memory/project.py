@@ -181,10 +181,10 @@ class Project:
         if claimed is not None and not self._owner(claimed):
             owner = {"paths": [self._path], "commits": _commits(self.root)}
             with contextlib.suppress(OSError):  # one that cannot be written to keeps nothing
-                disk.create(self._owner_file(claimed), _encoded(owner))
+                disk.create(_owner_file(self.home, claimed), _encoded(owner))
         if self.git_id:
             own = [self.id] if self.id == claimed else []
-            self.note_owner(self.git_id, paths=[self._path], ids=own)
+            note_owner(self.home, self.git_id, paths=[self._path], ids=own)
 
     def join(self) -> None:
         """Note that the id belongs to this folder too."""
@@ -192,21 +192,8 @@ class Project:
         if claimed is None:
             return
         self.claim()
-        self.note_owner(claimed, paths=[self._path], commits=_commits(self.root))
+        note_owner(self.home, claimed, paths=[self._path], commits=_commits(self.root))
         self._id = None
-
-    def note_owner(self, identity: str, **more: list[str]) -> None:
-        """Add folders, commits, or ids of the same first commit to what is noted of an id."""
-        if all(set(some) <= set(self._owner(identity).get(key, ())) for key, some in more.items()):
-            return
-        file = self._owner_file(identity)
-        with contextlib.suppress(OSError, disk.Busy):
-            disk.make_folder(file.parent)
-            with disk.locked(file.with_suffix(".lock"), timeout_s=5.0):
-                owner = self._owner(identity) or {"paths": [], "commits": []}
-                for key, some in more.items():
-                    owner[key] = [*dict.fromkeys([*owner.get(key, ()), *some])]
-                disk.replace(file, _encoded(owner))
 
     def _holds(self, claimed: str) -> bool:
         """Whether the claimed id belongs to this folder, as far as this machine knows."""
@@ -230,22 +217,8 @@ class Project:
     def _folder_id(self) -> str:
         return self.git_id or _path_id(self._path)
 
-    def _owner_file(self, claimed: str) -> Path:
-        return self.home / "projects" / f"{claimed}.json"
-
-    def _owner(self, claimed: str) -> dict[str, list[str]]:
-        try:
-            owner = json.loads(disk.read(self._owner_file(claimed)))
-            owner.setdefault("ids", [])
-            return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
-        except FileNotFoundError:
-            return {}
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(
-                f"it cannot be read ({error})",
-                where=str(self._owner_file(claimed)),
-                todo="Delete it: the next folder that uses this project's id here gets it.",
-            ) from None
+    def _owner(self, identity: str) -> dict[str, list[str]]:
+        return _read_owner(_owner_file(self.home, identity))
 
     def _files(self) -> dict[Path, str]:
         metadata = (
@@ -352,6 +325,53 @@ def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
 
 
 # -- ids and commits
+
+
+def note_owner(home: Path, identity: str, **more: list[str]) -> None:
+    """Add folders, commits, or ids of the same first commit to what is noted of an id."""
+    file = _owner_file(home, identity)
+    if all(set(some) <= set(_read_owner(file).get(key, ())) for key, some in more.items()):
+        return
+    with contextlib.suppress(OSError, disk.Busy):  # a home that cannot be written to keeps nothing
+        disk.make_folder(file.parent)
+        with disk.locked(file.with_suffix(".lock"), timeout_s=5.0):
+            owner = _read_owner(file) or {"paths": [], "commits": []}
+            for key, some in more.items():
+                owner[key] = [*dict.fromkeys([*owner.get(key, ()), *some])]
+            disk.replace(file, _encoded(owner))
+
+
+def portable_ids(home: Path) -> dict[str, list[str]]:
+    """The ids that another machine knows a project by, for each that something is kept under here.
+
+    Instead of that of a path it is the project's own, with that of its first commit if there is.
+    """
+    found: dict[str, list[str]] = {}
+    owners = {file.stem: _read_owner(file) for file in (home / "projects").glob("*.json")}
+    for git_id, owner in owners.items():
+        found |= {one: [one, git_id] for one in owner["ids"]}
+    for name, owner in owners.items():
+        found |= {_path_id(path): found.get(name, [name]) for path in owner["paths"]}
+    return found
+
+
+def _owner_file(home: Path, identity: str) -> Path:
+    return home / "projects" / f"{identity}.json"
+
+
+def _read_owner(file: Path) -> dict[str, list[str]]:
+    try:
+        owner = json.loads(disk.read(file))
+        owner.setdefault("ids", [])
+        return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(
+            f"it cannot be read ({error})",
+            where=str(file),
+            todo="Delete it: the next folder that uses this project's id here gets it.",
+        ) from None
 
 
 def _path_id(path: str) -> str:

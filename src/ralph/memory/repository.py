@@ -111,8 +111,8 @@ def _is_complete(git: str) -> bool:
     """Whether a git folder is a real one with all of its history in it."""
     if os.path.islink(git) or any(os.path.lexists(os.path.join(git, one)) for one in _INCOMPLETE):
         return False
-    folders = (git, os.path.join(git, "objects"))
-    return not any(one.is_symlink() for folder in folders for one in os.scandir(folder))
+    with os.scandir(git) as own, os.scandir(os.path.join(git, "objects")) as objects:
+        return not any(one.is_symlink() for one in (*own, *objects))
 
 
 def _text(file: str) -> str:
