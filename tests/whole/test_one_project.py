@@ -133,7 +133,7 @@ def test_iterations_and_the_plan_want_init(
 ) -> None:
     folder = repository_at(tmp_path / "plain")
     monkeypatch.chdir(folder)
-    assert "ralph init" in ralph("record", "--feature", "auth", "-", stdin="{}").err
+    assert "ralph init" in ralph("record", "--feature", "auth", "-", stdin='{"summary": "x"}').err
     assert "ralph init" in ralph("feature", "list").err
     set_focus(PlainFolder(folder, Path(os.environ["RALPH_HOME"])), Focus("auth"))
     hold(folder, tmp_path, GATEWAY)

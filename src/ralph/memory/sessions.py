@@ -188,7 +188,7 @@ class Importer:
                 where=str(self.folder),
                 todo="Name the folder that holds them.",
             )
-        self._marks_file.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
         try:
             with disk.locked(lock, timeout_s=self._store.settings.journal_lock_timeout_s):

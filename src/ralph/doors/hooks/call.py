@@ -430,7 +430,7 @@ def _log(folders: list[str], text: str) -> None:
     for folder in folders:
         file = os.path.join(folder, LOG_NAME)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            disk.make_folder(folder)
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 size = os.fstat(fd).st_size
