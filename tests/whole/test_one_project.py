@@ -195,7 +195,7 @@ def test_a_pattern_leaves_out_a_project_with_init_and_imports_of_it(
     ralph.well("conversations", "import", "claude-code", str(sessions))
     assert found(project) == []
     assert "by the setting pause_folders" in ralph.well("status").out
-    assert "`ralph config --user pause_folders` shows it" in ralph.well("resume").out
+    assert "by the setting pause_folders." in ralph.well("resume").out
 
 
 def test_a_part_of_a_repository_is_left_out_whoever_saves_it(tmp_path: Path, ralph: Line) -> None:
@@ -417,18 +417,28 @@ def test_a_git_folder_that_leads_elsewhere_claims_nothing(tmp_path: Path, claim:
     assert told(evil, tmp_path) == ""
 
 
-def test_the_id_of_a_first_commit_cannot_be_claimed_by_writing_it_down(
-    tmp_path: Path, ralph: Line, home: Path
+@pytest.mark.parametrize("who", ["before", "after", "path"])
+def test_an_id_that_anybody_can_make_cannot_be_claimed_by_writing_it_down(
+    tmp_path: Path, ralph: Line, home: Path, who: str
 ) -> None:
     root, evil = repository_at(tmp_path / "own"), repository_at(tmp_path / "evil", "evil")
-    hold(root, tmp_path, GATEWAY)
+    if who == "path":
+        shutil.rmtree(root / ".git")
+    identity = PlainFolder(root, home).id
+    if who != "before":
+        hold(root, tmp_path, GATEWAY)
     (evil / ".ralph" / "db").mkdir(parents=True)
-    claimed = f"project_id: {PlainFolder(root, home).id}\n"
-    (evil / ".ralph" / "db" / "metadata.yaml").write_text(claimed, encoding="utf-8")
+    metadata = f"project_id: {identity}\n"
+    (evil / ".ralph" / "db" / "metadata.yaml").write_text(metadata, encoding="utf-8")
     assert found(evil) == []
-    assert told(evil, tmp_path) == ""
+    hold(evil, tmp_path, CACHE)
+    if who == "before":
+        hold(root, tmp_path, GATEWAY)
+    assert found(evil) == [CACHE]
+    assert GATEWAY not in told(evil, tmp_path)
     assert GATEWAY not in at(ralph, evil, "search", "gateway")
     assert found(root) == [GATEWAY]
+    assert Project(evil, home).id != identity
 
 
 def test_a_shallow_clone_is_known_by_its_path(tmp_path: Path, home: Path) -> None:

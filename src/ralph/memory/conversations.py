@@ -137,11 +137,9 @@ class Conversations:
     def sync(self, *, budget_s: float | None = None, afresh: bool = False) -> Synced:
         """Bring the index up to this project's conversations, or build it anew."""
         index, progress = self.store.index, self.store.progress
-        parts = [
-            index.sync(part.target(), budget_s=budget_s, afresh=afresh, progress=progress)
-            for part in self.stream.parts
-        ]
-        return next((one for one in parts if one.embedder_off or not one.complete), parts[-1])
+        for part in self.stream.parts:
+            synced = index.sync(part.target(), budget_s=budget_s, afresh=afresh, progress=progress)
+        return synced
 
     def close(self) -> None:
         """Let go of files; nothing is lost without it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -60,7 +60,7 @@ class Pause(NamedTuple):
             return self.conversation == conversation
         if self.folder:
             return any(self._has(folder) for folder in folders)
-        return not self.project or self.project in _listed(projects)
+        return not self.project or self.project in projects
 
     def _has(self, folder: str) -> bool:
         """Whether a folder is this one or below it; the setting's folders are patterns."""
@@ -102,10 +102,6 @@ def paused_folders(home: str | os.PathLike[str]) -> list[str] | None:
     if not (isinstance(found, list) and all(isinstance(one, str) for one in found)):
         raise _unreadable(TypeError(f"{SETTING} is a list of texts"), where)
     return found
-
-
-def _listed(some: Collection[str]) -> Collection[str]:
-    return (some,) if isinstance(some, str) else some
 
 
 def read_pauses(home: str | os.PathLike[str]) -> list[Pause]:
@@ -234,8 +230,13 @@ def _editing(home: Path) -> Iterator[list[Pause]]:
 # -- what was held in a pause
 
 
-def covers(pauses: Iterable[Pause], scope: Scope, started: str | None, ended: str | None) -> bool:
-    """Whether something was said while a pause held; of unknown time, whether one holds now."""
+def covers(
+    pauses: Iterable[Pause], scope: tuple[Any, ...], started: str | None, ended: str | None
+) -> bool:
+    """Whether something was said while a pause held; of unknown time, whether one holds now.
+
+    `scope` is what `is_for` takes.
+    """
     about = [one for one in pauses if one.is_for(*scope)]
     if any(not one.since for one in about):
         return True
@@ -247,10 +248,6 @@ def covers(pauses: Iterable[Pause], scope: Scope, started: str | None, ended: st
         if since is not None and last >= since and (until is None or first < until):
             return True
     return False
-
-
-# The ids of a project, a conversation, and the folders that it was held in.
-Scope: TypeAlias = "tuple[Collection[str], str] | tuple[Collection[str], str, Sequence[str]]"
 
 
 def unpaused(

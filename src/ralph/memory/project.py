@@ -138,7 +138,7 @@ class Project:
         claimed = self._read_id()
         if claimed is None or self._holds(claimed):
             return []
-        return self._owner(claimed)["paths"]
+        return self._owner(claimed).get("paths", [])
 
     def wishes(self) -> list[Wish]:
         """What this folder asks for by what it is: another user's content, another's id."""
@@ -197,6 +197,10 @@ class Project:
 
     def _holds(self, claimed: str) -> bool:
         """Whether the claimed id belongs to this folder, as far as this machine knows."""
+        if (
+            claimed[14] == "5"
+        ):  # made from a commit or a path, which anybody may know; not by `init`
+            return claimed == self.git_id or self._is_trusted(self.id_wish(claimed))
         owner = self._owner(claimed)
         if not owner or self._path in owner["paths"] or self._is_trusted(self.id_wish(claimed)):
             return True
@@ -362,11 +366,11 @@ def _owner_file(home: Path, identity: str) -> Path:
 def _read_owner(file: Path) -> dict[str, list[str]]:
     try:
         owner = json.loads(disk.read(file))
-        owner.setdefault("ids", [])
+        owner = {"ids": [], **owner}
         return {key: [str(one) for one in owner[key]] for key in ("paths", "commits", "ids")}
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise BadInput(
             f"it cannot be read ({error})",
             where=str(file),

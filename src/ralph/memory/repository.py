@@ -43,15 +43,15 @@ def find_top(start: str) -> str:
 
 def history_folder(top: str) -> str:
     """The git folder with the history, which all worktrees share; "" if it cannot be relied on."""
-    git = os.path.join(top, _GIT)
+    git = folder = os.path.join(top, _GIT)
     try:
-        if not os.path.isfile(git):
-            return git if _is_complete(git) else ""
-        own = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
-        known = os.path.join(own, _text(os.path.join(own, "gitdir")))
-        shared = os.path.realpath(os.path.join(own, _text(os.path.join(own, "commondir"))))
-        is_known = os.path.realpath(known) == os.path.realpath(git) and not os.path.islink(git)
-        return shared if is_known and _is_complete(shared) else ""
+        if os.path.isfile(git):
+            own = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
+            known = os.path.join(own, _text(os.path.join(own, "gitdir")))
+            if os.path.realpath(known) != os.path.join(os.path.realpath(top), _GIT):
+                return ""
+            folder = os.path.realpath(os.path.join(own, _text(os.path.join(own, "commondir"))))
+        return folder if top and _is_complete(folder) else ""
     except OSError:
         return ""
 

@@ -111,11 +111,6 @@ class HookCall:
         return value if isinstance(value, str) else ""
 
     @property
-    def folder(self) -> str:
-        """The folder that the client was started in, as far as it says so."""
-        return os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd") or self.root
-
-    @property
     def session(self) -> str:
         """The client's name for the session; its transcript is called the same."""
         stem, _ = os.path.splitext(os.path.basename(self.transcript))
@@ -275,7 +270,8 @@ def _paused(call: HookCall) -> bool:
 
         return conversation_id(CLAUDE_CODE, call.session)
 
-    return in_force(call.home, project, conversation, call.folder) is not None
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or call.text("cwd")
+    return in_force(call.home, project, conversation, folder) is not None
 
 
 def _say(call: HookCall, text: str) -> None:

@@ -75,7 +75,13 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
         note(f"there is no {agent} here to register the MCP server with. Run: {todo}")
     page.line(f"The client calls: {call.shown}")
     if user and setup.has_hooks:
-        _work_everywhere(page)
+        home = home_folder()
+        if pausing.paused_folders(home) is None:
+            store(home / USER_FILE, pausing.SETTING, "[]")
+        page.line(
+            f"From now on sessions in every folder are saved in {home}. To leave folders out: "
+            f"`ralph pause --here`, or `ralph config --user {pausing.SETTING} '[\"~/clients/*\"]'`."
+        )
     if root is not None and call.words:
         note(
             "these files name a program of this machine, because `ralph` on the PATH (outside the "
@@ -85,17 +91,6 @@ def install(user: bool, project: bool, agent: str, no_mcp: bool) -> None:
         page.line("Git may share these files: whoever has no ralph on the PATH is not disturbed.")
     for warning in look(root).warnings:
         note(warning)
-
-
-def _work_everywhere(page: Page) -> None:
-    """Let hooks work in folders without `.ralph` too, unless the person has decided on it."""
-    home = home_folder()
-    if pausing.paused_folders(home) is None:
-        store(home / USER_FILE, pausing.SETTING, "[]")
-    page.line(
-        f"From now on sessions in every folder are saved in {home}. To leave folders out: "
-        f"`ralph pause --here`, or `ralph config --user {pausing.SETTING} '[\"~/clients/*\"]'`."
-    )
 
 
 @hooks.command(json=False)

@@ -341,7 +341,8 @@ def resume(conversation: str | None, here: bool, everywhere: bool) -> Result:
     still = pausing.in_force(home, project or "", identity, folder)
     text = "Recording again." if ended else "There was no such pause."
     if still is not None:
-        text += f" But {still}; {_ends(still)}."
+        words = " --here" if still.folder else "" if still.project else " --everywhere"
+        text += f" But {still}" + (f"; `ralph resume{words}` ends that." if still.since else ".")
     return Result({"resumed": ended is not None, "paused": still and _pause_json(still)}, text)
 
 
@@ -357,15 +358,6 @@ def _scope(conversation: str | None, here: bool, everywhere: bool) -> tuple[Path
     if conversation is not None:
         return home, {"conversation": _conversation_id(home, conversation.strip())}
     return home, {"project": context.the_project()}
-
-
-def _ends(paused: pausing.Pause) -> str:
-    """How a pause is ended."""
-    if not paused.since:
-        return f"`ralph config --user {pausing.SETTING}` shows it"
-    if paused.folder:
-        return f"`ralph resume --here` in {paused.folder} ends that"
-    return f"`ralph resume{'' if paused.project else ' --everywhere'}` ends that"
 
 
 def _conversation_id(home: Path, wanted: str) -> str:
