@@ -393,40 +393,32 @@ def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
 
 
 def import_conversations(
-    store: Store,
-    stream: str | ConversationStream,
-    data: bytes,
-    *,
-    name: str,
-    project: str = "",
+    store: Store, own: ConversationStream, data: bytes, *, name: str, project: str = ""
 ) -> ConversationImport:
     """Bring in the conversations of a file: all of it, or nothing when some of it is bad.
 
     Those that name their project go to that one, the others into this stream.
     """
-    own = stream if isinstance(stream, ConversationStream) else ConversationStream(stream, store)
-    ids = {part.name for part in own.parts}
     homes: dict[str, list[ConversationContent]] = {}
     for talk in read_conversations(data, name=name, project=project):
-        home = next(iter(talk.project_ids), own.name)
-        homes.setdefault(own.name if home in ids else home, []).append(talk)
+        home, *git_ids = talk.project_ids or [own.name]
+        known = any(home == part.name for part in own.parts)
+        homes.setdefault(own.name if known else home, []).append(talk)
+        for git_id in git_ids:
+            note_owner(home_folder(), git_id, ids=[home])
     found = ConversationImport(files=1, projects=len(homes.keys() - {own.name}))
     for home, talks in homes.items():
         # What another project here has, or has forgotten, is not brought in again.
-        also = sorted({*store.names()} - {home})
-        target = own if home == own.name else ConversationStream(home, store, also=also)
-        saved = target.save(talks)
+        others = ConversationStream(home, store, also=sorted({*store.names()} - {home}))
+        saved = (own if home == own.name else others).save(talks)
         found.conversations += len(saved.conversations)
         found.exchanges += len(saved.exchanges)
         found.known += saved.known
-        for git_id in {one for talk in talks for one in talk.project_ids[1:]}:
-            note_owner(home_folder(), git_id, ids=[home])
     return found
 
 
 def export_conversations(
-    store: Store,
-    streams: Sequence[str | ConversationStream],
+    streams: Sequence[ConversationStream],
     *,
     project_ids: Mapping[str, Sequence[str]] | None = None,
     conversations: Sequence[str] = (),
@@ -440,10 +432,9 @@ def export_conversations(
     begun = datetime.fromisoformat(utc(since, field="since")) if since else None
     wanted = tuple(one.lower() for one in conversations)
     found: dict[str, ConversationContent] = {}
-    for one in streams:
-        stream = one if isinstance(one, ConversationStream) else ConversationStream(one, store)
-        history, own = stream.history, [stream.name]
-        ids = () if project_ids is None else project_ids.get(stream.name, own)
+    for stream in streams:
+        history = stream.history
+        ids = () if project_ids is None else project_ids.get(stream.name, [stream.name])
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue

@@ -289,9 +289,7 @@ class PlainFolder(Project):
 
     def init(self) -> list[Path]:
         """Refuse: only a person decides that a folder becomes a project."""
-        raise NotAProject(
-            "no .ralph folder here or above", where=str(self.root), todo="Run: ralph init"
-        )
+        raise _no_project(self.root)
 
 
 def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project | None:
@@ -316,16 +314,23 @@ def find_project(start: Path, *, home: Path, anyones: bool = False) -> Project |
     return None
 
 
+def project_or_folder(start: Path, *, home: Path, general: bool = False) -> Project:
+    """The nearest project, or the repository or folder as it is."""
+    return find_project(start, home=home) or PlainFolder(start, home, general=general)
+
+
 def need_project(start: Path, *, home: Path, anyones: bool = False) -> Project:
     """The nearest project, or an error that says how to make one."""
     if not start.is_dir():
         raise NotAProject(f"there is no folder {start}")
     project = find_project(start, home=home, anyones=anyones)
     if project is None:
-        raise NotAProject(
-            "no .ralph folder here or above", where=str(start), todo="Run: ralph init"
-        )
+        raise _no_project(start)
     return project
+
+
+def _no_project(start: Path) -> NotAProject:
+    return NotAProject("no .ralph folder here or above", where=str(start), todo="Run: ralph init")
 
 
 # -- ids and commits

@@ -172,9 +172,10 @@ class ServerContext:
 
     @cached_property
     def _folder(self) -> Ralph:
-        from ralph.memory.ralph import open_folder
+        from ralph.memory.project import PlainFolder
+        from ralph.memory.ralph import open_ralph
 
-        return open_folder(self.start)
+        return open_ralph(project=PlainFolder(self.start, self.home, general=True))
 
     @cached_property
     def settings(self) -> Settings:
