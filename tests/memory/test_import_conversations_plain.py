@@ -33,13 +33,18 @@ from ralph.records.iteration import ErrorSeen, FileTouched
 HERE = "general"
 
 
+def stream(kept: Kept, name: str = HERE) -> ConversationStream:
+    return ConversationStream(name, kept.store)
+
+
 def bring_in(kept: Kept, plain: Any, name: str = "talk.json") -> ConversationImport:
     data = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
-    return import_conversations(kept.store, HERE, data, name=name)
+    return import_conversations(kept.store, stream(kept), data, name=name)
 
 
 def out(kept: Kept, **more: Any) -> Any:
-    return json.loads(written(export_conversations(kept.store, kept.streams(), **more)))
+    streams = [stream(kept, one) for one in kept.streams()]
+    return json.loads(written(export_conversations(streams, **more)))
 
 
 # -- our own form
@@ -94,17 +99,17 @@ def test_out_and_in_again_elsewhere_is_the_same(
         talks.append(ConversationContent(conversation, said))
     ConversationStream(HERE, here.store).save(talks)
 
-    data = written(export_conversations(here.store, [HERE]), lines=lines)
-    import_conversations(there.store, HERE, data, name="talk")
+    data = written(export_conversations([stream(here)]), lines=lines)
+    import_conversations(there.store, stream(there), data, name="talk")
 
-    assert written(export_conversations(there.store, [HERE]), lines=lines) == data
+    assert written(export_conversations([stream(there)]), lines=lines) == data
     assert there.conversations() == sorted(here.conversations(), key=lambda one: one.created or "")
 
     def by_id(kept: Kept) -> dict[str, dict[str, Any]]:
         return {one.id: {**one.to_json(), "number": None} for one in kept.exchanges()}
 
     assert by_id(there) == by_id(here)
-    assert import_conversations(there.store, HERE, data, name="talk").exchanges == 0
+    assert import_conversations(there.store, stream(there), data, name="talk").exchanges == 0
 
 
 ONE = {
