@@ -46,7 +46,7 @@ def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
 
 
 MOST_HITS = 20
-CONVERSATIONS, KNOWLEDGE = "conversations", "knowledge"
+FEATURES, CONVERSATIONS, KNOWLEDGE = "features", "conversations", "knowledge"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
 _log = logging.getLogger("ralph")

@@ -1,4 +1,4 @@
-"""`ralph export`, `import` and `forget`: take records out, bring them in, delete them for good."""
+"""Take records out, bring them in, delete them for good: export, import, backup, forget."""
 
 from __future__ import annotations
 
@@ -23,15 +23,19 @@ from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, note, picked
 from ralph.errors import BadRecord
 from ralph.memory import conversation_json, keeping
+from ralph.memory.backup import back_up
+from ralph.memory.backup import restore as bring_back
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE
 from ralph.records import Record
 from ralph.records.knowledge import ENTRIES, knowledge_from
 from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
+_FILE = click.Path(path_type=Path)
 _LOOK_EVERY_S = 2.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
@@ -131,6 +135,50 @@ def _listed(complaints: Sequence[Any], word: str) -> list[str]:
     if more := complaints[_COMPLAINTS_SHOWN:]:
         lines.append(f"and {plural(len(more), f'more {word}')} could not be read")
     return lines
+
+
+# -- everything
+
+
+@click.command(cls=Command)
+@click.argument("file", type=_FILE)
+def backup(file: Path) -> Result:
+    """Write everything that you have in memory to a file.
+
+    This is for all projects on this machine: conversations with summaries, tags and ratings,
+    documents, knowledge, iterations, notes and plans. Settings, keys and the index are not in it.
+    The file is checked after writing, and only you can read it.
+
+    \b
+    Examples:
+      ralph backup ~/ralph-backup.zip
+    """
+    with context.opened(anywhere=True) as ralph:
+        done = back_up(ralph, file.expanduser().absolute())
+    projects = plural(len(done.projects), "project")
+    text = f"Saved {plural(done.records, 'record')} and {projects} to {file}, and checked it."
+    return Result(done, text, code=1 if done.left_out else 0, notes=_listed(done.left_out, "thing"))
+
+
+@click.command(cls=Command)
+@click.argument("file", type=_FILE)
+@context.option("--into", "Create projects that are not on this machine here.", "DIR", type=_FILE)
+def restore(file: Path, into: Path | None) -> Result:
+    """Bring back what a backup has and this machine lacks.
+
+    The whole file is checked first. Records that are here stay as they are, and forgotten ones stay
+    forgotten. Each project's records go to that project: it must have been used on this machine, or
+    is created with --into. Restore only files that you made: their records count as your own.
+
+    \b
+    Examples:
+      ralph restore ~/ralph-backup.zip --into ~/src
+    """
+    with context.opened(anywhere=True) as ralph:
+        done = bring_back(ralph, file.expanduser(), into=into and into.expanduser().absolute())
+    counts = f"{done.known} already known, {done.forgotten} stay forgotten"
+    text = f"Restored {plural(done.added, 'record')} ({counts})."
+    return Result(done, text, code=1 if done.left_out else 0, notes=_listed(done.left_out, "thing"))
 
 
 # -- conversations
@@ -336,13 +384,12 @@ def forget(
     check_sources(chosen)
     with context.opened(anywhere=chosen["conversations"]) as ralph:
         choice = keeping.choose(ralph, ids=ids, everything=everything, **chosen)
-        if choice.count:
+        if choice.count or choice.places:
             if not wants_json():
                 _show_choice(Page(), ralph, choice)
-            published = ralph.knowledge.living().slots if choice.knowledge else {}
-            if not published.keys().isdisjoint(choice.knowledge):
+            if choice.published:
                 note(_OTHERS)
-            if not ids and not yes:
+            if not yes and (not ids or choice.derived):
                 records = plural(choice.count, "record")
                 if everything:
                     records += f" (everything of {ralph.project.root} that matches)"
@@ -356,7 +403,7 @@ def forget(
 
     def show(page: Page) -> None:
         if done.count:
-            beside = f" {_GIT}" if choice.ids else ""  # the rest is never committed
+            beside = f" {_GIT}" if choice.committed else ""  # the rest is never committed
             page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
         else:
             page.line("No record matches; nothing was forgotten.")
@@ -365,21 +412,33 @@ def forget(
         for remaining in done.remains:
             page.line(f"Still there: {remaining}")
 
-    homes = [*choice.ids.items(), (None, choice.conversations), (None, choice.knowledge)]
-    records_json = [{"id": i, "feature": name} for name, some in homes for i in some]
+    records_json = [
+        {"id": i, "feature": key.name if key.memory == FEATURES else None}
+        for key, some in choice.ids.items()
+        for i in some
+    ]
+    records_json += [picked(one, "id", "feature") for one in choice.learnings]
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
-    notes = [_GIT] if wants_json() and done.count and choice.ids else []
+    notes = [_GIT] if wants_json() and done.count and choice.committed else []
     return Result(value, show, notes=notes)
 
 
 def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
-    homes = [*choice.ids, *(["the conversations"] if choice.conversations else [])]
-    homes += ["knowledge"] if choice.knowledge else []
+    names = {CONVERSATIONS: "the conversations", KNOWLEDGE: "knowledge"}
+    homes = [names.get(key.memory, key.name) for key in choice.ids]
+    homes += ["the plan"] if choice.learnings or choice.places else []
+    homes = list(dict.fromkeys(homes))
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
-    records = {record.id: record for record in keeping.chosen_records(ralph, choice)}
-    for record in list(records.values())[:_SHOWN]:
-        page.line(short_id(record.id), "  ", _record_text(record), indent=2)
-    page.more(choice.count - _SHOWN)
+    texts = {one.id: _record_text(one) for one in keeping.chosen_records(ralph, choice)}
+    for one in choice.learnings:
+        texts[one.id] = f"learning of {one.feature}  {excerpt(one.text, _TITLE_CHARS)}"
+    first = [one for one in texts if one not in choice.derived]
+    for some in (first, choice.derived):
+        for each in some[:_SHOWN]:
+            page.line(short_id(each), "  ", texts[each], indent=2)
+        page.more(len(some) - _SHOWN)
+    if choice.places:
+        page.line(f"The words also go from {', '.join(choice.places)}")
 
 
 def _record_text(record: Record) -> str:
