@@ -145,7 +145,7 @@ def test_the_index_and_the_journal_leave_out_the_same(
                 embedder=toy.identity if vector is not None else "none",
             )
         assert sorted(one.record.id for one in found) == expected(12, only), only
-        plain = search_plainly([("notes", record(n)) for n in range(12)], cut, question)
+        plain = search_plainly([("notes", record(n)) for n in range(12)], {"notes": cut}, question)
         assert sorted(one.record.id for one in plain) == expected(12, only), only
     index.close()
 

@@ -10,8 +10,8 @@ import pytest
 from ralph import open_ralph
 from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.index.sync import live_of
-from ralph.memory.conversation_stream import when
 from ralph.memory.ralph import Ralph
+from ralph.memory.store import when
 from ralph.records.conversation import Conversation, Exchange, Message, conversation_id, exchange_id
 from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.sanitize import mark

@@ -102,6 +102,9 @@ def plant_everywhere(ralph: Line, project: Path, tmp_path: Path) -> None:
         first = opened.conversations.list()[0].conversation.id
         one = Summary(of="conversation", target=first, text=f"It was about {WORD}.", covers=1)
         opened.conversations.say(one, id=summary_id(first, 1))
+        opened.remember(f"The {WORD} is a cookie.")
+        opened.remember(f"The {WORD} is a session.", feature="login")
+        opened.remember(f"The {WORD} is a secret.", private=True)
     ralph.well("conversations", "tag", first, WORD)
     ralph.well("conversations", "rename", first, f"The {WORD} talk")
     notes = tmp_path / "notes.md"
@@ -121,8 +124,9 @@ def plant_everywhere(ralph: Line, project: Path, tmp_path: Path) -> None:
     run = Project(project).cache / "runs" / "run-1"
     run.mkdir(parents=True)
     (run / "prompt.md").write_text(f"# Task\n\nRename {WORD} everywhere", encoding="utf-8")
-    search = ralph.well("search", WORD)
-    assert WORD in search.out
+    with open_ralph(project) as opened:
+        kinds = {hit.kind for hit in opened.search(WORD, limit=20, min_score=0)}
+        assert {"note", "learning", "exchange", "iteration"} <= kinds
 
 
 def test_forgetting_by_text_leaves_it_in_no_file(
@@ -130,7 +134,8 @@ def test_forgetting_by_text_leaves_it_in_no_file(
 ) -> None:
     plant_everywhere(ralph, project, tmp_path)
     planted = " ".join(traces(project, home))
-    for part in ("memory/login.jsonl", "journal/conversations", "journal/knowledge", "sqlite3",
+    for part in ("memory/login.jsonl", "memory/~notes", "journal/conversations",
+                 "journal/knowledge", "sqlite3",
                  "sessions", "brief.json", "hooks.log", "imports", "versions", "features.yaml",
                  "tasks.yaml", "runs"):  # fmt: skip
         assert part in planted
@@ -340,6 +345,24 @@ def test_a_persons_own_learning_stays_unless_it_holds_the_text(ralph: Line, proj
 
     ralph.well("forget", "--match", "call the FORM", "--yes")
     assert Plan(project).feature("login").learnings == ()
+
+
+def test_notes_are_forgotten_by_id_and_with_their_feature(
+    ralph: Line, project: Path, home: Path
+) -> None:
+    with open_ralph(project) as opened:
+        notes = [
+            opened.remember(f"The {WORD} is a cookie.")[0],
+            opened.remember(f"The {WORD} is a session.", feature="login")[0],
+            opened.remember(f"The {WORD} is a secret.", private=True)[0],
+        ]
+        assert opened.search(f"the {WORD}")
+
+    shown = ralph.well("forget", "--feature", "login", "--yes").out
+    assert f"{notes[1].id[:8]}  note  The {WORD} is a session." in shown
+    ralph.well("forget", notes[0].id, notes[2].id)
+
+    assert traces(project, home) == []
 
 
 def test_a_learning_is_forgotten_by_its_id(ralph: Line, project: Path, home: Path) -> None:

@@ -7,7 +7,7 @@ exchanges.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Self
 
@@ -15,6 +15,7 @@ import msgspec
 
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.recall import Hit
+from ralph.recall.kinds import KINDS
 from ralph.recall.score import RELEVANT
 from ralph.records import utc
 from ralph.records.conversation import (
@@ -29,7 +30,7 @@ from ralph.records.conversation import (
 )
 from ralph.records.iteration import Iteration
 from ralph.text.times import time_range
-from ralph.text.tokens import spellings
+from ralph.text.tokens import spellings, tokens
 
 # How much the best other hit of its conversation lifts an exchange: enough to decide between
 # equals. More helps where evidence is spread over a conversation and hurts where it is not.
@@ -292,3 +293,25 @@ def exchange_of_run(run: str | None) -> str | None:
 def event_of(hit: Hit) -> str:
     """The id of what happened: the exchange's, also for the iteration that it was."""
     return exchange_of_run(getattr(hit.record, "session_id", None)) or hit.id
+
+
+# From this share of common words on, two hits say the same.
+_SAME_SHARE = 0.9
+
+
+def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits without those that are the same event as an earlier one or say the same; that one
+    names them in `like`."""
+    chosen: list[tuple[str, frozenset[str], Hit, list[str]]] = []
+    for hit in hits:
+        row, event = KINDS[hit.kind], event_of(hit)
+        words = frozenset(tokens(f"{row.title(hit.record)}\n{row.text(hit.record)}"))
+        for other, others, _, like in chosen:
+            if event == other or (
+                words and len(words & others) >= _SAME_SHARE * len(words | others)
+            ):
+                like.append(hit.id)
+                break
+        else:
+            chosen.append((event, words, hit, []))
+    return [msgspec.structs.replace(hit, like=tuple(like)) for _, _, hit, like in chosen]

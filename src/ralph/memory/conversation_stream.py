@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from ralph.index import ASIDE, Passage
 from ralph.index.sync import IndexSpec
 from ralph.journal import Draft, Fold
 from ralph.memory.forgetting import tells_of, texts_of
-from ralph.memory.store import Store, as_hit, short_hash, verify_records
+from ralph.memory.store import Store, as_hit, short_hash, verify_records, when
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Record, clean_text, utc
 from ralph.records.conversation import (
@@ -43,6 +43,7 @@ from ralph.records.iteration import (
     cut,
     strongest,
 )
+from ralph.records.note import NOTE
 from ralph.text.sanitize import strip_marked
 
 _TITLE_CHARS = 80
@@ -433,7 +434,7 @@ def _passages(record: Record) -> Sequence[Passage]:
     with contextlib.suppress(BadRecord):
         if record.kind == EXCHANGE:
             return _exchange_passages(content_of(record))
-        if record.kind == SUMMARY:
+        if record.kind in (SUMMARY, NOTE):
             text = content_of(record).text
             return [Passage(title="", text=text, embed=text)]
         if record.kind == DOCUMENT:
@@ -457,19 +458,6 @@ def _exchange_passages(exchange: Exchange) -> Sequence[Passage]:
 
 
 # -- Times.
-
-
-def when(at: str, *, today: datetime | None = None) -> str:
-    """The day of a moment, and how long ago that is."""
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        return "at an unknown time"
-    days = ((today or datetime.now(UTC)).date() - moment.date()).days
-    if days < -1:  # whoever wrote it had another clock
-        return moment.date().isoformat()
-    ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
-    return f"{moment.date().isoformat()}, {ago}"
 
 
 def is_before(at: str, limit: datetime) -> bool:

@@ -29,7 +29,6 @@ from ralph.memory.conversation_stream import (
     is_before,
     prepared_conversation,
     prepared_exchange,
-    when,
 )
 from ralph.memory.store import (
     CONVERSATIONS,
@@ -38,6 +37,8 @@ from ralph.memory.store import (
     home_journals,
     once_a_day,
     short_hash,
+    unasked,
+    when,
 )
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
@@ -58,6 +59,7 @@ from ralph.records.conversation import (
     exchange_id,
     record_of,
 )
+from ralph.records.note import NOTE, Note
 from ralph.text.times import event_range
 
 # Where conversations go that belong to no project.
@@ -67,6 +69,9 @@ _ID_CHARS = 16
 _MIN_SCORE = 0.20
 # How many passages are looked at: they are grouped, filtered and lifted afterwards.
 _DEPTH = 60
+# What is kept beside the conversations, and is only found where it is asked for.
+_NONE_BESIDE = {DOCUMENT: False, NOTE: False}
+_OPENED = (EXCHANGE, DOCUMENT, NOTE, CONVERSATION)
 _T = TypeVar("_T")
 
 
@@ -269,6 +274,33 @@ class Conversations:
         """One section of a document by its id or a prefix of it."""
         return self._hit(wanted, DOCUMENT, everywhere)
 
+    def find(
+        self, record_id: str, *, everywhere: bool = False, newest: int | None = None
+    ) -> list[Hit]:
+        """Everything whose id begins so, oldest first: exchanges, documents, notes, conversations.
+
+        `newest`: only so many of each.
+        """
+        begins = record_id.lower()
+        found: list[Record] = []
+        for stream in self._within(everywhere):
+            history = stream.history
+            by_kind: dict[str, list[Record]] = {}
+            for record in history.records.values():
+                if record.kind in _OPENED and record.id.startswith(begins):
+                    by_kind.setdefault(record.kind, []).append(record)
+            for records in by_kind.values():
+                found += sorted(records, key=lambda one: one.at)[-newest if newest else 0 :]
+        hits = [unasked(one, when(one.at), content_of(one)) for one in found]
+        return [hit for hit in hits if hit.kind != CONVERSATION or not newest]
+
+    def remember(self, note: Note) -> tuple[Note, bool]:
+        """Keep a private note; returns it as it is kept, and whether it is new."""
+        if note.id in self.stream.forgotten():  # written again after it was forgotten
+            note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
+        [fresh] = self.say_all([(note, note.id)])
+        return content_of(self.stream.history.records[note.id]), fresh
+
     def _hit(self, wanted: str, kind: str, everywhere: bool) -> Hit:
         records = {
             name: record
@@ -277,7 +309,7 @@ class Conversations:
             if record.kind == kind
         }
         record = the_only(records, wanted, kind)
-        return Hit(record.id, kind, None, None, when(record.at), None, content_of(record))
+        return unasked(record, when(record.at), content_of(record))
 
     def said(self, kind: str) -> list[Record]:
         """Every record of one kind in this project, in journal order."""
@@ -304,11 +336,12 @@ class Conversations:
         since: str | None = None,
         until: str | None = None,
         documents: bool = False,
+        notes: bool = False,
     ) -> Answer:
         """The exchanges that answer the question, best first; `exclude` names a conversation.
 
         `since` and `until` are days, both included; else a time that the question plainly names
-        counts. `documents` brings in sections of the user's own documents.
+        counts. `documents` brings in sections of the user's own documents, `notes` private notes.
         """
         # A list to look through may hold more doubtful hits than what a prompt is given: doors that
         # tell an agent pass the floor that holds everywhere else.
@@ -321,7 +354,7 @@ class Conversations:
             streams,
             scope,
             exclude=exclude,
-            documents=documents,
+            beside={DOCUMENT: documents, NOTE: notes},
             meaning=not words_only,
             budget_s=budget_s,
         )
@@ -363,7 +396,7 @@ class Conversations:
         scope: SearchFilter,
         *,
         exclude: str | None,
-        documents: bool = False,
+        beside: Mapping[str, bool] = _NONE_BESIDE,
         meaning: bool = True,
         budget_s: float | None = None,
     ) -> Answer:
@@ -387,7 +420,7 @@ class Conversations:
             for hit in found
             if scope.allows(hit, home[hit.id], histories)
             and (not exclude or home[hit.id] != exclude)
-            and (documents or hit.kind != DOCUMENT)
+            and beside.get(hit.kind, True)
             and not (away and home[hit.id] not in readable)
         ]
         ordered = ranked(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
+import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,11 +18,22 @@ from ralph.index import Passage
 from ralph.index.sync import IndexSpec, Synced
 from ralph.journal import Draft, Fold
 from ralph.journal.file import check_name
-from ralph.memory.store import Answer, ProjectStore, as_hit, find_id, verify_records
+from ralph.memory.store import (
+    NOTES,
+    Answer,
+    ProjectStore,
+    as_hit,
+    find_id,
+    unasked,
+    verify_records,
+    when,
+)
 from ralph.recall import Hit, ScoredRecord
 from ralph.records import Complaint, Located, Record, Source, Tombstone, clean, clean_text, now, utc
 from ralph.records import iteration as kind
+from ralph.records.conversation import content_of, record_of
 from ralph.records.iteration import KIND, Decision, FileAction, FileTouched, Iteration, from_record
+from ralph.records.note import NOTE, Note
 from ralph.text.redact import redact
 
 # -- What an iteration goes through before it is kept: secrets out, limits on, paths relative.
@@ -122,10 +135,6 @@ def _whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-# Named in the manifest: another way of cutting means a rebuild.
-_CUT_VERSION = "iteration-3"
-
-
 class SavedIteration(msgspec.Struct, frozen=True):
     """An iteration as memory has it now, and whether it was new."""
 
@@ -144,10 +153,11 @@ class FileSeen(msgspec.Struct, frozen=True):
     last_iteration: int
 
 
-class FeatureMemory:
-    """The memory of one feature of one project."""
+class ProjectStream:
+    """One journal of a project, and the collection of the index that follows it."""
 
     foreign = False
+    cut_version: str
 
     def __init__(self, name: str, store: ProjectStore) -> None:
         check_name(name)
@@ -155,6 +165,138 @@ class FeatureMemory:
         self._store = store
         self._journal = store.journals.journal(name)
         self._fold = Fold(self._journal)
+
+    def content(self, record: Record) -> Any:
+        """What stands in a record; None for a kind that does not belong here."""
+        raise NotImplementedError
+
+    def when(self, record: Record, last_number: int) -> str:
+        """When it was, in words."""
+        raise NotImplementedError
+
+    def passages(self, record: Record) -> Sequence[Passage]:
+        """The record as the index has it."""
+        raise NotImplementedError
+
+    def contents(self) -> list[tuple[Located, Any]]:
+        """Every living record in journal order with what is in it; `verify` reports the others."""
+        found: list[tuple[Located, Any]] = []
+        for located in self._fold.records():
+            with contextlib.suppress(BadRecord):
+                if (content := self.content(located.record)) is not None:
+                    found.append((located, content))
+        return found
+
+    def find(self, record_id: str) -> list[Hit]:
+        """Every record whose id begins so; the same id twice means two contents of it."""
+        begins = record_id.lower()
+        return self.hits(pair for pair in self.contents() if pair[0].record.id.startswith(begins))
+
+    def hits(self, pairs: Iterable[tuple[Located, Any]]) -> list[Hit]:
+        """The records as answers."""
+        last = max((located.record.number for located in self._fold.records()), default=0)
+        return [unasked(one.record, self.when(one.record, last), found) for one, found in pairs]
+
+    # -- the index's side of it
+
+    def target(self) -> IndexSpec:
+        """What the index needs to know to follow this journal."""
+        return IndexSpec(
+            name=self._store.collection_name(self.name),
+            stream=self.name,
+            journal=self._journal,
+            cut=self.passages,
+            cut_version=f"{self.cut_version}-{kind.EMBEDDING_CHARS}",
+            embedder=self._store.embedder,
+        )
+
+    def sync(self, *, afresh: bool = False) -> Synced:
+        """Bring the index up to the journal, or build it anew."""
+        return self._store.index.sync(self.target(), afresh=afresh, progress=self._store.progress)
+
+    def drop_index(self) -> None:
+        """Take the collection out of the index; the journal stays (F14)."""
+        index = self._store.index
+        index.with_repair(lambda: index.store.drop(self.target().name))
+
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
+        """What recall found, as an answer."""
+        one = found.record
+        return as_hit(found, self.when(one, last_number), self.content(one))
+
+    def records(self) -> list[Record]:
+        """Every living record, whatever its kind."""
+        return [located.record for located in self._fold.records()]
+
+    def adopt(self, records: Sequence[Record]) -> tuple[int, int, int]:
+        """Keep records made elsewhere as they are: how many were new, known, forgotten here."""
+        buried = self.forgotten()
+        wanted = [record for record in records if record.id not in buried]
+        appended = self._journal.append(wanted)
+        self._store.sync_soon(self.target())
+        fresh = sum(one.fresh for one in appended)
+        return fresh, len(wanted) - fresh, len(records) - len(wanted)
+
+    def forget(
+        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
+    ) -> list[str]:
+        """Take these records out of journal and index for good, and say which were there."""
+        gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))
+        if gone:
+            self._store.erase_soon(self.target())
+        return gone
+
+    def forgotten(self) -> frozenset[str]:
+        """The ids of what was forgotten here."""
+        return self._fold.forgotten()
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+        return verify_records(self._journal, self._fold, self.content)
+
+
+class NoteMemory(ProjectStream):
+    """The notes of one project, in a journal of their own; a note may name a feature."""
+
+    cut_version = "note-1"
+
+    def __init__(self, store: ProjectStore) -> None:
+        super().__init__(NOTES, store)
+
+    def remember(self, note: Note) -> tuple[Note, bool]:
+        """Keep a note; returns it as it is kept, and whether it is new."""
+        if note.id in self.forgotten():  # written again after it was forgotten
+            note = msgspec.structs.replace(note, id=uuid.uuid4().hex[:16])
+        self._store.ensure()
+        record = record_of(note)
+
+        def numbered(number: int) -> Record:
+            return msgspec.structs.replace(record, number=number)
+
+        [appended] = self._journal.append([numbered])
+        self._store.sync_soon(self.target())
+        return content_of(appended.record), appended.fresh
+
+    def content(self, record: Record) -> Any:
+        """The note inside a record."""
+        return content_of(record) if record.kind == NOTE else None
+
+    def when(self, record: Record, last_number: int) -> str:
+        """The day, and how long ago it is."""
+        return when(record.at)
+
+    def passages(self, record: Record) -> Sequence[Passage]:
+        """A note as one passage."""
+        with contextlib.suppress(BadRecord):
+            if note := self.content(record):
+                return [Passage(title="", text=note.text, embed=note.text)]
+        return ()
+
+
+class FeatureMemory(ProjectStream):
+    """The memory of one feature of one project."""
+
+    cut_version = "iteration-3"
 
     # -- writing
 
@@ -235,12 +377,12 @@ class FeatureMemory:
         wanted = kind.RECENT_COUNT if count is None else count
         if wanted < 1:
             raise BadInput(f"count must be at least 1, not {wanted}")
-        return Answer(self._hits(self._newest_first()[:wanted]))
+        return Answer(self.hits(self._newest_first()[:wanted]))
 
     def failed_attempts(self, task_id: int | str | None = None) -> Answer:
         """Iterations that failed or ran out of time, newest first, of one task or of all."""
         return Answer(
-            self._hits(
+            self.hits(
                 (located, one)
                 for located, one in self._newest_first()
                 if one.failed and (task_id is None or str(one.task_id) == str(task_id))
@@ -269,78 +411,9 @@ class FeatureMemory:
         )
         return self.find(find_id(record_id, ids, missing))[-1]
 
-    def find(self, record_id: str) -> list[Hit]:
-        """Every record whose id begins so; the same id twice means two contents of it."""
-        begins = record_id.lower()
-        told = self.iterations()
-        return self._hits(pair for pair in told if pair[0].record.id.startswith(begins))
-
     def iterations(self) -> list[tuple[Located, Iteration]]:
         """Every living iteration in journal order; what cannot be read is left to `verify`."""
-        return [
-            (located, iteration)
-            for located in self._fold.records()
-            if (iteration := _readable(located.record)) is not None
-        ]
-
-    # -- the index's side of it
-
-    def target(self) -> IndexSpec:
-        """What the index needs to know to follow this feature's journal."""
-        return IndexSpec(
-            name=self._store.collection_name(self.name),
-            stream=self.name,
-            journal=self._journal,
-            cut=_passages,
-            cut_version=f"{_CUT_VERSION}-{kind.EMBEDDING_CHARS}",
-            embedder=self._store.embedder,
-        )
-
-    def sync(self, *, afresh: bool = False) -> Synced:
-        """Bring the index up to the journal, or build it anew."""
-        return self._store.index.sync(self.target(), afresh=afresh, progress=self._store.progress)
-
-    def drop_index(self) -> None:
-        """Take the feature's collection out of the index; its journal stays (F14)."""
-        index = self._store.index
-        index.with_repair(lambda: index.store.drop(self.target().name))
-
-    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
-        """What recall found, as an answer."""
-        one = found.record
-        return as_hit(found, _when(one.number, last_number), from_record(one))
-
-    def records(self) -> list[Record]:
-        """Every living record, whatever its kind."""
-        return [located.record for located in self._fold.records()]
-
-    def adopt(self, records: Sequence[Record]) -> tuple[int, int, int]:
-        """Keep records made elsewhere as they are: how many were new, known, forgotten here."""
-        buried = self.forgotten()
-        wanted = [record for record in records if record.id not in buried]
-        appended = self._journal.append(wanted)
-        self._store.sync_soon(self.target())
-        fresh = sum(one.fresh for one in appended)
-        return fresh, len(wanted) - fresh, len(records) - len(wanted)
-
-    def forget(
-        self, ids: Collection[str], *, reason: str | None = None, stones: Sequence[Tombstone] = ()
-    ) -> list[str]:
-        """Take these records out of journal and index for good, and say which were there."""
-        gone = self._journal.forget(ids, reason=clean(reason), stones=clean(stones))
-        if gone:
-            self._store.erase_soon(self.target())
-        return gone
-
-    def forgotten(self) -> frozenset[str]:
-        """The ids of what was forgotten here."""
-        return self._fold.forgotten()
-
-    def verify(self) -> tuple[int, list[Complaint]]:
-        """How many records can be read, and everything that looks wrong in the journal."""
-        return verify_records(
-            self._journal, self._fold, lambda one: one.kind == KIND and from_record(one)
-        )
+        return self.contents()
 
     def _newest_first(self) -> list[tuple[Located, Iteration]]:
         return sorted(
@@ -349,27 +422,23 @@ class FeatureMemory:
             reverse=True,
         )
 
-    def _hits(self, told: Iterable[tuple[Located, Iteration]]) -> list[Hit]:
-        last = max((located.record.number for located in self._fold.records()), default=0)
-        return [
-            Hit(one.record.id, KIND, None, None, _when(one.record.number, last), None, iteration)
-            for one, iteration in told
-        ]
+    def content(self, record: Record) -> Any:
+        """The iteration inside a record."""
+        return from_record(record) if record.kind == KIND else None
 
+    def when(self, record: Record, last_number: int) -> str:
+        """Which iteration it was, and how many ago."""
+        return _when(record.number, last_number)
 
-def _readable(record: Record) -> Iteration | None:
-    if record.kind != KIND:
-        return None
-    try:
-        return from_record(record)
-    except BadRecord:
-        return None
-
-
-def _passages(record: Record) -> Sequence[Passage]:
-    iteration = _readable(record)
-    if iteration is None:
+    def passages(self, record: Record) -> Sequence[Passage]:
+        """An iteration as one passage."""
+        with contextlib.suppress(BadRecord):
+            if record.kind == KIND:
+                return _passages(record, from_record(record))
         return ()
+
+
+def _passages(record: Record, iteration: Iteration) -> Sequence[Passage]:
     whole = kind.embedding_text(iteration, max_chars=kind.EMBEDDING_CHARS)
     title = iteration.task_title
     places = [file.path for file in iteration.files_touched]

@@ -21,10 +21,11 @@ from ralph import disk
 from ralph.errors import BadInput, BadPlan
 from ralph.plan.model import KINDS
 from ralph.records.iteration import TRUNCATED
-from ralph.records.learning import Learning, read_learning
+from ralph.records.learning import read_learning
 from ralph.text.tokens import tokens
 
 if TYPE_CHECKING:
+    from ralph.memory.plan_stream import FeatureLearning
     from ralph.memory.ralph import Ralph
     from ralph.plan.store import Plan
 
@@ -174,21 +175,11 @@ class Words:
 # -- the plan
 
 
-class PlanLearning(Learning, frozen=True, omit_defaults=True, kw_only=True):
-    """A learning with the feature that it belongs to."""
-
-    feature: str = ""
-
-
-def learnings_of(ralph: Ralph) -> list[PlanLearning]:
+def learnings_of(ralph: Ralph) -> list[FeatureLearning]:
     """Every learning of the plan; none while the plan cannot be read, which its users are told."""
-    with contextlib.suppress(BadPlan, OSError):
-        return [
-            PlanLearning(**msgspec.structs.asdict(learning), feature=feature.name)
-            for feature in _plan(ralph).read("features").features
-            for learning in feature.learnings
-        ]
-    return []
+    from ralph.memory.plan_stream import LEARNING, plan_content  # which hooks start without
+
+    return [plan_content(one) for one in ralph.plan.records() if one.kind == LEARNING]
 
 
 def plan_places(ralph: Ralph, words: Words) -> list[str]:
@@ -202,7 +193,7 @@ def plan_places(ralph: Ralph, words: Words) -> list[str]:
     return found
 
 
-def forget_in_plan(ralph: Ralph, learnings: Collection[PlanLearning], words: Words) -> int:
+def forget_in_plan(ralph: Ralph, learnings: Collection[FeatureLearning], words: Words) -> int:
     """Take learnings out of the plan, and the matched words out of its other texts.
 
     Returns how many learnings and texts changed. Nothing stays that would keep a learning from
@@ -214,6 +205,8 @@ def forget_in_plan(ralph: Ralph, learnings: Collection[PlanLearning], words: Wor
     with contextlib.suppress(BadPlan), _plan(ralph).editing("words forgotten", *KINDS) as data:
         for kind in KINDS:
             data[kind] = edit.without(data[kind])
+    if edit.changed:
+        ralph.store.erase_soon(ralph.plan.target())
     return edit.changed
 
 

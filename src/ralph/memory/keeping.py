@@ -15,7 +15,6 @@ from ralph.journal.line import Unreadable, read_line, write_record, write_tombst
 from ralph.memory.conversation_search import exchange_of_run
 from ralph.memory.conversation_stream import ConversationStream, is_before
 from ralph.memory.forgetting import (
-    PlanLearning,
     Words,
     forget_in_plan,
     learnings_of,
@@ -27,9 +26,10 @@ from ralph.memory.forgetting import (
 )
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.lessons import taught_by
-from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE
+from ralph.memory.plan_stream import FeatureLearning
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.records import Complaint, Record, Source, Tombstone, clean, utc
-from ralph.records.conversation import CONVERSATION, conversation_id
+from ralph.records.conversation import CONVERSATION, content_of, conversation_id
 from ralph.records.iteration import Iteration, from_record
 from ralph.records.knowledge import (
     ENTRIES,
@@ -39,12 +39,15 @@ from ralph.records.knowledge import (
     is_known,
     knowledge_from,
 )
+from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
 
 if TYPE_CHECKING:
     from ralph.journal import Batch, Journal
+    from ralph.memory.feature import ProjectStream
+    from ralph.memory.knowledge import Knowledge
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Store, Stream
+    from ralph.memory.store import Store
 
 _CLIENTS = {client.source: client.title for client in CLIENTS}
 _SHORTEST_ID = 4
@@ -86,9 +89,9 @@ def _store(ralph: Ralph, memory: str) -> Store:
     return ralph.conversations.store if memory == CONVERSATIONS else ralph.knowledge.store
 
 
-def _stream(ralph: Ralph, key: JournalKey) -> Stream:
+def _stream(ralph: Ralph, key: JournalKey) -> ProjectStream | ConversationStream | Knowledge:
     if key.memory == FEATURES:
-        return ralph.feature(key.name)
+        return ralph.notes if key.name == NOTES else ralph.feature(key.name)
     if key.memory == KNOWLEDGE:
         return ralph.knowledge
     return ConversationStream(key.name, ralph.conversations.store)
@@ -204,7 +207,7 @@ class Choice(msgspec.Struct, frozen=True):
     """
 
     ids: dict[JournalKey, list[str]]
-    learnings: list[PlanLearning] = []
+    learnings: list[FeatureLearning] = []
     titles: list[str] = []
     match: str = ""
     places: list[str] = []
@@ -278,9 +281,11 @@ def choose(
     chosen: _Chosen = {}
     titles: list[str] = []
     for key in dict.fromkeys([*own, *(named if wanted else ())]):
-        if key.memory not in memories or feature not in (None, key.name):
+        if key.memory not in memories or (feature and key.name not in (feature, NOTES)):
             continue
         records = _standing(ralph, key)
+        if feature and key.name == NOTES:
+            records = [one for one in records if content_of(one).feature == feature]
         patterns = _patterns(ralph) if wanted and key.memory == KNOWLEDGE else {}
         fit = [
             one.id
@@ -337,7 +342,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
     iterations = [
         iteration
         for key in ids
-        if key.memory == FEATURES
+        if key.memory == FEATURES and key.name != NOTES
         for located, iteration in ralph.feature(key.name).iterations()
         if located.record.id in named
     ]
@@ -385,7 +390,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     said = [one for key, ids in choice.ids.items() if key.memory == CONVERSATIONS for one in ids]
     for key, ids in choice.ids.items():
         if key.memory == FEATURES:
-            gone += ralph.feature(key.name).forget(ids, reason=reason)
+            gone += _stream(ralph, key).forget(ids, reason=reason)
     if said or choice.titles:
         gone += ralph.conversations.forget(said, reason=reason, titles=choice.titles)
     if known:
@@ -554,6 +559,8 @@ def redacted(record: Record) -> Record:
 def _home_of(entry: Record | Tombstone) -> JournalKey:
     if isinstance(entry, Record):
         try:
+            if entry.kind == NOTE:
+                return JournalKey(FEATURES, NOTES)
             if is_known(entry.kind):
                 return JournalKey(KNOWLEDGE, stream_of(knowledge_from(entry).project))
             feature = from_record(entry).feature

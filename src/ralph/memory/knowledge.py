@@ -23,7 +23,6 @@ from ralph.index.embedders.static import StaticEmbedder
 from ralph.index.sync import IndexSpec, Progress, Synced, open_index
 from ralph.journal import Draft
 from ralph.memory import checkpoints, knowledge_state
-from ralph.memory.conversation_stream import when
 from ralph.memory.knowledge_state import KnowledgeState, ProjectKnowledge, PublishedState, facets
 from ralph.memory.store import (
     KNOWLEDGE,
@@ -32,7 +31,9 @@ from ralph.memory.store import (
     as_hit,
     find_id,
     home_journals,
+    unasked,
     verify_records,
+    when,
 )
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall import patterns as rules
@@ -51,6 +52,7 @@ _PATTERNS_IN_CONTEXT = 3
 _MOST_CONFLICTS = 3
 # The name the source documents gave it.
 COLLECTION = "project_knowledge"
+PATTERN = "pattern"
 _CUT_VERSION = "knowledge-1"
 # How many entries are looked at: they are put together into patterns afterwards.
 _DEPTH = 60
@@ -275,10 +277,11 @@ class Knowledge:
         agent_type: str | None = None,
         task_type: str | None = None,
         technology: str | None = None,
+        budget_s: float | None = None,
     ) -> Answer:
         """The published entries that answer the question, best first."""
         wanted, found = self._ask(
-            query, facets(agent_type, task_type, technology), limit, min_score, None
+            query, facets(agent_type, task_type, technology), limit, min_score, budget_s
         )
         slots = self.living().slots
         return Answer([hit for hit in found if hit.id in slots][:wanted], found.notes)
@@ -393,6 +396,23 @@ class Knowledge:
         """An entry by its id or the beginning of it."""
         found = {i: one for account in self.state.accounts() for i, one in account.entries.items()}
         return found[find_id(wanted, found, NotFound(f"there is no entry {wanted!r}"))]
+
+    def find(self, record_id: str) -> list[Hit]:
+        """Every entry, pattern and waiting rejection whose id begins so."""
+        begins = record_id.lower()
+        found = [
+            unasked(record, when(record.at), knowledge_from(record))
+            for account in self.state.accounts()
+            for name, record in (account.entries | account.gates).items()
+            if name.startswith(begins)
+        ]
+        for pattern in self.patterns() if begins else ():
+            if pattern.id.startswith(begins):
+                at = pattern.published
+                found.append(
+                    Hit(pattern.id, PATTERN, None, None, when(at), None, pattern, None, at)
+                )
+        return found
 
     def of_project(self, project: str | None = None) -> list[Record]:
         """Every entry that a project gave, staged or published."""

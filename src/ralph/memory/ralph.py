@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from ralph import disk
 from ralph.config import Config, home_folder, load
-from ralph.errors import NotAProject, NotFound
-from ralph.index import Collection
+from ralph.errors import BadInput, NotAProject, NotFound
 from ralph.index.sync import Progress
+from ralph.memory.conversation_search import event_of, fold_twins
 from ralph.memory.conversations import Conversations
-from ralph.memory.feature import FeatureMemory, SavedIteration
+from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import Answer, ProjectStore, find_id
+from ralph.memory.store import MOST_HITS, NOTES, PLAN, Answer, ProjectStore, find_id
 from ralph.recall import Hit
-from ralph.records import Source
-from ralph.records.iteration import Iteration, read_iteration
+from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
+from ralph.records import Source, clean_text
+from ralph.records.iteration import KIND as ITERATION
+from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
+from ralph.records.knowledge import ENTRIES
+from ralph.records.note import NOTE, Author, Note, make_note
+from ralph.text.times import day_of
 
 if TYPE_CHECKING:
+    from ralph import index
     from ralph.memory.knowledge import Knowledge
+    from ralph.memory.plan_stream import PlanStream
 
 
 _SHORTEST_ID = 4
+# How many hits of a project are looked at for each that is wanted: some are of other features.
+_SPARE = 2
 
 
 class Ralph:
@@ -65,13 +77,39 @@ class Ralph:
 
     def feature(self, name: str) -> FeatureMemory:
         """The memory of one feature, whether or not a plan names it."""
+        if name in (NOTES, PLAN):
+            raise BadInput(f"no feature can be called {name!r}: the name is Ralph's own")
         if name not in self._features:
             self._features[name] = FeatureMemory(name, self.store)
         return self._features[name]
 
     def features(self) -> list[FeatureMemory]:
         """Every feature that has a journal."""
-        return [self.feature(name) for name in self.store.journals.names()]
+        return [self.feature(name) for name in self.store.journals.names() if name != NOTES]
+
+    @functools.cached_property
+    def notes(self) -> NoteMemory:
+        """The notes of this project."""
+        return NoteMemory(self.store)
+
+    @functools.cached_property
+    def plan(self) -> PlanStream:
+        """The plan's learnings and features, as search sees them."""
+        from ralph.memory.plan_stream import PlanStream  # a hook starts without it
+
+        return PlanStream(self.store)
+
+    # -- writing
+
+    def remember(
+        self, text: str, *, feature: str = "", private: bool = False, by: Author = "human"
+    ) -> tuple[Note, bool]:
+        """Keep a note of the project, or of one feature; returns it and whether it is new.
+
+        A private one is kept in Ralph's home, where nobody else who has the project sees it.
+        """
+        note = make_note(clean_text(text), feature=feature, by=by)
+        return (self.conversations if private else self.notes).remember(note)
 
     def remember_all(
         self,
@@ -92,41 +130,171 @@ class Ralph:
             saved.update(zip(mine, results, strict=True))
         return [saved[n] for n in range(len(iterations))]
 
+    # -- asking: everything that the asker may see, as one memory
+
     def search(
         self,
         query: str,
         *,
+        kinds: Collection[str] = (),
         features: Sequence[str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        tags: Collection[str] = (),
+        everywhere: bool = False,
         limit: int | None = None,
         min_score: float | None = None,
+        meaning: bool = True,
+        exclude: str | None = None,
         budget_s: float | None = None,
+        scope: Scope = PERSON,
     ) -> Answer:
-        """Search some features, or all of the project, as one.
+        """Search everything that the asker may see, as one: each hit says of what kind it is.
 
-        `budget_s` bounds the catching up with the journals before it.
+        `kinds`, `features` and `tags` narrow it; `since` and `until` are days, both included.
+        `exclude` names a conversation. `budget_s` bounds the catching up with the journals.
         """
         question = self.store.question(query, limit=limit, min_score=min_score)
-        chosen = self.features() if features is None else [self.feature(f) for f in features]
-        return self.store.ask(chosen, question, budget_s=budget_s)
+        days = (since and day_of(since, "since")) or "", (until and day_of(until, "until")) or "9"
+        wanted, keepers, features = self._within(scope, kinds, features, tags)
+        deep: dict[str, Any] = {
+            "limit": MOST_HITS,
+            "min_score": question.min_score,
+            "budget_s": budget_s,
+        }
+        found: list[Answer] = []
+        if "project" in keepers:
+            asked = msgspec.structs.replace(question, limit=MOST_HITS * _SPARE)
+            streams = self._streams(wanted, features)
+            found.append(self.store.ask(streams, asked, meaning=meaning, budget_s=budget_s))
+        if "conversations" in keepers:
+            said = self.conversations.search(
+                question.text,
+                since=days[0] or None,
+                until=until and days[1],
+                tags=tags,
+                everywhere=everywhere,
+                words_only=not meaning,
+                exclude=exclude,
+                documents=True,
+                notes=True,
+                **deep,
+            )
+            found.append(said)
+        if "knowledge" in keepers:
+            found.append(self.knowledge.search(question.text, **deep))
+        ordered: list[list[Hit]] = []
+        for answer in found:
+            fit = [hit for hit in answer if _fits(hit, wanted, features, days)]
+            for by_person in (True, False):
+                ordered.append([h for h in fit if KINDS[h.kind].by_person(h.record) is by_person])
+        # Only the first of each are compared, so the order within each memory stays.
+        hits = fold_twins(heapq.merge(*ordered, key=lambda hit: -rank(hit)))
+        notes = [note for answer in found for note in answer.notes]
+        return Answer(hits[: question.limit], tuple(dict.fromkeys(notes)))
 
-    def get(self, record_id: str, *, features: Sequence[str] | None = None) -> Hit:
-        """One record of some features, or of any, by its id or the beginning of it."""
-        chosen = self.features() if features is None else [self.feature(f) for f in features]
-        found = [hit for feature in chosen for hit in feature.find(record_id)]
+    def recent(
+        self,
+        count: int = RECENT_COUNT,
+        *,
+        kinds: Collection[str] = (),
+        features: Sequence[str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        everywhere: bool = False,
+        scope: Scope = PERSON,
+    ) -> Answer:
+        """What happened last, whatever its kind, newest first."""
+        if count < 1:
+            raise BadInput(f"count must be at least 1, not {count}")
+        days = (since and day_of(since, "since")) or "", (until and day_of(until, "until")) or "9"
+        wanted, keepers, features = self._within(scope, kinds, features, ())
+        if not kinds:
+            wanted = frozenset(kind for kind in wanted if KINDS[kind].daily)
+        newest = None if since or until or everywhere else count
+        hits: list[Hit] = []
+        if "project" in keepers:
+            hits += [hit for one in self._streams(wanted, features) for hit in one.find("")]
+        if "conversations" in keepers:
+            hits += self.conversations.find("", everywhere=everywhere, newest=newest)
+        if "knowledge" in keepers and not wanted.isdisjoint(ENTRIES):
+            hits += self.knowledge.find("")
+        fit = [hit for hit in reversed(hits) if _fits(hit, wanted, features, days)]
+        fit.sort(key=lambda hit: hit.at, reverse=True)
+        # An iteration that was an exchange of a person's session is listed as the iteration.
+        iterations = {event_of(hit) for hit in fit if hit.kind == ITERATION}
+        return Answer([h for h in fit if h.kind == ITERATION or h.id not in iterations][:count])
+
+    def get(
+        self,
+        record_id: str,
+        *,
+        features: Sequence[str] | None = None,
+        everywhere: bool = True,
+        scope: Scope = PERSON,
+    ) -> Hit:
+        """One record of any kind, by its id or the beginning of it.
+
+        `everywhere`: where this project has none, the conversations of others are looked through.
+        """
+        wanted, keepers, features = self._within(scope, (), features, ())
         missing = NotFound(
             f"there is no record {record_id!r}", todo="`ralph recent` lists records with their ids."
         )
         if len(record_id) < _SHORTEST_ID:
             raise missing
-        if not found and any(i.startswith(record_id) for one in chosen for i in one.forgotten()):
+        streams = self._streams(wanted, features) if "project" in keepers else []
+        found = [hit for stream in streams for hit in stream.find(record_id)]
+        if "conversations" in keepers:
+            found += self.conversations.find(record_id)
+        if "knowledge" in keepers:
+            found += self.knowledge.find(record_id)
+        if not found and everywhere and "conversations" in keepers:
+            found += self.conversations.find(record_id, everywhere=True)
+        found = [hit for hit in found if _fits(hit, wanted, features)]
+        if not found and any(i.startswith(record_id) for one in streams for i in one.forgotten()):
             raise NotFound(f"record {record_id!r} was forgotten, and stays so")
         find_id(record_id, [hit.id for hit in found], missing)
         return found[-1]
 
-    def orphans(self) -> list[Collection]:
+    def _within(
+        self,
+        scope: Scope,
+        kinds: Collection[str],
+        features: Sequence[str] | None,
+        tags: Collection[str],
+    ) -> tuple[frozenset[str], frozenset[Keeper], Sequence[str] | None]:
+        """The kinds, the memories and the features that a call reaches in this scope."""
+        wanted = kinds_of(kinds)
+        keepers = frozenset(KINDS[kind].keeper for kind in wanted) & scope.keepers
+        if scope.feature is not None:
+            features = [scope.feature]
+        if features is not None:
+            keepers &= {"project", "conversations"}  # which have a person's private notes
+        if tags:
+            keepers &= {"conversations"}
+        if not self.config.settings.knowledge_receive:
+            keepers -= {"knowledge"}
+        return wanted, keepers, features
+
+    def _streams(
+        self, kinds: Collection[str], features: Sequence[str] | None
+    ) -> list[ProjectStream | PlanStream]:
+        """The project's own streams that can have records of these kinds."""
+        streams: list[ProjectStream | PlanStream] = []
+        if ITERATION in kinds:
+            streams += self.features() if features is None else map(self.feature, features)
+        if NOTE in kinds:
+            streams.append(self.notes)
+        if {"learning", "feature"} & set(kinds):
+            streams.append(self.plan)
+        return streams
+
+    def orphans(self) -> list[index.Collection]:
         """Collections whose journal is gone, or that belong to another project (F24)."""
         self.store.need_journals()  # one that is away is not gone
-        expected = {feature.target().name for feature in self.features()}
+        streams = self._streams(kinds_of(()), None)
+        expected = {stream.target().name for stream in streams}
         return [one for one in self.store.index.collections() if one.name not in expected]
 
     def prune(self) -> list[str]:
@@ -149,6 +317,21 @@ class Ralph:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _fits(
+    hit: Hit,
+    kinds: Collection[str],
+    features: Sequence[str] | None,
+    days: tuple[str, str] = ("", "9"),
+) -> bool:
+    """Whether a record is of these kinds, features and days; project notes fit every feature."""
+    feature = getattr(hit.record, "feature", None)
+    return (
+        hit.kind in kinds
+        and (features is None or feature == "" or feature in features)
+        and days[0] <= hit.at[:10] <= days[1]
+    )
 
 
 def open_ralph(

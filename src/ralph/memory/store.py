@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -39,7 +39,25 @@ def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
     """What recall found as an answer; `record` is what stands in the record."""
     envelope, score, why = found.record, found.score, found.why
     relevance, parts = found.relevance, found.parts
-    return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts)
+    return Hit(envelope.id, envelope.kind, score, relevance, when, why, record, parts, envelope.at)
+
+
+def unasked(record: Record, when: str, content: Any) -> Hit:
+    """A record that nothing was asked of, as an answer."""
+    return Hit(record.id, record.kind, None, None, when, None, content, at=record.at)
+
+
+def when(at: str, *, today: datetime | None = None) -> str:
+    """The day of a moment, and how long ago that is."""
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return "at an unknown time"
+    days = ((today or datetime.now(UTC)).date() - moment.date()).days
+    if days < -1:  # whoever wrote it had another clock
+        return moment.date().isoformat()
+    ago = "today" if days <= 0 else "yesterday" if days == 1 else f"{days} days ago"
+    return f"{moment.date().isoformat()}, {ago}"
 
 
 # -- Where the journals of each memory are: in files, or on the server that the settings name.
@@ -47,6 +65,8 @@ def as_hit(found: ScoredRecord, when: str, record: Any) -> Hit:
 
 MOST_HITS = 20
 FEATURES, CONVERSATIONS, KNOWLEDGE = "features", "conversations", "knowledge"
+# Streams of a project beside those of its features, which cannot be called so.
+NOTES, PLAN = "~notes", "~plan"
 # Where in Ralph's home what must wait for a server is kept.
 SPOOL = "spool"
 _log = logging.getLogger("ralph")
@@ -260,7 +280,8 @@ class Store:
         except MemoryOff as error:
             notes[:] = [f"searched the journal by words alone: {error}"]
             records = [(name, record) for name, one in by_name.items() for record in one.records()]
-            found = search_plainly(records, next(iter(by_name.values())).target().cut, question)
+            cuts = {name: one.target().cut for name, one in by_name.items()}
+            found = search_plainly(records, cuts, question)
             last = dict.fromkeys(by_name, 0)
             for name, record in records:
                 last[name] = max(last[name], record.number)
@@ -359,6 +380,11 @@ class ProjectStore(Store):
         super().__init__(journals, index, embedder, settings, progress=progress)
         self.project = project
         self.home = home
+
+    def names(self) -> set[str]:
+        """The streams there is anything in: features, notes, and the plan where there is one."""
+        plan = {PLAN} if disk.exists(self.project.db / "features.yaml") else set()
+        return super().names() | plan
 
     def ensure(self) -> None:
         """Make the project's files before the first record is kept."""

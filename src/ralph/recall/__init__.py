@@ -53,3 +53,6 @@ class Hit(msgspec.Struct, frozen=True):
     why: str | None
     record: Any
     parts: Parts | None = None
+    # When it was, and the ids of others that say the same.
+    at: str = ""
+    like: tuple[str, ...] = ()

@@ -389,7 +389,7 @@ def _ranks(values: dict[int, float]) -> dict[int, int]:
 
 
 def search_plainly(
-    records: Iterable[tuple[str, Record]], cut: Cut, question: Question
+    records: Iterable[tuple[str, Record]], cuts: Mapping[str, Cut], question: Question
 ) -> list[ScoredRecord]:
     """The records (each with its stream) whose words answer best, none under the floor."""
     asked = query_tokens(question.text)
@@ -397,7 +397,7 @@ def search_plainly(
     held: list[tuple[str, Record, frozenset[str]]] = []
     frequencies: Counter[str] = Counter()
     for stream, record in records:
-        for passage in cut(record):
+        for passage in cuts[stream](record):
             if not fits(passage.facets, question.only):
                 continue
             words = frozenset(tokens(f"{passage.title}\n{passage.text}\n{passage.places}"))

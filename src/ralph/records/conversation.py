@@ -12,6 +12,7 @@ import msgspec
 
 from ralph.records import Record, now, read_body, short_id, to_json, utc, write_body
 from ralph.records.iteration import ErrorSeen, FileTouched
+from ralph.records.note import NOTE, Note
 
 CONVERSATION = "conversation"
 EXCHANGE = "exchange"
@@ -128,7 +129,7 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return to_json(self)
 
 
-Said = Summary | Label | Rating | Document
+Said = Summary | Label | Rating | Document | Note
 _TYPES: dict[str, type[msgspec.Struct]] = {
     CONVERSATION: Conversation,
     EXCHANGE: Exchange,
@@ -136,6 +137,7 @@ _TYPES: dict[str, type[msgspec.Struct]] = {
     LABEL: Label,
     RATING: Rating,
     DOCUMENT: Document,
+    NOTE: Note,
 }
 _KINDS = {content: kind for kind, content in _TYPES.items()}
 _DECODERS = {kind: msgspec.json.Decoder(content).decode for kind, content in _TYPES.items()}
@@ -144,6 +146,7 @@ _ENVELOPES = {
     CONVERSATION: {"id": "id", "created": "at"},
     EXCHANGE: {"id": "id", "completed": "at", "number": "number"},
     DOCUMENT: {"id": "id"},
+    NOTE: {"id": "id", "at": "at"},
 }
 
 

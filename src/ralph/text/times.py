@@ -9,10 +9,11 @@ is vague, its range is wide.
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Literal, cast
 
+from ralph.errors import BadInput
 from ralph.text.tokens import compiled
 
 # -- Whether a sentence asks or tells, and whether it is about the past, by cue words.
@@ -560,3 +561,25 @@ def _joined(found: list[Bounds]) -> Bounds | None:
     first = min(firsts) if len(firsts) == len(found) > 0 else None
     last = max(lasts) if len(lasts) == len(found) > 0 else None
     return (first, last) if first or last else None
+
+
+# -- A day that was given, not asked about.
+
+_AGO = re.compile(r"(\d{1,5})\s*([dw])")
+_DAYS = {"today": 0, "yesterday": 1}
+
+
+def day_of(text: str, field: str, *, today: date | None = None) -> str:
+    """The day that `7d`, `2w`, `today`, `yesterday`, a date or a time means, as 2026-02-07."""
+    words, now = text.strip().lower(), today or datetime.now(UTC).date()
+    if ago := _AGO.fullmatch(words):
+        days = int(ago[1]) * (7 if ago[2] == "w" else 1)
+    elif words in _DAYS:
+        days = _DAYS[words]
+    else:
+        try:
+            return datetime.fromisoformat(words.upper()).date().isoformat()
+        except ValueError:
+            todo = "Give a day as 2026-02-07, 7d, 2w, today or yesterday."
+            raise BadInput(f"{field} {text!r} is not a day", todo=todo) from None
+    return (now - timedelta(days=days)).isoformat()

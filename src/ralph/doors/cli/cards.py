@@ -217,7 +217,7 @@ def show_entry(page: Page, hit: Hit, *, explain: bool = False) -> None:
 
 def entry_result(memory: Knowledge, record: Record) -> Result:
     """An entry with every field that it has."""
-    from ralph.memory.conversation_stream import when
+    from ralph.memory.store import when
     from ralph.records.knowledge import knowledge_from
 
     entry: Entry = knowledge_from(record)

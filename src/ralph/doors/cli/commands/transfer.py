@@ -45,6 +45,7 @@ _TEXTS = {
     "iteration": ("iteration {number} of {feature}", "{task_title}"),
     "exchange": ("exchange", "{user}"),
     "conversation": ("conversation", "{title}"),
+    "note": ("note", "{text}"),
     "document": ("document", "{path}:{line} {heading}"),
     "gate": ("rejected at the {gate_type} gate", "{human_feedback}"),
     "outcome": ("outcome of a pattern", ""),

@@ -1,0 +1,184 @@
+"""The plan as a stream of memory: a record for each learning, and for each feature that is
+described. It is read whole whenever its files have changed; nothing is kept twice."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import uuid
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ralph.errors import BadInput
+from ralph.index import Passage
+from ralph.index.sync import IndexSpec
+from ralph.journal import Batch
+from ralph.memory.store import PLAN, ProjectStore, as_hit, unasked, when
+from ralph.recall import Hit, ScoredRecord
+from ralph.records import Located, Record, read_body, short_id, write_body
+from ralph.records.iteration import EMBEDDING_CHARS
+from ralph.records.learning import Learning
+
+LEARNING, FEATURE = "learning", "feature"
+_CUT_VERSION = "plan-1"
+_NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
+_NO_TIME = "1970-01-01T00:00:00Z"
+_FILES: tuple[Literal["features", "tasks"], ...] = ("features", "tasks")
+
+
+class FeatureLearning(Learning, frozen=True, omit_defaults=True, kw_only=True):
+    """A learning with the feature whose plan it stands in."""
+
+    feature: str = ""
+
+
+class FeatureSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the plan says of a feature now."""
+
+    feature: str
+    description: str
+    architecture: str = ""
+    boundaries: str = ""
+    current_state: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it as one text."""
+        parts = (self.description, self.architecture, self.boundaries, self.current_state)
+        return "\n".join(filter(None, parts))
+
+
+_DECODERS = {
+    LEARNING: msgspec.json.Decoder(FeatureLearning).decode,
+    FEATURE: msgspec.json.Decoder(FeatureSnapshot).decode,
+}
+
+
+def plan_content(record: Record) -> Any:
+    """The learning or the snapshot inside a record."""
+    return read_body(_DECODERS[record.kind], record)
+
+
+class PlanJournal:
+    """The plan's files as an index follows a journal; a position is a hash of their bytes."""
+
+    def __init__(self, store: ProjectStore) -> None:
+        self._store = store
+        self._known: tuple[str, list[Located]] = ("", [])
+
+    def unchanged(self, position: str | None) -> bool:
+        """Whether the files are those of the position."""
+        return position == self._position(self._raw())
+
+    def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
+        """Everything, unless the files are those of the position."""
+        raw = self._raw()
+        here = self._position(raw)
+        if here == position:
+            return Batch((), (), (), here, False, True)
+        try:
+            found = self.records(here)
+        except (BadInput, OSError):  # whoever uses the plan is told; what was read before stands
+            return Batch((), (), (), position or "", False, True)
+        return Batch(tuple(found), (), (), here, position is not None, True)
+
+    def records(self, position: str | None = None) -> list[Located]:
+        """Every learning and every described feature, as records."""
+        here = position or self._position(self._raw())
+        if self._known[0] != here:
+            self._known = here, list(self._read())
+        return self._known[1]
+
+    def _raw(self) -> list[bytes | None]:
+        from ralph import disk
+
+        found: list[bytes | None] = []
+        for name in _FILES:
+            try:
+                found.append(disk.read(self._store.project.db / f"{name}.yaml"))
+            except FileNotFoundError:
+                found.append(None)
+        return found
+
+    @staticmethod
+    def _position(raw: Sequence[bytes | None]) -> str:
+        sums = (b"" if data is None else hashlib.sha256(data).digest() for data in raw)
+        return hashlib.sha256(b"\0".join(sums)).hexdigest()[:32]
+
+    def _read(self) -> list[Located]:
+        from ralph.plan.store import Plan
+
+        view = Plan(self._store.project.root, state=self._store.project.cache).read(*_FILES)
+        records: list[Record] = []
+        for feature in view.features:
+            made = feature.created or _NO_TIME
+            if not feature.is_thin():
+                snapshot = FeatureSnapshot(
+                    feature=feature.name,
+                    description=feature.description or "",
+                    architecture=feature.architecture or "",
+                    boundaries=feature.boundaries or "",
+                    current_state=view.current_state(feature.name),
+                )
+                identity = short_id(_NAMESPACE, FEATURE, feature.name)
+                records.append(Record(identity, FEATURE, 0, made, write_body(snapshot)))
+            for one in feature.learnings:
+                fields = msgspec.structs.asdict(one)
+                learning = FeatureLearning(**fields, feature=feature.name)
+                at = one.created or made
+                records.append(Record(one.id, LEARNING, 0, at, write_body(learning)))
+        file = ".ralph/db/features.yaml"
+        return [Located(record, file, 0) for record in records]
+
+
+class PlanStream:
+    """The plan of one project, as search sees it."""
+
+    name, foreign = PLAN, False
+
+    def __init__(self, store: ProjectStore) -> None:
+        self._store = store
+        self.journal = PlanJournal(store)
+
+    def target(self) -> IndexSpec:
+        """What the index needs to know to follow the plan."""
+        return IndexSpec(
+            name=self._store.collection_name(PLAN),
+            stream=PLAN,
+            journal=self.journal,
+            cut=_passages,
+            cut_version=_CUT_VERSION,
+            embedder=self._store.embedder,
+        )
+
+    def records(self) -> list[Record]:
+        """Every record; none while the plan cannot be read."""
+        with contextlib.suppress(BadInput, OSError):
+            return [located.record for located in self.journal.records()]
+        return []
+
+    def find(self, record_id: str) -> list[Hit]:
+        """Every record whose id begins so."""
+        begins = record_id.lower()
+        return [
+            unasked(record, when(record.at), plan_content(record))
+            for record in self.records()
+            if record.id.startswith(begins)
+        ]
+
+    def forgotten(self) -> frozenset[str]:
+        """Nothing: a plan keeps no tombstones."""
+        return frozenset()
+
+    def hit(self, found: ScoredRecord, last_number: int) -> Hit:
+        """What recall found, as an answer."""
+        return as_hit(found, when(found.record.at), plan_content(found.record))
+
+
+def _passages(record: Record) -> Sequence[Passage]:
+    content = plan_content(record)
+    text = content.text[:EMBEDDING_CHARS]
+    title = content.feature if record.kind == FEATURE else ""
+    return [Passage(title=title, text=text, embed=text, facets={"type": (record.kind,)})]

@@ -1,0 +1,131 @@
+"""Every kind of record that people and agents meet, a row each: what it is called, where it is kept,
+how it reads. What is done with all kinds (search, get, list, show) is written once, over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Literal
+
+import msgspec
+
+from ralph.errors import BadInput
+from ralph.recall import Hit
+
+# The memories that keep records: each has its own journals and its own index.
+Keeper = Literal["project", "conversations", "knowledge"]
+
+
+def _field(name: str) -> Callable[[Any], str]:
+    return lambda record: getattr(record, name) or ""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind: its name, what people call it, which memory keeps it, its title and its text.
+
+    `by_person` says whether a person wrote this record on purpose: it ranks above what was
+    extracted automatically. `daily` kinds are a day's work, which `recent` lists.
+    """
+
+    name: str
+    label: str
+    keeper: Keeper
+    title: Callable[[Any], str]
+    text: Callable[[Any], str]
+    by_person: Callable[[Any], bool] = lambda record: False
+    daily: bool = False
+
+
+def _lesson(name: str) -> Kind:
+    def problem(entry: Any) -> str:
+        from ralph.recall.patterns import described  # a hook starts without it
+
+        return described(entry)
+
+    def solution(entry: Any) -> str:
+        from ralph.recall.patterns import case_of
+
+        return case_of(entry).solution
+
+    return Kind(name, "lesson", "knowledge", problem, solution)
+
+
+ROWS = (
+    Kind("iteration", "iteration", "project", _field("task_title"), _field("summary"), daily=True),
+    Kind(
+        "note",
+        "note",
+        "project",
+        lambda note: "",
+        _field("text"),
+        by_person=lambda note: note.by == "human",
+        daily=True,
+    ),
+    Kind(
+        "learning",
+        "learning",
+        "project",
+        lambda learning: "",
+        _field("text"),
+        by_person=lambda learning: learning.source == "human",
+        daily=True,
+    ),
+    Kind("feature", "feature", "project", _field("feature"), _field("text")),
+    Kind(
+        "exchange",
+        "conversation",
+        "conversations",
+        _field("user"),
+        _field("assistant"),
+        daily=True,
+    ),
+    Kind("conversation", "conversation", "conversations", _field("title"), lambda talk: ""),
+    Kind("document", "document", "conversations", _field("heading"), _field("text")),
+    *map(_lesson, ("failure_solution", "gate_rejection", "gate_approval")),
+    Kind("pattern", "lesson", "knowledge", _field("problem"), _field("solution")),
+    Kind("gate", "gate", "knowledge", _field("subject"), _field("human_feedback")),
+)
+KINDS = {row.name: row for row in ROWS}
+# What `--kind` takes, in the order it is shown.
+LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
+
+
+def kinds_of(words: Collection[str]) -> frozenset[str]:
+    """The kinds that these names or labels mean; all of them without any."""
+    found = {row.name for row in ROWS if not words or {row.name, row.label} & set(words)}
+    for word in words:
+        if not any(word in (row.name, row.label) for row in ROWS):
+            raise BadInput(f"there is no kind {word!r}", todo=f"Kinds: {', '.join(LABELS)}.")
+    return frozenset(found)
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Who asks, and so what may be found: no argument of a call makes it wider.
+
+    An agent of a run sees its own feature and the project's notes. A person's own agent sees the
+    whole project and its conversations. A person also sees what all projects published.
+    """
+
+    feature: str | None = None
+    keepers: frozenset[Keeper] = frozenset({"project", "conversations", "knowledge"})
+
+
+PERSON = Scope()
+SESSION = Scope(keepers=frozenset({"project", "conversations"}))
+
+
+def run_scope(feature: str) -> Scope:
+    """What an agent that works on this feature may see."""
+    return Scope(feature, frozenset({"project"}))
+
+
+# -- One order of hits of all kinds.
+
+# What a person wrote down stands this much above what was extracted and matches as well.
+_LIFT = 0.05
+
+
+def rank(hit: Hit) -> float:
+    """What a hit is ordered by among hits of other kinds."""
+    row = KINDS[hit.kind]
+    return (hit.score or 0.0) + (_LIFT if row.by_person(hit.record) else 0.0)

@@ -1,0 +1,46 @@
+"""Note: something a person or an agent wrote down on purpose, for one feature or the project."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Literal
+
+import msgspec
+
+from ralph.errors import BadRecord
+from ralph.records import short_id, to_json
+
+NOTE = "note"
+MAX_CHARS = 2000
+
+Author = Literal["human", "agent"]
+
+# Ids must be the same on every machine for ever, so this namespace never changes.
+_NAMESPACE = uuid.UUID("7c1de0a4-3a42-5a0e-9a39-0c52b7b1f2d6")
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A fact worth keeping; without a feature it belongs to the whole project."""
+
+    text: str
+    feature: str = ""
+    by: Author = "human"
+    id: str = ""
+    at: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its published name, the empty ones too."""
+        return to_json(self)
+
+
+def make_note(text: str, *, feature: str = "", by: Author = "human") -> Note:
+    """A note with its id: the same words for the same feature are the same note."""
+    words = text.encode(errors="replace").decode().strip()
+    if not words:
+        raise BadRecord("the note is empty", todo='Try: ralph remember "The API needs a token."')
+    if len(words) > MAX_CHARS:
+        raise BadRecord(
+            f"the note has {len(words)} characters, at most {MAX_CHARS} are allowed",
+            todo="Shorten it, or add the text as a document: ralph conversations add-document",
+        )
+    return Note(text=words, feature=feature, by=by, id=short_id(_NAMESPACE, NOTE, feature, words))
