@@ -186,19 +186,20 @@ def stat(path: AnyPath) -> os.stat_result:
 
 def exists(path: AnyPath) -> bool:
     """Whether there is a file or folder."""
-    try:
-        stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
+    return _mode(path) != 0
 
 
 def is_folder(path: AnyPath) -> bool:
     """Whether there is a folder."""
+    return modes.S_ISDIR(_mode(path))
+
+
+def _mode(path: AnyPath) -> int:
+    """Type and permissions of a file or folder, 0 where there is none."""
     try:
-        return modes.S_ISDIR(stat(path).st_mode)
+        return stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return 0
 
 
 def names(folder: AnyPath) -> list[str]:
@@ -353,41 +354,26 @@ def _refused(path: AnyPath, kind: str) -> UnsafeFile:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, timeout_s: float) -> Iterator[int]:
+def locked(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iterator[int]:
     """Hold the file's lock and give its descriptor, opened for reading and appending.
 
     The file may be replaced while we wait; the lock counts only on the file that is there now.
+    Raises `busy`, or Busy, where the lock was not free in time.
     """
     deadline = time.monotonic() + timeout_s
-    while (fd := _lock_current(path, deadline)) is None:
-        if time.monotonic() >= deadline:
-            raise Busy
-    try:
-        yield fd
-    finally:
-        with contextlib.suppress(OSError):  # closing gives the lock back in any case
-            _unlock(fd)
-        os.close(fd)
-
-
-def _lock_current(path: Path, deadline: float) -> int | None:
-    fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    try:
-        _wait_for(fd, deadline)
-        if is_current(fd, path):
-            return fd
-    except BaseException:
-        os.close(fd)
-        raise
-    os.close(fd)
-    return None
-
-
-def _wait_for(fd: int, deadline: float) -> None:
     wait_s = _FIRST_WAIT_S
-    while not _try_lock(fd):
+    while True:
+        fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        try:
+            if _try_lock(fd) and is_current(fd, path):
+                yield fd
+                return
+        finally:
+            with contextlib.suppress(OSError):  # closing gives the lock back in any case
+                _unlock(fd)
+            os.close(fd)
         if time.monotonic() >= deadline:
-            raise Busy
+            raise busy or Busy
         time.sleep(wait_s)
         wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
@@ -457,22 +443,14 @@ def replace(path: Path, data: bytes, *, mode: int | None = None) -> None:
     with _folder_of(path) as (folder, name, fenced):
         draft = _draft(name)
         try:
-            kept = _mode_of(path)
             usual = mode if mode is not None else 0o666 if fenced else 0o600
-            _write_new(draft, data, usual, exactly=kept, folder=folder)
+            _write_new(draft, data, usual, exactly=_mode(path) & 0o7777, folder=folder)
             _put(draft, name, data, folder)
         except BaseException:
             with contextlib.suppress(OSError):  # the first error is the one to tell
                 os.unlink(draft, dir_fd=folder)
             raise
     flush_folder(path.parent)
-
-
-def _mode_of(path: Path) -> int | None:
-    try:
-        return stat(path).st_mode & 0o7777
-    except FileNotFoundError:
-        return None
 
 
 def _put(draft: str, name: str, data: bytes, folder: int | None) -> None:
@@ -530,9 +508,7 @@ def sweep_drafts(path: Path) -> None:
             remove(path.with_name(name))
 
 
-def _write_new(
-    draft: str, data: bytes, mode: int, *, exactly: int | None = None, folder: int | None
-) -> None:
+def _write_new(draft: str, data: bytes, mode: int, *, exactly: int = 0, folder: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
     try:
         fd = os.open(draft, flags, mode, dir_fd=folder)
@@ -540,7 +516,7 @@ def _write_new(
         os.unlink(draft, dir_fd=folder)
         fd = os.open(draft, flags, mode, dir_fd=folder)
     try:
-        if exactly is not None and sys.platform != "win32":
+        if exactly and sys.platform != "win32":
             os.fchmod(fd, exactly)
         write_all(fd, data)
     finally:

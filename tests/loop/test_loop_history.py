@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from remembering import made
 
-from ralph.loop.iteration import history, touching
+from ralph.loop.iteration import history
 from ralph.memory.ralph import Ralph
-from ralph.records.iteration import FileTouched
 
 
 def summaries(memory: Ralph, feature: str = "auth") -> list[str]:
@@ -44,13 +43,3 @@ def test_features_do_not_mix(memory: Ralph) -> None:
     assert summaries(memory) == ["signing in"]
     assert summaries(memory, "search") == ["ranking"]
     assert summaries(memory) == ["signing in"]
-
-
-def test_those_that_touched_some_files_come_with_these_files_alone(memory: Ralph) -> None:
-    auth = memory.feature("auth")
-    both = (FileTouched("a.py", "read"), FileTouched("b.py", "modified"))
-    auth.remember_all([made("both", files_touched=both), made("b", files_touched=both[1:])])
-    [one] = touching(history(memory, "auth"), ["a.py"])
-    assert (one.summary, one.files_touched) == ("both", both[:1])
-    assert len(touching(history(memory, "auth"), ["b.py", "c.py"])) == 2
-    assert touching(history(memory, "auth"), []) == []

@@ -234,8 +234,8 @@ def test_codex_is_told_of_the_servers_by_a_file_that_only_we_can_read(
 def test_names_that_look_like_options_are_still_names(loop: Loop) -> None:
     task = Task(id="--no-memory", feature="--review", title="Odd")
     with loop.opened() as ralph:
-        servers = loop_servers(ralph, loop.plan, task, review=False, memory_on=True)
-    *_, door, feature, task_id = servers.entries["feature-memory"]["args"]
+        servers, _ = loop_servers(ralph, loop.plan, task, review=False, memory_on=True)
+    *_, door, feature, task_id = servers["feature-memory"]["args"]
     options = read_options([feature, task_id])
     assert (door, options.feature, options.task_id) == ("mcp", "--review", "--no-memory")
     assert (options.review, options.memory) == (False, True)

@@ -225,17 +225,6 @@ def test_nothing_is_written_when_a_change_is_refused(plan: Plan) -> None:
     assert text_of(plan, "features") == before
 
 
-def test_disciplines_are_patched_too(plan: Plan) -> None:
-    edit.create_discipline(plan, "frontend", {"system_prompt": "Be neat.", "skills": ["css"]})
-    edit.update_discipline(plan, "frontend", {"mcp_servers": {"web": {"command": "x"}}})
-    found = plan.discipline("frontend")
-    assert (found.system_prompt, found.skills) == ("Be neat.", ("css",))
-    assert found.mcp_servers == {"web": {"command": "x"}}
-    edit.delete_discipline(plan, "frontend")
-    with pytest.raises(NotFound):
-        plan.discipline("frontend")
-
-
 # -- tasks
 
 

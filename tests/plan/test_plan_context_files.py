@@ -41,6 +41,7 @@ def test_f33_a_file_touched_in_three_iterations_joins_and_noise_does_not(plan: P
     make(plan, *paths[:-1], "src/twice.ts")
     history = [touching(i, *paths) for i in (1, 2, 4)]
     history += [touching(5, "src/twice.ts"), touching(6, "src/twice.ts")]
+    assert enrich(plan, "auth", history, among={"src/twice.ts"}) == []
     assert enrich(plan, "auth", history) == ["src/auth.ts"]
     (file,) = plan.feature("auth").context_files
     assert (file.source, file.touch_count, file.last_touched) == ("auto", 3, 4)

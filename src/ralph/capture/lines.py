@@ -295,12 +295,42 @@ class SessionExchange(msgspec.Struct, frozen=True, kw_only=True):
     ends_at: int
 
 
+class OpenExchange(ABC):
+    """An exchange being read."""
+
+    begins_at: int
+    steps: Steps
+
+    @abstractmethod
+    def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
+        """The exchange as it stands."""
+
+    def _exchange(
+        self, words: Iterable[str], captured: AgentRun, *, cwd: str, git_branch: str, **facts: Any
+    ) -> SessionExchange:
+        return SessionExchange(
+            user=cleaned("\n\n".join(words)[: 2 * LONGEST_USER], LONGEST_USER),
+            assistant=self.steps.final,
+            messages=self.steps.messages,
+            captured=captured,
+            status=STATUS.get(captured.terminal_reason, "failed"),
+            cwd=redact(cwd[:500]) or None,
+            git_branch=redact(git_branch[:200]) or None,
+            begins_at=self.begins_at,
+            **facts,
+        )
+
+
 class SessionReader(ABC):
     """A session's file being read, from its beginning or from where an exchange ended."""
 
+    # What reads the objects on a line.
+    _parts: LineParts
+    _open: OpenExchange | None = None
+
     def __init__(self, start: SessionStart | None = None) -> None:
         start = start or SessionStart()
-        self._start = start
+        self._start, self._title = start, start.title
         self._reading = LineReader(start.file, start.line)
         self.complaints = self._reading.complaints
         self._at = self._next = start.offset
@@ -310,16 +340,21 @@ class SessionReader(ABC):
         """Take one line with its end; return the exchanges it finished. Never raises."""
         self._at = self._next
         self._next += len(line)
-        self._read(line)
+        self._reading.read(line, self._parts, self._take)
         finished, self._finished = self._finished, []
         return finished
 
-    @abstractmethod
-    def _read(self, line: bytes) -> None: ...
-
-    @abstractmethod
     def rest(self) -> list[SessionExchange]:
         """The exchange under way, if any, as it stands; reading may go on after it."""
+        return [self._open.seen(self.ends_at, finished=False)] if self._open else []
+
+    def _close(self, at: int) -> None:
+        """The exchange under way, if any, is over, and its lines end here."""
+        self._finished += [self._open.seen(at, finished=True)] if self._open else []
+        self._open = None
+
+    @abstractmethod
+    def _take(self, part: Any) -> None: ...
 
     @property
     @abstractmethod
@@ -327,9 +362,9 @@ class SessionReader(ABC):
         """How far everything was read; what may become an exchange yet is not."""
 
     @property
-    @abstractmethod
     def title(self) -> str | None:
-        """What the session is called."""
+        """What the session was called last."""
+        return self._title
 
 
 class _ExchangeStep(msgspec.Struct):

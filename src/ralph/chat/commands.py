@@ -11,17 +11,11 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
-import msgspec
-
-from ralph.chat.embeddings import (
-    EmbeddingCounts,
-    clear_embeddings,
-    count_embeddings,
-    embedding_kind,
-    price_per_char,
-)
+from ralph.chat import embeddings
 from ralph.chat.loop import Chat, LastRetrieval
 from ralph.chat.workers import (
+    EMBEDDING,
+    SUMMARIZERS,
     WORKER_NAMES,
     OpenMemory,
     WorkerName,
@@ -37,9 +31,6 @@ from ralph.records import Record
 from ralph.text.tokens import shorten
 
 _SHORT_ID = 8
-_EXCERPT_CHARS = 200
-_LISTED = 10
-_FOUND = 5
 RAG_KEYS = tuple(key for key in KEYS if key.startswith("rag_"))
 _TITLES: dict[WorkerName, str] = {
     "conversation": "Conversation Summarizer",
@@ -66,28 +57,23 @@ _PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
 def run_command(chat: Chat, line: str) -> None:
     """Run a line that starts with a slash, and show its answer."""
     name, _, rest = line[1:].strip().partition(" ")
-    command = COMMANDS.get(name.lower())
-    if command is None:
+    if name.lower() not in COMMANDS:
         near = get_close_matches(name.lower(), COMMANDS, n=1)
         hint = f"Did you mean /{near[0]}? " if near else ""
         raise BadInput(
             f"there is no command /{name}",
             todo=f"{hint}/help lists them; a space before the slash makes it a prompt.",
         )
-    lines = command.run(chat, rest.strip())
-    if lines:
+    if lines := COMMANDS[name.lower()][2](chat, rest.strip()):
         chat.screen.lines(lines)
 
 
-def _about_workers(chat: Chat, rest: str, *, name: str) -> Sequence[str]:
+def _about_workers(name: str, chat: Chat, rest: str) -> Sequence[str]:
     if chat.workers is None:
         raise BadInput("no workers run behind this chat", todo="Quit, and run: ralph doctor")
-    if name == "rag":
-        lines = chat.workers.rag(rest.split(), chat.last_retrieval)
-    elif name == "embeddings":
-        lines = chat.workers.embeddings(rest.split(), chat.screen.confirm)
-    else:
-        lines = chat.workers.summarizer(rest.split())
+    more: dict[str, Any] = {"rag": chat.last_retrieval, "embeddings": chat.screen.confirm}
+    given = [more[name]] if name in more else []
+    lines: list[str] = getattr(chat.workers, name)(rest.split(), *given)
     if rest:  # settings may have changed, or the index
         chat.reopen()
     if name == "rag" and rest in ("on", "off"):
@@ -100,7 +86,7 @@ def _about_workers(chat: Chat, rest: str, *, name: str) -> Sequence[str]:
 def _search(chat: Chat, rest: str) -> Sequence[str]:
     answer = chat.memory.conversations.search(
         rest,
-        limit=_FOUND,
+        limit=5,
         min_score=chat.settings.min_score,
         exclude=chat.session.id,
         everywhere=chat.everywhere,
@@ -121,7 +107,7 @@ def _search(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _conversations(chat: Chat, rest: str) -> Sequence[str]:
-    listed = chat.memory.conversations.list(_LISTED, everywhere=chat.everywhere)
+    listed = chat.memory.conversations.list(10, everywhere=chat.everywhere)
     return [
         f"{each.conversation.id[:_SHORT_ID]}  {_minute(each.last)}  "
         f"{each.exchanges:>3}  {_excerpt(each.conversation.title) or '(no title)'}"
@@ -172,7 +158,7 @@ def _tag(chat: Chat, rest: str) -> Sequence[str]:
     return [f"Tags: {', '.join(details(memory, conversation=conversation).tags) or 'none'}"]
 
 
-def _rate(chat: Chat, rest: str, *, value: Literal[-1, 1]) -> Sequence[str]:
+def _rate(value: Literal[-1, 1], chat: Chat, rest: str) -> Sequence[str]:
     exchange = rest or _saved(chat, chat.session.last_exchange or "")
     chat.memory.conversations.rate(exchange, value)
     return [f"{exchange[:_SHORT_ID]} is rated {'up' if value > 0 else 'down'}."]
@@ -206,7 +192,7 @@ def _resume(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _help(chat: Chat, rest: str) -> Sequence[str]:
-    usages = {f"/{name} {command.arguments}": command.help for name, command in COMMANDS.items()}
+    usages = {f"/{name} {words}": text for name, (words, text, _) in COMMANDS.items()}
     width = max(map(len, usages))
     return [f"{usage:<{width}}  {text}" for usage, text in usages.items()]
 
@@ -217,50 +203,41 @@ def _quit(chat: Chat, rest: str) -> Sequence[str]:
 
 
 def _excerpt(text: str) -> str:
-    return shorten(" ".join(text.split()), _EXCERPT_CHARS)
+    return shorten(" ".join(text.split()), 200)
 
 
 def _minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-class SlashCommand(msgspec.Struct, frozen=True):
-    """The arguments of a command, what it does, and the function that answers in lines."""
-
-    arguments: str
-    help: str
-    run: Callable[[Chat, str], Sequence[str]]
-
-
 _SUMMARIZER = "[conversation|exchange] [on|off]"
 _EMBEDDINGS = "[on|off|rebuild [conversations|exchanges]]"
 _RAG = "[on|off|config|set KEY VALUE]"
-COMMANDS: dict[str, SlashCommand] = {
-    "help": SlashCommand("", "List these commands.", _help),
-    "search": SlashCommand("QUERY", "Search past conversations.", _search),
-    "conversations": SlashCommand("", "List the newest conversations.", _conversations),
-    "show": SlashCommand("ID", "Show a conversation or an exchange.", _show_details),
-    "title": SlashCommand("[TITLE]", "Name this conversation.", _title),
-    "tag": SlashCommand("WORD...", "Tag this conversation; -WORD removes a tag.", _tag),
-    "up": SlashCommand(
-        "[EXCHANGE]", "Rate the last answer, or this exchange, up.", partial(_rate, value=1)
+# Each command: its arguments, what it does, and the function that answers in lines.
+COMMANDS: dict[str, tuple[str, str, Callable[[Chat, str], Sequence[str]]]] = {
+    "help": ("", "List these commands.", _help),
+    "search": ("QUERY", "Search past conversations.", _search),
+    "conversations": ("", "List the newest conversations.", _conversations),
+    "show": ("ID", "Show a conversation or an exchange.", _show_details),
+    "title": ("[TITLE]", "Name this conversation.", _title),
+    "tag": ("WORD...", "Tag this conversation; -WORD removes a tag.", _tag),
+    "up": ("[EXCHANGE]", "Rate the last answer, or this exchange, up.", partial(_rate, 1)),
+    "down": ("[EXCHANGE]", "Rate it down.", partial(_rate, -1)),
+    "private": ("TEXT", "Ask something that is not saved.", _private),
+    "pause": ("", "Stop saving and recalling.", _pause),
+    "resume": ("", "Save and recall again.", _resume),
+    "rag": (_RAG, "Show or change what is recalled.", partial(_about_workers, "rag")),
+    "summarizer": (
+        _SUMMARIZER,
+        "Show or switch the summarizers.",
+        partial(_about_workers, "summarizer"),
     ),
-    "down": SlashCommand("[EXCHANGE]", "Rate it down.", partial(_rate, value=-1)),
-    "private": SlashCommand("TEXT", "Ask something that is not saved.", _private),
-    "pause": SlashCommand("", "Stop saving and recalling.", _pause),
-    "resume": SlashCommand("", "Save and recall again.", _resume),
-    "rag": SlashCommand(
-        _RAG, "Show or change what is recalled.", partial(_about_workers, name="rag")
-    ),
-    "summarizer": SlashCommand(
-        _SUMMARIZER, "Show or switch the summarizers.", partial(_about_workers, name="summarizer")
-    ),
-    "embeddings": SlashCommand(
+    "embeddings": (
         _EMBEDDINGS,
         "Show, switch or rebuild the embeddings.",
-        partial(_about_workers, name="embeddings"),
+        partial(_about_workers, "embeddings"),
     ),
-    "quit": SlashCommand("", "End the chat.", _quit),
+    "quit": ("", "End the chat.", _quit),
 }
 
 
@@ -285,28 +262,22 @@ class WorkerCommands:
 
     def summarizer(self, words: Sequence[str]) -> list[str]:
         """`summarizer [conversation|exchange] [on|off]`"""
-        names: list[WorkerName] = ["conversation", "exchange"]
-        rest = list(words)
-        alone = [name for name in names if rest[:1] == [name]]
+        alone = [name for name in SUMMARIZERS if name in words[:1]]
+        names = alone or SUMMARIZERS
+        rest = list(words[len(alone) :])
+        if rest in (["on"], ["off"]):
+            # Summaries are found by their embeddings, so both together need the pipeline.
+            on = rest == ["on"]
+            return self._switch(WORKER_NAMES if on and not alone else names, on=on)
+        if rest:
+            raise self._usage(f"summarizer {_SUMMARIZER}")
+        statuses = {status.name: status for status in self._workers.statuses()}
         if alone:
-            names, rest = alone, rest[1:]
-        match rest:
-            case []:
-                statuses = {status.name: status for status in self._workers.statuses()}
-                if alone:
-                    return self._summarizer_lines(statuses[names[0]], alone=True)
-                lines = [
-                    line for name in names for line in (*self._summarizer_lines(statuses[name]), "")
-                ]
-                pipeline = statuses["embedding"].state.upper()
-                more = f"see {self._prefix}embeddings for details"
-                return [*lines, f"Embedding Pipeline: {pipeline} ({more})"]
-            case ["on"]:
-                # Summaries are found by their embeddings, so both together need the pipeline.
-                return self._switch(names if alone else WORKER_NAMES, on=True)
-            case ["off"]:
-                return self._switch(names, on=False)
-        raise self._usage(f"summarizer {_SUMMARIZER}")
+            return self._summarizer_lines(statuses[names[0]], alone=True)
+        lines = [line for name in names for line in (*self._summarizer_lines(statuses[name]), "")]
+        pipeline = statuses[EMBEDDING].state.upper()
+        more = f"see {self._prefix}embeddings for details"
+        return [*lines, f"Embedding Pipeline: {pipeline} ({more})"]
 
     def _summarizer_lines(self, status: WorkerStatus, *, alone: bool = False) -> list[str]:
         left = status.total - status.completed
@@ -359,13 +330,13 @@ class WorkerCommands:
     def _embeddings(self) -> list[str]:
         status = self._pipeline()
         with self._open() as ralph:
-            counts = count_embeddings(ralph.conversations)
+            counts = embeddings.count_embeddings(ralph.conversations)
             settings = ralph.config.settings
         running = status.state == "running"
         middle = [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
         if running and status.current:
             middle.insert(0, f"  Current batch: {status.current.removeprefix('batch of ')} items")
-        estimated = "" if price_per_char(settings) == 0.0 else " (estimated)"
+        estimated = "" if embeddings.price_per_char(settings) == 0.0 else " (estimated)"
         lines = self._status_lines(status, "embeddings", middle, estimated)
         if running:
             lines.insert(1, "  State: Processing batch")
@@ -386,26 +357,22 @@ class WorkerCommands:
                 )
             memory.store.embedder.check()  # nothing is deleted that cannot be made again
             records = memory.stream.history.records.values()
-            chosen = [record for record in records if embedding_kind(record) in _PARTS[part][1]]
+            chosen = [
+                record for record in records if embeddings.embedding_kind(record) in _PARTS[part][1]
+            ]
             if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
                 return ["The answer was not yes: nothing was deleted."]
-            clear_embeddings(memory, [record.id for record in chosen] if part else None)
+            embeddings.clear_embeddings(memory, [record.id for record in chosen] if part else None)
         self._workers.retry_embeddings()
         if self._pipeline().state != "stopped":
-            lines = [
-                "Embeddings cleared. Pipeline will recreate them.",
-                f"Processing: 0/{len(chosen):,} completed...",
-            ]
-        elif self._in_chat:
-            lines = [
-                "Embeddings cleared. The pipeline is off: "
-                f"`{self._prefix}embeddings on` or the next search recreates them."
-            ]
-        else:
-            [status] = self._workers.run_once(["embedding"])
-            recreated = f"Recreated: {status.completed:,}/{len(chosen):,} completed."
-            lines = ["Embeddings cleared.", recreated, *_failure_lines(status)]
-        return ["", *lines]
+            processing = f"Processing: 0/{len(chosen):,} completed..."
+            return ["", "Embeddings cleared. Pipeline will recreate them.", processing]
+        if self._in_chat:
+            on = f"`{self._prefix}embeddings on` or the next search recreates them."
+            return ["", f"Embeddings cleared. The pipeline is off: {on}"]
+        [status] = self._workers.run_once([EMBEDDING])
+        recreated = f"Recreated: {status.completed:,}/{len(chosen):,} completed."
+        return ["", "Embeddings cleared.", recreated, *_failure_lines(status)]
 
     def _pipeline(self) -> WorkerStatus:
         return next(s for s in self._workers.statuses() if s.name == "embedding")
@@ -433,7 +400,10 @@ class WorkerCommands:
 
     def _rag(self, last: LastRetrieval | None) -> list[str]:
         with self._open() as ralph:
-            counts, settings = count_embeddings(ralph.conversations), ralph.config.settings
+            counts, settings = (
+                embeddings.count_embeddings(ralph.conversations),
+                ralph.config.settings,
+            )
         lines = [
             f"RAG Status: {'ENABLED' if settings.rag_enabled else 'DISABLED'}",
             "",
@@ -450,9 +420,8 @@ class WorkerCommands:
             lines.append(f"  - Recency half-life: {settings.rag_recency_half_life_days:g} days")
         if last is not None:
             ago = _duration(max(0.0, time.monotonic() - last.at))
-            found = f"{_count(last.conversations, 'conversation')}, "
-            found += _count(last.exchanges, "exchange")
-            lines += ["", f"Last retrieval: {ago} ago ({found})"]
+            found = _count(last.conversations, "conversation"), _count(last.exchanges, "exchange")
+            lines += ["", f"Last retrieval: {ago} ago ({', '.join(found)})"]
         elif self._in_chat:
             lines += ["", "Last retrieval: none yet in this session"]
         return lines
@@ -504,20 +473,17 @@ class WorkerCommands:
 
 
 def _failure_lines(status: WorkerStatus) -> list[str]:
-    lines: list[str] = []
-    if status.retrying:
-        wait = _duration(status.next_retry_s or 0.0)
-        items = _count(status.retrying, "item")
-        lines.append(f"Warning: retry queue: {items} (next retry in {wait})")
-    if status.given_up:
-        lines.append(
-            f"Warning: given up: {_count(status.given_up, 'item')}. "
-            "List them: `ralph workers status`. Try again: `ralph conversations retry`"
-        )
-    return lines
+    retrying, given_up = _count(status.retrying, "item"), _count(status.given_up, "item")
+    wait = _duration(status.next_retry_s or 0.0)
+    again = "List them: `ralph workers status`. Try again: `ralph conversations retry`"
+    lines = {
+        f"Warning: retry queue: {retrying} (next retry in {wait})": status.retrying,
+        f"Warning: given up: {given_up}. {again}": status.given_up,
+    }
+    return [line for line, applies in lines.items() if applies]
 
 
-def _by_kind(counts: EmbeddingCounts, indent: str) -> list[str]:
+def _by_kind(counts: embeddings.EmbeddingCounts, indent: str) -> list[str]:
     """A line for each kind; exchanges and documents only if there are any."""
     found = {kind: getattr(counts, kind) for kind in _KINDS}
     always = ("conversations", "summaries")
@@ -527,14 +493,14 @@ def _by_kind(counts: EmbeddingCounts, indent: str) -> list[str]:
 def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]) -> str:
     """What a rebuild deletes, makes and costs, and how to agree to it."""
     what, kinds = _PARTS[part]
-    counts = count_embeddings(memory)
+    counts = embeddings.count_embeddings(memory)
     existing = sum(getattr(counts, kind) for kind in kinds)
-    wanted = [embedding_kind(record) for record in chosen]
+    wanted = [embeddings.embedding_kind(record) for record in chosen]
     made = [
         f"{wanted.count(k):,} {_KINDS[k].lower()}" for k in kinds if k in wanted or k != "documents"
     ]
     settings = memory.store.settings
-    price = price_per_char(settings)
+    price = embeddings.price_per_char(settings)
     if price == 0.0:
         cost = f"nothing (the embedder {settings.embedder} is free)"
     elif price is None:
@@ -543,33 +509,28 @@ def _rebuild_question(part: str, memory: Conversations, chosen: Sequence[Record]
         cut = memory.stream.target().cut
         chars = sum(len(passage.embed) for record in chosen for passage in cut(record))
         cost = f"approximately ${chars * price:.2f} (OpenAI API)"
-    return "\n".join(
-        [
-            f"WARNING: This will delete and recreate {what} embeddings.",
-            "This operation will:",
-            f"  - Delete {existing:,} existing embeddings",
-            *(f"  - Re-embed {items}" for items in made),
-            f"  - Cost {cost}",
-            "",
-            "Type 'yes' to confirm: ",
-        ]
-    )
+    effects = [f"Delete {existing:,} existing embeddings", *(f"Re-embed {m}" for m in made)]
+    lines = [
+        f"WARNING: This will delete and recreate {what} embeddings.",
+        "This operation will:",
+        *(f"  - {effect}" for effect in (*effects, f"Cost {cost}")),
+    ]
+    return "\n".join([*lines, "", "Type 'yes' to confirm: "])
 
 
 def _effect(key: str, value: Any) -> str:
     """What a setting of retrieval does from now on."""
-    match key:
-        case "rag_conversation_limit":
-            return f"RAG will now retrieve up to {_count(value, 'related conversation')} per query."
-        case "rag_exchange_limit_per_conversation":
-            return f"RAG will now show up to {_count(value, 'exchange')} of each conversation."
-        case "rag_min_similarity":
-            return f"RAG will now retrieve what is at least {value:.2f} similar."
-        case "rag_recency_half_life_days" if value:
-            return f"RAG will now count what is {value:g} days old half as much."
-        case "rag_recency_half_life_days":
-            return "RAG will no longer prefer what is new."
-    return f"RAG is {'enabled' if value else 'disabled'} now."
+    aged = f"will now count what is {value:g} days old half as much"
+    effects = {
+        "rag_conversation_limit": f"will now retrieve up to {_count(value, 'related conversation')}"
+        " per query",
+        "rag_exchange_limit_per_conversation": f"will now show up to {_count(value, 'exchange')}"
+        " of each conversation",
+        "rag_min_similarity": f"will now retrieve what is at least {value:.2f} similar",
+        "rag_recency_half_life_days": aged if value else "will no longer prefer what is new",
+        "rag_enabled": f"is {'enabled' if value else 'disabled'} now",
+    }
+    return f"RAG {effects[key]}."
 
 
 def _show(key: str, value: Any) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-_BATCH = 100
 # Stands between a question and its answer in a text to embed.
 _ASIDE = "\x1e"
 _BUSY = "another process is building the index"
@@ -35,7 +34,6 @@ _PRICES = {
     "text-embedding-3-large": 0.13,
     "text-embedding-ada-002": 0.10,
 }
-_OPENAI = "https://api.openai.com/"
 _CHARS_PER_TOKEN = 4
 
 
@@ -143,7 +141,7 @@ def price_per_char(settings: Settings) -> float | None:
     if settings.embedder != "openai":
         return 0.0
     price = _PRICES.get(settings.openai_model)
-    if price is None or not settings.openai_base_url.startswith(_OPENAI):
+    if price is None or not settings.openai_base_url.startswith("https://api.openai.com/"):
         return None
     return price / 1_000_000 / _CHARS_PER_TOKEN
 
@@ -158,7 +156,7 @@ class BatchEmbedder:
     alone, and is noted in `refused`: it must not hold up everything after it.
     """
 
-    batch = _BATCH
+    batch = 100
 
     def __init__(self, inner: Any, on_batch: Callable[[int], None]) -> None:
         self._inner = inner

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -54,7 +54,6 @@ _MIN_QUESTION_CHARS = 3
 _QUESTION_CHARS = 1200
 _STEP_CHARS = 2000
 _ERROR_CHARS = 2000
-_T = TypeVar("_T")
 
 
 # -- the tools that the model is offered
@@ -112,6 +111,9 @@ class _FetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_full_transcript: bool = False
 
 
+_ARGUMENTS = {_SEARCH: _SearchArguments, _FETCH: _FetchArguments}
+
+
 def run_tool(
     call: ToolCall, memory: Conversations, *, current: str, everywhere: bool = False
 ) -> ToolResult:
@@ -122,24 +124,22 @@ def run_tool(
     try:
         if call.unread:
             raise BadInput(f"the arguments are not a JSON object: {call.unread[:200]!r}")
-        scope: dict[str, Any] = {"exclude": current, "everywhere": everywhere}
-        if call.name == _SEARCH:
-            budget_s = memory.store.settings.remember_budget_s
-            given = msgspec.structs.asdict(_read(call, _SearchArguments))
-            return search_conversations(memory, **given, **scope, budget_s=budget_s)
+        if call.name not in _ARGUMENTS:
+            raise BadInput(f"there is no tool {call.name!r}", todo=f"Use {_SEARCH} or {_FETCH}.")
+        arguments: Any = msgspec.convert(call.arguments, _ARGUMENTS[call.name], strict=False)
+        given = {**msgspec.structs.asdict(arguments), "exclude": current, "everywhere": everywhere}
         if call.name == _FETCH:
-            given = msgspec.structs.asdict(_read(call, _FetchArguments))
-            return conversation_details(memory, **given, **scope)
-        raise BadInput(f"there is no tool {call.name!r}", todo=f"Use {_SEARCH} or {_FETCH}.")
-    except (RalphError, OSError) as error:
-        return ToolResult(recalled.harmless(sanitised_error(str(error)), _ERROR_CHARS), failed=True)
-
-
-def _read(call: ToolCall, arguments: type[_T]) -> _T:
-    try:
-        return msgspec.convert(call.arguments, arguments, strict=False)
+            return conversation_details(memory, **given)
+        budget_s = memory.store.settings.remember_budget_s
+        return search_conversations(memory, **given, budget_s=budget_s)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{call.name}: {error}") from None
+        return _tool_failure(f"{call.name}: {error}")
+    except (RalphError, OSError) as error:
+        return _tool_failure(str(error))
+
+
+def _tool_failure(what: str) -> ToolResult:
+    return ToolResult(recalled.harmless(sanitised_error(what), _ERROR_CHARS), failed=True)
 
 
 def search_conversations(

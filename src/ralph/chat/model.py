@@ -31,8 +31,6 @@ ModelRole = Literal["chat", "summary"]
 ModelFault = Literal["server", "setting", "prompt"]
 OnText = Callable[[str], None]
 
-_SERVED = ("openai", "anthropic", "ollama")
-_NO_MODEL = ("", "none", "off")
 _EXAMPLES = (
     ("openai:gpt-4o-mini", "OpenAI, or any server that speaks its protocol (chat_base_url)"),
     ("anthropic:claude-haiku-4-5", "Anthropic"),
@@ -267,7 +265,6 @@ _COMMAND = (
 _QUIET = {"RALPH_HOOK_CAPTURE": "false", "RALPH_HOOK_INJECT": "false"}
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 _SHOWN_CHARS = 200
-_READ_BYTES = 1 << 20
 
 
 class AnthropicUsage(msgspec.Struct):
@@ -287,17 +284,9 @@ class AnthropicUsage(msgspec.Struct):
         return self.input_tokens + cached
 
 
-class _ClaudeDelta(msgspec.Struct):
-    text: str = ""
-
-
-class _ClaudeEvent(msgspec.Struct):
-    delta: _ClaudeDelta | None = None
-
-
 class _ClaudeLine(msgspec.Struct):
     type: str = ""
-    event: _ClaudeEvent | None = None
+    event: dict[str, Any] = {}
     model: str = ""
     is_error: bool = False
     result: str = ""
@@ -416,19 +405,13 @@ class _ClaudeOutput:
 
     def read(self) -> bool:
         """Read the lines that are complete by now; always True: continue."""
-        while True:
-            with self._file.open("rb") as file:
-                file.seek(self._at)
-                data = file.read(_READ_BYTES)
-            lines, newline, rest = data.rpartition(b"\n")
-            if not newline and len(rest) == _READ_BYTES:  # no line of ours is that long
-                self._at += len(rest)
-                continue
-            self._at += len(lines) + len(newline)
-            for line in lines.splitlines():
-                self._read_line(line)
-            if len(data) < _READ_BYTES:
-                return True
+        with self._file.open("rb") as file:
+            file.seek(self._at)
+            lines, newline, _ = file.read().rpartition(b"\n")
+        self._at += len(lines) + len(newline)
+        for line in lines.splitlines():
+            self._read_line(line)
+        return True
 
     def _read_line(self, data: bytes) -> None:
         try:
@@ -438,9 +421,10 @@ class _ClaudeOutput:
         self.model = line.model or self.model
         if line.type == "result":
             self.result = line
-        if line.event is not None and line.event.delta is not None and line.event.delta.text:
-            self.texts.append(line.event.delta.text)
-            self._on_text(line.event.delta.text)
+        match line.event:
+            case {"delta": {"text": str(text)}} if text:
+                self.texts.append(text)
+                self._on_text(text)
 
 
 def _prompt(messages: Turns) -> str:
@@ -492,11 +476,11 @@ def how_to_configure() -> str:
 
 
 def _make_model(settings: Settings, role: ModelRole, name: str | None) -> ChatModel | None:
-    if name is None or name.strip().lower() in _NO_MODEL:
+    if name is None or name.strip().lower() in ("", "none", "off"):
         return None
     kind, colon, model = (part.strip() for part in name.partition(":"))
     kind = kind.lower()
-    if kind in _SERVED and model:
+    if kind in ("openai", "anthropic", "ollama") and model:
         from ralph.chat.providers import HttpModel
 
         url, access = _access(settings, role, kind)

@@ -180,7 +180,6 @@ class Summarizer(Worker):
         open_memory: OpenMemory,
         retries: Retries,
         poll_s: float | None,
-        *,
         current: Callable[[], str | None],
         model: ChatModel | None,
         spent_usd: Callable[[], float],
@@ -188,11 +187,8 @@ class Summarizer(Worker):
     ) -> None:
         """`spent_usd` is what the summaries of this process have cost so far."""
         super().__init__(of, open_memory, retries, poll_s)
-        self._of = of
-        self._current = current
-        self._given_model = model
-        self._spent_usd = spent_usd
-        self._on_saved = on_saved
+        self._of, self._current, self._given_model = of, current, model
+        self._spent_usd, self._on_saved = spent_usd, on_saved
         self._chosen: tuple[Settings, ChatModel | None] | None = None
         self._skipped: set[str] = set()
         self._rest_until = 0.0
@@ -200,13 +196,14 @@ class Summarizer(Worker):
     @property
     def next_at(self) -> float | None:
         """When something that failed may be tried again."""
-        return self._rest_until if self._resting() else super().next_at
+        return self._rest_until if self._is_resting else super().next_at
 
     def hurry(self) -> None:
         """Stop resting because of a failure."""
         self._rest_until = 0.0
 
-    def _resting(self) -> bool:
+    @property
+    def _is_resting(self) -> bool:
         return self._rest_until > self._retries.clock()
 
     def pending(self, memory: Conversations) -> int:
@@ -283,7 +280,7 @@ class Summarizer(Worker):
                 "To continue: ralph config --user summary_spend_cap_usd USD"
             )
             return True
-        return self._resting()
+        return self._is_resting
 
     def _ask(self, model: ChatModel, memory: Conversations, item: PendingSummary) -> bool:
         """Let the model write one summary and save it; returns whether to ask for another."""

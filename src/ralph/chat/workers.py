@@ -24,15 +24,17 @@ from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
+from ralph.records.conversation import Summarised
 from ralph.trust import FILE as TRUST_FILE
 
 if TYPE_CHECKING:
     from ralph.chat.model import ChatModel
 
 WorkerName = Literal["conversation", "exchange", "embedding"]
-WORKER_NAMES: tuple[WorkerName, ...] = ("conversation", "exchange", "embedding")
+SUMMARIZERS: tuple[Summarised, ...] = ("conversation", "exchange")
 # The name of the worker, and the key of its failure when the embedder itself fails.
 EMBEDDING: WorkerName = "embedding"
+WORKER_NAMES: tuple[WorkerName, ...] = (*SUMMARIZERS, EMBEDDING)
 MAX_RETRIES = 6
 # The note of a worker that another process runs starts with this.
 ELSEWHERE = "running elsewhere"
@@ -177,13 +179,6 @@ def settings_state(ralph: Ralph) -> list[object]:
     return found
 
 
-class _PublishedStatus(msgspec.Struct, frozen=True):
-    """A status as other processes read it from the claim's file."""
-
-    pid: int
-    status: WorkerStatus
-
-
 class Worker(ABC):
     """One background job, run in a thread or once, while this process holds the claim to it."""
 
@@ -250,7 +245,7 @@ class Worker(ABC):
             with suppress(OSError):  # a full disk: others see less, the work continues
                 if os.fstat(self._fd).st_size > _MAX_CLAIM_BYTES:
                     os.ftruncate(self._fd, 0)
-                line = msgspec.json.encode(_PublishedStatus(os.getpid(), self.own_status))
+                line = msgspec.json.encode((os.getpid(), self.own_status))
                 os.write(self._fd, line + b"\n")
 
     def add(self, **counts: float) -> None:
@@ -272,10 +267,9 @@ class Worker(ABC):
             return None
         for line in reversed(self._claim.read_bytes().splitlines()):
             with suppress(msgspec.MsgspecError):  # it is being written at this moment
-                live = msgspec.json.decode(line, type=_PublishedStatus)
-                note = f"{ELSEWHERE} (process {live.pid})"
-                note += f"; {live.status.note}" if live.status.note else ""
-                return msgspec.structs.replace(live.status, note=note)
+                pid, status = msgspec.json.decode(line, type=tuple[int, WorkerStatus])
+                note = f"{ELSEWHERE} (process {pid})" + (f"; {status.note}" if status.note else "")
+                return msgspec.structs.replace(status, note=note)
         return WorkerStatus(self.name, "idle", note=ELSEWHERE)
 
     # -- running
@@ -420,23 +414,17 @@ class Workers:
             self._settings = self._settings_now()
             self._on_server = bool(ralph.config.settings.journal_url)
         self._retries = Retries(file, clock=clock, max_retries=max_retries)
-        pipeline = EmbeddingPipeline("embedding", open_memory, self._retries, poll_s)
-        summarizers = [
-            Summarizer(
-                of,
-                open_memory,
-                self._retries,
-                poll_s,
-                current=current,
-                model=summarizer,
-                spent_usd=lambda: sum(each.own_status.spend_usd for each in summarizers),
-                on_saved=pipeline.signal,
-            )
-            for of in WORKER_NAMES
-            if of != "embedding"
-        ]
-        workers: list[Worker] = [*summarizers, pipeline]
-        self._workers = {worker.name: worker for worker in workers}
+        shared = open_memory, self._retries, poll_s
+        pipeline = EmbeddingPipeline(EMBEDDING, *shared)
+
+        def spent_usd() -> float:
+            return sum(self._workers[of].own_status.spend_usd for of in SUMMARIZERS)
+
+        self._workers: dict[WorkerName, Worker] = {
+            of: Summarizer(of, *shared, current, summarizer, spent_usd, pipeline.signal)
+            for of in SUMMARIZERS
+        }
+        self._workers[EMBEDDING] = pipeline
 
     def __enter__(self) -> Self:
         self.start()
@@ -495,10 +483,7 @@ class Workers:
             return
         enabled = self._enabled()
         for name in WORKER_NAMES:
-            if name in enabled:
-                self.start(name)
-            else:
-                self.stop(name)
+            (self.start if name in enabled else self.stop)(name)
         self.signal()
 
     def run_once(

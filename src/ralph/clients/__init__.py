@@ -308,7 +308,7 @@ class Detecting:
             return
         self._held.append(line)
         self._held_bytes += len(line)
-        for event in _events(line):
+        for event in events_on(line):
             if dialect := dialect_of(event):
                 self.dialect, self._capture = dialect, self._open(dialect)
                 self.live, self.complaints = self._capture.live, self._capture.complaints
@@ -351,7 +351,8 @@ def read(
     return capture.finish(), capture.complaints
 
 
-def _events(line: bytes) -> list[dict[str, Any]]:
+def events_on(line: bytes) -> list[dict[str, Any]]:
+    """The JSON objects on a line; none where it cannot be read."""
     from ralph.capture.lines import BOM, UnreadableLine, objects
 
     try:

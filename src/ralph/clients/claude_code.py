@@ -117,7 +117,6 @@ def tool_errors(
 
 
 MOST_OPEN = 5000
-_SYNTHETIC = "<synthetic>"
 _LONGEST_COMMAND = 20_000
 
 _PATH_KEYS = ("file_path", "notebook_path", "path")
@@ -127,12 +126,10 @@ _WRITERS: dict[str, FileAction] = {
     "NotebookEdit": "modified",
     "Read": "read",
 }
-_SEARCHES = {"Glob", "Grep"}
 _SUBAGENTS = {"Task", "Agent"}
 _SHELLS = {"Bash"}
 _CHANGERS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _ASKED = ("description", "query", "pattern", "url", "skill", "prompt")
-_BEHIND = "Command running in background"
 # What the client says of a call that goes on behind its result.
 _LEFT_SAID = re.compile(r"\bbackground|\bAsync agent", re.I)
 # What the client itself says in the model's place when there is nothing to say.
@@ -191,7 +188,7 @@ class Messages(RunFindings):
     def assistant(self, message: Mapping[str, Any], *, parent: str | None, failed: bool) -> None:
         """One line of an assistant's message; a failed one is the client's own, not the model's."""
         model = text_of(message.get("model"))
-        if failed or model == _SYNTHETIC:
+        if failed or model == "<synthetic>":
             text = content_text(message.get("content"))[:4000]
             self.api_error = self.api_error if text == PLACEHOLDER else text
             return
@@ -292,7 +289,7 @@ class Messages(RunFindings):
             errors += ran.errors
             if parent is None and not failed and "Shell cwd was reset" not in output[-500:]:
                 self._folder = ran.here
-            if parent is None and not output.startswith(_BEHIND):
+            if parent is None and not output.startswith("Command running in background"):
                 self.tried_command(use.command, ran, failed=failed, begun=use.begun)
             elif not failed:
                 self.attempts.do("ran", use.command)
@@ -353,7 +350,7 @@ class Messages(RunFindings):
             self.touch(use.path, "created" if kind == "create" else "modified")
         elif use.name in _WRITERS:
             self.touch(use.path, _WRITERS[use.name])
-        elif use.name in _SEARCHES and _HAS_ENDING.search(use.path):
+        elif use.name in {"Glob", "Grep"} and _HAS_ENDING.search(use.path):
             # A folder that was searched is not a file that was read.
             self.touch(use.path, "read")
 

@@ -21,8 +21,7 @@ from ralph.capture import AgentRun, TerminalReason
 from ralph.capture.lines import (
     BOM,
     LONGEST_TITLE,
-    LONGEST_USER,
-    STATUS,
+    OpenExchange,
     SessionExchange,
     SessionHead,
     SessionReader,
@@ -42,7 +41,6 @@ from ralph.capture.lines import (
 )
 from ralph.capture.run import session_name
 from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
-from ralph.text.redact import redact
 
 # -- The lines of Claude Code's session transcripts: their keys, and whose words they hold.
 
@@ -325,17 +323,16 @@ _MOST_SUMMARIES = 20
 _MOST_QUEUED = 50
 
 
-class _OpenExchange:
+class _OpenExchange(Transcript, OpenExchange):
     """An exchange being read."""
 
-    def __init__(self, line: Any, user: str, start: SessionStart, *, at: int) -> None:
-        self.prompt = line
-        self.user = user
-        self.begins_at = at
+    steps: Steps
+
+    def __init__(self, line: Any, words: str, start: SessionStart, *, at: int) -> None:
+        super().__init__(file=start.file, root=start.root, steps=Steps())
+        self.prompt, self.words, self.begins_at = line, words, at
         self.queued: list[str] = []
-        self.steps = Steps()
-        self.transcript = Transcript(file=start.file, root=start.root, steps=self.steps)
-        self.transcript.take(line)
+        self.take(line)
 
     @property
     def key(self) -> str:
@@ -349,45 +346,35 @@ class _OpenExchange:
             self.queued.append(text)
             self.steps.asked(text)
 
-    def seen(self, *, ends_at: int, finished: bool) -> SessionExchange:
+    def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
+        """The exchange as it stands."""
         line = self.prompt
-        captured = self.transcript.finish()
         first = text_of(mapping(line.forkedFrom).get("sessionId"))
-        user = "\n\n".join(filter(None, [self.user, *self.queued]))
-        return SessionExchange(
+        return self._exchange(
+            filter(None, [self.words, *self.queued]),
+            self.finish(),
+            cwd=text_of(line.cwd),
+            git_branch=text_of(line.gitBranch),
             key=self.key,
             session_id=session_name(first or text_of(line.sessionId)),
-            user=cleaned(user[: 2 * LONGEST_USER], LONGEST_USER),
-            assistant=self.steps.final,
-            messages=self.steps.messages,
-            captured=captured,
-            status=STATUS.get(captured.terminal_reason, "failed"),
-            finished=finished,
-            cwd=redact(text_of(line.cwd)[:500]) or None,
-            git_branch=redact(text_of(line.gitBranch)[:200]) or None,
-            begins_at=self.begins_at,
             ends_at=ends_at,
+            finished=finished,
         )
 
 
 class Exchanges(SessionReader):
     """A session transcript being read."""
 
+    _parts = staticmethod(lines_of)
+    _open: _OpenExchange | None = None
+
     def __init__(self, start: SessionStart | None = None) -> None:
         super().__init__(start)
         self._titles: dict[str, str] = {"before": self._start.title or ""}
         self._summaries: list[tuple[str, str]] = []
         self._seen: dict[int, None] = {}
-        self._open: _OpenExchange | None = None
         # What a person had run, or the client put in: an exchange only once the assistant answers.
         self._maybe: _OpenExchange | None = None
-
-    def _read(self, line: bytes) -> None:
-        self._reading.read(line, lines_of, self._take)
-
-    def rest(self) -> list[SessionExchange]:
-        """The exchange under way, if any, as it stands; reading may go on after it."""
-        return [self._open.seen(ends_at=self.ends_at, finished=False)] if self._open else []
 
     @property
     def ends_at(self) -> int:
@@ -399,9 +386,8 @@ class Exchanges(SessionReader):
         """What the session is called: by a person, else by the client, else by its summary."""
         titles = [self._titles.get(kind, "") for kind in ("custom-title", "ai-title", "before")]
         # A file may begin with the summaries of other sessions.
-        titles += [
-            text for leaf, text in reversed(self._summaries) if not leaf or self._knows(leaf)
-        ]
+        summaries = reversed(self._summaries)
+        titles += [text for leaf, text in summaries if not leaf or hash(leaf) in self._seen]
         return next((cleaned(text, LONGEST_TITLE) for text in titles if text), None) or None
 
     def _take(self, line: Any) -> None:
@@ -425,11 +411,11 @@ class Exchanges(SessionReader):
     def _said(self, kind: str, line: Any) -> None:
         if kind == "attachment":
             for one in filter(None, (self._open, self._maybe)):
-                one.transcript.take(line)
+                one.take(line)
                 one.add(queued(line))
         elif line.isSidechain is True:
             if self._open is not None:
-                self._open.transcript.take(line)
+                self._open.take(line)
         elif kind == "assistant":
             self._answered(line)
         else:
@@ -441,7 +427,7 @@ class Exchanges(SessionReader):
         if self._maybe is not None:
             self._turn(self._maybe)
         if self._open is not None:
-            self._open.transcript.take(line)
+            self._open.take(line)
 
     def _asked(self, line: Any) -> None:
         sort = sort_of(line)
@@ -454,22 +440,21 @@ class Exchanges(SessionReader):
         else:
             self._maybe = None
             if self._open is not None and sort != "local":
-                self._open.transcript.take(line)
+                self._open.take(line)
 
     def _put_in(self, line: Any) -> None:
-        is_over = self._start.offset > 0 if self._open is None else self._open.transcript.is_over
+        is_over = self._start.offset > 0 if self._open is None else self._open.is_over
         if self._maybe is None and is_over:
             self._maybe = self._begin(line, "")
         elif (one := self._maybe or self._open) is not None:
-            one.transcript.take(line)
+            one.take(line)
 
     def _begin(self, line: Any, user: str) -> _OpenExchange:
         return _OpenExchange(line, user, self._start, at=self._at)
 
     def _turn(self, begun: _OpenExchange) -> None:
         """Another exchange begins, so the one before is over."""
-        if self._open is not None:
-            self._finished.append(self._open.seen(ends_at=begun.begins_at, finished=True))
+        self._close(begun.begins_at)
         self._open, self._maybe = begun, None
 
     def _again(self, uuid: str) -> bool:
@@ -482,9 +467,6 @@ class Exchanges(SessionReader):
             del self._seen[next(iter(self._seen))]
         self._seen[name] = None
         return False
-
-    def _knows(self, uuid: str) -> bool:
-        return hash(uuid) in self._seen
 
 
 # How far a file is searched for the folder its session was held in.
@@ -522,6 +504,4 @@ def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
     return SessionHead(path.stem) if found else None
 
 
-def session_reader(start: SessionStart) -> SessionReader:
-    """A reader of one file."""
-    return Exchanges(start)
+session_reader = Exchanges

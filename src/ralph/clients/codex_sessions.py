@@ -18,8 +18,7 @@ import msgspec
 from ralph.capture import TerminalReason
 from ralph.capture.lines import (
     LONGEST_TITLE,
-    LONGEST_USER,
-    STATUS,
+    OpenExchange,
     SessionExchange,
     SessionHead,
     SessionReader,
@@ -39,7 +38,6 @@ from ralph.capture.lines import (
 from ralph.capture.run import RunFindings, session_name
 from ralph.clients.codex import failure_reason
 from ralph.records.iteration import ErrorSeen, FileAction
-from ralph.text.redact import redact
 
 # -- The lines of Codex's rollouts: whose words they hold, what was called, and what came back.
 
@@ -207,12 +205,6 @@ def total_tokens(usage: Any) -> int:
     return sum(count(data.get(key)) or 0 for key in ("input_tokens", "output_tokens"))
 
 
-def error_text(message: str) -> str:
-    """What an error says, without the provider's envelope around it."""
-    error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
-    return text_of(error.get("message")) or message
-
-
 def _arguments(text: str) -> Mapping[str, Any]:
     try:
         return mapping(msgspec.json.decode(text))
@@ -238,53 +230,54 @@ _MOST_OPEN = 1000
 MOST_QUEUED = 50
 
 
-class CodexTurn(msgspec.Struct, eq=False):
+class CodexTurn(RunFindings, OpenExchange):
     """An exchange being read."""
 
-    key: str
-    turn: str
-    begins_at: int
-    found: RunFindings
-    is_marked: bool
-    steps: Steps = msgspec.field(default_factory=Steps)
-    model: str = ""
-    cwd: str = ""
-    typed: list[str] = []
-    open: dict[str, tuple[CodexCall, int]] = {}
-    shells: dict[str, tuple[CodexCall, int]] = {}
-    said_last: bool = False
+    model = ""
+    folder = ""
+    spoke_last = False
     reason: TerminalReason | None = None
-    failure: str = ""
-    spent: int = 0
+    failure = ""
+    spent = 0
     before: int | None = None
+    begins_at = 0
+    is_marked = False  # whether the client marks where turns begin and end
+
+    def __init__(self, start: SessionStart, head: SessionHead, *, key: str, turn: str) -> None:
+        super().__init__(file=start.file, root=start.root, injected="")
+        self.head, self.key, self.turn = head, key, turn
+        self.steps = Steps()
+        self.typed: list[str] = []
+        self.open: dict[str, tuple[CodexCall, int]] = {}
+        self.shells: dict[str, tuple[CodexCall, int]] = {}
 
     def ask(self, text: str) -> None:
         """A person's words; what comes while the assistant works is a step, too."""
-        if self.typed and len(self.typed) < MOST_QUEUED:
-            self.steps.asked(text)
         if len(self.typed) < MOST_QUEUED:
+            if self.typed:
+                self.steps.asked(text)
             self.typed.append(text)
 
     def context(self, data: Mapping[str, Any]) -> None:
         """Where the turn is held, and by which model."""
         self.model = text_of(data.get("model")) or self.model
-        self.cwd = text_of(data.get("cwd")) or self.cwd
-        self.found.at_home(self.cwd)
+        self.folder = text_of(data.get("cwd")) or self.folder
+        self.at_home(self.folder or self.head.cwd)
 
-    def say(self, text: str) -> None:
+    def speak(self, text: str) -> None:
         """The assistant's words."""
-        self.found.live.turns += 1
-        self.found.say(text)
+        self.live.turns += 1
+        self.say(text)
         self.steps.said(text)
-        self.said_last, self.failure = True, ""
+        self.spoke_last, self.failure = True, ""
 
     def call(self, call: CodexCall) -> None:
         """The assistant called a tool."""
-        self.said_last = False
-        begun = self.found.attempts.begin()
-        changes = ", ".join(self.found.place(path) or path for path, _ in changes_of(call))
+        self.spoke_last = False
+        begun = self.attempts.begin()
+        changes = ", ".join(self.place(path) or path for path, _ in changes_of(call))
         target = changes or call.command or call.asked
-        self.found.use_tool(call.tool or "unnamed", target)
+        self.use_tool(call.tool or "unnamed", target)
         if call.session in self.shells:
             self.open[call.identity] = self.shells[call.session]
             return
@@ -305,101 +298,72 @@ class CodexTurn(msgspec.Struct, eq=False):
             return
         if call.patch and not back.failed:
             for path, action in changes_of(call):
-                self.found.changed(path, action, call.folder)
+                self.changed(path, action, call.folder)
         elif call.command and not call.patch:
             output = f"Exit code {back.code}\n{back.text}" if back.code else back.text
-            ran = self.found.ran(call.command, output, failed=back.failed, base=call.folder)
-            self.found.tried_command(call.command, ran, failed=back.failed, begun=begun)
-            for error in ran.errors:
-                self.found.add_error(error)
-        else:
-            if not call.patch:
-                self.found.see_injected(back.text)
-            if back.failed:
-                self.found.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
+            ran = self.ran(call.command, output, failed=back.failed, base=call.folder)
+            self.tried_command(call.command, ran, failed=back.failed, begun=begun)
+        elif back.failed:
+            self.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
+        if not call.patch and not call.command:
+            self.see_injected(back.text)
 
-    def spend(self, total: int, last: int | None) -> None:
+    def spend(self, total: int, last: int) -> None:
         """What the thread has used so far; `last` of it since the line before."""
         if self.before is None:
-            self.before = max(0, total - (last or 0))
+            self.before = max(0, total - last)
         self.spent = max(self.spent, total - self.before)
 
     def fail(self, message: str) -> None:
-        """The provider or the client gave up."""
-        self.failure = error_text(message) or "the turn failed"
+        """The provider or the client gave up; a provider's envelope around its words goes."""
+        error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
+        self.failure = text_of(error.get("message")) or message or "the turn failed"
 
-    def how_it_ended(self) -> TerminalReason:
-        """How the turn ended, as far as it was read."""
-        if self.reason == "interrupted":
-            return "interrupted"
-        if self.failure:
-            return failure_reason(self.failure)
-        if self.reason is None and self.said_last and not self.is_marked:
-            return "ok"  # an older client, which writes nothing at the end
-        return self.reason or "unknown"
-
-    def seen(self, head: SessionHead, *, ends_at: int, finished: bool) -> SessionExchange:
+    def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
         """The exchange as it stands."""
-        reason = self.how_it_ended()
-        cwd = self.cwd or head.cwd
-        captured = self.found.result(
+        reason = self.reason or "unknown"
+        if self.failure and reason != "interrupted":
+            reason = failure_reason(self.failure)
+        elif self.reason is None and self.spoke_last and not self.is_marked:
+            reason = "ok"  # an older client, which writes nothing at the end
+        captured = self.result(
             "codex",
             reason,
-            session=head.session,
-            summary=self.found.last_text or self.failure,
+            session=self.head.session,
+            summary=self.last_text or self.failure,
             model=self.model,
             failure=self.failure,
             tokens_used=self.spent or None,
-            num_turns=self.found.live.turns or None,
+            num_turns=self.live.turns or None,
             is_error=reason not in {"ok", "interrupted", "unknown"},
         )
-        return SessionExchange(
+        return self._exchange(
+            self.typed,
+            captured,
+            cwd=self.folder or self.head.cwd,
+            git_branch=self.head.git_branch,
             key=self.key,
-            session_id=session_name(head.session),
-            user=cleaned("\n\n".join(self.typed)[: 2 * LONGEST_USER], LONGEST_USER),
-            assistant=self.steps.final,
-            messages=self.steps.messages,
-            captured=captured,
-            status=STATUS.get(reason, "failed"),
-            finished=finished,
-            cwd=redact(cwd[:500]) or None,
-            git_branch=redact(head.git_branch[:200]) or None,
-            begins_at=self.begins_at,
+            session_id=captured.session_id,
             ends_at=ends_at,
+            finished=finished,
         )
-
-
-_CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
-_ANSWERS = {"function_call_output", "custom_tool_call_output"}
 
 
 class Rollout(SessionReader):
     """A rollout being read; to read on, give the head too."""
 
+    _parts = staticmethod(objects)
+    _open: CodexTurn | None = None
+    # Of the turn that began before its words came: where, its name, and what is known of it.
+    _turn_at: int | None = None
+    _turn = ""
+    _is_marked = False
+
     def __init__(self, start: SessionStart | None = None) -> None:
         super().__init__(start)
         self.head = self._start.head
-        self._title = self._start.title
-        self._open: CodexTurn | None = None
-        # Of the turn that began before its words came: where, its name, and what is known of it.
-        self._turn_at: int | None = None
-        self._turn = ""
-        self._is_marked = False
         self._context: Mapping[str, Any] = {}
         self._put_in: list[str] = []
-
-    def _read(self, line: bytes) -> None:
-        self._reading.read(line, objects, self._take)
-
-    @property
-    def title(self) -> str | None:
-        """What the session was called last."""
-        return self._title
-
-    def rest(self) -> list[SessionExchange]:
-        """The exchange under way, if any, as it stands; reading may go on after it."""
-        one = self._open
-        return [one.seen(self.head, ends_at=self.ends_at, finished=False)] if one else []
 
     @property
     def ends_at(self) -> int:
@@ -467,18 +431,18 @@ class Rollout(SessionReader):
             self._asked(item)
         elif kind == "message" and role != "assistant":
             self._inject(content_text(item.get("content")))
-        one = self._open
-        if one is None:
+        turn = self._open
+        if turn is None:
             return
-        one.found.see_time(when)
+        turn.see_time(when)
         if kind == "message" and role == "assistant":
             for part in items(item.get("content")):
                 if text := text_of(part.get("text")):
-                    one.say(text)
-        elif kind in _CALLS:
-            one.call(call_of(item))
-        elif kind in _ANSWERS:
-            one.answer(text_of(item.get("call_id")), answer_of(item.get("output")))
+                    turn.speak(text)
+        elif kind in {"function_call", "custom_tool_call", "local_shell_call"}:
+            turn.call(call_of(item))
+        elif kind in {"function_call_output", "custom_tool_call_output"}:
+            turn.answer(text_of(item.get("call_id")), answer_of(item.get("output")))
 
     def _asked(self, item: Mapping[str, Any]) -> None:
         typed, put_in = words_of(item)
@@ -493,27 +457,25 @@ class Rollout(SessionReader):
         self._close(at)
         # A turn has one name, however often its line is copied; where it stands is a name, too.
         name = turn or text_of(item.get("id")) or f"{self.head.session}@{self._at}"
-        found = RunFindings(file=self._start.file, root=self._start.root, injected="")
-        found.at_home(text_of(self._context.get("cwd")) or self.head.cwd)
+        self._open = opened = CodexTurn(
+            self._start, self.head, key=session_name(name) or name, turn=turn
+        )
+        opened.begins_at, opened.is_marked = at, self._is_marked
+        opened.context(self._context)
         for text in self._put_in:
-            found.see_injected(text)
-        key = session_name(name) or name
-        self._open = CodexTurn(key, turn, at, found, self._is_marked)
-        self._open.context(self._context)
-        self._open.ask(typed)
+            opened.see_injected(text)
+        opened.ask(typed)
         self._turn_at, self._turn, self._put_in = None, turn, []
 
     def _inject(self, text: str) -> None:
         if self._open is not None:
-            self._open.found.see_injected(text)
+            self._open.see_injected(text)
         elif text:
             self._put_in = [*self._put_in, text][-MOST_QUEUED:]
 
     def _close(self, at: int) -> None:
-        """The exchange under way is over, and its lines end here."""
-        if self._open is not None:
-            self._finished.append(self._open.seen(self.head, ends_at=at, finished=True))
-            self._open, self._turn = None, ""
+        self._turn = self._turn if self._open is None else ""
+        super()._close(at)
 
 
 # -- The files of its sessions.
@@ -538,6 +500,4 @@ def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
     return msgspec.structs.replace(head, session=path.stem)
 
 
-def session_reader(start: SessionStart) -> SessionReader:
-    """A reader of one rollout."""
-    return Rollout(start)
+session_reader = Rollout

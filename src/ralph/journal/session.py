@@ -10,7 +10,6 @@ import hashlib
 import logging
 import math
 import os
-import socket
 import threading
 import time
 import weakref
@@ -31,26 +30,25 @@ if TYPE_CHECKING:
 
 
 Row = tuple[Any, ...]
-_TICK_S = 0.5
-_IDLE_S = 5.0
 
 
 class DatabaseSession:
-    """One connection. Whoever gives no answer in time is cut off, and the connection is lost.
+    """One connection. A server that gives no answer in time is cut off, and the connection is lost.
 
-    A thread looks at the clock about once a second; it comes with the first use, and goes when
-    nobody has needed it for a while. After a fork the connection is the parent's alone: to the
-    child it is lost, and never said good-bye on.
+    After a fork the connection is the parent's alone: to the child it is lost, and never said
+    good-bye on.
     """
 
     def __init__(self, connection: psycopg.Connection[Row], patience: Patience) -> None:
         self.connection = connection
         self._patience = patience
         self._pid = os.getpid()
-        self._gate = threading.Lock()
-        self._deadline: float | None = None
-        self._used = 0.0
-        self._watching = False
+        self._timeout_s = math.inf
+        wait = connection.wait
+        # The driver asks its generators several times a second whether to go on.
+        connection.wait = lambda gen, *args, **options: wait(  # type: ignore[method-assign]
+            self._in_time(gen), *args, **options
+        )
 
     @property
     def lost(self) -> bool:
@@ -59,10 +57,12 @@ class DatabaseSession:
 
     def rows(self, sql: str, params: Sequence[object] = (), *, waits: bool = False) -> list[Row]:
         """The statement's rows; `waits` says that it may wait for a lock before it answers."""
-        patience = self._patience
-        with self._watched(patience.answer_s + (patience.lock_s if waits else 0.0)):
+        self._timeout_s = self._patience.answer_s + (self._patience.lock_s if waits else 0.0)
+        try:
             cursor = self.connection.execute(sql.encode(), params or None)
             return cursor.fetchall() if cursor.description else []
+        finally:
+            self._timeout_s = math.inf
 
     @contextlib.contextmanager
     def transaction(self, *, snapshot: bool = False) -> Iterator[None]:
@@ -83,44 +83,19 @@ class DatabaseSession:
             with contextlib.suppress(Exception):
                 self.connection.close()
 
-    @contextlib.contextmanager
-    def _watched(self, seconds: float) -> Iterator[None]:
-        with self._gate:
-            self._used = time.monotonic()
-            self._deadline = self._used + seconds
-            if not self._watching:
-                self._watching = True
-                threading.Thread(target=self._watch, daemon=True, name="ralph-watch").start()
+    def _in_time(self, gen: Any) -> Any:
+        """The driver's generator, ended with an error when the time is over."""
+        end = time.monotonic() + self._timeout_s
         try:
-            yield
-        finally:
-            with self._gate:  # what is late must still be what it was
-                self._deadline = None
-
-    def _watch(self) -> None:
-        tick_s = _TICK_S
-        while True:
-            time.sleep(tick_s)
-            tick_s = _TICK_S
-            with self._gate:
-                now_s = time.monotonic()
-                if self._deadline is None:
-                    if now_s - self._used > _IDLE_S:
-                        self._watching = False
-                        return
-                elif now_s < self._deadline:
-                    tick_s = min(_TICK_S, self._deadline - now_s)
-                else:
-                    self._deadline = None
-                    if not self.lost:
-                        _shut(self.connection.fileno())
-
-
-def _shut(descriptor: int) -> None:
-    """End the traffic on a socket: whoever waits for it gets an error instead."""
-    copy = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
-    with copy, contextlib.suppress(OSError):  # it is down already
-        copy.shutdown(socket.SHUT_RDWR)
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready and time.monotonic() >= end:
+                    self.connection.close()
+                    raise _driver().OperationalError("it gave no answer in time")
+                state = gen.send(ready)
+        except StopIteration as done:
+            return done.value
 
 
 # -- Bringing a database to the schema this Ralph knows, by numbered files of SQL.

@@ -33,7 +33,7 @@ from ralph.errors import BadInput, BadPlan, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
 from ralph.plan.guard import Snapshot
-from ralph.plan.model import Task
+from ralph.plan.model import Discipline, Task
 from ralph.plan.store import Plan
 from ralph.programs import find_program, python
 from ralph.records import now
@@ -81,27 +81,38 @@ _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 Entry = dict[str, Any]
 
 
-class Servers(msgspec.Struct, frozen=True):
-    """Servers by name, each as Claude Code's config file has it, and what was left out and why."""
-
-    entries: dict[str, Entry]
-    notes: tuple[str, ...] = ()
-
-
-def loop_servers(ralph: Ralph, plan: Plan, task: Task, *, review: bool, memory_on: bool) -> Servers:
+def loop_servers(
+    ralph: Ralph, plan: Plan, task: Task, *, review: bool, memory_on: bool
+) -> tuple[dict[str, Entry], list[str]]:
     """What one iteration gets: memory and plan in one server (the plan alone when memory is off),
-    and the discipline's servers beside it."""
+    and the discipline's servers beside it; and what was left out and why."""
     words = [f"--feature={task.feature}"]
     words += ["--review"] if review else [f"--task={task.id}"]
     words += [] if memory_on else ["--no-memory"]
-    own = {own_server(memory_on=memory_on): _own(ralph, plan.project, *words)}
-    theirs, notes = _of_discipline(ralph, plan, task)
-    return Servers(own | theirs, tuple(notes))
-
-
-def planning_servers(ralph: Ralph, project: Path) -> Servers:
-    """What a planning run gets: the tools that make a plan, for the project in this folder."""
-    return Servers({PLAN: _own(ralph, project, "--planning")})
+    entries = {own_server(memory_on=memory_on): ralph_server(ralph, plan.project, *words)}
+    notes: list[str] = []
+    allowed = trusted(ralph.store.home, plan.project)
+    named = (one for one in plan.read("disciplines").disciplines if one.name == task.discipline)
+    discipline = next(named, Discipline(name=""))
+    wishes = server_wishes(discipline)
+    for key, entry in discipline.mcp_servers.items():
+        name = _UNUSABLE.sub("_", str(key))
+        if name in (MEMORY, PLAN):
+            why = "Ralph's own is called so; give it another name"
+        elif name in entries:
+            why = f"another is called {name} too"
+        elif not isinstance(entry, dict) or not (entry.get("command") or entry.get("url")):
+            why = "it has no `command` and no `url`"
+        elif wishes[key].digest not in allowed:
+            why = "you have not allowed it. See it and allow it: ralph trust"
+        elif (found := _found(entry, plan.project)) is None:
+            why = f"{entry['command']!r} is not on the PATH outside the project"
+        else:
+            entries[name] = found
+            continue
+        whose = f"disciplines.yaml: the MCP server {key!r} of {discipline.name}"
+        notes.append(f"{whose} is left out: {why}")
+    return entries, notes
 
 
 def own_server(*, memory_on: bool) -> str:
@@ -109,64 +120,25 @@ def own_server(*, memory_on: bool) -> str:
     return MEMORY if memory_on else PLAN
 
 
-def write_mcp_config(folder: Path, servers: Servers) -> Path:
-    """The servers as the file that Claude Code reads, for our eyes alone: it may hold keys."""
-    file = folder / _MCP_FILE
-    text = json.dumps({"mcpServers": servers.entries}, indent=2, ensure_ascii=False)
-    disk.write(file, text.encode())
-    return file
-
-
-def _own(ralph: Ralph, project: Path, *words: str) -> Entry:
+def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
+    """Ralph's own server as Claude Code's config file has it, told where things are and the
+    settings in force that no file says."""
     program, *isolated = python()
+    env = {"RALPH_HOME": str(ralph.store.home), "RALPH_PROJECT": str(project)}
+    for key, _, origin in map(msgspec.structs.astuple, ralph.config.origins):
+        if origin == "given" or origin.startswith("RALPH_"):
+            # Not the shown value: of a secret that says only whether there is one.
+            env[f"RALPH_{key.upper()}"] = spelled(key, getattr(ralph.config.settings, key))
+    if debug := os.environ.get("RALPH_DEBUG"):
+        env["RALPH_DEBUG"] = debug
     return {
         "type": "stdio",
         "command": program,
         "args": [*isolated, "-m", "ralph", "mcp", *words],
-        "env": _server_variables(ralph, project),
+        "env": env,
         # Otherwise only the names of the tools reach the model.
         "alwaysLoad": True,
     }
-
-
-def _server_variables(ralph: Ralph, project: Path) -> dict[str, str]:
-    """Where things are, and the settings in force that no file says."""
-    found = {"RALPH_HOME": str(ralph.store.home), "RALPH_PROJECT": str(project)}
-    for one in ralph.config.origins:
-        if one.origin == "given" or one.origin.startswith("RALPH_"):
-            # Not `one.value`: of a secret that says only whether there is one.
-            value = getattr(ralph.config.settings, one.key)
-            found[f"RALPH_{one.key.upper()}"] = spelled(one.key, value)
-    if debug := os.environ.get("RALPH_DEBUG"):
-        found["RALPH_DEBUG"] = debug
-    return found
-
-
-def _of_discipline(ralph: Ralph, plan: Plan, task: Task) -> tuple[dict[str, Entry], list[str]]:
-    named = [one for one in plan.read("disciplines").disciplines if one.name == task.discipline]
-    allowed = trusted(ralph.store.home, plan.project)
-    entries: dict[str, Entry] = {}
-    notes: list[str] = []
-    for discipline in named[:1]:
-        wishes = server_wishes(discipline)
-        for given, entry in discipline.mcp_servers.items():
-            name = _UNUSABLE.sub("_", str(given))
-            whose = f"disciplines.yaml: the MCP server {given!r} of {discipline.name} is left out"
-            if name in (MEMORY, PLAN):
-                notes.append(f"{whose}: Ralph's own is called so; give it another name")
-            elif name in entries:
-                notes.append(f"{whose}: another is called {name} too")
-            elif not isinstance(entry, dict) or not (entry.get("command") or entry.get("url")):
-                notes.append(f"{whose}: it has no `command` and no `url`")
-            elif wishes[given].digest not in allowed:
-                notes.append(f"{whose}: you have not allowed it. See it and allow it: ralph trust")
-            elif (found := _found(entry, plan.project)) is None:
-                notes.append(
-                    f"{whose}: {entry['command']!r} is not on the PATH outside the project"
-                )
-            else:
-                entries[name] = found
-    return entries, notes
 
 
 def _found(entry: Entry, root: Path) -> Entry | None:
@@ -216,7 +188,8 @@ class AgentOutput:
         self._offset += len(data)
         *lines, rest = data.split(b"\n")
         for line in lines:
-            self._take(line)
+            self._hold(line)
+            self._take()
         self._hold(rest)
         return True
 
@@ -234,7 +207,7 @@ class AgentOutput:
         while self.follow():
             pass
         if self._rest:
-            self._take(b"")
+            self._take()
         last_line = stderr.strip().rpartition("\n")[2].strip()
         if self._foreign is None:
             try:
@@ -257,9 +230,7 @@ class AgentOutput:
         if len(self._rest) + len(part) <= LONGEST_LINE_BYTES:
             self._rest += part
 
-    def _take(self, end: bytes) -> None:
-        """The line that ends so."""
-        self._hold(end)
+    def _take(self) -> None:
         line = bytes(self._rest)
         self._rest.clear()
         self._last = line if line.strip() else self._last
@@ -303,7 +274,7 @@ class AgentDriver(msgspec.Struct, frozen=True):
         self,
         folder: Path,
         prompt: str,
-        servers: Servers,
+        servers: dict[str, Entry],
         *,
         model: str | None,
         given: dict[str, str],
@@ -313,8 +284,10 @@ class AgentDriver(msgspec.Struct, frozen=True):
 
         `observe` is told often whether the agent was idle since.
         """
-        config = write_mcp_config(folder, servers)
-        call = AgentCall(model=model, mcp_config=config, mcp_servers=servers.entries)
+        config = folder / _MCP_FILE  # it may hold keys
+        text = json.dumps({"mcpServers": servers}, indent=2, ensure_ascii=False)
+        disk.write(config, text.encode())
+        call = AgentCall(model=model, mcp_config=config, mcp_servers=servers)
         env = self._environment(given)
         env |= agent_variables(self.agent, call, env)
         command = found_command(agent_command(self.agent, call), env, root=self.root)
@@ -367,15 +340,13 @@ _FOLDER_TIMEOUT_S = 30.0
 # A snapshot holds all files of the plan, and more than once.
 _LARGEST = 16 * disk.LARGEST_BYTES
 # What is known of a run whose loop was killed with it: its output, and that somebody ended it.
-_KILLED = AgentEnd(
-    exit_code=None, timed_out=False, interrupted=True, duration_ms=0, stderr="", left_behind=0
-)
+_KILLED = AgentEnd(interrupted=True)
 
 
 class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     """What must be known to finish an iteration, by this process or by the next one."""
 
-    run: str
+    run: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex[:12])
     feature: str
     task_id: int | str | None
     title: str
@@ -388,11 +359,6 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     task_before: Task | None
     # Of other projects' knowledge, what its prompt carries.
     patterns: tuple[str, ...] = ()
-
-    @staticmethod
-    def new_run() -> str:
-        """A name for a run that no other has."""
-        return uuid.uuid4().hex[:12]
 
 
 class RunFolder(msgspec.Struct, frozen=True):
@@ -428,15 +394,10 @@ class RunFolder(msgspec.Struct, frozen=True):
     def how_it_ended(self, work: PendingIteration, *, timeout_s: float) -> AgentEnd:
         """How the agent of a loop that was killed ended; waits until all its processes have."""
         folder = self.path / work.run
-        try:
-            with disk.locked(folder / LOCK, timeout_s=timeout_s):
-                pass
-        except disk.Busy:
-            raise LoopBusy(
-                f"the agent of an earlier run on {work.feature!r} is still being ended",
-                where=str(folder),
-                todo="Try again in a minute.",
-            ) from None
+        what = f"the agent of an earlier run on {work.feature!r} is still being ended"
+        busy = LoopBusy(what, where=str(folder), todo="Try again in a minute.")
+        with disk.locked(folder / LOCK, timeout_s=timeout_s, busy=busy):
+            pass
         try:
             return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
         except (FileNotFoundError, msgspec.DecodeError):  # killed before, or while, it was noted
@@ -467,15 +428,13 @@ class RunFolder(msgspec.Struct, frozen=True):
     def _alone(self) -> Iterator[None]:
         disk.make_folder(self.path)
         lock = self.path / _FOLDER_LOCK
-        try:
-            with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S):
-                yield
-        except disk.Busy:
-            raise LoopBusy(
-                f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
-                where=str(lock),
-                todo="Try again; if it stays so, end the process that hangs.",
-            ) from None
+        busy = LoopBusy(
+            f"another loop has been beginning its work for over {_FOLDER_TIMEOUT_S:.0f} s",
+            where=str(lock),
+            todo="Try again; if it stays so, end the process that hangs.",
+        )
+        with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S, busy=busy):
+            yield
 
 
 def plan_hash(plan: Plan, feature: str) -> str:

@@ -21,7 +21,7 @@ from ralph import disk
 from ralph.capture import AgentRun
 from ralph.clients import agent_environment, own_command, takes_servers
 from ralph.errors import BadInput, BadPlan, LoopBusy, NotFound, RalphError
-from ralph.loop.agent import PLAN, AgentDriver, Listener, PendingIteration, planning_servers
+from ralph.loop.agent import PLAN, AgentDriver, Listener, ralph_server
 from ralph.loop.process import AgentEnd
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph
@@ -36,8 +36,8 @@ from ralph.plan.model import (
     Kind,
     Problem,
     TaskId,
+    by_key,
     deep_copy,
-    entities,
     identical,
 )
 from ralph.plan.store import Plan
@@ -74,7 +74,7 @@ class Proposal(msgspec.Struct, frozen=True):
         """What would be different, by kind."""
         found: dict[Kind, Changes] = {}
         for kind in KINDS:
-            before, after = (_by_key(kind, data) for data in self.data(kind))
+            before, after = (by_key(data, kind) for data in self.data(kind))
             found[kind] = Changes(
                 added=tuple(key for key in after if key not in before),
                 changed=tuple(
@@ -92,7 +92,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
     def thin(self) -> list[str]:
         """New features whose description says too little to work from."""
-        entries = _by_key("features", self.data("features")[1])
+        entries = by_key(self.data("features")[1], "features")
         added = self.changes()["features"].added
         described = {name: str(entries[name].get("description") or "") for name in added}
         return [name for name in added if Feature(name=name, description=described[name]).is_thin()]
@@ -144,8 +144,7 @@ def _merged(
         was, now = proposal.data(kind)
         if kind == "tasks":
             now, renumbered = _renumbered(was, now, data[kind])
-        careful = _Careful(kind, data[kind])
-        careful.look_for_vanished(was, now)
+        careful = _Careful(kind, data[kind], was, now)
         merged[kind] = merge_changes(kind, was, now, data[kind], careful)
         conflicts += careful.conflicts
     if conflicts:
@@ -160,14 +159,12 @@ def _merged(
 class _Careful(AllowAll):
     """Lets a change through where nobody else has touched the same thing since."""
 
-    def __init__(self, kind: Kind, current: Data) -> None:
+    def __init__(self, kind: Kind, current: Data, was: Data, now: Data) -> None:
         super().__init__(kind)
-        self._current = _by_key(kind, current)
+        self._current = by_key(current, kind)
         self.conflicts: list[str] = []
-
-    def look_for_vanished(self, was: Data, now: Data) -> None:
-        """A change to something that is gone by now has nowhere to go."""
-        before, after = _by_key(self._kind, was), _by_key(self._kind, now)
+        # A change to something that is gone by now has nowhere to go.
+        before, after = by_key(was, kind), by_key(now, kind)
         for key in before.keys() & after.keys() - self._current.keys():
             if not identical(before[key], after[key]):
                 self._conflict(key)
@@ -196,16 +193,14 @@ class _Careful(AllowAll):
 
 def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, TaskId]]:
     """The proposal with other ids for its new tasks where somebody has taken theirs since."""
-    known, taken = _by_key("tasks", was), _by_key("tasks", current)
-    new = [key for key in _by_key("tasks", now) if key not in known and key in taken]
+    known, taken = by_key(was, "tasks"), by_key(current, "tasks")
+    new = [key for key in by_key(now, "tasks") if key not in known and key in taken]
     if not new or not isinstance(now.get("tasks"), list):
         return now, {}
     free = max(next_id(now), next_id(current))
     ids: dict[str, TaskId] = {key: free + i for i, key in enumerate(new)}
     result: Data = deep_copy(now)
-    for entry in result["tasks"]:
-        if not isinstance(entry, dict):
-            continue
+    for entry in (entry for entry in result["tasks"] if isinstance(entry, dict)):
         entry["id"] = ids.get(str(entry.get("id")), entry.get("id"))
         if isinstance(waits := entry.get("blocked_by"), list):
             entry["blocked_by"] = [ids.get(str(one), one) for one in waits]
@@ -214,21 +209,9 @@ def _renumbered(was: Data, now: Data, current: Data) -> tuple[Data, dict[str, Ta
 
 def _refuse_errors(problems: Sequence[Problem]) -> None:
     """Raise what is wrong with a proposed plan, warnings left out."""
-    found = [problem.what for problem in problems if problem.severity == "error"]
-    if found:
-        told = "; ".join(found[:5])
-        raise BadPlan(
-            f"the proposed plan is not sound: {told}",
-            todo="Nothing was changed. Run the braindump again, or say more in the requirements.",
-        )
-
-
-def _by_key(kind: Kind, data: Data) -> dict[str, Data]:
-    found: dict[str, Data] = {}
-    for entity in entities(data, kind):
-        if entity.key is not None and isinstance(entity.value, dict):
-            found.setdefault(entity.key, entity.value)
-    return found
+    if found := [problem.what for problem in problems if problem.severity == "error"]:
+        todo = "Nothing was changed. Run the braindump again, or say more in the requirements."
+        raise BadPlan(f"the proposed plan is not sound: {'; '.join(found[:5])}", todo=todo)
 
 
 _FOLDER = "braindump"
@@ -282,19 +265,15 @@ def braindump(
         output, ended = driver.run(
             folder,
             prompt.text,
-            planning_servers(ralph, copy.project),
+            {PLAN: ralph_server(ralph, copy.project, "--planning")},
             model=settings.model_review,
             given={"RALPH_PROJECT": str(copy.project), "RALPH_FEATURE": "", "RALPH_TASK": ""},
             observe=lambda idle: guard.observe(snapshot, idle=idle),
         )
         captured = output.finish(stderr=ended.stderr, exit_code=ended.exit_code)
         repaired = _put_back(plan, guard, snapshot)
-        _refuse_failed(captured, ended, repaired)
         after = {kind: copy.raw(kind) for kind in KINDS}
-        if after == before:
-            what = f"the agent planned nothing{_said(captured)}"
-            todo = "Say more in the requirements, or try another agent."
-            raise _nothing(what, repaired, todo=todo)
+        _refuse_nothing(captured, ended, repaired, changed=after != before)
         _refuse_errors(check(copy))
         proposal = Proposal(source, now(), before, after)
     disk.replace(_home(ralph) / _PROPOSAL, msgspec.msgpack.encode(proposal))
@@ -315,13 +294,11 @@ def kept_proposal(ralph: Ralph) -> Proposal:
     try:
         return msgspec.msgpack.decode(file.read_bytes(), type=Proposal)
     except FileNotFoundError:
-        raise NotFound(
-            "there is no proposal to accept", todo="Run: ralph plan braindump FILE"
-        ) from None
+        todo = "Run: ralph plan braindump FILE"
+        raise NotFound("there is no proposal to accept", todo=todo) from None
     except msgspec.DecodeError:
-        raise BadInput(
-            "the proposal cannot be read", where=str(file), todo="Run the braindump again."
-        ) from None
+        todo = "Run the braindump again."
+        raise BadInput("the proposal cannot be read", where=str(file), todo=todo) from None
 
 
 def drop_proposal(ralph: Ralph) -> None:
@@ -358,22 +335,15 @@ def _prompt(ralph: Ralph, plan: Plan, requirements: str, source: str, agent: str
 def _run_folder(home: Path) -> Iterator[Path]:
     """A folder for one run, ours alone and gone afterwards; what a killed run left goes too."""
     disk.make_folder(home)
-    try:
-        with disk.locked(home / _LOCK, timeout_s=0.0):
-            for ruin in home.glob(f"{_RUNS}*"):
-                shutil.rmtree(ruin, ignore_errors=True)
-            folder = home / f"{_RUNS}{PendingIteration.new_run()}"
-            folder.mkdir(mode=0o700)
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-    except disk.Busy:
-        raise LoopBusy(
-            "another braindump is under way in this project",
-            where=str(home / _LOCK),
-            todo="Wait for its end.",
-        ) from None
+    what, lock = "another braindump is under way in this project", home / _LOCK
+    busy = LoopBusy(what, where=str(lock), todo="Wait for its end.")
+    with disk.locked(lock, timeout_s=0.0, busy=busy):
+        for ruin in home.glob(f"{_RUNS}*"):
+            shutil.rmtree(ruin, ignore_errors=True)
+        with tempfile.TemporaryDirectory(
+            prefix=_RUNS, dir=home, ignore_cleanup_errors=True
+        ) as folder:
+            yield Path(folder)
 
 
 def _copied(project: Project, plan: Plan, root: Path) -> Plan:
@@ -399,23 +369,24 @@ def _put_back(plan: Plan, guard: Guard, snapshot: Snapshot) -> list[str]:
     return told + guard.check(snapshot, feature="").lines()
 
 
-def _refuse_failed(captured: AgentRun, ended: AgentEnd, repaired: list[str]) -> None:
+def _refuse_nothing(
+    captured: AgentRun, ended: AgentEnd, repaired: list[str], *, changed: bool
+) -> None:
+    """Raise for a run that came to nothing, with what had to be done to the plan because of it."""
     if ended.interrupted:
         raise KeyboardInterrupt
-    if ended.timed_out:
-        what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"
-        raise _nothing(what, repaired, todo="Give it more with --timeout.")
-    if captured.is_error or ended.exit_code not in (0, None):
-        raise _nothing(f"the agent failed{_said(captured)}", repaired)
-
-
-def _nothing(what: str, repaired: list[str], *, todo: str = "") -> RalphError:
-    """A run that came to nothing, and what had to be done to the plan because of it."""
-    end = "" if repaired else "Nothing was changed."
-    return RalphError("; ".join([what, *repaired]), todo=f"{todo} {end}".strip())
-
-
-def _said(captured: AgentRun) -> str:
     last = [captured.summary] if captured.summary else [e.message for e in captured.errors[-1:]]
     words = " ".join(" ".join(last).split())
-    return f": {words[:_LAST_WORDS_CHARS]}" if words else ""
+    said = f": {words[:_LAST_WORDS_CHARS]}" if words else ""
+    todo = "" if repaired else "Nothing was changed."
+    if ended.timed_out:
+        what = f"the agent ran out of its time after {ended.duration_ms / 1000:.0f} s"
+        todo = f"Give it more with --timeout. {todo}"
+    elif captured.is_error or ended.exit_code not in (0, None):
+        what = f"the agent failed{said}"
+    elif not changed:
+        what = f"the agent planned nothing{said}"
+        todo = f"Say more in the requirements, or try another agent. {todo}"
+    else:
+        return
+    raise RalphError("; ".join([what, *repaired]), todo=todo.strip())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,8 @@ from ralph.loop.agent import (
     GRACE_S,
     AgentDriver,
     AgentOutput,
-    Listener,
     PendingIteration,
     RunFolder,
-    Servers,
     loop_servers,
     own_server,
     plan_hash,
@@ -123,15 +122,6 @@ def history(ralph: Ralph, feature: str) -> list[Iteration]:
     return sorted(found, key=lambda one: (one.iteration_number or 0, one.timestamp or ""))
 
 
-def touching(iterations: Sequence[Iteration], paths: Collection[str]) -> list[Iteration]:
-    """The iterations that touched one of these files, with no other files in them."""
-    return [
-        msgspec.structs.replace(one, files_touched=files)
-        for one in iterations
-        if (files := tuple(file for file in one.files_touched if file.path in paths))
-    ]
-
-
 def last_number(told: Sequence[Iteration]) -> int:
     """The number of the newest iteration, 0 before the first."""
     return max((one.iteration_number or 0 for one in told), default=0)
@@ -177,14 +167,12 @@ def judge(
 
     A task that got done counts as done even when the clock ran out right after.
     """
-    if before is None or after is None:
-        return "timeout" if timed_out else "rate_limited" if rate_limited else "unknown"
-    if after.status == "done" and before.status != "done":
+    if before and after and after.status == "done" and before.status != "done":
         return "success"
-    if timed_out:
-        return "timeout"
-    if rate_limited:
-        return "rate_limited"
+    if timed_out or rate_limited:
+        return "timeout" if timed_out else "rate_limited"
+    if before is None or after is None:
+        return "unknown"
     if after.status in _MOVED and after.status != before.status:
         return "partial"
     if any(comment not in before.comments for comment in after.comments):
@@ -216,7 +204,6 @@ class IterationRunner:
         knowledge: Orchestrator,
         *,
         memory_on: bool,
-        listener: Listener,
     ) -> None:
         self.ralph = ralph
         self.plan = plan
@@ -225,7 +212,7 @@ class IterationRunner:
         self._driver = driver
         self._memory_on = memory_on
         self._limits = build.PromptLimits(prompt=self.settings.prompt_tokens)
-        self._tell = functools.partial(tell, listener)
+        self._tell = functools.partial(tell, driver.listener)
         self._guard = Guard(plan)
         self._noted: set[str] = set()
         self._knowledge = knowledge
@@ -248,11 +235,7 @@ class IterationRunner:
 
     def _gather(self, task: Task) -> build.PromptFacts:
         facts = gather(
-            self.ralph,
-            self.plan,
-            task,
-            memory_on=self._memory_on,
-            agent=self._driver.agent,
+            self.ralph, self.plan, task, memory_on=self._memory_on, agent=self._driver.agent
         )
         if facts.vanished:
             drop_vanished(self.plan, task.feature)
@@ -279,7 +262,6 @@ class IterationRunner:
     ) -> IterationResult:
         snapshot = self._guard.snapshot()
         work = PendingIteration(
-            run=PendingIteration.new_run(),
             feature=task.feature,
             task_id=None if review else task.id,
             title=f"Review of {task.feature}" if review else task.title,
@@ -301,11 +283,17 @@ class IterationRunner:
             review=review,
             prompt_tokens=prompt.tokens,
         )
+        servers, notes = loop_servers(
+            self.ralph, self.plan, task, review=review, memory_on=self._memory_on
+        )
+        if new := [note for note in notes if note not in self._noted]:
+            self._noted.update(new)
+            self._tell("repaired", lines=new)
         try:
             output, ended = self._driver.run(
                 folder,
                 prompt.text,
-                self._servers(task, review=review),
+                servers,
                 model=self.settings.model_review if review else self.settings.model_work,
                 given={
                     "RALPH_PROJECT": str(self.plan.project),
@@ -324,15 +312,6 @@ class IterationRunner:
         told = self._finish(work, output, ended, snapshot)
         self.runs.finish(work)
         return told
-
-    def _servers(self, task: Task, *, review: bool) -> Servers:
-        servers = loop_servers(
-            self.ralph, self.plan, task, review=review, memory_on=self._memory_on
-        )
-        if new := [note for note in servers.notes if note not in self._noted]:
-            self._noted.update(new)
-            self._tell("repaired", lines=new)
-        return servers
 
     def _finish(
         self,
@@ -381,17 +360,14 @@ class IterationRunner:
             self._tell("repaired", lines=report.lines())
 
     def _outcome(self, work: PendingIteration, captured: AgentRun, ended: AgentEnd) -> Outcome:
+        task = None
+        with contextlib.suppress(NotFound):
+            task = None if work.task_id is None else self.plan.task(work.task_id)
         limited = captured.terminal_reason == "rate_limited"
-        if work.review:
-            if ended.timed_out or limited:
-                return "timeout" if ended.timed_out else "rate_limited"
+        outcome = judge(work.task_before, task, timed_out=ended.timed_out, rate_limited=limited)
+        if work.review and outcome == "unknown":
             return "failure" if captured.is_error else "success"
-        return judge(
-            work.task_before,
-            _task_now(self.plan, work.task_id),
-            timed_out=ended.timed_out,
-            rate_limited=limited,
-        )
+        return outcome
 
     def _remember(
         self, work: PendingIteration, captured: AgentRun, ended: AgentEnd, outcome: Outcome
@@ -429,7 +405,7 @@ class IterationRunner:
             learned = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.
             paths = {file.path for file in iteration.files_touched}
-            joined = enrich(self.plan, work.feature, touching(told, paths))
+            joined = enrich(self.plan, work.feature, told, among=paths)
         except NotFound:
             return  # the feature was taken out of the plan while the agent ran
         except BadInput as error:
@@ -442,10 +418,3 @@ class IterationRunner:
                 refused=learned.refused,
                 context_files=joined,
             )
-
-
-def _task_now(plan: Plan, task_id: int | str | None) -> Task | None:
-    try:
-        return None if task_id is None else plan.task(task_id)
-    except NotFound:
-        return None

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
@@ -28,16 +27,176 @@ _STDERR_TAIL_BYTES = 4000
 class AgentEnd(msgspec.Struct, frozen=True):
     """How an agent's run ended."""
 
-    exit_code: int | None
-    timed_out: bool
-    interrupted: bool
-    duration_ms: int
-    stderr: str
-    left_behind: int
+    exit_code: int | None = None
+    timed_out: bool = False
+    interrupted: bool = False
+    duration_ms: int = 0
+    stderr: str = ""
+    left_behind: int = 0
 
 
-class _Watched(ABC):
-    """An agent that runs now, and everything it started: what all systems share."""
+class _AgentState:
+    """What is known of an agent so far."""
+
+    _grace_s: float
+    _failed: str | None = None
+    _exit_code: int | None = None
+    _left_behind = 0
+
+
+if sys.platform == "win32":
+    import ctypes
+    from ctypes import wintypes
+
+    _KILL_ON_JOB_CLOSE = 0x2000
+    _EXTENDED_LIMITS = 9
+
+    class _BasicLimits(ctypes.Structure):
+        _fields_ = (
+            ("PerProcessUserTimeLimit", wintypes.LARGE_INTEGER),
+            ("PerJobUserTimeLimit", wintypes.LARGE_INTEGER),
+            ("LimitFlags", wintypes.DWORD),
+            ("MinimumWorkingSetSize", ctypes.c_size_t),
+            ("MaximumWorkingSetSize", ctypes.c_size_t),
+            ("ActiveProcessLimit", wintypes.DWORD),
+            ("Affinity", ctypes.c_size_t),
+            ("PriorityClass", wintypes.DWORD),
+            ("SchedulingClass", wintypes.DWORD),
+        )
+
+    class _JobLimits(ctypes.Structure):
+        _fields_ = (
+            ("BasicLimitInformation", _BasicLimits),
+            ("IoInfo", ctypes.c_ulonglong * 6),
+            ("ProcessMemoryLimit", ctypes.c_size_t),
+            ("JobMemoryLimit", ctypes.c_size_t),
+            ("PeakProcessMemoryUsed", ctypes.c_size_t),
+            ("PeakJobMemoryUsed", ctypes.c_size_t),
+        )
+
+    class _WindowsAgent(_AgentState):
+        """An agent in a job; the system ends the job when its last handle, ours, is closed."""
+
+        _agent: subprocess.Popen[bytes] | None = None
+
+        def _start(self, command: list[str], lock: IO[bytes], options: dict[str, Any]) -> None:
+            self._job = _new_job()  # it ends with us: nobody has to wait for the lock
+            group = subprocess.CREATE_NEW_PROCESS_GROUP
+            try:
+                self._agent = subprocess.Popen(command, creationflags=group, **options)
+            except OSError as error:
+                self._failed = error.strerror or str(error)
+                return
+            handle = wintypes.HANDLE(int(self._agent._handle))  # type: ignore[attr-defined]
+            if not ctypes.windll.kernel32.AssignProcessToJobObject(self._job, handle):
+                self._agent.kill()
+                raise ctypes.WinError()
+
+        def _ended(self, wait_s: float) -> bool:
+            """Whether the agent and everything it started have ended; waits a little."""
+            if self._agent is None:
+                return True
+            try:
+                self._exit_code = self._agent.wait(wait_s)
+            except subprocess.TimeoutExpired:
+                return False
+            ctypes.windll.kernel32.TerminateJobObject(self._job, 1)
+            return True
+
+        def _end(self) -> None:
+            # There is no polite way to ask a program without a window.
+            ctypes.windll.kernel32.TerminateJobObject(self._job, 1)
+            self._ended(self._grace_s)
+
+        def _close(self) -> None:
+            ctypes.windll.kernel32.CloseHandle(self._job)
+            if self._agent is not None:
+                self._agent.wait()
+
+    def _new_job() -> wintypes.HANDLE:
+        create = ctypes.windll.kernel32.CreateJobObjectW
+        create.restype = wintypes.HANDLE
+        job = wintypes.HANDLE(create(None, None))
+        limits = _JobLimits()
+        limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
+        if not ctypes.windll.kernel32.SetInformationJobObject(
+            job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)
+        ):
+            raise ctypes.WinError()
+        return job
+
+    _System = _WindowsAgent
+
+else:
+    import contextlib
+    import fcntl
+    import json
+    import signal
+    import socket
+
+    _KEEPER = Path(__file__).with_name("keeper.py")
+    _KEEPER_PATIENCE_S = 30.0
+
+    class _PosixAgent(_AgentState):
+        """An agent under a keeper that ends it, and all its descendants, when we are gone."""
+
+        _unread = b""
+
+        def _start(self, command: list[str], lock: IO[bytes], options: dict[str, Any]) -> None:
+            self._said: dict[str, Any] = {}
+            # Locked here and inherited there: it is the keeper's as long as it has work to do.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._control, theirs = socket.socketpair()
+            start = [sys.executable, "-I", "-S", str(_KEEPER)]
+            try:
+                with theirs:
+                    self._keeper = subprocess.Popen(
+                        [*start, str(theirs.fileno()), str(self._grace_s), *command],
+                        pass_fds=[theirs.fileno(), lock.fileno()],
+                        start_new_session=True,
+                        **options,
+                    )
+            except BaseException:
+                self._control.close()
+                raise
+
+        def _ended(self, wait_s: float) -> bool:
+            """Whether the agent and everything it started have ended; waits a little."""
+            self._control.settimeout(wait_s)
+            try:
+                data = self._control.recv(65536)
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                data = b""
+            *lines, self._unread = (self._unread + data).split(b"\n")
+            for line in lines:
+                self._said.update(json.loads(line))
+            self._failed = self._said.get("failed")
+            self._exit_code = self._said.get("exit")
+            self._left_behind = len(self._said.get("left", ()))
+            return not data or "exit" in self._said or "failed" in self._said
+
+        def _end(self) -> None:
+            with contextlib.suppress(OSError):  # a keeper that is gone is found below
+                self._control.sendall(b"end\n")
+            deadline = time.monotonic() + self._grace_s + _KEEPER_PATIENCE_S
+            while time.monotonic() < deadline and not self._ended(_POLL_S):
+                pass
+
+        def _close(self) -> None:
+            self._control.close()  # a keeper that nobody listens to ends everyone
+            self._keeper.wait()
+            if "pid" in self._said and "exit" not in self._said and self._keeper.returncode != 0:
+                # Somebody ended the keeper itself. What stayed in the agent's own group goes too.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._said["pid"], signal.SIGKILL)
+
+    _System = _PosixAgent
+
+
+class AgentProcess(_System):
+    """An agent that runs now, and everything it started."""
 
     def __init__(
         self,
@@ -57,10 +216,6 @@ class _Watched(ABC):
         self._stderr = folder / "stderr.txt"
         self._program = command[0]
         self._grace_s = grace_s
-        # What is known of the agent so far.
-        self._failed: str | None = None
-        self._exit_code: int | None = None
-        self._left_behind = 0
         prompt_file = folder / "prompt.txt"
         disk.write(prompt_file, prompt)
         self._began = time.monotonic()
@@ -101,167 +256,3 @@ class _Watched(ABC):
 
     def __exit__(self, *_: object) -> None:
         self._close()
-
-    @abstractmethod
-    def _start(self, command: list[str], lock: IO[bytes], options: dict[str, Any]) -> None: ...
-
-    @abstractmethod
-    def _ended(self, wait_s: float) -> bool:
-        """Whether the agent and everything it started have ended; waits a little."""
-
-    @abstractmethod
-    def _end(self) -> None:
-        """End everyone, and return when it is done."""
-
-    @abstractmethod
-    def _close(self) -> None:
-        """Let go; whoever still runs is ended."""
-
-
-if sys.platform == "win32":
-    import ctypes
-    from ctypes import wintypes
-
-    _KILL_ON_JOB_CLOSE = 0x2000
-    _EXTENDED_LIMITS = 9
-
-    class _BasicLimits(ctypes.Structure):
-        _fields_ = (
-            ("PerProcessUserTimeLimit", wintypes.LARGE_INTEGER),
-            ("PerJobUserTimeLimit", wintypes.LARGE_INTEGER),
-            ("LimitFlags", wintypes.DWORD),
-            ("MinimumWorkingSetSize", ctypes.c_size_t),
-            ("MaximumWorkingSetSize", ctypes.c_size_t),
-            ("ActiveProcessLimit", wintypes.DWORD),
-            ("Affinity", ctypes.c_size_t),
-            ("PriorityClass", wintypes.DWORD),
-            ("SchedulingClass", wintypes.DWORD),
-        )
-
-    class _JobLimits(ctypes.Structure):
-        _fields_ = (
-            ("BasicLimitInformation", _BasicLimits),
-            ("IoInfo", ctypes.c_ulonglong * 6),
-            ("ProcessMemoryLimit", ctypes.c_size_t),
-            ("JobMemoryLimit", ctypes.c_size_t),
-            ("PeakProcessMemoryUsed", ctypes.c_size_t),
-            ("PeakJobMemoryUsed", ctypes.c_size_t),
-        )
-
-    class WindowsAgent(_Watched):
-        """An agent in a job; the system ends the job when its last handle, ours, is closed."""
-
-        _agent: subprocess.Popen[bytes] | None = None
-
-        def _start(self, command: list[str], lock: IO[bytes], options: dict[str, Any]) -> None:
-            self._job = _new_job()  # it ends with us: nobody has to wait for the lock
-            group = subprocess.CREATE_NEW_PROCESS_GROUP
-            try:
-                self._agent = subprocess.Popen(command, creationflags=group, **options)
-            except OSError as error:
-                self._failed = error.strerror or str(error)
-                return
-            handle = wintypes.HANDLE(int(self._agent._handle))  # type: ignore[attr-defined]
-            if not ctypes.windll.kernel32.AssignProcessToJobObject(self._job, handle):
-                self._agent.kill()
-                raise ctypes.WinError()
-
-        def _ended(self, wait_s: float) -> bool:
-            if self._agent is None:
-                return True
-            try:
-                self._exit_code = self._agent.wait(wait_s)
-            except subprocess.TimeoutExpired:
-                return False
-            ctypes.windll.kernel32.TerminateJobObject(self._job, 1)
-            return True
-
-        def _end(self) -> None:
-            # There is no polite way to ask a program without a window.
-            ctypes.windll.kernel32.TerminateJobObject(self._job, 1)
-            self._ended(self._grace_s)
-
-        def _close(self) -> None:
-            ctypes.windll.kernel32.CloseHandle(self._job)
-            if self._agent is not None:
-                self._agent.wait()
-
-    def _new_job() -> wintypes.HANDLE:
-        create = ctypes.windll.kernel32.CreateJobObjectW
-        create.restype = wintypes.HANDLE
-        job = wintypes.HANDLE(create(None, None))
-        limits = _JobLimits()
-        limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
-        if not ctypes.windll.kernel32.SetInformationJobObject(
-            job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)
-        ):
-            raise ctypes.WinError()
-        return job
-
-    AgentProcess = WindowsAgent
-
-else:
-    import contextlib
-    import fcntl
-    import json
-    import signal
-    import socket
-
-    _KEEPER = Path(__file__).with_name("keeper.py")
-    _KEEPER_PATIENCE_S = 30.0
-
-    class PosixAgent(_Watched):
-        """An agent under a keeper that ends it, and all its descendants, when we are gone."""
-
-        _unread = b""
-
-        def _start(self, command: list[str], lock: IO[bytes], options: dict[str, Any]) -> None:
-            self._said: dict[str, Any] = {}
-            # Locked here and inherited there: it is the keeper's as long as it has work to do.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._control, theirs = socket.socketpair()
-            start = [sys.executable, "-I", "-S", str(_KEEPER)]
-            try:
-                with theirs:
-                    self._keeper = subprocess.Popen(
-                        [*start, str(theirs.fileno()), str(self._grace_s), *command],
-                        pass_fds=[theirs.fileno(), lock.fileno()],
-                        start_new_session=True,
-                        **options,
-                    )
-            except BaseException:
-                self._control.close()
-                raise
-
-        def _ended(self, wait_s: float) -> bool:
-            self._control.settimeout(wait_s)
-            try:
-                data = self._control.recv(65536)
-            except TimeoutError:
-                return False
-            except ConnectionError:
-                data = b""
-            *lines, self._unread = (self._unread + data).split(b"\n")
-            for line in lines:
-                self._said.update(json.loads(line))
-            self._failed = self._said.get("failed")
-            self._exit_code = self._said.get("exit")
-            self._left_behind = len(self._said.get("left", ()))
-            return not data or "exit" in self._said or "failed" in self._said
-
-        def _end(self) -> None:
-            with contextlib.suppress(OSError):  # a keeper that is gone is found below
-                self._control.sendall(b"end\n")
-            deadline = time.monotonic() + self._grace_s + _KEEPER_PATIENCE_S
-            while time.monotonic() < deadline and not self._ended(_POLL_S):
-                pass
-
-        def _close(self) -> None:
-            self._control.close()  # a keeper that nobody listens to ends everyone
-            self._keeper.wait()
-            if "pid" in self._said and "exit" not in self._said and self._keeper.returncode != 0:
-                # Somebody ended the keeper itself. What stayed in the agent's own group goes too.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._said["pid"], signal.SIGKILL)
-
-    AgentProcess = PosixAgent

@@ -213,7 +213,7 @@ class Claims:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: contextlib.ExitStack | None = None
+        self._held = contextlib.ExitStack()
         self.feature: str | None = None
 
     def take(self, feature: str) -> bool:
@@ -234,9 +234,8 @@ class Claims:
 
     def release(self) -> None:
         """Let the feature go."""
-        if self._held is not None:
-            self._held.close()
-            self._held, self.feature = None, None
+        self._held.close()
+        self.feature = None
 
 
 StopReason = Literal[
@@ -303,12 +302,7 @@ class _LoopRun:
         self._tell = partial(tell, listener)
         self._knowledge = Orchestrator(ralph, self._plan, listener)
         self._iterating = IterationRunner(
-            ralph,
-            self._plan,
-            self._driver,
-            self._knowledge,
-            memory_on=rag.available,
-            listener=listener,
+            ralph, self._plan, self._driver, self._knowledge, memory_on=rag.available
         )
         self._totals = Totals(outcomes={})
         self._stagnant = 0
@@ -335,12 +329,9 @@ class _LoopRun:
         """A plan that cannot be read stops everything before anything is run."""
         view = self._plan.load()
         if found := cycles(view.tasks):
-            circle = " -> ".join(str(task_id) for task_id in found[0])
-            raise BadInput(
-                f"tasks wait for each other in a circle: {circle}",
-                where=self._plan.file_name("tasks"),
-                todo="Take one of them out of another's blocked_by.",
-            )
+            what = f"tasks wait for each other in a circle: {' -> '.join(map(str, found[0]))}"
+            todo = "Take one of them out of another's blocked_by."
+            raise BadInput(what, where=self._plan.file_name("tasks"), todo=todo)
         name = self._options.feature
         if name is not None and not any(task.feature == name for task in view.tasks):
             self._plan.feature(name)
@@ -385,21 +376,18 @@ class _LoopRun:
         return f"task {wanted} is {task.status}"
 
     def _iterate(self, task: Task) -> IterationResult:
-        told = history(self._ralph, task.feature)
-        number = last_number(told) + 1
-        every = self._settings.review_every
-        number -= _put_off(told)  # a review that the provider refused is still due
+        told, every = history(self._ralph, task.feature), self._settings.review_every
+        # A review that the provider refused just now is still due.
+        refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in told[::-1])
+        number = last_number(told) + 1 - sum(1 for _ in itertools.takewhile(bool, refused))
         if every and number % every == 0 and self._reviewable(task.feature):
             everything = (number // every) % _VERIFY_ALL_EVERY == 0
             return self._iterating.review(task, everything=everything)
         return self._iterating.work_on(task)
 
     def _reviewable(self, name: str) -> bool:
-        try:
-            feature = self._plan.feature(name)
-        except NotFound:
-            return False
-        return bool(feature.learnings or feature.description or feature.architecture)
+        named = (one for one in self._plan.read("features").features if one.name == name)
+        return any(one.learnings or one.description or one.architecture for one in named)
 
     def _count(self, told: IterationResult) -> None:
         totals, iteration = self._totals, told.iteration
@@ -448,9 +436,3 @@ class _LoopRun:
             tokens_used=totals.tokens_used,
         )
         return RunResult(reason, detail, totals)
-
-
-def _put_off(told: Sequence[Iteration]) -> int:
-    """How many reviews in a row were refused for rate just now."""
-    refused = (one.model_tier == "opus" and one.outcome == "rate_limited" for one in reversed(told))
-    return sum(1 for _ in itertools.takewhile(bool, refused))

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ralph.capture.lines import mapping, moment, text_of, whole
+from ralph.capture.lines import items, mapping, moment, text_of, whole
 from ralph.errors import BadRecord
 from ralph.memory.conversation_stream import (
     ConversationContent,
@@ -53,10 +53,9 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 # -- Lists of messages, cut into exchanges. System messages are left out.
 
 _ROLES = {
-    **dict.fromkeys(("user", "human"), "user"),
-    **dict.fromkeys(("assistant", "model", "ai"), "assistant"),
-    **dict.fromkeys(("tool", "function"), "tool"),
-    **dict.fromkeys(("system", "developer"), ""),
+    **{"user": "user", "human": "user", "system": "", "developer": ""},
+    **{"assistant": "assistant", "model": "assistant", "ai": "assistant"},
+    **{"tool": "tool", "function": "tool"},
 }
 _TIMES = ("created_at", "create_time", "timestamp", "created", "date")
 _ATTACHMENTS = {**dict.fromkeys(("image", "image_url", "input_image"), "[image]"), "file": "[file]"}
@@ -74,94 +73,73 @@ def _shape(plain: Any) -> Literal["exchanges", "messages", "message", ""]:
 
 
 def _conversation_of_messages(plain: dict[str, Any], where: str) -> dict[str, Any]:
-    """The conversation in our own plain form."""
+    """The conversation in our own plain form; a turn without words is left out."""
+    exchanges = map(_exchange_of_messages, _turns(plain["messages"], f"{where}.messages"))
     return {
         "id": _first(plain, "id", "conversation_id", "uuid", "session_id"),
         "title": _first(plain, "title", "name", "summary"),
         "source": text_of(plain.get("source")) or None,
         "project": text_of(plain.get("project")) or None,
         "created": _when(plain),
-        "exchanges": list(_exchanges_of_messages(plain["messages"], f"{where}.messages")),
+        "exchanges": [one for one in exchanges if one["user"] or one["assistant"]],
     }
 
 
-class _PlainMessage:
-    """One message in the form that all of them come to."""
-
-    def __init__(self, plain: Any, where: str) -> None:
-        if not isinstance(plain, dict):
-            raise _bad("a message is an object", where, "Nothing was kept.")
-        role = plain.get("role")
-        if not isinstance(role, str):
-            todo = 'Each is {"role": "user" or "assistant", "content": ...}; nothing was kept.'
-            raise _bad("a message needs a role", where, todo)
-        if role.lower() not in _ROLES:
-            todo = "It is user, assistant, tool or system; nothing was kept."
-            raise _bad(f"nobody knows the role {role!r}", f"{where}.role", todo)
-        self.role = _ROLES[role.lower()]
-        self.id = _first(plain, "id", "uuid")
-        self.at = _when(plain)
-        content = plain.get("content")
-        self.text = _words(content if content not in (None, "", []) else plain.get("text")).strip()
-        self.name = text_of(plain.get("name"))
-        self.model = text_of(plain.get("model")) or None
-        calls = plain.get("tool_calls")
-        functions = [
-            mapping(mapping(call).get("function"))
-            for call in (calls if isinstance(calls, list) else ())
-        ]
-        self.calls = [
-            (text_of(one.get("name")), text_of(one.get("arguments"))) for one in functions
-        ]
+_Turn = list[tuple[str, str, dict[str, Any]]]
 
 
-def _exchanges_of_messages(listed: Any, where: str) -> Iterator[dict[str, Any]]:
-    """A person's words, and everything up to the next ones."""
+def _turns(listed: Any, where: str) -> Iterator[_Turn]:
+    """A person's words and everything up to the next ones: who, the words, the whole message."""
     if not isinstance(listed, list):
         raise _bad("must be a list of messages", where, "Nothing was kept.")
-    turn: list[_PlainMessage] = []
-    for number, plain in enumerate(listed):
-        message = _PlainMessage(plain, f"{where}[{number}]")
-        if message.role == "user" and any(before.role != "user" for before in turn):
-            yield from _exchange_of_messages(turn)
+    turn: _Turn = []
+    for number, message in enumerate(listed):
+        name = mapping(message).get("role")
+        if not isinstance(name, str):
+            todo = 'Each is {"role": "user" or "assistant", "content": ...}; nothing was kept.'
+            raise _bad("a message needs a role", f"{where}[{number}]", todo)
+        if (role := _ROLES.get(name.lower())) is None:
+            todo = "It is user, assistant, tool or system; nothing was kept."
+            raise _bad(f"nobody knows the role {name!r}", f"{where}[{number}].role", todo)
+        if role == "user" and any(before != "user" for before, _, _ in turn):
+            yield turn
             turn = []
-        if message.role and (message.text or message.calls):
-            turn.append(message)
-    yield from _exchange_of_messages(turn)
+        text = _words(message.get("content") or message.get("text")).strip()
+        if role and (text or message.get("tool_calls")):
+            turn.append((role, text, message))
+    yield turn
 
 
-def _exchange_of_messages(turn: list[_PlainMessage]) -> Iterator[dict[str, Any]]:
-    asked = [one.text for one in turn if one.role == "user"]
+def _exchange_of_messages(turn: _Turn) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
-    called: list[dict[str, Any]] = []
+    unanswered: list[dict[str, Any]] = []
     final: list[str] = []
-    for message in turn:
-        final += [message.text] if message.role == "assistant" and message.text else []
-        if message.calls or message.role == "tool":  # what was said before was not the last word
+    for role, text, message in turn:
+        calls = [mapping(call.get("function")) for call in items(message.get("tool_calls"))]
+        final += [text] if role == "assistant" and text else []
+        if calls or role == "tool":  # what was said before was not the last word
             steps += [{"role": "assistant", "content": text} for text in final]
             final = []
-        if message.role == "tool" and called:
-            step = called.pop(0)
-            step["content"] = f"{step['content']}\n{message.text}"
-        elif message.role == "tool":
-            steps.append({"role": "tool", "content": message.text, "tool": message.name})
-        for name, arguments in message.calls:
-            called.append({"role": "tool", "content": arguments, "tool": name})
-            steps.append(called[-1])
+        if role == "tool" and unanswered:
+            unanswered.pop(0)["content"] += f"\n{text}"
+        elif role == "tool":
+            steps.append({"role": role, "content": text, "tool": text_of(message.get("name"))})
+        made = [(text_of(call.get("arguments")), text_of(call.get("name"))) for call in calls]
+        new = [{"role": "tool", "content": words, "tool": tool} for words, tool in made]
+        unanswered += new
+        steps += new
     if not final and steps and steps[-1]["role"] == "assistant":
         final = [steps.pop()["content"]]
-    if not (asked or final):
-        return
-    times = [one.at for one in turn if one.at]
-    answered = [one for one in turn if one.role == "assistant"]
-    yield {
-        "id": next((one.id for one in turn if one.id), None),
-        "user": "\n\n".join(asked),
+    times = [at for _, _, message in turn if (at := _when(message))]
+    answers = [message for role, _, message in turn if role == "assistant"]
+    return {
+        "id": next(filter(None, (_first(message, "id", "uuid") for _, _, message in turn)), None),
+        "user": "\n\n".join(text for role, text, _ in turn if role == "user"),
         "assistant": "\n\n".join(final),
         "started": times[0] if times else None,
         "completed": times[-1] if times else None,
-        "status": "complete" if answered else "interrupted",
-        "model": next((one.model for one in answered if one.model), None),
+        "status": "complete" if answers else "interrupted",
+        "model": next((name for one in answers if (name := text_of(one.get("model")))), None),
         "messages": steps,
     }
 
@@ -333,21 +311,18 @@ def _exchange(
         times[content] = times.get(content, 0) + 1  # said twice is two
         key = f"{content}#{times[content]}"
     started = _time(one.started, f"{where}.started")
-    return Exchange(
-        id=key if _OUR_ID.fullmatch(key) else exchange_id(talk.id, key),
-        conversation=talk.id,
-        user=user,
-        assistant=assistant,
-        status=one.status or "complete",
-        started=started,
-        completed=_time(one.completed, f"{where}.completed") or started or talk.created,
-        tokens_used=one.tokens_used,
-        cost_usd=one.cost_usd,
-        model=one.model,
-        errors=one.errors or (),
-        files_touched=one.files_touched or (),
-        messages=one.messages or (),
-    )
+    fields = {
+        name: value for name, value in msgspec.structs.asdict(one).items() if value is not None
+    }
+    own = {
+        "id": key if _OUR_ID.fullmatch(key) else exchange_id(talk.id, key),
+        "conversation": talk.id,
+        "user": user,
+        "assistant": assistant,
+        "started": started,
+        "completed": _time(one.completed, f"{where}.completed") or started or talk.created,
+    }
+    return Exchange(**fields | own)
 
 
 def _conversation_id(read: _PlainConversation, source: str) -> str:

@@ -28,7 +28,6 @@ from ralph.records.conversation import (
     conversation_id,
     exchange_id,
 )
-from ralph.records.iteration import Iteration
 from ralph.text.times import time_range
 from ralph.text.tokens import spellings, tokens
 
@@ -277,11 +276,12 @@ def run_name(session: str, key: str) -> str:
     return f"{session}#{key}"
 
 
-def held_in(record: Iteration | Exchange, session: str) -> bool:
+def held_in(record: object, session: str) -> bool:
     """Whether this person's session is where it happened."""
     if isinstance(record, Exchange):
         return record.conversation == conversation_id(CLAUDE_CODE, session)
-    return (record.session_id or "").rpartition("#")[0] == session != ""
+    run = getattr(record, "session_id", None) or ""
+    return run.rpartition("#")[0] == session != ""
 
 
 def exchange_of_run(run: str | None) -> str | None:
@@ -302,16 +302,34 @@ _SAME_SHARE = 0.9
 def fold_twins(hits: Iterable[Hit]) -> list[Hit]:
     """The hits without those that are the same event as an earlier one or say the same; that one
     names them in `like`."""
-    chosen: list[tuple[str, frozenset[str], Hit, list[str]]] = []
+    chosen: list[tuple[str, _Wording, Hit, list[str]]] = []
     for hit in hits:
-        row, event = KINDS[hit.kind], event_of(hit)
-        words = frozenset(tokens(f"{row.title(hit.record)}\n{row.text(hit.record)}"))
-        for other, others, _, like in chosen:
-            if event == other or (
-                words and len(words & others) >= _SAME_SHARE * len(words | others)
-            ):
+        event, wording = event_of(hit), _Wording(hit)
+        for other_event, other, _, like in chosen:
+            if event == other_event or wording.same(other):
                 like.append(hit.id)
                 break
         else:
-            chosen.append((event, words, hit, []))
+            chosen.append((event, wording, hit, []))
     return [msgspec.structs.replace(hit, like=tuple(like)) for _, _, hit, like in chosen]
+
+
+class _Wording:
+    """The words of a hit, and how it ended."""
+
+    def __init__(self, hit: Hit) -> None:
+        row = KINDS[hit.kind]
+        found = frozenset(tokens(f"{row.title(hit.record)}\n{row.text(hit.record)}"))
+        self.numbers = frozenset(word for word in found if not word.isalpha())
+        self.words = found - self.numbers
+        self.ended = getattr(hit.record, "outcome", "")
+
+    def same(self, other: _Wording) -> bool:
+        """Whether both say the same: another number or another end makes the difference."""
+        shared = len(self.words & other.words)
+        return (
+            bool(self.words)
+            and self.numbers == other.numbers
+            and self.ended == other.ended
+            and shared >= _SAME_SHARE * len(self.words | other.words)
+        )

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from ralph.errors import BadInput
+from ralph.errors import BadInput, UnsafeFile
 from ralph.index import Passage
 from ralph.index.sync import IndexSpec
 from ralph.journal import Batch
@@ -25,6 +26,8 @@ LEARNING, FEATURE = "learning", "feature"
 _CUT_VERSION = "plan-1"
 _NAMESPACE = uuid.UUID("1b0a58f4-8a0c-5b57-8a3e-2f1f5a0f9c11")
 _NO_TIME = "1970-01-01T00:00:00Z"
+# Where an entry of a list begins.
+_ENTRY = re.compile(rb"^\s*- ", re.MULTILINE)
 _FILES: tuple[Literal["features", "tasks"], ...] = ("features", "tasks")
 
 
@@ -67,10 +70,11 @@ class PlanJournal:
     def __init__(self, store: ProjectStore) -> None:
         self._store = store
         self._known: tuple[str, list[Located]] = ("", [])
+        self._unreadable = ""
 
     def unchanged(self, position: str | None) -> bool:
         """Whether the files are those of the position."""
-        return position == self._position(self._raw())
+        return self._position(self._raw()) in (position, self._unreadable)
 
     def read(self, position: str | None = None, *, limit: int | None = None) -> Batch:
         """Everything, unless the files are those of the position."""
@@ -81,6 +85,7 @@ class PlanJournal:
         try:
             found = self.records(here)
         except (BadInput, OSError):  # whoever uses the plan is told; what was read before stands
+            self._unreadable = here
             return Batch((), (), (), position or "", False, True)
         return Batch(tuple(found), (), (), here, position is not None, True)
 
@@ -98,7 +103,7 @@ class PlanJournal:
         for name in _FILES:
             try:
                 found.append(disk.read(self._store.project.db / f"{name}.yaml"))
-            except FileNotFoundError:
+            except (OSError, UnsafeFile):
                 found.append(None)
         return found
 
@@ -108,6 +113,9 @@ class PlanJournal:
         return hashlib.sha256(b"\0".join(sums)).hexdigest()[:32]
 
     def _read(self) -> list[Located]:
+        features, *_ = self._raw()
+        if not _ENTRY.search(features or b""):
+            return []  # and reading YAML is slow to load
         from ralph.plan.store import Plan
 
         view = Plan(self._store.project.root, state=self._store.project.cache).read(*_FILES)

@@ -25,7 +25,6 @@ from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
 from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
-from ralph.records.knowledge import ENTRIES
 from ralph.records.note import NOTE, Author, Note, make_note
 from ralph.text.times import day_of
 
@@ -208,16 +207,15 @@ class Ralph:
         if count < 1:
             raise BadInput(f"count must be at least 1, not {count}")
         days = (since and day_of(since, "since")) or "", (until and day_of(until, "until")) or "9"
-        wanted, keepers, features = self._within(scope, kinds, features, ())
-        if not kinds:
-            wanted = frozenset(kind for kind in wanted if KINDS[kind].daily)
+        daily = [name for name, row in KINDS.items() if row.daily]
+        wanted, keepers, features = self._within(scope, kinds or daily, features, ())
         newest = None if since or until or everywhere else count
         hits: list[Hit] = []
         if "project" in keepers:
             hits += [hit for one in self._streams(wanted, features) for hit in one.find("")]
         if "conversations" in keepers:
             hits += self.conversations.find("", everywhere=everywhere, newest=newest)
-        if "knowledge" in keepers and not wanted.isdisjoint(ENTRIES):
+        if "knowledge" in keepers:
             hits += self.knowledge.find("")
         fit = [hit for hit in reversed(hits) if _fits(hit, wanted, features, days)]
         fit.sort(key=lambda hit: hit.at, reverse=True)

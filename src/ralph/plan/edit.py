@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +13,7 @@ import msgspec
 from ralph.errors import BadInput, BadPlan
 from ralph.plan import model
 from ralph.plan.fields import Patch, clean_path, clean_text, patch_entry, read_view
-from ralph.plan.model import Data, Discipline, Feature, Kind, Limits, Task, TaskId, as_list, by_key
+from ralph.plan.model import Data, Feature, Kind, Limits, Task, TaskId, as_list, by_key
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
@@ -24,17 +24,20 @@ _OPEN = ("pending", "in_progress")
 _MOST_RINGS = 50
 
 
-# -- features and disciplines
+# -- features
 
 
 def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature:
     """Create a feature; its name must be free."""
-    return plan.feature(_create(plan, "features", name, patch))
-
-
-def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
-    """Create a discipline; its name must be free."""
-    return plan.discipline(_create(plan, "disciplines", name, patch))
+    plain = clean_text("name", name, Limits.name + 1)
+    if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
+        todo = f"Use 1 to {Limits.name} characters without slashes, such as `user-login`."
+        raise BadInput(f"{name!r} is not a name", where=plan.file_name("features"), todo=todo)
+    with plan.edit("features", f"feature {plain} created") as data:
+        if model.find_entity(data, "features", plain) is not None:
+            raise BadInput(f"{plain!r} exists already", todo="Update it, or choose another name.")
+        add_named(plan, data, "features", plain, patch or {})
+    return plan.feature(plain)
 
 
 def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
@@ -42,13 +45,6 @@ def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
     with plan.edit("features", f"feature {name} updated: {', '.join(patch)}") as data:
         patch_named("features", plan.find(data, "features", name), patch)
     return plan.feature(name)
-
-
-def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
-    """Change what the patch gives and nothing else; None clears."""
-    with plan.edit("disciplines", f"discipline {name} updated") as data:
-        patch_named("disciplines", plan.find(data, "disciplines", name), patch)
-    return plan.discipline(name)
 
 
 def delete_feature(plan: Plan, name: str) -> None:
@@ -67,35 +63,21 @@ def delete_feature(plan: Plan, name: str) -> None:
         model.remove_entity(data["features"], "features", name)
 
 
-def delete_discipline(plan: Plan, name: str) -> None:
-    """Delete a discipline; `check` finds tasks that still name it."""
-    with plan.edit("disciplines", f"discipline {name} deleted") as data:
-        plan.find(data, "disciplines", name)
-        model.remove_entity(data, "disciplines", name)
+def add_named(plan: Plan, data: Data, kind: Kind, name: str, patch: Patch) -> None:
+    """Add a feature or a discipline to the data of an edit that is under way."""
+    entry: Data = {"name": name}
+    patch_named(kind, entry, patch)
+    if kind == "features":
+        entry.setdefault("created", plan.now())
+    model.put_entity(data, kind, entry)
 
 
 def patch_named(kind: Kind, entry: Data, patch: Patch) -> None:
-    """Put the patch into the entry of a feature or a discipline; a new feature gets its time."""
+    """Put the patch into the entry of a feature or a discipline."""
     if patch.get("context_files") is not None:
         files = _replace_files(entry.get("context_files"), patch["context_files"])
         patch = {**patch, "context_files": files}
     patch_entry(kind, entry, patch)
-
-
-def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
-    plain = clean_text("name", name, Limits.name + 1)
-    if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
-        todo = f"Use 1 to {Limits.name} characters without slashes, such as `user-login`."
-        raise BadInput(f"{name!r} is not a name", where=plan.file_name(kind), todo=todo)
-    entry: Data = {"name": plain}
-    patch_named(kind, entry, patch or {})
-    if kind == "features":
-        entry.setdefault("created", plan.now())
-    with plan.edit(kind, f"{model.SINGULAR[kind]} {plain} created") as data:
-        if model.find_entity(data, kind, plain) is not None:
-            raise BadInput(f"{plain!r} exists already", todo="Update it, or choose another name.")
-        model.put_entity(data, kind, entry)
-    return plain
 
 
 # -- tasks
@@ -299,15 +281,16 @@ def is_noise(path: str) -> bool:
     )
 
 
-def enrich(plan: Plan, feature: str, iterations: Iterable[Iteration]) -> list[str]:
-    """Add files that were touched often and drop those that are gone; people's own files stay.
-
-    Return the files that joined.
-    """
+def enrich(
+    plan: Plan, feature: str, iterations: Iterable[Iteration], *, among: Set[str] | None = None
+) -> list[str]:
+    """Add files (`among` these) that were touched often and drop those that are gone; people's own
+    files stay. Return the files that joined."""
     touched: dict[str, tuple[int, int]] = {}  # in how many iterations, and the last of them
     for position, iteration in enumerate(iterations, 1):
         number = iteration.iteration_number or position
-        for path in {file.path for file in iteration.files_touched}:
+        paths = {file.path for file in iteration.files_touched}
+        for path in paths if among is None else paths & among:
             count, last = touched.get(path, (0, 0))
             touched[path] = (count + 1, max(last, number))
     with plan.edit("features", f"context files of {feature} enriched") as data:
@@ -341,8 +324,6 @@ def without_vanished(plan: Plan, feature: Feature) -> tuple[Feature, list[str]]:
 
 def drop_vanished(plan: Plan, feature: str) -> list[str]:
     """Take files that are gone out of context and knowledge files; a note for each (F4)."""
-    if not without_vanished(plan, plan.feature(feature))[1]:
-        return []
     with plan.edit("features", f"vanished files of {feature} removed") as data:
         return _drop_vanished(plan, plan.find(data, "features", feature))
 
@@ -374,7 +355,7 @@ def _evict(items: list[Any]) -> None:
                 todo="Remove one first.",
             )
         counts = ("touch_count", "last_touched")
-        del items[min(own, key=lambda i: (*(_number(items[i], name) for name in counts), i))]
+        del items[min(own, key=lambda i: [_number(items[i].get(name)) for name in counts])]
 
 
 def stale_note(path: str, where: str = "context_files") -> str:
@@ -429,8 +410,7 @@ def _is_auto(item: Any) -> bool:
     return isinstance(item, dict) and item.get("source") == "auto"
 
 
-def _number(item: Data, name: str) -> int:
-    value = item.get(name)
+def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 

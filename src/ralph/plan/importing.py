@@ -46,7 +46,7 @@ import msgspec
 
 from ralph.errors import BadInput
 from ralph.plan import model
-from ralph.plan.edit import add_task, next_id, patch_named, patch_task
+from ralph.plan.edit import add_named, add_task, next_id, patch_named, patch_task
 from ralph.plan.fields import clean_text
 from ralph.plan.learnings import append
 from ralph.plan.model import KINDS, Data, Kind, Limits, TaskId, entities, find_entity
@@ -85,15 +85,10 @@ def import_plan(
 
     `feature` takes tasks that have no heading above them.
     """
-    yaml_name = name.lower().endswith((".yaml", ".yml"))
-    markdown_name = name.lower().endswith((".md", ".markdown"))
-    starts = ("features:", "tasks:", "version:")
-    if yaml_name or (
-        not markdown_name and any(line.startswith(starts) for line in text.splitlines())
-    ):
-        document = _from_yaml(text, name)
-    else:
-        document = _from_markdown(text, name, feature)
+    is_yaml = name.lower().endswith((".yaml", ".yml"))
+    if not is_yaml and not name.lower().endswith((".md", ".markdown")):
+        is_yaml = re.search(r"^(?:features|tasks|version):", text, re.M) is not None
+    document = _from_yaml(text, name) if is_yaml else _from_markdown(text, name, feature)
     with plan.editing(f"import of {name}", *KINDS) as data:
         return _Import(plan, data).run(document)
 
@@ -141,9 +136,7 @@ class _Checklist:
         found = [f for f in self._features if f.pop("has_section", False) or f["tasks"]]
         for feature in found:
             for section in set(_PROSE.values()) & feature.keys():
-                feature[section] = feature[section].strip()
-                if not feature[section]:
-                    del feature[section]
+                model.set_field(feature, section, feature[section].strip())
         return found
 
     def _heading(self, title: str) -> None:
@@ -162,7 +155,7 @@ class _Checklist:
             self._open.pop()
         parent = self._open[-1][1] if self._open else None
         if box is not None:
-            task = _task(text, box)
+            task = _task_entry(text, box)
             siblings = parent.setdefault("first", []) if parent else self._features[-1]["tasks"]
             siblings.append(task)
             self._open.append((indent, task))
@@ -191,7 +184,7 @@ class _Checklist:
             feature[section] = feature.get(section, "") + line + "\n"
 
 
-def _task(text: str, box: str) -> Data:
+def _task_entry(text: str, box: str) -> Data:
     task: Data = {"title": _OPTION.sub("", text).strip(), "status": _STATUS[box]}
     for key, value in _OPTION.findall(text):
         if key.lower() == "tags":
@@ -231,12 +224,18 @@ class _Import:
 
     def run(self, document: Data) -> PlanImport:
         for entity in entities(document, "disciplines"):
-            self._discipline(dict(entity.value))
+            self._named("disciplines", dict(entity.value))
         for entity in entities(document, "features"):
             entry = dict(entity.value)
-            tasks = entry.pop("tasks", None) or []
-            name = self._feature(entry)
-            for task in tasks if isinstance(tasks, list) else [tasks]:
+            tasks, learnings = (
+                _items(entry.pop("tasks", None)),
+                _items(entry.pop("learnings", None)),
+            )
+            entry.pop("created", None)
+            name = self._named("features", entry)
+            for item in learnings:
+                self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
+            for task in tasks:
                 self._task({"title": task} if isinstance(task, str) else dict(task), name)
         for task in document.get("tasks") or []:
             self._task(dict(task), None)
@@ -246,46 +245,35 @@ class _Import:
                 self._ids.get(str(wait)) or self._find_task(entry["feature"], wait) or wait
                 for wait in waits
             ]
-            patch_task(self._data["tasks"], entry, {"blocked_by": ids}, self._plan)
-        self._learn()
+            if ids:
+                patch_task(self._data["tasks"], entry, {"blocked_by": ids}, self._plan)
+        # Learnings too: one may be about a task, which may have another id here.
+        for feature, learning in self._learnings:
+            task_id = self._ids.get(str(learning.task_id), learning.task_id)
+            # In a known feature somebody may have removed it: only a person's own call takes
+            # that back, not a document that still has it.
+            source = learning.source if feature in self._added["features"] else "agent"
+            draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
+            append(self._plan, self._data["features"], feature, draft)
         return PlanImport(
             **{kind: tuple(self._added[kind]) for kind in KINDS},
             filled=tuple(self._filled),
             known_tasks=self._known_tasks,
         )
 
-    def _named(self, kind: Kind, patch: Data) -> tuple[str, Data | None]:
-        """The name in a patch, and the entry that has it already."""
+    def _named(self, kind: Kind, patch: Data) -> str:
+        """Add a feature or a discipline, or fill what a feature lacks, and give its name."""
         name = str(patch.pop("name", "") or "").strip()
         if not name or (kind == "features" and "/" in name):
             raise BadInput(f"a {model.SINGULAR[kind]} without a name", todo="Give it a `name`.")
-        return name, find_entity(self._data[kind], kind, name)
-
-    def _add(self, kind: Kind, name: str, patch: Data) -> None:
-        entry: Data = {"name": name}
-        patch_named(kind, entry, patch)
-        if kind == "features":
-            entry.setdefault("created", self._plan.now())
-        model.put_entity(self._data[kind], kind, entry)
-        self._added[kind].append(name)
-
-    def _feature(self, patch: Data) -> str:
-        name, entry = self._named("features", patch)
-        learnings = patch.pop("learnings", None) or []
-        for item in learnings if isinstance(learnings, list) else [learnings]:
-            self._learnings.append((name, read_learning(item, where=f"the feature {name}")))
-        patch.pop("created", None)
+        entry = find_entity(self._data[kind], kind, name)
         if entry is None:
-            self._add("features", name, patch)
-        elif empty := {k: v for k, v in patch.items() if not entry.get(k)}:
+            add_named(self._plan, self._data[kind], kind, name, patch)
+            self._added[kind].append(name)
+        elif kind == "features" and (empty := {k: v for k, v in patch.items() if not entry.get(k)}):
             patch_named("features", entry, empty)
             self._filled.append(name)
         return name
-
-    def _discipline(self, patch: Data) -> None:
-        name, entry = self._named("disciplines", patch)
-        if entry is None:
-            self._add("disciplines", name, patch)
 
     def _task(self, patch: Data, feature: str | None) -> TaskId:
         first = [self._task(task, feature) for task in patch.pop("first", None) or []]
@@ -295,14 +283,14 @@ class _Import:
             what = "a task without a title" if feature else f"the task {title!r} names no feature"
             raise BadInput(what, todo="Give it a `title` and a `feature`.")
         if find_entity(self._data["features"], "features", feature) is None:
-            self._feature({"name": feature})
+            self._named("features", {"name": feature})
         wanted = patch.pop("id", None)
         known = self._find_task(feature, title)
         if known is not None:
             self._known_tasks += 1
             self._ids.setdefault(str(wanted), known)
             return known
-        waits = patch.pop("blocked_by", None)
+        waits = _items(patch.pop("blocked_by", None))
         for name in ("comments", "created", "updated", "completed"):
             patch.pop(name, None)
         fields = {"feature": feature, "title": title}
@@ -312,9 +300,7 @@ class _Import:
         if wanted is not None:
             self._ids.setdefault(str(wanted), task_id)
         self._added["tasks"].append(task_id)
-        waits = waits if isinstance(waits, list) else [waits] if waits else []
-        if first or waits:
-            self._later.append((entry, first, waits))
+        self._later.append((entry, first, waits))
         return task_id
 
     def _free_id(self, wanted: object) -> TaskId:
@@ -333,12 +319,7 @@ class _Import:
                 return task_id
         return None
 
-    def _learn(self) -> None:
-        """Learnings come last too: one may be about a task, which may have another id here."""
-        for feature, learning in self._learnings:
-            task_id = self._ids.get(str(learning.task_id), learning.task_id)
-            # In a known feature somebody may have removed it: only a person's own call takes
-            # that back, not a document that still has it.
-            source = learning.source if feature in self._added["features"] else "agent"
-            draft = msgspec.structs.replace(learning, task_id=task_id, source=source)
-            append(self._plan, self._data["features"], feature, draft)
+
+def _items(value: Any) -> list[Any]:
+    """A list, whether somebody wrote one, a single item or nothing."""
+    return value if isinstance(value, list) else [value] if value else []

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralph.prompt.recalled import ANSWER_TOKENS, beginning, error_lines, harmless, sureness
+from ralph.prompt.recalled import (
+    ANSWER_TOKENS,
+    beginning,
+    document_lines,
+    error_lines,
+    harmless,
+    hit_lines,
+    sureness,
+)
+from ralph.recall.kinds import KINDS
 from ralph.text.sanitize import mark, plain_date, plain_id
 from ralph.text.tokens import estimate_tokens
 
@@ -170,6 +179,40 @@ def iteration_entry(
         return "\n".join(lines)
 
     return AnswerEntry(short_id(hit), text)
+
+
+def record_entry(hit: Hit, *, with_feature: bool = True) -> AnswerEntry:
+    """A record of any kind as an entry."""
+    if hit.kind == "iteration":
+        return iteration_entry(hit, with_feature=with_feature)
+
+    def text(detail: Detail) -> str:
+        return "\n".join(_lines(hit, detail, with_feature=with_feature))
+
+    return AnswerEntry(short_id(hit), text)
+
+
+def _lines(hit: Hit, detail: Detail, *, with_feature: bool) -> list[str]:
+    if hit.kind == "exchange":
+        chars = max(detail.prose // 2, 80)
+        return hit_lines(
+            hit, side_chars=chars, errors=detail.errors, files=detail.files, summary=""
+        )
+    if hit.kind == "document":
+        return document_lines(hit, chars=max(detail.prose, 160))
+    row, record = KINDS[hit.kind], hit.record
+    feature: str = getattr(record, "feature", "")
+    parts = [f"[{short_id(hit)}] {row.label}", harmless(hit.when)]
+    if with_feature and feature:
+        parts.append(f"feature {harmless(feature)}")
+    if hit.kind == "learning":
+        parts.append(harmless(record.provenance.strip("[]")))
+    if row.by_person(record):
+        parts.append("written by the user")
+    lines = [" | ".join(filter(None, [*parts, sureness(hit)]))]
+    if hit.why:
+        lines.append(f"  why it matched: {harmless(hit.why, 160)}")
+    return [*lines, f"  {harmless(row.text(record), detail.prose)}"]
 
 
 def short_id(hit: Hit) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ralph.prompt.build import day, framed, one_line, outcome, render
 from ralph.recall import Hit
+from ralph.recall.kinds import KINDS
 from ralph.records.conversation import Conversation, Document, Exchange
 from ralph.records.iteration import ErrorSeen, Iteration
 from ralph.text.sanitize import mark, plain_date, plain_id, sanitize_line
@@ -69,9 +70,15 @@ def before_text(
 
 def _told(hit: Hit, ended: str) -> list[str]:
     record = hit.record
-    lines = _iteration(record, hit) if isinstance(record, Iteration) else _exchange(record, hit)
+    if isinstance(record, Iteration):
+        lines = _iteration(record, hit)
+    elif isinstance(record, Exchange):
+        lines = _exchange(record, hit)
+    else:
+        lines = [_written(hit)]
     # Errors whose solution is known say most.
-    for error in sorted(record.errors, key=lambda one: one.resolution is None)[:_ERRORS]:
+    errors: Sequence[ErrorSeen] = getattr(record, "errors", ())
+    for error in sorted(errors, key=lambda one: one.resolution is None)[:_ERRORS]:
         lines.append(f"  error: {one_line(error.message)}")
         if error.resolution:
             lines.append(f"  solved by: {one_line(error.resolution)}")
@@ -100,6 +107,20 @@ def _exchange(one: Exchange, hit: Hit) -> list[str]:
     if asked and answered:
         lines.append(f"  Answered: {answered}")
     return lines
+
+
+def _written(hit: Hit) -> str:
+    """A note, a learning, a feature of the plan, or a section of a document."""
+    row, record = KINDS[hit.kind], hit.record
+    about = [row.label.capitalize()]
+    if feature := getattr(record, "feature", ""):
+        about.append(f"on the feature {one_line(feature)}")
+    if row.by_person(record):
+        about.append("by the user")
+    if path := getattr(record, "path", ""):
+        about.append(f"{one_line(path)}:{record.line}")
+    said = one_line(row.text(record), _TOLD_CHARS)
+    return f"- {' '.join(about)} ({day(hit.at)}): {said}"
 
 
 # -- The section "Related Past Conversations": what memory holds on a question, for a model.

@@ -1,5 +1,6 @@
-"""Every kind of record that people and agents meet, a row each: what it is called, where it is kept,
-how it reads. What is done with all kinds (search, get, list, show) is written once, over the rows.
+"""Every kind of record, a row each: what it is called, which memory keeps it, how it reads.
+
+What is done with all kinds (search, get, list, show) is written once, over the rows.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ LABELS = tuple(dict.fromkeys(row.label for row in ROWS if row.label != "gate"))
 
 def kinds_of(words: Collection[str]) -> frozenset[str]:
     """The kinds that these names or labels mean; all of them without any."""
-    found = {row.name for row in ROWS if not words or {row.name, row.label} & set(words)}
+    found = {row.name for row in ROWS if not words or row.name in words or row.label in words}
     for word in words:
         if not any(word in (row.name, row.label) for row in ROWS):
             raise BadInput(f"there is no kind {word!r}", todo=f"Kinds: {', '.join(LABELS)}.")
@@ -113,9 +114,11 @@ class Scope(msgspec.Struct, frozen=True):
 PERSON = Scope()
 SESSION = Scope(keepers=frozenset({"project", "conversations"}))
 
+CONVERSATIONS_ALONE = Scope(keepers=frozenset({"conversations"}))
 
-def run_scope(feature: str) -> Scope:
-    """What an agent that works on this feature may see."""
+
+def run_scope(feature: str | None) -> Scope:
+    """What an agent that works on this feature, or on all of them, may see."""
     return Scope(feature, frozenset({"project"}))
 
 

@@ -184,7 +184,7 @@ def test_no_project_is_one_line_that_says_how_to_make_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    ran = ralph("recent")
+    ran = ralph("failures")
 
     assert ran.code == 1
     assert ran.out == ""

@@ -43,7 +43,7 @@ def test_search_explains_itself_when_asked(ralph: Line) -> None:
 
 def test_search_keeps_to_limit_floor_and_feature(ralph: Line, words: None) -> None:
     ralph.record("auth", LOGIN, COOKIE)
-    ralph.record("web", COOKIE)
+    ralph.record("web", {**COOKIE, "summary": "The cookie banner is shown once."})
 
     assert len(ralph.well("search", "cookie", "--json").json) == 2
     assert len(ralph.well("search", "cookie", "--json", "--limit", "1").json) == 1

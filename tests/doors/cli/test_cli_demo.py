@@ -71,7 +71,7 @@ def test_a_demo_that_is_kept_can_be_looked_at(tmp_path: Path) -> None:
     [folder] = tmp_path.iterdir()
     project = folder / "project"
     assert ran.stdout.decode().endswith(f"Kept in {project}\n")
-    hits = json.loads(process(["recent", "--json"], cwd=project).stdout)
+    hits = json.loads(process(["recent", "--kind", "iteration", "--json"], cwd=project).stdout)
     assert [hit["record"]["outcome"] for hit in hits] == ["success", "success", "failure"]
     tasks = json.loads(process(["task", "list", "--json"], cwd=project).stdout)
     assert [task["status"] for task in tasks] == ["done", "done"]

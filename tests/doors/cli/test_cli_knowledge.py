@@ -586,10 +586,12 @@ def test_what_had_its_time_is_pruned(
 # -- knowledge where all memories are
 
 
-def test_published_entries_are_searched_on_demand_only(ralph: Line) -> None:
+def test_published_entries_are_found_by_every_search_or_alone(ralph: Line) -> None:
     [entry] = published(ralph, MIGRATION)
     capture(ralph, ROUTES)
-    assert ralph.well("search", "database migration", "--json").json == []
+    ralph.record("db", {"summary": "The database migration was reviewed."})
+    both = ralph.well("search", "database migration", "--json").json
+    assert {hit["kind"] for hit in both} == {"iteration", "failure_solution"}
 
     [hit] = ralph.well("search", "database migration", "--knowledge", "--explain", "--json").json
 

@@ -139,7 +139,9 @@ def test_an_agent_sees_its_feature_and_no_other(ralph: Line, enter: Enter) -> No
     [foreign] = ralph.record("search", {**COOKIE, "summary": f"The {PRIVATE} cookie."})
     enter()
 
-    assert [hit["id"] for hit in ralph.well("recent", "--json").json] == [own]
+    listed = ralph.well("recent", "--json").json
+    assert [hit["id"] for hit in listed if hit["kind"] == "iteration"] == [own]
+    assert {hit["record"]["feature"] for hit in listed} == {"auth"}
     assert ralph.well("failures", "--json").json == []
     found = ralph.well("search", f"{PRIVATE} cookie", "--min-score", "0", "--json").json
     assert {hit["record"]["feature"] for hit in found} <= {"auth"}

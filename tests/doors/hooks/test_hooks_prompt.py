@@ -211,7 +211,8 @@ def test_no_more_than_a_few_and_within_the_budget(project: Path, tmp_path: Path)
         ralph.feature("login").remember_all(
             [
                 made(
-                    f"Safari session cookie login form refused. {'word ' * 300}", session_id=f"{n}"
+                    f"Safari session cookie login form refused in {n} ways. {'word ' * 300}",
+                    session_id=f"{n}",
                 )
                 for n in range(8)
             ]

@@ -44,6 +44,7 @@ def test_every_tool_can_be_called_over_stdio_in_both_eras(root: Path, era: str) 
         "get_feature_files": {},
         "get_failed_attempts": {},
         "get_memory": {"id": record},
+        "remember": {"text": "The gateway restarts at noon."},
         "update_task": {"status": "in_progress"},
         "append_learning": {"text": "The token expires after one hour."},
         "update_feature": {"boundaries": "None."},
@@ -110,7 +111,7 @@ sys.exit(run(["--feature", "auth"]))
     ) as child:
         server = Wire(child, LEGACY)
         server.greet()
-        assert len(server.ask("tools/list")["result"]["tools"]) == 8
+        assert len(server.ask("tools/list")["result"]["tools"]) == 9
         assert server.hang_up() == 0
         assert child.stderr is not None
         assert set(child.stderr.read().splitlines()) == {b"[]"}
@@ -196,7 +197,7 @@ def test_a_persons_own_server_starts_without_a_project(tmp_path: Path, mode: lis
     with wired(tmp_path, *mode) as server:
         server.greet()
         tools = server.ask("tools/list")["result"]["tools"]
-        assert len(tools) == (0 if mode == ["--focus"] else 2)
+        assert len(tools) == (0 if mode == ["--focus"] else 3)
         assert server.hang_up() == 0
     assert list(tmp_path.iterdir()) == []
 

@@ -14,6 +14,7 @@ READS = [
     "get_feature_files",
     "get_failed_attempts",
     "get_memory",
+    "remember",
 ]
 WRITES = ["update_task", "append_learning", "update_feature"]
 REVIEW = ["review_learning", "remove_learning", "verify_feature"]
@@ -24,9 +25,9 @@ MODES = {
     ("--feature", "auth", "--review"): READS + WRITES + REVIEW,
     ("--feature", "auth", "--no-memory"): WRITES,
     ("--feature", "auth", "--no-memory", "--review"): WRITES + REVIEW,
-    ("--conversations",): TALK,
+    ("--conversations",): [*TALK, "get_memory"],
     ("--planning",): PLANNING,
-    ("--focus",): READS + WRITES + TALK,
+    ("--focus",): ["search_memory", *READS, *WRITES, *TALK],
 }
 MOST_CHARS = 2048
 

@@ -9,6 +9,7 @@ import click
 
 from ralph.doors.cli.context import options
 from ralph.doors.cli.render import Page, Result, Span, Table, excerpt, picked, plain
+from ralph.recall.kinds import KINDS
 from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ralph.memory.store import Answer
     from ralph.recall import Hit, Parts
     from ralph.recall.patterns import Pattern
-    from ralph.records import Record
     from ralph.records.iteration import ErrorSeen, FileTouched
     from ralph.records.knowledge import Entry
 
@@ -27,9 +27,7 @@ SHORT_ID = 8
 _EXCERPT_CHARS = 240
 _LINE_CHARS = 70
 _ERRORS_SHOWN = 2
-# The fields with the title and the body of a record.
-_TEXTS = {"exchange": ("user", "assistant"), "document": ("heading", "text")}
-_ITERATION_TEXTS = ("task_title", "summary")
+_LIKE_SHOWN = 5
 _STYLES = {
     "relevant": "bold green",
     "possibly": "yellow",
@@ -113,6 +111,7 @@ def pruned_result(found: Any, records: str, empty: str, *, dry_run: bool) -> Res
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     """The published shape of a hit; `explain` adds what each stage gave it."""
     fields = picked(hit, "id", "kind", "score", "relevance", "when", "why", "record")
+    fields |= {"like": list(hit.like)} if hit.like else {}
     return fields | {"explain": hit.parts} if explain else fields
 
 
@@ -135,28 +134,49 @@ def located(answer: Answer, root: Path) -> Answer:
 
 def show_hit(page: Page, hit: Hit, *, explain: bool = False) -> None:
     """A hit in a few lines: what it is, when, what happened, and why it is here."""
-    title, body = (getattr(hit.record, name) for name in _TEXTS.get(hit.kind, _ITERATION_TEXTS))
-    _show_head(page, hit, title, whereabouts(hit))
-    if body:
-        page.line(excerpt(body, _EXCERPT_CHARS), indent=2)
+    row = KINDS[hit.kind]
+    title, body = row.title(hit.record), row.text(hit.record)
+    _show_head(page, hit, title or body, whereabouts(hit))
+    if title and body:
+        name: list[Span] = [("solution ", "green")] if row.label == "lesson" else []
+        page.line(*name, excerpt(body, _EXCERPT_CHARS), indent=2)
     errors: Sequence[ErrorSeen] = getattr(hit.record, "errors", ())
     for error in errors[:_ERRORS_SHOWN]:
         page.line(("error ", "red"), excerpt(error_text(error), _EXCERPT_CHARS), indent=2)
     page.more(len(errors) - _ERRORS_SHOWN)
+    if hit.like:
+        ids = ", ".join(identity[:SHORT_ID] for identity in hit.like[:_LIKE_SHOWN])
+        page.line((f"and {len(hit.like)} like it: {ids}", "dim"), indent=2)
     _show_why(page, hit, hit.parts if explain else None)
 
 
 def whereabouts(hit: Hit) -> list[Span]:
-    """When it was, how it ended, and what it belongs to."""
-    record = hit.record  # an Iteration, an Exchange or a Document
+    """What kind it is, when it was, how it ended, and what it belongs to."""
+    record, label = hit.record, KINDS[hit.kind].label
+    feature = f" | {record.feature}" if getattr(record, "feature", "") else ""
+    if hit.kind == "iteration":
+        task = "" if record.task_id is None else f" | task {record.task_id}"
+        ended = styled(record.outcome)
+        return [hit.when, ", ", minute(record.timestamp), " | ", ended, f"{task}{feature}"]
     if hit.kind == "exchange":
         end = [] if record.status == "complete" else [" | ", styled(record.status)]
         return [hit.when, *end, " | ", f"conversation {record.conversation[:SHORT_ID]}"]
     if hit.kind == "document":
         return [f"{record.path}:{record.line}", " | ", f"added {hit.when}"]
-    spans: list[Span] = [hit.when, ", ", minute(record.timestamp), " | ", styled(record.outcome)]
-    task = "" if record.task_id is None else f" | task {record.task_id}"
-    return [*spans, f"{task} | {record.feature}"]
+    if label == "lesson":
+        return [f"{hit.when} | {_entry_facts(record)}"]
+    if hit.kind == "learning":
+        return [f"learning | {record.provenance.strip('[]')}{feature}"]
+    if hit.kind == "note":
+        by = "" if record.by == "human" else f" by an {record.by}"
+        return [f"note{by} | {hit.when}{feature}"]
+    return [f"{label} | {hit.when}"]
+
+
+def one_line_of(hit: Hit) -> str:
+    """A record on one line."""
+    row = KINDS[hit.kind]
+    return excerpt(row.title(hit.record) or row.text(hit.record), _LINE_CHARS)
 
 
 def error_text(error: ErrorSeen) -> str:
@@ -205,41 +225,25 @@ def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     return Table(("id", "type", "project", "technology", "imported from", "text"), rows, empty)
 
 
-def show_entry(page: Page, hit: Hit, *, explain: bool = False) -> None:
-    """An entry in a few lines."""
-    from ralph.recall.patterns import case_of, described
-
-    _show_head(page, hit, described(hit.record), [f"{hit.when} | {_entry_facts(hit.record)}"])
-    solution = excerpt(case_of(hit.record).solution, _EXCERPT_CHARS)
-    page.line(("solution ", "green"), solution, indent=2)
-    _show_why(page, hit, hit.parts if explain else None)
-
-
-def entry_result(memory: Knowledge, record: Record) -> Result:
+def entry_result(memory: Knowledge, hit: Hit) -> Result:
     """An entry with every field that it has."""
-    from ralph.memory.store import when
-    from ralph.records.knowledge import knowledge_from
-
-    entry: Entry = knowledge_from(record)
-    slot = memory.state.history().slots.get(record.id)
+    entry: Entry = hit.record
+    slot = memory.state.history().slots.get(hit.id)
     pattern = slot.pattern if slot else None
-    at = when(record.at)
 
     def show(page: Page) -> None:
         fields = entry.to_json()
         page.line((fields.pop("subject") or entry.entry_type, "bold"))
-        page.line((record.id, "cyan"))
+        page.line((hit.id, "cyan"))
         state = f"in pattern {pattern[:SHORT_ID]}" if pattern else "staged"
-        page.line(f"{at} | {_entry_facts(entry)} | {state}")
+        page.line(f"{hit.when} | {_entry_facts(entry)} | {state}")
         shown = {"entry_type", "project", "gate_type", *FILTERS}
         for name, value in fields.items():
             if name not in shown and isinstance(value, str) and value:
                 page.line((name.replace("_", " "), "bold"))
                 page.lines(value)
 
-    value = {"id": record.id, "kind": record.kind, "score": None, "relevance": None, "when": at}
-    more = {"why": None, "record": entry, "staged": slot is None, "pattern": pattern}
-    return Result(value | more, show)
+    return Result(hit_json(hit) | {"staged": slot is None, "pattern": pattern}, show)
 
 
 def _entry_text(entry: Entry) -> str:

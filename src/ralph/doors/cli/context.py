@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ralph.plan.store import Plan
 
 _PATIENCE_S = 0.5
-_BLANK = re.compile(r"\s*")
+_VALUE, _ITEM = re.compile(r"\S"), re.compile(r"[^\s,]")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
@@ -317,44 +317,30 @@ def json_objects(data: bytes, *, name: str, todo: str) -> list[tuple[int, dict[s
 def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
     """Each value on the outside and each element of a list there, with its line."""
 
-    def problem(what: str, line: int) -> BadRecord:
-        return BadRecord(f"is not JSON: {what}", where=f"{name}:{line}", todo=todo)
-
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not a JSON value")
 
+    def value_at(start: int) -> tuple[Any, int]:
+        try:
+            return decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            what, place = f"{error.msg} (column {error.colno})", error.lineno
+        except (ValueError, RecursionError) as error:
+            what, place = str(error), text.count("\n", 0, start) + 1
+        raise BadRecord(f"is not JSON: {what}", where=f"{name}:{place}", todo=todo)
+
     decoder = json.JSONDecoder(parse_constant=refuse)
-    at, before, line = 0, 0, 1
-    where = "outside"  # or in a list: at its beginning, behind a comma, behind a value
-    while True:
-        blank = _BLANK.match(text, at)
-        at = blank.end() if blank else at
-        line += text.count("\n", before, at)
-        before = at
-        mark = text[at : at + 1]
-        if not mark:
-            if where == "outside":
-                return
-            raise BadRecord("is not JSON: the list does not end", where=f"{name}:{line}")
-        if where == "outside" and mark == "[":
-            where = "beginning"
-        elif where in ("beginning", "value") and mark == "]":
-            where = "outside"
-        elif where == "value" and mark == ",":
-            where = "comma"
-        elif where == "value":
-            raise problem("Expecting ',' between records", line)
-        else:
-            try:
-                value, at = decoder.raw_decode(text, at)
-            except json.JSONDecodeError as error:
-                raise problem(f"{error.msg} (column {error.colno})", error.lineno) from None
-            except (ValueError, RecursionError) as error:
-                raise problem(str(error), line) from None
-            yield line, value
-            where = where if where == "outside" else "value"
-            continue
-        at += 1
+    at, line, counted = 0, 1, 0
+    while begun := _VALUE.search(text, at):
+        value, end = value_at(begun.start())
+        at = begun.start() + isinstance(value, list)
+        for item in value if isinstance(value, list) else [value]:
+            at = next(_ITEM.finditer(text, at)).start()
+            line += text.count("\n", counted, at)
+            counted = at
+            yield line, item
+            at = value_at(at)[1]
+        at = end
 
 
 # -- progress on stderr

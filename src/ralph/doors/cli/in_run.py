@@ -44,10 +44,12 @@ _READING = dict.fromkeys(
 # Work on a feature, and reviews of it.
 _WORK = _READING | {
     "search": Call(
-        but=("conversations", "knowledge", "everywhere", "tags", "since", "until"),
+        but=("conversations", "knowledge", "everywhere", "tags"),
         feature="feature",
     ),
-    "recent": _OWN,
+    "recent": Call(but=("everywhere",), feature="feature"),
+    "log": Call(but=("everywhere",), feature="feature"),
+    "remember": Call(but=("private",), feature="feature"),
     "failures": _OWN,
     "files": _OWN,
     "show": _ANY,  # shows records of the run's feature

@@ -21,13 +21,12 @@ from ralph.errors import RalphError, os_error_text
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_FAILED = 1
 INTERRUPTED = 130
 _BROKEN_PIPE = 141  # as the shell names the end by SIGPIPE
 COMPLETE = "_RALPH_COMPLETE"
 # Commands that show what was remembered or written into the plan.
 _RECALLS = frozenset(
-    "conversations discipline failures feature files gate learning recent search show status"
+    "conversations discipline failures feature files gate learning log recent search show status"
     " task".split()
 )
 # Each command in its group: where it is defined and what it does, in the order that help lists
@@ -43,11 +42,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "trust": ("project:trust", "Show what a project asks for, and allow it."),
     },
     "Look": {
-        "search": ("recall:search", "Search the memory by meaning and by words."),
-        "recent": ("recall:recent", "List the newest iterations."),
+        "search": ("recall:search", "Search everything in memory, by meaning and by words."),
+        "recent": ("recall:recent", "List what happened last."),
+        "log": ("recall:log", "List what was done, one line each, by day."),
         "failures": ("recall:failures", "List attempts that failed or timed out."),
         "files": ("recall:files", "List the files that iterations touched."),
-        "show": ("recall:show", "Show one record."),
+        "show": ("recall:show", "Show one record whole, whatever its kind."),
+        "open": ("recall:open_", "Open one record in your editor or pager."),
         "conversations": ("conversations:conversations", "List, show and manage conversations."),
         "knowledge": ("knowledge:knowledge", "Share what projects learned, and search it."),
     },
@@ -64,6 +65,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "prompt": ("plan:prompt", "Print the prompt for a task as a run would send it."),
         "gate": ("knowledge:gate", "Approve or reject an agent's work, and learn from it."),
         "record": ("record:record", "Save iterations to memory."),
+        "remember": ("recall:remember", "Save a note that searches and prompts will find."),
         "chat": ("chat:chat", "Chat with a model that remembers past conversations."),
     },
     "Care": {
@@ -283,7 +285,7 @@ def _fail(error: Exception) -> int:
     except OSError:
         _close_quietly()
     sys.stderr.write(f"ralph: {one_line(_message(error))}\n")
-    return _FAILED
+    return 1
 
 
 def _message(error: Exception) -> str:

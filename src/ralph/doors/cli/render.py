@@ -25,7 +25,6 @@ Span = str | tuple[str, str]
 # Characters that control a terminal, or make it show something other than what is there.
 _CONTROLS = re.compile(f"[{CONTROL}{HIDDEN}]")
 _INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
-_GAP = "  "
 
 
 # -- what a command returns
@@ -74,6 +73,16 @@ def render(result: Any, *, as_json: bool) -> Any:
     for text in result.notes:
         note(text)
     return result.code
+
+
+def page_text(view: TextView) -> str:
+    """What a person would read, as a text."""
+    import io
+    from contextlib import redirect_stdout
+
+    with redirect_stdout(io.StringIO()) as text:
+        Page().show(view)
+    return text.getvalue()
 
 
 def picked(value: Any, *names: str) -> dict[str, Any]:
@@ -324,7 +333,7 @@ class Page:
                     cell.rjust(width) if right else cell.ljust(width)
                     for cell, width, right in zip(line, widths, numeric, strict=True)
                 ]
-                sys.stdout.write(_GAP.join(cells).rstrip() + "\n")
+                sys.stdout.write("  ".join(cells).rstrip() + "\n")
             return
         from rich.table import Table
         from rich.text import Text

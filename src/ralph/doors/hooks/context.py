@@ -22,6 +22,7 @@ from ralph.memory.project import Focus, read_focus
 from ralph.memory.ralph import open_ralph
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import Hit
+from ralph.recall.kinds import SESSION, rank
 from ralph.records.conversation import Exchange, conversation_id
 from ralph.records.iteration import Iteration
 
@@ -173,7 +174,7 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
     first = focus.feature if focus else None
 
     def order(hit: Hit) -> tuple[bool, float]:
-        return getattr(hit.record, "feature", None) != first or first is None, -(hit.score or 0.0)
+        return getattr(hit.record, "feature", None) != first or first is None, -rank(hit)
 
     return sorted(hits, key=order)
 
@@ -181,19 +182,20 @@ def _relevant(call: HookCall, ralph: Ralph, prompt: str, settings: Settings) -> 
 def _found(
     call: HookCall, ralph: Ralph, questions: Sequence[str], settings: Settings, *, meaning: bool
 ) -> list[Hit]:
-    """Every relevant iteration and exchange of earlier sessions, each event once."""
+    """Everything relevant that is not of this session, each event once."""
     own = conversation_id(CLAUDE_CODE, call.session)
-    bounds: dict[str, Any] = {"limit": _PROMPT_HITS * 4, "min_score": _MIN_SCORE}
-    features = ralph.features()
     found: dict[str, Hit] = {}
     for text in questions:
-        question = ralph.store.question(text, **bounds)
-        budget_s = call.watch.left_s() * _FOR_INDEX
-        iterations = ralph.store.ask(features, question, meaning=meaning, budget_s=budget_s)
-        exchanges = ralph.conversations.search(
-            text, exclude=own, words_only=not meaning, budget_s=budget_s, **bounds
+        hits = ralph.search(
+            text,
+            limit=_PROMPT_HITS * 4,
+            min_score=_MIN_SCORE,
+            meaning=meaning,
+            exclude=own,
+            budget_s=call.watch.left_s() * _FOR_INDEX,
+            scope=SESSION,
         )
-        for hit in [*iterations, *exchanges]:
+        for hit in hits:
             if held_in(hit.record, call.session):
                 continue
             event = event_of(hit)

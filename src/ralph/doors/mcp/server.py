@@ -223,13 +223,14 @@ def tools_for(context: ServerContext) -> Sequence[Tool]:
     if options.mode == "planning":
         return tools_plan.PLANNING_TOOLS
     if options.mode == "conversations":
-        return tools_memory.CONVERSATION_TOOLS
+        return (*tools_memory.CONVERSATION_TOOLS, *tools_memory.OPEN_TOOLS)
     recall = tools_memory.FEATURE_TOOLS if options.memory else ()
     review = tools_plan.REVIEW_TOOLS if options.review else ()
     tools = (*recall, *tools_plan.PROGRESS_TOOLS, *review)
     if options.mode == "focus":
         no_project = context.find_project() is None
-        return () if no_project else (*tools, *tools_memory.CONVERSATION_TOOLS)
+        beside = tools_memory.CONVERSATION_TOOLS
+        return () if no_project else (*tools_memory.SESSION_TOOLS, *tools, *beside)
     return tools
 
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
 from ralph.doors.mcp.context import ServerContext
 from ralph.doors.mcp.tool import Tool
-from ralph.errors import BadInput, NotFound
+from ralph.errors import NotFound
 from ralph.prompt import answers
 from ralph.prompt.recalled import RECORD_TOKENS, harmless
+from ralph.recall.kinds import (
+    CONVERSATIONS_ALONE,
+    SESSION,
+    Scope,
+    run_scope,
+)
 from ralph.records.iteration import RECENT_COUNT
 from ralph.text.sanitize import plain_id
 from ralph.text.tokens import plural
@@ -28,6 +34,7 @@ _SHORTEST_ID = 4
 
 Count = Annotated[int, Meta(ge=1)]
 Score = Annotated[float, Meta(ge=0, le=1)]
+KindName = Literal["iteration", "note", "learning", "feature", "conversation", "document"]
 RecordId = Annotated[str, Meta(min_length=_SHORTEST_ID)]
 
 
@@ -52,26 +59,86 @@ def search_feature_memory(
         min_score: None less sure than this; 0.40 by default, lower shows doubtful ones.
     """
     feature = context.scope().feature
+    scope = run_scope(feature)
+    return _found(context, query, scope, limit, min_score, _scope_text(context))
+
+
+@Tool("Search memory", example={"query": "how do we deploy?", "limit": 5}, recalls=True)
+def search_memory(
+    context: ServerContext,
+    query: str,
+    limit: Count | None = None,
+    min_score: Score | None = None,
+    kinds: list[KindName] | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> str:
+    """Search everything remembered in this project: iterations, notes, learnings, the features of
+    the plan, past conversations of this user, and documents, by meaning and by words.
+
+    Use it first, whenever something may have been done, decided, solved or said before. Ask in a
+    few words, or paste an error message as it is.
+
+    Each hit says what kind it is, when it was, why it matched and how sure that is. get_memory
+    gives one of them whole.
+
+    Args:
+        query: What you want to know, in a few words, or an error message as it is.
+        limit: At most so many hits; 20 at most.
+        min_score: None less sure than this; 0.40 by default, lower shows doubtful ones.
+        kinds: Only these kinds; leave it out for all.
+        since: Only from this day on, as 2026-02-07, 7d or yesterday.
+        until: Only up to this day.
+    """
+    given = {"kinds": kinds or (), "since": since, "until": until}
+    return _found(context, query, SESSION, limit, min_score, "in this project", **given)
+
+
+def _found(
+    context: ServerContext,
+    query: str,
+    scope: Scope,
+    limit: int | None,
+    min_score: float | None,
+    where: str,
+    **given: Any,
+) -> str:
     answer = context.ralph.search(
-        query,
-        features=None if feature is None else [feature],
-        limit=limit,
-        min_score=min_score,
-        budget_s=_CATCH_UP_S,
+        query, limit=limit, min_score=min_score, budget_s=_CATCH_UP_S, scope=scope, **given
     )
     asked = harmless(query, 120)
     if not answer:
         return _nothing_found(
-            f'Nothing {_scope_text(context)} matches "{asked}" well enough.',
+            f'Nothing {where} matches "{asked}" well enough.',
             "Try other words or a lower min_score, or look at get_recent_iterations; "
             "if that tells nothing either, go on without memory.",
             answer.notes,
         )
+    wide = scope.feature is None
     return answers.fenced(
-        f'{plural(len(answer), "iteration")} {_scope_text(context)} for "{asked}", best first.',
-        [answers.iteration_entry(hit, with_feature=feature is None) for hit in answer],
+        f'{plural(len(answer), "record")} {where} for "{asked}", best first.',
+        [answers.record_entry(hit, with_feature=wide) for hit in answer],
         notes=answer.notes,
     )
+
+
+@Tool("Remember", example={"text": "The staging database resets every night."}, repeatable=True)
+def remember(context: ServerContext, text: str, private: bool = False) -> str:
+    """Save a note, so that later sessions and agents find it.
+
+    Use it for a fact worth keeping that the code does not say: a decision and why, a trap, how
+    something outside of the code works, what the user wants done differently. One fact a note, in
+    a sentence or two that make sense on their own. Not for what was just done: that is recorded
+    by itself. Never a password or a key.
+
+    Args:
+        text: The fact, 2,000 characters at most.
+        private: Keep it for this user alone, outside of the project.
+    """
+    feature = context.options.feature
+    alone = not feature and (private or context.find_project() is None)
+    note, fresh = context.ralph.remember(text, feature=feature, private=alone, by="agent")
+    return f"{'Saved' if fresh else 'Already saved'} as note {plain_id(note.id)[:8]}."
 
 
 @Tool("Recent iterations", example={"count": 5}, recalls=True)
@@ -162,7 +229,8 @@ def get_failed_attempts(context: ServerContext, task_id: int | str | None = None
 
 @Tool("One record whole", example={"id": "3f2a9c1e"}, recalls=True)
 def get_memory(context: ServerContext, id: RecordId) -> str:
-    """Give one remembered iteration whole: its summary, all errors, decisions and files.
+    """Give one record whole, whatever its kind: an iteration with all errors, decisions and files,
+    a note, a learning, an exchange of a conversation with its steps.
 
     Use it when another tool's answer was cut (it ends in [...]) and you need the rest. Take the id
     from that answer.
@@ -170,22 +238,35 @@ def get_memory(context: ServerContext, id: RecordId) -> str:
     Args:
         id: The record's id as another tool gave it, or at least the first 4 characters of it.
     """
-    wanted = id.strip().lower()
-    found = [hit for memory in context.memories() for hit in memory.find(wanted)]
-    ids = {hit.id for hit in found}
-    if len(wanted) < _SHORTEST_ID or not ids:
-        todo = "Take an id from search_feature_memory or get_recent_iterations."
-        raise NotFound(f"there is no record {id!r} {_scope_text(context)}", todo=todo)
-    if len(ids) > 1:
-        raise BadInput(f"{id!r} is the beginning of {len(ids)} ids", todo="Give more of it.")
-    hit = found[-1]
-    lines = answers.iteration_entry(hit, with_feature=True).text(answers.WHOLE).splitlines()
+    wanted, everywhere = id.strip().lower(), context.options.everywhere
+    try:
+        hit = context.ralph.get(wanted, everywhere=everywhere, scope=_get_scope(context))
+    except NotFound as error:
+        todo = "Take an id from a search or from get_recent_iterations."
+        raise NotFound(f"{error.what} {_scope_text(context)}", todo=todo) from None
+    if hit.kind in ("exchange", "conversation"):
+        from ralph.chat import loop
+
+        name = f"{hit.kind}_id"
+        return loop.conversation_details(
+            context.conversations,
+            **{name: hit.id},
+            include_full_transcript=True,
+            everywhere=everywhere,
+        ).text
+    lines = answers.record_entry(hit).text(answers.WHOLE).splitlines()
     return answers.fenced_lines(
         f"The record {plain_id(hit.id)}, whole.",
         [*lines, *_numbers(hit)],
         budget_tokens=RECORD_TOKENS,
         rest=f"`ralph show {answers.short_id(hit)}` prints all of it.",
     )
+
+
+def _get_scope(context: ServerContext) -> Scope:
+    if context.options.mode == "feature":
+        return run_scope(context.options.feature)
+    return SESSION if context.options.mode == "focus" else CONVERSATIONS_ALONE
 
 
 def _successes(context: ServerContext) -> dict[tuple[str, str], list[Hit]]:
@@ -209,6 +290,8 @@ def _later_success(successes: dict[tuple[str, str], list[Hit]], failed: Hit) -> 
 
 def _numbers(hit: Hit) -> list[str]:
     iteration = hit.record
+    if hit.kind != "iteration":
+        return []
     facts = {
         "discipline": iteration.discipline,
         "model": iteration.model,
@@ -239,7 +322,9 @@ FEATURE_TOOLS = (
     get_feature_files,
     get_failed_attempts,
     get_memory,
+    remember,
 )
+SESSION_TOOLS = (search_memory,)
 
 
 # -- conversations
@@ -310,3 +395,4 @@ def fetch_conversation_details(
 
 
 CONVERSATION_TOOLS = (search_conversations, fetch_conversation_details)
+OPEN_TOOLS = (get_memory,)

@@ -30,7 +30,6 @@ from ralph.memory.conversation_search import Related
 from ralph.memory.conversations import prune_if_due
 from ralph.text.tokens import plural
 
-_PROMPT = "> "
 _LOOK_S = 0.5
 _LISTED = 20
 
@@ -117,7 +116,7 @@ def _run(
     failed = False
     while not talk.over:
         try:
-            line = read(_PROMPT)
+            line = read("> ")
         except KeyboardInterrupt:
             line = None
         if line is None:

@@ -10,15 +10,15 @@ import click
 from ralph.chat import open_memory
 from ralph.chat.workers import Workers
 from ralph.doors.cli import context
-from ralph.doors.cli.cards import minute, pruned_result, short_id, show_errors, show_files, styled
+from ralph.doors.cli.cards import minute, pruned_result, short_id
+from ralph.doors.cli.commands.recall import conversation_result, opened
 from ralph.doors.cli.commands.transfer import export_conversations, import_conversations
 from ralph.doors.cli.main import Group
-from ralph.doors.cli.render import Page, Result, Table, excerpt, picked
-from ralph.errors import NotFound
+from ralph.doors.cli.render import Result, Table, excerpt, picked
 from ralph.memory import documents, keeping
 from ralph.memory.conversations import prune as prune_conversations
 from ralph.memory.documents import Added
-from ralph.records.conversation import Exchange
+from ralph.recall.kinds import CONVERSATIONS_ALONE
 from ralph.text.tokens import plural
 
 _VALUES: dict[str, Literal[-1, 0, 1]] = {"up": 1, "down": -1, "none": 0}
@@ -90,65 +90,10 @@ def show(wanted: str, everywhere: bool) -> Result:
       ralph conversations show 3f9a1c20
     """
     with context.opened(anywhere=True) as ralph:
-        memory = ralph.conversations
-        try:
-            conversation = memory.conversation(wanted, everywhere=everywhere)
-            exchanges = memory.exchanges(conversation.id, everywhere=everywhere)
-        except NotFound:
-            try:
-                return _section(memory.document(wanted, everywhere=everywhere).record)
-            except NotFound:
-                exchanges = [memory.get(wanted, everywhere=everywhere).record]
-            conversation = memory.conversation(exchanges[0].conversation, everywhere=everywhere)
-        tags = list(memory.states(everywhere=everywhere)[conversation.id].tags)
-        summaries = {
-            identity: summary
-            for identity in (conversation.id, *(exchange.id for exchange in exchanges))
-            if (summary := memory.summary(identity, everywhere=everywhere))
-        }
-    texts = {identity: summary.text for identity, summary in summaries.items()}
-
-    def show_conversation(page: Page) -> None:
-        page.line((conversation.title or "(no title)", "bold"))
-        page.line((conversation.id, "cyan"), f"  {conversation.source}  {conversation.project}")
-        if tags:
-            page.line(("tags ", "dim"), ", ".join(tags))
-        if whole := summaries.get(conversation.id):
-            page.line((f"summary ({whole.by}) ", "dim"), whole.text)
-        for exchange in exchanges:
-            page.line()
-            _show_exchange(page, exchange, texts.get(exchange.id, ""))
-
-    value = {
-        **picked(conversation, *_FIELDS),
-        "tags": tags,
-        "summary": texts.get(conversation.id, ""),
-        "exchanges": [each.to_json() | {"summary": texts.get(each.id, "")} for each in exchanges],
-    }
-    return Result(value, show_conversation)
-
-
-def _show_exchange(page: Page, exchange: Exchange, summary: str) -> None:
-    head = f"{minute(exchange.completed)}  {short_id(exchange.id)[0]}"
-    page.line((head, "dim"), "  ", styled(exchange.status))
-    if summary:
-        page.line(("summary ", "dim"), summary)
-    for name, text in (("user", exchange.user), ("assistant", exchange.assistant)):
-        if text:
-            page.line((name, "bold"))
-            page.lines(text)
-    show_errors(page, exchange.errors)
-    show_files(page, exchange.files_touched)
-
-
-def _section(section: Any) -> Result:
-    def show(page: Page) -> None:
-        page.line((section.heading or section.title or "(no heading)", "bold"))
-        page.line((section.id, "cyan"), f"  {section.path}:{section.line}")
-        page.line()
-        page.lines(section.text)
-
-    return Result(section, show)
+        hit = ralph.get(wanted, everywhere=everywhere, scope=CONVERSATIONS_ALONE)
+        if hit.kind == "document":
+            return Result(hit.record, opened(ralph, hit).view)
+        return conversation_result(ralph, hit)
 
 
 # -- tag, rename, rate, private

@@ -43,9 +43,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 _OLDEST_PYTHON = (3, 11)
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _DRAFT_AGE_S = 60.0  # a younger draft may be in use
-_ANY_JOURNAL = "any.jsonl"
 _OLDEST_POSTGRES = 13
-_ROUNDS = 5
 _ABOUT = """
 SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
     (SELECT max(number) FROM ralph_migrations), pg_is_in_recovery(),
@@ -316,7 +314,7 @@ def _exposed(settings: Settings, where: str) -> bool:
 
 def _median_ms(ask: Callable[[], object]) -> float:
     took: list[float] = []
-    for _ in range(_ROUNDS):
+    for _ in range(5):
         start = time.perf_counter()
         ask()
         took.append(time.perf_counter() - start)
@@ -364,7 +362,7 @@ def _git(scope: DoctorScope) -> Finding | None:
         todo = "Install git, if the project is in a git repository."
         return _warning("git is not installed", todo)
     ask = functools.partial(ask_git, project.root)
-    path = str(project.journals / _ANY_JOURNAL)
+    path = str(project.journals / "any.jsonl")
     code, answer = ask("rev-parse", "--is-inside-work-tree")
     if code != 0 and "not a git repository" in answer:
         return _ok("the project is not in a git repository")

@@ -22,7 +22,6 @@ from ralph.plan.store import Plan
 from ralph.records.learning import Learning
 
 _TITLE_CHARS = 70
-_VERIFIED = "Its text was compared with the code just now."
 _STATUSES = "pending (default), in_progress, blocked, done, skipped."
 
 
@@ -181,7 +180,7 @@ feature = PlanCommands(
         _list_option("--context-file", "A file to open first.", "context_files", "PATH"),
     ),
     value=lambda plan, feature: _feature_json(plan.read("tasks"), feature),
-    update_options=[context.flag("--verified", _VERIFIED)],
+    update_options=[context.flag("--verified", "Its text was compared with the code just now.")],
     texts=_feature_texts,
     update=_verify,
     delete=_drop_index,

@@ -13,7 +13,6 @@ from ralph.doors.cli import context
 from ralph.doors.cli.main import Group, keep_project
 from ralph.doors.cli.render import Page, Result, Span, note
 
-_HERE = ""  # what `--project` without a folder stands for
 _STYLES = {"installed": "green", "partly": "yellow", "unreadable": "bold red", "none": "dim"}
 _WORDS = {"none": "no", "partly": "in part"}
 
@@ -28,7 +27,7 @@ _scope = context.options(
     click.option(
         "--project",
         is_flag=False,
-        flag_value=_HERE,
+        flag_value="",  # `--project` without a folder
         metavar="[DIR]",
         callback=_keep_scope,
         help="The project's settings, which git shares. This is the default.",

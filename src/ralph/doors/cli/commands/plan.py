@@ -26,8 +26,6 @@ from ralph.plan.importing import import_plan
 from ralph.prompt.build import Prompt, PromptFacts, PromptLimits, review_prompt, task_prompt
 from ralph.text.tokens import plural
 
-_DECLINED = 1
-_SUMMARY_CHARS = 600
 _MAX_INPUT_BYTES = 2_000_000  # more than any limit in tokens allows
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -120,7 +118,7 @@ def braindump(
         if accepted is not None:
             drafting.drop_proposal(ralph)
     value = _proposal_json(proposal, done, accepted)
-    return Result(value, _end_lines(accepted), code=_DECLINED if answer is False else 0)
+    return Result(value, _end_lines(accepted), code=1 if answer is False else 0)
 
 
 def _planned(ralph: Ralph, file: str, agent: str | None, timeout_s: float | None) -> Planned:
@@ -153,7 +151,7 @@ def _show_proposal(page: Page, proposal: Proposal, done: Planned | None) -> None
         for line in done.repaired:
             page.line(("plan: ", "yellow"), line)
         if done.summary:
-            page.line(("The agent: ", "bold"), excerpt(done.summary, _SUMMARY_CHARS))
+            page.line(("The agent: ", "bold"), excerpt(done.summary, 600))
         for line in proposal.diff():
             bold = line.startswith(("+++", "---"))
             page.line((line, "bold" if bold else _COLORS.get(line[:1], "")))

@@ -1,9 +1,9 @@
-"""`ralph search`, `recent`, `failures`, `files`, `show` and `status`: look into the memory."""
+"""`ralph search`, `recent`, `log`, `failures`, `files`, `show`, `open`, `remember` and `status`."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+import os
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +12,50 @@ import click
 from ralph.current_run import current_run
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
-from ralph.doors.cli.render import Cards, Page, Result, Span, Table, plain
-from ralph.errors import BadInput, NotFound
+from ralph.doors.cli.render import (
+    Cards,
+    Page,
+    Result,
+    Span,
+    Table,
+    is_terminal,
+    page_text,
+    picked,
+    plain,
+)
+from ralph.errors import BadInput
+from ralph.recall.kinds import KINDS, LABELS, PERSON, Scope, run_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ralph.memory.feature import FeatureMemory
     from ralph.memory.ralph import Ralph
     from ralph.memory.status import FeatureCount
-    from ralph.memory.store import Answer
     from ralph.recall import Hit
     from ralph.records import Located
+    from ralph.records.conversation import Exchange
     from ralph.records.iteration import Iteration
+    from ralph.records.note import Author
 
-_SHORTEST_ID = 4
+_LOG_SINCE = "1d"
+_LOG_MOST = 1000
+_CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
+
+# What narrows a search and a list alike.
+narrow = context.options(
+    context.feature_option,
+    context.choice("--kind", "Only this kind. Repeatable.", LABELS, "kinds", multiple=True),
+    context.option("--since", "On this day or later: 2026-02-07, 7d, today.", "DAY"),
+    context.option("--until", "On this day or before.", "DAY"),
+    context.everywhere_option,
+)
+
+
+def _scope() -> Scope:
+    """An agent in its run sees its feature; a person sees everything."""
+    run = current_run()
+    return PERSON if run is None else run_scope(run.feature)
 
 
 # -- search
@@ -32,65 +63,64 @@ _SHORTEST_ID = 4
 
 @click.command(cls=Command)
 @click.argument("query", nargs=-1, required=True)
-@context.feature_option
-@context.flag(
-    "--conversations", "Search this project's conversations and documents instead of iterations."
+@narrow
+@context.flag("--conversations", "Only conversations and documents.")
+@context.flag("--knowledge", "Only what all projects published.")
+@context.option(
+    "--tag", "Only conversations with this tag. Repeatable.", "T", "tags", multiple=True
 )
-@context.flag("--knowledge", "Search what all projects published instead.")
-@context.everywhere_option
-@context.option("--tag", "With this tag. Repeatable.", "T", "tags", multiple=True)
-@context.option("--since", "On this day or later.", "DATE")
-@context.option("--until", "On this day or before.", "DATE")
 @context.limit_option
 @context.min_score_option("Hide results that score below this (0 to 1, default 0.40).")
 @context.flag("--explain", "Show how each result got its score.")
 def search(
     query: tuple[str, ...],
     feature: str | None,
-    limit: int | None,
+    kinds: tuple[str, ...],
     min_score: float | None,
     explain: bool,
     **given: Any,
 ) -> Result:
-    """Search the memory by meaning and by words.
+    """Search everything in memory, by meaning and by words.
 
-    A result that scores 0.55 or more is relevant; one between 0.40 and 0.55 is possibly so.
-    --everywhere, --tag, --since and --until work with --conversations.
+    Iterations, notes, learnings, features, conversations, documents and published lessons are
+    searched together. A result that scores 0.55 or more is relevant; one between 0.40 and 0.55 is
+    possibly so.
 
     \b
     Examples:
       ralph search "why does the login test fail?"
       ralph search cookie --feature auth --limit 3
-      ralph search "retry policy" --conversations --since 2026-01-01
+      ralph search "retry policy" --kind conversation --since 7d
     """
     check_sources({"feature": feature, **given})
-    conversations, knowledge = given.pop("conversations"), given.pop("knowledge")
-    if any(given.values()) and not conversations:
-        raise click.UsageError("--everywhere, --tag, --since, --until need --conversations.")
-    words = " ".join(query)
-    with context.opened(anywhere=conversations or knowledge) as ralph:
+    if given.pop("conversations"):
+        kinds = (*kinds, "conversation", "document")
+    if given.pop("knowledge"):
+        kinds = (*kinds, "lesson")
+    with context.opened(anywhere=True) as ralph:
         names = [memory.name for memory in ralph.features()]
         floor = ralph.store.settings.min_score if min_score is None else min_score
-        if conversations:
-            # Documents have no tags and no day.
-            documents = not (given["tags"] or given["since"] or given["until"])
-            answer = ralph.conversations.search(
-                words, limit=limit, min_score=floor, documents=documents, **given
-            )
-            answer = cards.located(answer, ralph.project.root)
-        elif knowledge:
-            answer = _search_knowledge(ralph, words, limit, floor)
-        else:
-            features = None if feature is None else [feature]
-            answer = ralph.search(words, features=features, limit=limit, min_score=floor)
-    notes = list(answer.notes)
+        features = None if feature is None else [feature]
+        answer = ralph.search(
+            " ".join(query),
+            kinds=kinds,
+            features=features,
+            min_score=floor,
+            scope=_scope(),
+            **given,
+        )
+        answer = cards.located(answer, ralph.project.root)
+        notes = list(answer.notes)
+        if kinds == ("lesson",) and not ralph.config.settings.knowledge_receive:
+            notes.append("this project receives no knowledge: knowledge_receive is false")
     if feature is not None and feature not in names:
-        known = ", ".join(names) or "none yet"
-        notes.append(f"no feature {feature!r} in memory (features: {known})")
+        listed = ", ".join(names) or "none yet"
+        notes.append(f"no feature {feature!r} in memory (features: {listed})")
     empty = f"No results above {floor:.2f}. Try different words or a lower --min-score."
-    show = partial(cards.show_entry if knowledge else cards.show_hit, explain=explain)
     value = [cards.hit_json(hit, explain=explain) for hit in answer]
-    return Result(value, Cards(answer, show, empty), notes=notes)
+    return Result(
+        value, Cards(answer, partial(cards.show_hit, explain=explain), empty), notes=notes
+    )
 
 
 def check_sources(given: dict[str, Any]) -> None:
@@ -102,34 +132,65 @@ def check_sources(given: dict[str, Any]) -> None:
         raise click.UsageError("--knowledge cannot be used with --feature or --conversations.")
 
 
-def _search_knowledge(ralph: Ralph, words: str, limit: int | None, floor: float) -> Answer:
-    """The published entries; nothing in a project that wants none."""
-    from ralph.memory.store import Answer
-
-    if not ralph.config.settings.knowledge_receive:
-        return Answer(notes=("this project receives no knowledge: knowledge_receive is false",))
-    return ralph.knowledge.search(words, limit=limit, min_score=floor)
-
-
-# -- recent, failures, files
+# -- recent, log, failures, files
 
 
 @click.command(cls=Command)
 @context.option("--count", "How many (default 10).", "N", type=click.IntRange(1))
-@context.feature_option
-def recent(count: int | None, feature: str | None) -> Result:
-    """List the newest iterations, of one feature or of all.
+@narrow
+def recent(count: int | None, feature: str | None, **given: Any) -> Result:
+    """List what happened last: iterations, conversations, notes and learnings.
 
     \b
     Examples:
       ralph recent --count 5
+      ralph recent --kind iteration --feature auth
     """
     from ralph.records.iteration import RECENT_COUNT
 
-    with context.opened() as ralph:
-        wanted = RECENT_COUNT if count is None else count
-        hits = _found(ralph, feature, lambda memory: memory.recent(wanted))[:wanted]
+    hits = _recent(RECENT_COUNT if count is None else count, feature, given)
     return _hits(hits, "Nothing is in memory here yet.")
+
+
+@click.command(cls=Command)
+@narrow
+def log(feature: str | None, **given: Any) -> Result:
+    """List what was done, one line each, by day.
+
+    Without --since it starts with yesterday.
+
+    \b
+    Examples:
+      ralph log
+      ralph log --since 7d --kind iteration
+    """
+    given["since"] = given["since"] or (None if given["until"] else _LOG_SINCE)
+    hits = _recent(_LOG_MOST, feature, given)
+
+    def show(page: Page) -> None:
+        day = ""
+        for hit in reversed(hits):
+            if hit.at[:10] != day:
+                day = hit.at[:10]
+                page.line((day, "bold"))
+            outcome = getattr(hit.record, "outcome", "")
+            spans: list[Span] = [cards.short_id(hit.id), f"  {hit.at[11:16]}  "]
+            spans += [
+                f"{KINDS[hit.kind].label:12}  ",
+                cards.styled(outcome),
+                " " if outcome else "",
+            ]
+            page.line(*spans, cards.one_line_of(hit), indent=2)
+        if not hits:
+            page.line("Nothing in these days. `ralph log --since 30d` looks further back.")
+
+    return Result([cards.hit_json(hit) | {"at": hit.at} for hit in hits], show)
+
+
+def _recent(count: int, feature: str | None, given: dict[str, Any]) -> list[Hit]:
+    with context.opened(anywhere=True) as ralph:
+        features = None if feature is None else [feature]
+        return ralph.recent(count, features=features, scope=_scope(), **given)
 
 
 @click.command(cls=Command)
@@ -180,40 +241,115 @@ def files(feature: str | None) -> Result:
     return Result(found, Table(heads, rows, "No files in memory here yet."))
 
 
-# -- show
+# -- remember
+
+
+@click.command(cls=Command)
+@click.argument("text", nargs=-1, required=True)
+@context.feature_option
+@context.flag("--private", "Keep it in Ralph's home, not in the project.")
+def remember(text: tuple[str, ...], feature: str | None, private: bool) -> Result:
+    """Save a note that searches and prompts will find.
+
+    It is saved with the project, for everyone who has it, and needs no plan. A private note, and
+    one saved outside of a project, is only yours.
+
+    \b
+    Examples:
+      ralph remember "The staging database resets every night."
+      ralph remember "Tokens expire after 15 minutes" --feature auth
+    """
+    with context.opened(anywhere=True) as ralph:
+        alone = private or not ralph.project.exists
+        by: Author = "agent" if context.in_agents_run() else "human"
+        note, fresh = ralph.remember(" ".join(text), feature=feature or "", private=alone, by=by)
+    where = "for you alone" if alone else "for the project"
+    done = f"saved {where}" if fresh else "was saved before"
+    value = {"id": note.id, "kind": "note", "fresh": fresh, "private": alone, **note.to_json()}
+    return Result(value, lambda page: page.line(cards.short_id(note.id), f"  {done}"))
+
+
+# -- show and open
 
 
 @click.command(cls=Command)
 @click.argument("record_id", metavar="ID")
 def show(record_id: str) -> Result:
-    """Show one record.
+    """Show one record whole, whatever its kind.
 
-    It may be an iteration, an exchange of a conversation, an entry of knowledge, a pattern or a
-    gate. The first four characters of an ID are enough if they are unique.
+    Any id that Ralph prints will do. The first four characters are enough if they are unique.
 
     \b
     Examples:
       ralph show 3f9a1c20
     """
+    with context.opened(anywhere=True) as ralph:
+        return opened(ralph, ralph.get(record_id, scope=_scope()))
+
+
+@click.command("open", cls=Command, json=False)
+@click.argument("record_id", metavar="ID")
+def open_(record_id: str) -> Result:
+    """Open one record in your editor or pager.
+
+    A document opens in $EDITOR as the file it is. Everything else is shown as text, in $EDITOR or
+    the pager.
+
+    \b
+    Examples:
+      ralph open 3f9a1c20
+    """
+    with context.opened(anywhere=True) as ralph:
+        hit = ralph.get(record_id)
+        shown = opened(ralph, hit)
+        file = ralph.project.root / hit.record.path if hit.kind == "document" else None
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not is_terminal(sys.stdout):
+        return shown
+    if file is not None and file.is_file() and editor:
+        click.edit(filename=str(file), editor=editor)
+    else:
+        text = page_text(shown.view)
+        if editor:
+            click.edit(text, editor=editor, extension=".txt")
+        else:
+            click.echo_via_pager(text)
+    return Result(None, "")
+
+
+def opened(ralph: Ralph, hit: Hit) -> Result:
+    """A record of any kind with everything it has."""
+    kind, label = hit.kind, KINDS[hit.kind].label
+    if kind == "iteration":
+        return _iteration(ralph, hit)
+    if kind in ("exchange", "conversation"):
+        found = conversation_result(ralph, hit)
+        return Result(found.value | cards.hit_json(hit), found.view)
+    if kind == "pattern":
+        return cards.pattern_result(ralph.knowledge, hit.record)
+    if label == "lesson":
+        return cards.entry_result(ralph.knowledge, hit)
+    if label == "gate":
+        value = plain(hit.record) | {"id": hit.id, "kind": kind, "at": hit.at}
+        return Result(value, lambda page: page.fields(value))
+
+    def show(page: Page) -> None:
+        title = KINDS[kind].title(hit.record)
+        page.line((title or label, "bold"))
+        page.line((hit.id, "cyan"), "  ", *cards.whereabouts(hit))
+        page.lines(KINDS[kind].text(hit.record), indent=0)
+
+    return Result(cards.hit_json(hit), show)
+
+
+def _iteration(ralph: Ralph, hit: Hit) -> Result:
     import msgspec
 
-    run = current_run()
-    with context.opened() as ralph:
-        try:
-            own = run.feature if run else None
-            hit = ralph.get(record_id, features=None if own is None else [own])
-        except NotFound:
-            # An agent has no access to conversations and knowledge.
-            found = None if run else _other(ralph, record_id)
-            if found is None:
-                raise
-            return found
-        places = [
-            place
-            for memory in ralph.features()
-            for place, _ in memory.iterations()
-            if place.record.id == hit.id
-        ]
+    places = [
+        place
+        for place, _ in ralph.feature(hit.record.feature).iterations()
+        if place.record.id == hit.id
+    ]
     place = places[-1]
     several = f"{hit.id} is in the journal with {len(places)} contents; this is the last"
     value = cards.hit_json(hit) | {
@@ -224,25 +360,55 @@ def show(record_id: str) -> Result:
     return Result(value, lambda page: _show_iteration(page, hit, place), notes=notes)
 
 
-def _other(ralph: Ralph, wanted: str) -> Result | None:
-    """An exchange, an entry of knowledge, a pattern or a gate."""
-    from ralph.memory.gates import gates
+def conversation_result(ralph: Ralph, hit: Hit) -> Result:
+    """A conversation with its exchanges, or one exchange with its steps."""
+    memory, alone = ralph.conversations, hit.kind == "exchange"
+    name = hit.record.conversation if alone else hit.id
+    talk = memory.conversation(name, everywhere=True)
+    exchanges = [hit.record] if alone else memory.exchanges(name, everywhere=True)
+    tags = list(memory.states(everywhere=True)[name].tags)
+    summaries = {
+        identity: summary
+        for identity in (talk.id, *(exchange.id for exchange in exchanges))
+        if (summary := memory.summary(identity, everywhere=True))
+    }
+    texts = {identity: summary.text for identity, summary in summaries.items()}
 
-    with contextlib.suppress(NotFound):
-        hit = ralph.conversations.get(wanted)
-        return Result(cards.hit_json(hit), lambda page: cards.show_hit(page, hit))
-    knowledge = ralph.knowledge
-    if len(wanted) < _SHORTEST_ID or not knowledge.store.names():
-        return None
-    with contextlib.suppress(NotFound):
-        return cards.entry_result(knowledge, knowledge.get(wanted))
-    with contextlib.suppress(NotFound):
-        return cards.pattern_result(knowledge, knowledge.pattern(wanted))
-    waiting = [gate for gate in gates(ralph) if gate.id.startswith(wanted.lower())]
-    if len(waiting) != 1:
-        return None
-    value = {"kind": "gate", **waiting[0].to_json()}
-    return Result(value, lambda page: page.fields(value))
+    def show(page: Page) -> None:
+        page.line((talk.title or "(no title)", "bold"))
+        page.line((talk.id, "cyan"), f"  {talk.source}  {talk.project}")
+        if tags:
+            page.line(("tags ", "dim"), ", ".join(tags))
+        if whole := summaries.get(talk.id):
+            page.line((f"summary ({whole.by}) ", "dim"), whole.text)
+        for exchange in exchanges:
+            page.line()
+            _show_exchange(page, exchange, texts.get(exchange.id, ""), steps=alone)
+
+    value = {
+        **picked(talk, *_CONVERSATION_FIELDS),
+        "tags": tags,
+        "summary": texts.get(talk.id, ""),
+        "exchanges": [each.to_json() | {"summary": texts.get(each.id, "")} for each in exchanges],
+    }
+    return Result(value, show)
+
+
+def _show_exchange(page: Page, exchange: Exchange, summary: str, *, steps: bool) -> None:
+    head = f"{cards.minute(exchange.completed)}  {exchange.id if steps else exchange.id[:8]}"
+    page.line((head, "dim"), "  ", cards.styled(exchange.status))
+    if summary:
+        page.line(("summary ", "dim"), summary)
+    for name, text in (("user", exchange.user), ("assistant", exchange.assistant)):
+        if text:
+            page.line((name, "bold"))
+            page.lines(text)
+    for step in exchange.messages if steps else ():
+        failed = " failed" if step.failed else ""
+        page.line((f"{step.tool or step.role}{failed}", "magenta"))
+        page.lines(step.content)
+    cards.show_errors(page, exchange.errors)
+    cards.show_files(page, exchange.files_touched)
 
 
 def _show_iteration(page: Page, hit: Hit, place: Located) -> None:

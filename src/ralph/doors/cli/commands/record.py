@@ -11,8 +11,6 @@ import click
 import msgspec
 
 from ralph import clients
-from ralph.capture.lines import BOM, UnreadableLine
-from ralph.capture.lines import objects as events_on
 from ralph.doors.cli import cards, context
 from ralph.doors.cli.main import Command
 from ralph.doors.cli.render import Page, Result, excerpt, note
@@ -25,16 +23,10 @@ from ralph.text.tokens import plural
 
 # What `record` takes, for error messages.
 _EXPECTED = clients.expected("iterations as JSON objects, one per line")
-_SUMMARY_CHARS = 160
 _LINES_TO_JUDGE = 200
 _OUTCOMES = ("success", "failure", "partial", "timeout", "rate_limited", "unknown")
 # Fields of records that no agent's event has.
 _OURS = {"iteration_number", "task_title", "files_touched", "decisions", "outcome"}
-_PARTS = {
-    "errors": schema.ErrorSeen,
-    "decisions": schema.Decision,
-    "files_touched": schema.FileTouched,
-}
 
 
 @click.command(cls=Command)
@@ -115,14 +107,21 @@ def _filled(plain: dict[str, Any], flags: dict[str, Any], where: str) -> dict[st
 
 def _unknown(given: list[tuple[int, dict[str, Any]]]) -> list[str]:
     """The names of fields that were ignored, each once."""
-    names: dict[str, None] = {}
-    for _, plain in given:
-        names |= dict.fromkeys(key for key in plain if key not in schema.FIELDS)
-        for key, kind in _PARTS.items():
-            for part in plain.get(key) or ():
-                extra = [name for name in part if name not in kind.__struct_fields__]
-                names |= dict.fromkeys(f"{key}.{name}" for name in extra)
-    return list(names)
+    parts = {
+        "errors": schema.ErrorSeen,
+        "decisions": schema.Decision,
+        "files_touched": schema.FileTouched,
+    }
+    names = [key for _, plain in given for key in plain if key not in schema.FIELDS]
+    names += [
+        f"{key}.{name}"
+        for _, plain in given
+        for key, kind in parts.items()
+        for part in plain.get(key) or ()
+        for name in part
+        if name not in kind.__struct_fields__
+    ]
+    return list(dict.fromkeys(names))
 
 
 def _focused(flags: dict[str, Any], what: str, where: str, todo: str) -> dict[str, Any]:
@@ -149,12 +148,14 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
         lines.append(line)
         if len(lines) == 1 and line.startswith(context.UTF16):
             text = line.decode("utf-16", "ignore").encode("utf-8", "replace")
-            if any(map(_dialect, _events(text))):  # it may be too long to convert in memory
+            if any(
+                map(_dialect, clients.events_on(text))
+            ):  # it may be too long to convert in memory
                 what = "is UTF-16, as Windows PowerShell redirects it, and an agent prints UTF-8"
                 todo = "Convert it: Get-Content FILE | Set-Content -Encoding utf8 run.jsonl"
                 raise BadRecord(what, where=name, todo=todo)
             break
-        for event in _events(line):
+        for event in clients.events_on(line):
             if dialect := _dialect(event):
                 return lines, dialect
             if event.keys() & set(schema.FIELDS):
@@ -162,13 +163,6 @@ def _first_lines(file: BinaryIO, name: str) -> tuple[list[bytes], str | None]:
         if len(lines) == _LINES_TO_JUDGE:
             break
     return lines, None
-
-
-def _events(line: bytes) -> list[dict[str, Any]]:
-    try:
-        return events_on(line.removeprefix(BOM))
-    except UnreadableLine:
-        return []
 
 
 def _dialect(event: dict[str, Any]) -> str | None:
@@ -216,10 +210,7 @@ def _record_run(
 def _run_text(iteration: schema.Iteration) -> str:
     """What was read from a run, so that a misreading is seen at once."""
     facts = [f"iteration {iteration.iteration_number}", iteration.outcome]
-    counts = {
-        "file": len(iteration.files_touched),
-        "error": len(iteration.errors),
-        "decision": len(iteration.decisions),
-    }
-    facts += [plural(count, word) for word, count in counts.items() if count]
-    return f"{', '.join(facts)}: {excerpt(iteration.summary, _SUMMARY_CHARS)}"
+    counts = iteration.files_touched, iteration.errors, iteration.decisions
+    words = zip(("file", "error", "decision"), counts, strict=True)
+    facts += [plural(len(found), word) for word, found in words if found]
+    return f"{', '.join(facts)}: {excerpt(iteration.summary, 160)}"

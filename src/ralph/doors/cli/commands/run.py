@@ -36,12 +36,8 @@ if TYPE_CHECKING:
     from ralph.loop.agent import Listener, LoopEvent
 
 _BUDGET = "Stop when the iterations have cost this much."
-_TITLE_CHARS = 60
 _SUMMARY_CHARS = 160
-_LEARNING_CHARS = 300
 _ERRORS_SHOWN = 3
-_REFRESHES_A_SECOND = 5
-_OWN_SERVERS = ("feature-memory", "plan")
 
 
 @click.command(cls=Command)
@@ -159,7 +155,7 @@ class RunScreen:
         self._live = Live(
             self._moving,
             console=console(sys.stderr),
-            refresh_per_second=_REFRESHES_A_SECOND,
+            refresh_per_second=5,
             transient=True,
             # Text for stderr goes above the line; text for stdout goes to stdout.
             redirect_stdout=False,
@@ -175,7 +171,7 @@ class RunScreen:
 
     def _started(self, facts: dict[str, Any]) -> None:
         task = "review" if facts["review"] else f"task {facts['task_id']}"
-        title = f"{facts['feature']}, {task}: {excerpt(facts['title'], _TITLE_CHARS)}"
+        title = f"{facts['feature']}, {task}: {excerpt(facts['title'], 60)}"
         tokens = f"  ({facts['prompt_tokens']} tokens)"
         self._page.line(("> ", "bold"), (title, "bold"), (tokens, "dim"))
         self.move("starting the agent")
@@ -208,7 +204,7 @@ class RunScreen:
 
     def _learned(self, facts: dict[str, Any]) -> None:
         for text in facts["learnings"]:
-            self._page.line(("learned: ", "cyan"), excerpt(text, _LEARNING_CHARS), indent=2)
+            self._page.line(("learned: ", "cyan"), excerpt(text, 300), indent=2)
         for path in facts["context_files"]:
             self._page.line(("context file: ", "cyan"), path, indent=2)
         if facts["refused"]:
@@ -261,7 +257,7 @@ def _doing_line(facts: dict[str, Any], root: str) -> str:
 
 def _failed_server(name: str, feature: str) -> str:
     """A server that failed to start; for one of ours, how to see why."""
-    if name not in _OWN_SERVERS:
+    if name not in ("feature-memory", "plan"):
         return name
     return f"{name} (to see why, run: ralph mcp {quote(f'--feature={feature}')})"
 
