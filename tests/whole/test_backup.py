@@ -67,6 +67,8 @@ def fill(root: Path) -> None:
     create_task(plan, "login", f"Build the {name} form")
     learnings.add(plan, "login", f"The {name} form is called login.", source="human")
     with open_toy(root) as opened:
+        opened.remember(f"The {name} form needs a token.")
+        opened.remember(f"My {name} password is long.", private=True)
         done = {"summary": f"Built the {name} form.", "outcome": "success"}
         opened.feature("login").remember({"feature": "login", **done})
         knowledge = opened.knowledge
@@ -95,6 +97,7 @@ def content(folder: Path) -> dict[str, Any]:
         with open_ralph(folder / name) as opened:
             memory = opened.conversations
             found[name] = {
+                "notes": [one.id for one in opened.notes.records()],
                 "records": [one.id for one in opened.feature("login").records()],
                 "said": [(one.id, one.body) for one in memory.stream.records()],
                 "tags": [one.tags for one in memory.list()],
@@ -157,7 +160,7 @@ def test_what_is_newer_here_stays_and_what_is_forgotten_stays_so(
 ) -> None:
     shop = saved.parent / "shop"
     monkeypatch.chdir(shop)
-    [gone] = [one["id"] for one in ralph.well("recent", "--json").json]
+    [gone] = [one["id"] for one in ralph.well("recent", "--kind", "iteration", "--json").json]
     ralph.well("forget", gone, "--yes")
     ralph.record("login", {"summary": "Something newer.", "outcome": "success"})
     ralph.well("feature", "update", "login", "--description", "Newer words.")
@@ -167,9 +170,8 @@ def test_what_is_newer_here_stays_and_what_is_forgotten_stays_so(
     ran = ralph.well("restore", saved, "--json").json
 
     assert (ran["added"], ran["forgotten"]) == (0, 1)
-    assert [one["record"]["summary"] for one in ralph.well("recent", "--json").json] == [
-        "Something newer."
-    ]
+    listed = ralph.well("recent", "--kind", "iteration", "--json").json
+    assert [one["record"]["summary"] for one in listed] == ["Something newer."]
     plan = Plan(shop).load()
     assert plan.features[0].description == "Newer words."
     assert len(plan.features[0].learnings) == 2
@@ -278,7 +280,7 @@ def changed_with_its_hash(members: dict[str, bytes]) -> None:
     changed(members)
     told = manifest(members)
     for one in told["members"]:
-        if one["memory"] == "features":
+        if one["name"] == "login":
             data = members[f"projects/{one['project']}/features/login.jsonl"]
             one["sha256"] = hashlib.sha256(data).hexdigest()
     members["manifest.json"] = json.dumps(told).encode()
@@ -374,7 +376,7 @@ def test_secrets_in_an_archive_are_not_restored(
     def plant(members: dict[str, bytes]) -> None:
         told = manifest(members)
         for one in told["members"]:
-            if one["memory"] == "features":
+            if one["name"] == "login":
                 name = f"projects/{one['project']}/features/login.jsonl"
                 line = members[name].replace(b"Built", b"Key " + key)
                 record, _ = read_line(line.strip())

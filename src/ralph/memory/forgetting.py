@@ -199,14 +199,13 @@ def forget_in_plan(ralph: Ralph, learnings: Collection[FeatureLearning], words: 
     Returns how many learnings and texts changed. Nothing stays that would keep a learning from
     being learned again: that would tell of it.
     """
-    if not learnings and not plan_places(ralph, words):
-        return 0
     edit = _PlanEdit({one.id for one in learnings}, words)
-    with contextlib.suppress(BadPlan), _plan(ralph).editing("words forgotten", *KINDS) as data:
-        for kind in KINDS:
-            data[kind] = edit.without(data[kind])
-    if edit.changed:
-        ralph.store.erase_soon(ralph.plan.target())
+    if learnings or plan_places(ralph, words):
+        with contextlib.suppress(BadPlan), _plan(ralph).editing("words forgotten", *KINDS) as data:
+            for kind in KINDS:
+                data[kind] = edit.without(data[kind])
+    if learnings or words.match:  # the index may have what the plan had earlier
+        ralph.store.erase_soon(ralph.plan.target(), afresh=True)
     return edit.changed
 
 

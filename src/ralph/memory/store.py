@@ -227,9 +227,14 @@ class Store:
             if synced.embedder_off:
                 self._tell(f"indexed by words alone: {synced.embedder_off}")
 
-    def erase_soon(self, target: IndexSpec) -> None:
-        """Take what the journal no longer has out of the index's file, its bytes too."""
+    def erase_soon(self, target: IndexSpec, *, afresh: bool = False) -> None:
+        """Take what the journal no longer has out of the index's file, its bytes too.
+
+        `afresh`: build the collection anew, because its journal keeps no tombstones.
+        """
         try:
+            if afresh:
+                self.index.drop(target.name)
             self.index.erase(target, lock_timeout_s=self.settings.journal_lock_timeout_s)
         except MemoryOff as error:
             # The truth is clean already. An index that cannot be cleaned is thrown away.
