@@ -33,6 +33,7 @@ from ralph.records.conversation import (
     Exchange,
     Message,
     Status,
+    Summary,
     conversation_id,
     exchange_id,
 )
@@ -191,6 +192,9 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
     project: str | None = None
     created: str | None = None
     exchanges: list[_PlainExchange]
+    tags: list[str] | None = None
+    summaries: list[Summary] | None = None
+    ratings: dict[str, Literal[-1, 0, 1]] | None = None
 
 
 def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
@@ -211,7 +215,9 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
         {name: value for name, value in one.to_json().items() if name not in hidden}
         for one in talk.exchanges
     ]
-    return {name: getattr(talk.conversation, name) for name in fields} | {"exchanges": exchanges}
+    about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
+    plain = {name: getattr(talk.conversation, name) for name in fields}
+    return plain | {"exchanges": exchanges} | about
 
 
 def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
@@ -295,7 +301,8 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     if conversation.created is None:  # it began no later than what was said in it
         begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
         conversation = msgspec.structs.replace(conversation, created=begun)
-    return ConversationContent(conversation, exchanges)
+    about = (read.tags or (), read.summaries or (), read.ratings or {})
+    return ConversationContent(conversation, exchanges, *about)
 
 
 def _exchange(
@@ -427,8 +434,12 @@ def export_conversations(
                 if begun is None or not is_before(one.completed or "", begun)
             ]
             if exchanges or begun is None:
-                content = ConversationContent(state.conversation, sorted(exchanges, key=held_at))
-                found[name] = content
+                ids = [name, *(one.id for one in exchanges)]
+                summaries = [history.summaries[i] for i in ids if i in history.summaries]
+                ratings = {i: history.ratings[i] for i in ids if i in history.ratings}
+                exchanges.sort(key=held_at)
+                talk = (state.conversation, exchanges, state.tags, summaries, ratings)
+                found[name] = ConversationContent(*talk)
     for start in wanted:
         the_only(found, start, CONVERSATION)
     return sorted(found.values(), key=lambda one: one.conversation.created or "")
