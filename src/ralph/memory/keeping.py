@@ -14,6 +14,7 @@ from ralph.errors import BadInput, BadRecord, NotFound
 from ralph.journal.line import Unreadable, read_line, write_record, write_tombstone
 from ralph.memory.conversation_search import exchange_of_run
 from ralph.memory.conversation_stream import ConversationStream, is_before
+from ralph.memory.feature import ProjectStream
 from ralph.memory.forgetting import (
     Words,
     forget_in_plan,
@@ -44,7 +45,6 @@ from ralph.text.redact import redact_tree
 
 if TYPE_CHECKING:
     from ralph.journal import Batch, Journal
-    from ralph.memory.feature import ProjectStream
     from ralph.memory.knowledge import Knowledge
     from ralph.memory.ralph import Ralph
     from ralph.memory.store import Store
@@ -124,8 +124,8 @@ def adopt(
     here = {one.record.id for one in batch.records} if by_id else set[str]()
     wanted = [one for one in records if one.id not in buried]
     fresh = sum(one.fresh for one in journal.append([one for one in wanted if one.id not in here]))
-    if key.memory == FEATURES:
-        store.sync_soon(stream.target())
+    if fresh and isinstance(stream, ProjectStream):
+        stream.search_again()
     return fresh, len(wanted) - fresh, len(records) - len(wanted)
 
 

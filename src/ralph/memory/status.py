@@ -187,9 +187,25 @@ class Checked(msgspec.Struct, frozen=True):
     faults: list[Fault]
 
 
+def all_streams(ralph: Ralph) -> list[tuple[Store, list[Stream]]]:
+    """Everything that can be searched in this project, by the store that keeps it."""
+    own: list[Stream] = [*ralph.features(), ralph.notes, ralph.plan]
+    searched = ralph.store.names()
+    found: list[tuple[Store, list[Stream]]] = [
+        (ralph.store, [one for one in own if one.name in searched])
+    ]
+    if ralph.conversations.exist:
+        found.append((ralph.conversations.store, [ralph.conversations.stream]))
+    if ralph.knowledge.store.names():
+        found.append((ralph.knowledge.store, [ralph.knowledge]))
+    return found
+
+
 def verify_index(ralph: Ralph) -> Checked:
-    """Compare the index of the features with their journals."""
-    return verify_streams(ralph.store.index, ralph.features())
+    """Compare the index with the journals and the plan, whatever is kept where."""
+    found = [verify_streams(store.index, streams) for store, streams in all_streams(ralph)]
+    faults = [fault for one in found for fault in one.faults]
+    return Checked(not faults, sum(one.records for one in found), faults)
 
 
 def verify_streams(index: Index, streams: Iterable[Stream]) -> Checked:

@@ -16,7 +16,7 @@ from ralph.errors import BadInput, JournalDown, MemoryOff, NotFound
 from ralph.index import Embedder, sync
 from ralph.index.sync import Index, IndexSpec, Progress
 from ralph.journal import Fold, Journal, Journals
-from ralph.journal.file import JournalFolder
+from ralph.journal.file import JournalFolder, file_name
 from ralph.memory.project import Project
 from ralph.recall import Hit, ScoredRecord
 from ralph.recall.search import Question, search, search_plainly
@@ -389,7 +389,14 @@ class ProjectStore(Store):
     def names(self) -> set[str]:
         """The streams there is anything in: features, notes, and the plan where there is one."""
         plan = {PLAN} if disk.exists(self.project.db / "features.yaml") else set()
-        return super().names() | plan
+        dropped = set(disk.names(self.dropped))
+        found = super().names() | plan
+        return {one for one in found if file_name(one) not in dropped} if dropped else found
+
+    @property
+    def dropped(self) -> Path:
+        """The folder with a file for each feature that was deleted and is not worked on again."""
+        return self.project.cache / "dropped"
 
     def ensure(self) -> None:
         """Make the project's files before the first record is kept."""

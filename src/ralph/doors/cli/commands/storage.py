@@ -20,8 +20,9 @@ from ralph.doors.cli.render import Page, Result, note, picked
 from ralph.errors import BadInput, IndexOff
 from ralph.index.sync import IndexSpec, Synced, is_current
 from ralph.memory import transfer
+from ralph.memory.feature import FeatureMemory
 from ralph.memory.ralph import Ralph
-from ralph.memory.status import Checked, verify_index, verify_streams
+from ralph.memory.status import all_streams, verify_index
 from ralph.memory.store import Store
 from ralph.text.tokens import plural
 
@@ -338,18 +339,18 @@ def rebuild(feature: str | None) -> Result:
     built: list[dict[str, Any]] = []
     knowledge = None
     with context.opened(patience_s=0.0) as ralph:
-        for memory in context.memories(ralph, feature):
+        chosen = [(ralph.store, [ralph.feature(feature)])] if feature else all_streams(ralph)
+        for store, stream in ((store, stream) for store, some in chosen for stream in some):
             start = time.monotonic()
-            synced = memory.sync(afresh=True)
-            records = len(memory.records())
-            _check_built(memory.name, synced, complete=synced.written >= min(records, 1))
-            built.append({"feature": memory.name, **_took(records, start)})
-        if feature is None and ralph.conversations.exist:
-            ralph.conversations.sync(afresh=True)
-        if feature is None and ralph.knowledge.store.names():
-            start = time.monotonic()
-            _check_built("knowledge", ralph.knowledge.sync(afresh=True), complete=True)
-            knowledge = _took(len(ralph.knowledge.records()), start)
+            synced = store.index.sync(stream.target(), afresh=True, progress=store.progress)
+            records = len(stream.records())
+            of_features = isinstance(stream, FeatureMemory)
+            complete = synced.written >= min(records, 1) or not of_features
+            _check_built(stream.name, synced, complete=complete)
+            if of_features:
+                built.append({"feature": stream.name, **_took(records, start)})
+            elif stream is ralph.knowledge:
+                knowledge = _took(records, start)
     total = plural(sum(each["records"] for each in built), "record")
     seconds = sum(each["seconds"] for each in built)
     lines = [f"Rebuilt {total} of {plural(len(built), 'feature')} in {seconds:.1f} s."]
@@ -377,11 +378,6 @@ def verify_contents() -> Result:
     with context.opened() as ralph:
         ralph.store.need_journals()  # else the index would be compared with itself
         checked = verify_index(ralph)
-        memory = ralph.knowledge
-        if memory.store.names():
-            more = verify_streams(memory.store.index, [memory])
-            faults = [*checked.faults, *more.faults]
-            checked = Checked(checked.ok and more.ok, checked.records + more.records, faults)
 
     def show(page: Page) -> None:
         for fault in checked.faults:
