@@ -360,15 +360,17 @@ def forget(
     yes: bool,
     **chosen: Any,
 ) -> Result:
-    """Delete records from journal and index for good.
+    """Delete records for good, with what was learned from them.
 
-    These are iterations, exchanges of this project's conversations, and knowledge that it captured.
-    An ID may also be another project's entry, or a pattern, which means all its entries. Records
-    must match all options that are given. Without an ID it asks before it deletes.
+    These are iterations, notes, learnings, this project's conversations and documents, and
+    knowledge that it captured. An ID may also be another project's entry, or a pattern, which means
+    all its entries. Records must match all options that are given. Everything is listed first.
+    Without an ID, or if learnings or published knowledge are deleted too, it asks.
 
     An exchange is deleted together with its iteration, the title made from it, its summaries,
-    lessons that are not published yet, and copies in notes and logs. What remains is listed. A
-    forgotten record does not come back by a rebuild, an import or a merge.
+    lessons, learnings, and copies in notes and logs. With --match the text is also removed from the
+    plan. What remains is listed. A forgotten record does not come back by a rebuild, an import or a
+    merge.
 
     \b
     Examples:
