@@ -71,7 +71,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Care": {
         "pause": ("project:pause", "Stop recording, and stop adding memory to prompts."),
         "resume": ("project:resume", "Start recording again after `ralph pause`."),
-        "forget": ("transfer:forget", "Delete records from journal and index for good."),
+        "forget": ("transfer:forget", "Delete records for good, with what was learned from them."),
         "export": ("transfer:export", "Write all records to a file."),
         "import": ("transfer:import_", "Import the records of an export."),
         "backup": ("transfer:backup", "Write everything you have in memory to a file."),
