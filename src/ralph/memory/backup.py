@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, cast
+from typing import IO, Any, Literal, cast
 
 import msgspec
 
 from ralph import disk
 from ralph.errors import BadInput, NotFound, RalphError
 from ralph.journal.file import file_name, scan
-from ralph.journal.line import MAX_LINE_BYTES, Step
+from ralph.journal.line import MAX_LINE_BYTES, Unreadable
 from ralph.memory.keeping import (
     JournalKey,
     adopt,
@@ -35,6 +36,7 @@ from ralph.memory.keeping import (
 )
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
+from ralph.memory.store import FEATURES
 from ralph.plan.importing import import_plan
 from ralph.plan.model import KINDS, Kind
 from ralph.plan.store import Plan
@@ -45,12 +47,11 @@ _MANIFEST = "manifest.json"
 _MOST_MEMBERS = 100_000
 _LARGEST_JOURNAL_BYTES = 1 << 30
 _LARGEST_TOTAL_BYTES = 32 << 30
-_CHUNK_BYTES = 1 << 20
 _PROJECT_KEY = re.compile(r"([\w-]{0,60})-[0-9a-f]{8}")
 # What the ZIP reader raises for a file that is damaged, packed otherwise, or no ZIP file at all.
 _UNREADABLE = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError),
-    *(msgspec.DecodeError, RecursionError),
+    *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, BadInput),
+    *(msgspec.DecodeError, Unreadable),
 )
 
 
@@ -148,26 +149,25 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[Manifest, list[str]]:
             archive.writestr(member.path, data)
             manifest.members.append(member)
 
-        def add_journals(opened: Ralph, keys: Iterable[JournalKey], project: str = "") -> None:
-            for memory, name in keys:
-                batch = journal_of(opened, JournalKey(memory, name)).read()
-                lines, records = journal_lines(batch)
-                add(b"".join(lines), memory=memory, name=name, project=project, records=records)
-                left_out.extend(f"{one.file}:{one.line} {one.what}" for one in batch.complaints)
+        def add_journals(opened: Ralph, project: str = "") -> None:
+            for key in journal_keys(opened, everywhere=True):
+                if (key.memory == FEATURES) == bool(project):
+                    batch = journal_of(opened, key).read()
+                    lines, records = journal_lines(batch)
+                    add(b"".join(lines), **key._asdict(), project=project, records=records)
+                    left_out.extend(f"{one.file}:{one.line} {one.what}" for one in batch.complaints)
 
-        everything = journal_keys(ralph, everywhere=True)
-        add_journals(ralph, [key for key in everything if key.memory != "features"])
+        add_journals(ralph)
         for project in projects_here(ralph):
             name = disk.state_name(project.root)
+            manifest.projects[name] = BackupProject(project.id, str(project.root))
             try:
                 with open_ralph(project.root, home=ralph.store.home) as opened:
-                    keys = [key for key in journal_keys(opened) if key.memory == "features"]
-                    add_journals(opened, keys, name)
+                    add_journals(opened, name)
                 plan = Plan(project.root, state=project.cache)
                 for kind in KINDS:
                     if (raw := plan.raw(kind)) is not None:
                         add(raw, memory="plan", name=kind, project=name)
-                manifest.projects[name] = BackupProject(project.id, str(project.root))
             except (RalphError, OSError) as error:
                 left_out.append(f"{project.root}: {error}")
         archive.writestr(_MANIFEST, msgspec.json.encode(manifest))
@@ -197,68 +197,51 @@ def _opened(file: Path) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
         try:
             archive = stack.enter_context(zipfile.ZipFile(file))
             manifest = _checked(archive)
-        except BadInput as error:
-            raise _refused(error.what, file) from None
         except _UNREADABLE as error:
-            raise _refused(f"this is no backup, or it is damaged ({error})", file) from None
+            what = f"this is no backup, or it is damaged ({error})"
+            raise BadInput(what, where=str(file), todo="Nothing was restored.") from None
         yield archive, manifest
-
-
-def _refused(what: str, file: Path) -> BadInput:
-    return BadInput(what, where=str(file), todo="Nothing was restored.")
 
 
 def _checked(archive: zipfile.ZipFile) -> Manifest:
     sizes = {one.filename: one.file_size for one in archive.infolist()}
-    if len(sizes) != len(archive.infolist()) or len(sizes) > _MOST_MEMBERS:
-        raise BadInput("it has a member twice, or too many of them")
+    if not len(sizes) == len(archive.infolist()) <= _MOST_MEMBERS:
+        raise ValueError("a member is in it twice, or there are too many")
     if sizes.pop(_MANIFEST, disk.LARGEST_BYTES + 1) > disk.LARGEST_BYTES:
-        raise BadInput("it has no manifest")
+        raise ValueError("it has no manifest")
     manifest = msgspec.json.decode(archive.read(_MANIFEST), type=Manifest)
     if manifest.version != VERSION:
-        raise BadInput(f"it is of version {manifest.version}, this Ralph reads {VERSION}")
+        raise ValueError(f"it is of version {manifest.version}, this Ralph reads {VERSION}")
     for key, project in manifest.projects.items():
         if not _PROJECT_KEY.fullmatch(key) or str(uuid.UUID(project.id)) != project.id:
-            raise BadInput(f"{key!r} is not a project")
+            raise ValueError(f"{key!r} is no project")
     for member in manifest.members:
-        known = member.name in KINDS if member.memory == "plan" else True
-        owned = member.project in manifest.projects if member.project else True
-        if (
-            not known
-            or not owned
-            or bool(member.project) != (member.memory in ("features", "plan"))
-        ):
-            raise BadInput(f"{member.path!r} is not a member that Ralph writes")
-        largest = disk.LARGEST_BYTES if member.memory == "plan" else _LARGEST_JOURNAL_BYTES
+        in_plan = member.memory == "plan"
+        homes = manifest.projects if in_plan or member.memory == FEATURES else ("",)
+        if member.project not in homes or (in_plan and member.name not in KINDS):
+            raise ValueError(f"{member.path!r} is not a member that Ralph writes")
+        largest = disk.LARGEST_BYTES if in_plan else _LARGEST_JOURNAL_BYTES
         if sizes.pop(member.path, -1) != member.bytes or member.bytes > largest:
-            raise BadInput(f"{member.path!r} is missing, too large, or of another size")
+            raise ValueError(f"{member.path!r} is missing, too large, or of another size")
     if sizes or sum(one.bytes for one in manifest.members) > _LARGEST_TOTAL_BYTES:
-        raise BadInput(f"it is too large, or has members that are not listed: {[*sizes][:3]}")
+        raise ValueError(f"it is too large, or members are not listed: {[*sizes][:3]}")
     for member in manifest.members:
-        _check_content(archive, member)
+        _entries(archive, member)
     return manifest
 
 
-def _check_content(archive: zipfile.ZipFile, member: BackupMember) -> None:
-    sha256 = hashlib.sha256()
-    with archive.open(member.path) as content:
-        while chunk := content.read(_CHUNK_BYTES):
-            sha256.update(chunk)
-    if sha256.hexdigest() != member.sha256:
-        raise BadInput(f"{member.path!r} is not what was written")
-    records = 0
-    for step in _steps(archive, member) if member.memory != "plan" else ():
-        if isinstance(step.entry, Record):
-            records += step.digest == step.entry.digest
-        if step.complaint:
-            raise BadInput(f"line {step.line} of {member.path!r} {step.complaint}")
-    if records != member.records:
-        raise BadInput(f"{member.path!r} has {records} records, the manifest says {member.records}")
-
-
-def _steps(archive: zipfile.ZipFile, member: BackupMember) -> Iterator[Step]:
-    with archive.open(member.path) as content:
-        yield from scan(cast("BinaryIO", content), MAX_LINE_BYTES)
+def _entries(archive: zipfile.ZipFile, member: BackupMember) -> list[Record | Tombstone]:
+    """What is in a journal, each record redacted; nothing of a plan."""
+    data = archive.read(member.path)
+    if hashlib.sha256(data).hexdigest() != member.sha256:
+        raise ValueError(f"{member.path!r} is not what was written")
+    found: list[Record | Tombstone] = []
+    for step in scan(io.BytesIO(data), MAX_LINE_BYTES) if member.memory != "plan" else ():
+        entry = step.entry
+        if entry is None or (isinstance(entry, Record) and entry.digest != step.digest):
+            raise ValueError(f"line {step.line} of {member.path!r} is damaged")
+        found.append(redacted(entry) if isinstance(entry, Record) else entry)
+    return found
 
 
 # -- restore
@@ -270,24 +253,24 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
     What is here stays as it is. Projects that this machine does not know are made in folders of
     `into`, or left out.
     """
-    left_out: list[str] = []
-    restored: list[str] = []
+    restored, left_out = list[str](), list[str]()
     counts: list[tuple[int, int, int]] = [(0, 0, 0)]
     with _opened(file) as (archive, manifest):
 
-        def bring(opened: Ralph, member: BackupMember) -> None:
-            if member.memory == "plan":
-                _restore_plan(opened.project, member.name, archive.read(member.path))
-                return
-            entries = [step.entry for step in _steps(archive, member)]
-            records = [redacted(one) for one in entries if isinstance(one, Record)]
-            stones = [one for one in entries if isinstance(one, Tombstone)]
-            key = JournalKey(member.memory, member.name)
-            counts.append(adopt(opened, key, records, stones, by_id=True))
+        def bring(opened: Ralph, project: str = "") -> None:
+            for member in manifest.members:
+                if member.project != project:
+                    continue
+                if member.memory == "plan":
+                    _restore_plan(opened.project, member.name, archive.read(member.path))
+                    continue
+                entries = _entries(archive, member)
+                records = [one for one in entries if isinstance(one, Record)]
+                stones = [one for one in entries if isinstance(one, Tombstone)]
+                key = JournalKey(member.memory, member.name)
+                counts.append(adopt(opened, key, records, stones, by_id=True))
 
-        for member in manifest.members:
-            if not member.project:
-                bring(ralph, member)
+        bring(ralph)
         here = projects_here(ralph)
         for key, saved in manifest.projects.items():
             same = [one for one in here if one.id == saved.id]
@@ -295,13 +278,11 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
             try:
                 project = same[0] if same else _made(ralph.store.home, key, saved, into)
                 with open_ralph(project.root, home=ralph.store.home) as opened:
-                    for member in manifest.members:
-                        if member.project == key:
-                            bring(opened, member)
+                    bring(opened, key)
                 restored.append(str(project.root))
-            except (RalphError, OSError) as error:
+            except (RalphError, OSError, UnicodeDecodeError) as error:
                 left_out.append(f"{saved.root}: {error}")
-    added, known, forgotten = (sum(some) for some in zip(*counts, strict=True))
+    added, known, forgotten = map(sum, zip(*counts, strict=True))
     return RestoreResult(str(file), restored, added, known, forgotten, left_out)
 
 
