@@ -365,6 +365,14 @@ def test_notes_are_forgotten_by_id_and_with_their_feature(
     assert traces(project, home) == []
 
 
+def test_the_text_may_have_quotes_and_line_breaks(ralph: Line, project: Path, home: Path) -> None:
+    ralph.record("login", {"summary": f'He said "{WORD},\nif you please" and left.'})
+
+    ralph.well("forget", "--match", f'"{WORD.upper()}, if you please"', "--yes")
+
+    assert traces(project, home) == []
+
+
 def test_a_learning_is_forgotten_by_its_id(ralph: Line, project: Path, home: Path) -> None:
     ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
     [learning] = Plan(project).feature("login").learnings

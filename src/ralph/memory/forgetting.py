@@ -151,23 +151,25 @@ class Words:
         """The same of every text in a file of JSON."""
         return any(map(self.stand_in, texts_of(body)))
 
-    def quoted_in(self, data: bytes) -> bool:
-        """Whether a file's bytes hold the match, or one of the longer texts."""
-        text = _folded(data.decode("utf-8", "replace"))
-        long = (one for one in self._texts if len(one) >= _QUOTED_CHARS)
-        return (bool(self.match) and self.match in text) or any(one in text for one in long)
+    def match_in(self, body: bytes) -> bool:
+        """Whether a record's body holds the match, in one of its texts or as it is written."""
+        texts = (body.decode("utf-8", "replace"), *texts_of(body))
+        return any(self.match in _folded(text) for text in texts)
 
-    def match_in(self, data: bytes) -> bool:
-        """Whether a file's bytes hold the text that was matched; line breaks count as blanks."""
-        if not self.match:
-            return False
+    def in_file(self, data: bytes) -> bool:
+        """Whether a file's bytes hold the match or one of the longer texts; line breaks count as
+        blanks."""
         text = data.decode("utf-8", "replace")
-        return self.match in _folded(text) or any(map(self.match_on, text.splitlines()))
+        folded = _folded(text)
+        wanted = [one for one in self._texts if len(one) >= _QUOTED_CHARS]
+        if self.match:
+            wanted.append(self.match)
+        return any(one in folded for one in wanted) or any(map(self.match_on, text.splitlines()))
 
     def match_on(self, line: str) -> bool:
-        """Whether a line holds it; what a plan keeps of a removed learning are stems."""
-        if self.match in _folded(line):
-            return True
+        """Whether a line holds the match; what a plan keeps of a removed learning are stems."""
+        if not self.match or self.match in _folded(line):
+            return bool(self.match)
         stems = tokens(self.match)
         return bool(stems) and "words:" in line and set(stems) <= set(line.split())
 
@@ -186,10 +188,10 @@ def plan_places(ralph: Ralph, words: Words) -> list[str]:
     """The lines of the plan that hold the text that was matched, as file:line."""
     plan, found = _plan(ralph), list[str]()
     for kind in KINDS if words.match else ():
-        raw = plan.raw(kind) or b""
-        lines = enumerate(raw.decode("utf-8", "replace").splitlines(), 1)
+        text = (plan.raw(kind) or b"").decode("utf-8", "replace")
+        lines = enumerate(text.splitlines(), 1)
         at = [f"{plan.file_name(kind)}:{n}" for n, line in lines if words.match_on(line)]
-        found += at or ([plan.file_name(kind)] if words.match_in(raw) else [])
+        found += at or ([plan.file_name(kind)] if words.match in _folded(text) else [])
     return found
 
 
@@ -263,9 +265,9 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
         "notes of workers": _whole(home.glob("cache/workers/*.json"), words.stand_in_any),
         "copies of the plan": _whole(
             [*plan.glob("versions/*"), *plan.glob("rejected/*")],
-            lambda data: versions or words.match_in(data),
+            lambda data: versions or words.in_file(data),
         ),
-        "proposals of a plan": _whole(cache.glob("braindump/*"), words.match_in),
+        "proposals of a plan": _whole(cache.glob("braindump/*"), words.in_file),
         "unfinished runs": sum(map(_drop_run, _runs(ralph, words))) if words.match else 0,
     }
     return [f"{count} {what}" for what, count in found.items() if count]
@@ -274,7 +276,7 @@ def remove_copies(ralph: Ralph, words: Words, *, versions: bool) -> list[str]:
 def _runs(ralph: Ralph, words: Words) -> list[Path]:
     """The folders of runs whose prompt, plan or output holds the words."""
     folders = sorted(ralph.project.cache.glob("runs/*/"))
-    return [one for one in folders if any(words.quoted_in(_read(file)) for file in one.glob("*"))]
+    return [one for one in folders if any(words.in_file(_read(file)) for file in one.glob("*"))]
 
 
 def _drop_run(folder: Path) -> bool:

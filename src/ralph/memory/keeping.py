@@ -132,12 +132,16 @@ def adopt(
 _Chosen = dict[JournalKey, list[str]]
 
 
+def _ids_in(memory: str, chosen: Mapping[JournalKey, Collection[str]]) -> list[str]:
+    return [one for key, ids in chosen.items() if key.memory == memory for one in ids]
+
+
 # -- Other records that tell of what is forgotten: the same event told twice, and lessons from it.
 
 
 def _told_elsewhere(ralph: Ralph, chosen: Mapping[JournalKey, Collection[str]]) -> _Chosen:
     """What else is the same event: iterations, and what was said."""
-    wanted = {one for key, ids in chosen.items() if key.memory == CONVERSATIONS for one in ids}
+    wanted = set(_ids_in(CONVERSATIONS, chosen))
     if not any(key.memory in (FEATURES, CONVERSATIONS) for key in chosen):
         return {}
     found: _Chosen = {}
@@ -261,13 +265,15 @@ def choose(
     meant: dict[str, set[str]] = {one: set() for one in wanted}
     found_ids: set[str] = set()
 
-    def fits(names: Iterable[str], at: str, text: str) -> bool:
+    words = Words((), match or "")
+
+    def fits(names: Iterable[str], at: str, body: bytes) -> bool:
         named = [(one, name) for name in names if (one := _prefix(name, wanted))]
         found_ids.update(one for one, _ in named)
         fit = (
             (not wanted or bool(named))
             and (limit is None or is_before(at, limit))
-            and (not match or match.casefold() in text.casefold())
+            and (not match or words.match_in(body))
         )
         for one, name in named if fit else ():
             meant[one].add(name)
@@ -288,9 +294,7 @@ def choose(
             records = [one for one in records if content_of(one).feature == feature]
         patterns = _patterns(ralph) if wanted and key.memory == KNOWLEDGE else {}
         fit = [
-            one.id
-            for one in records
-            if fits((one.id, *patterns.get(one.id, ())), one.at, one.body.decode(errors="replace"))
+            one.id for one in records if fits((one.id, *patterns.get(one.id, ())), one.at, one.body)
         ]
         if key.memory == CONVERSATIONS and not wanted:
             fit, titles = _without_conversations(ralph, records, fit, match)
@@ -299,7 +303,7 @@ def choose(
         one
         for one in learnings_of(ralph)
         if (wanted or match) and FEATURES in memories
-        if feature in (None, one.feature) and fits([one.id], one.created or "", one.text)
+        if feature in (None, one.feature) and fits([one.id], one.created or "", one.text.encode())
     ]
     missing = [one for one in wanted if one not in found_ids]
     if missing:
@@ -310,7 +314,7 @@ def choose(
                 f"{prefix} is the beginning of {len(found)} ids",
                 todo="Give more of it; nothing was forgotten.",
             )
-    places = plan_places(ralph, Words((), match or "")) if len(memories) > 1 else []
+    places = plan_places(ralph, words) if len(memories) > 1 else []
     choice = Choice(_bound(ralph, chosen), learnings, titles, match or "", places)
     # What is named goes wherever it is told; what is picked by date or text was looked for there.
     return _with_derived(ralph, choice, everywhere=bool(wanted) and len(memories) > 1)
@@ -338,7 +342,7 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
         more = f" (and {len(others) - _TOLD_IDS} more)" if len(others) > _TOLD_IDS else ""
         others = others[:_TOLD_IDS]
         remains.append(f"the same told elsewhere: ralph forget {' '.join(others)}{more}")
-    named = {name for key in ids if key.memory == FEATURES for name in ids[key]}
+    named = set(_ids_in(FEATURES, ids))
     iterations = [
         iteration
         for key in ids
@@ -357,10 +361,10 @@ def _with_derived(ralph: Ralph, choice: Choice, *, everywhere: bool) -> Choice:
         if one.source != "human" and (one.feature, one.iteration) in numbers
         if one not in choice.learnings
     ]
-    known = {one for key, some in ids.items() if key.memory == KNOWLEDGE for one in some}
+    known = set(_ids_in(KNOWLEDGE, ids))
     published = known & _patterns(ralph).keys() if known else known
-    said = [one for key in ids if key.memory == CONVERSATIONS for one in ids[key]]
-    remains += [f"the session's own file, as {name} keeps it" for name in _clients_of(ralph, said)]
+    clients = _clients_of(ralph, _ids_in(CONVERSATIONS, ids))
+    remains += [f"the session's own file, as {name} keeps it" for name in clients]
     return msgspec.structs.replace(
         choice,
         ids=ids,
@@ -386,8 +390,7 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
     records = chosen_records(ralph, choice)
     words = Words((text for one in records for text in texts_of(one.body)), choice.match)
     gone: list[str] = []
-    known = [one for key, ids in choice.ids.items() if key.memory == KNOWLEDGE for one in ids]
-    said = [one for key, ids in choice.ids.items() if key.memory == CONVERSATIONS for one in ids]
+    known, said = _ids_in(KNOWLEDGE, choice.ids), _ids_in(CONVERSATIONS, choice.ids)
     for key, ids in choice.ids.items():
         if key.memory == FEATURES:
             gone += _stream(ralph, key).forget(ids, reason=reason)
