@@ -1,7 +1,7 @@
 """One frozen Settings, and where each of its values came from.
 
 Precedence: defaults, then the user's file, the project's file, the environment, the caller. A
-project's file may be a stranger's, so each setting has a level: see `RULES`.
+project's file may be a stranger's, so each setting has a level: see `Rule`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,59 +31,151 @@ _PLACES = frozenset(
 )
 
 
+Level = Literal["harmless", "trusted", "personal"]
+
+
+class Rule(NamedTuple):
+    """What a setting is for, who may decide on it, and from where to where its number goes.
+
+    harmless: a project's file may set it. trusted: a project's file may set it after the person
+    has run `ralph trust` there, because it starts programs, spends money or time, sends data
+    away, or turns on what the person may have turned off. personal: never a project's file.
+    """
+
+    level: Level
+    what: str
+    low: float = 0
+    high: float = 0
+    # What a project may choose without trust: what keeps data here, or turns something off.
+    free: tuple[object, ...] = ()
+    # Whether it is never shown.
+    secret: bool = False
+
+
+_T = TypeVar("_T")
+_rules: list[Rule] = []
+
+
+def _setting(default: _T, rule: Rule) -> _T:
+    """Keep the rule of a field, in the order of the fields, and give its default."""
+    _rules.append(rule)
+    return default
+
+
+def _harmless(default: _T, what: str, low: float = 0, high: float = 0) -> _T:
+    return _setting(default, Rule("harmless", what, low, high))
+
+
+def _trusted(
+    default: _T, what: str, low: float = 0, high: float = 0, free: tuple[object, ...] = ()
+) -> _T:
+    return _setting(default, Rule("trusted", what, low, high, free))
+
+
+def _personal(
+    default: _T, what: str, low: float = 0, high: float = 0, *, secret: bool = False
+) -> _T:
+    return _setting(default, Rule("personal", what, low, high, secret=secret))
+
+
+def _switch(what: str) -> bool:
+    return _trusted(True, what, free=(False,))
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every number and choice there is."""
 
-    embedder: Literal["static", "minilm", "ollama", "openai", "none"] = "static"
-    search_limit: int = 10
-    min_score: float = 0.40
-    journal_lock_timeout_s: float = 30.0
-    index_lock_timeout_s: float = 2.0
-    remember_budget_s: float = 2.0
-    agent: str = "claude"
-    agent_env: tuple[str, ...] = ()
-    model_work: str | None = None
-    model_review: str | None = None
-    iteration_timeout_s: float = 1800.0
-    review_every: int = 5
-    stagnation_limit: int = 3
-    rate_limit_wait_s: float = 300.0
-    prompt_tokens: int = 12000
-    rag_enabled: bool = True
-    rag_conversation_limit: int = 3
-    rag_exchange_limit_per_conversation: int = 2
-    rag_min_similarity: float = 0.70
-    rag_recency_half_life_days: float = 0.0
-    summarizer_conversation_enabled: bool = True
-    summarizer_exchange_enabled: bool = True
-    embedding_pipeline_enabled: bool = True
-    conversations_keep_days: int = 0
-    knowledge_give: bool = True
-    knowledge_receive: bool = True
-    knowledge_keep_days: int = 365
-    technology: str | None = None
-    journal_url: str | None = None
-    qdrant_url: str | None = None
-    qdrant_api_key: str | None = None
-    qdrant_binary: str | None = None
-    hook_capture: bool = True
-    hook_inject: bool = True
-    hook_timeout_s: float | None = None
-    ollama_url: str = "http://127.0.0.1:11434"
-    ollama_model: str = "nomic-embed-text"
-    openai_base_url: str = "https://api.openai.com/v1"
-    openai_model: str = "text-embedding-3-small"
-    openai_dimensions: int | None = None
-    openai_api_key: str | None = None
-    chat_model: str | None = None
-    chat_base_url: str | None = None
-    chat_api_key: str | None = None
-    chat_timeout_s: float = 300.0
-    chat_max_tokens: int = 4096
-    summary_model: str | None = None
-    summary_base_url: str | None = None
-    summary_api_key: str | None = None
-    summary_spend_cap_usd: float = 1.0
+    embedder: Literal["static", "minilm", "ollama", "openai", "none"] = _trusted(
+        "static",
+        "what turns text into vectors; `none` searches by words alone",
+        free=("static", "minilm", "none"),
+    )
+    search_limit: int = _harmless(10, "how many results a search shows", 1, 20)
+    min_score: float = _harmless(0.40, "hide results that score below this", 0, 1)
+    journal_lock_timeout_s: float = _harmless(
+        30.0, "how long a write waits for another process that writes", 0, 600
+    )
+    index_lock_timeout_s: float = _harmless(
+        2.0, "how long a search waits for another process that indexes", 0, 60
+    )
+    remember_budget_s: float = _harmless(
+        2.0,
+        "how long memory may hold up its caller: indexing, a connection, a query's vector",
+        0,
+        600,
+    )
+    agent: str = _trusted("claude", "the agent that `ralph run` starts: a name or a command")
+    agent_env: tuple[str, ...] = _trusted((), "more environment variables that the agent gets")
+    model_work: str | None = _trusted(None, "the agent's model for work")
+    model_review: str | None = _trusted(None, "the agent's model for reviews")
+    iteration_timeout_s: float = _trusted(
+        1800.0, "stop an iteration after this time", 0, 7 * 86_400
+    )
+    review_every: int = _harmless(
+        5, "every so many iterations one is a review; 0 for none", 0, 1000
+    )
+    stagnation_limit: int = _harmless(
+        3, "stop after so many iterations without a change to the plan", 0, 1000
+    )
+    rate_limit_wait_s: float = _harmless(
+        300.0, "how long to wait when the provider refuses and names no time", 0, 86_400
+    )
+    prompt_tokens: int = _harmless(12000, "the size of the loop's prompt", 0, 200_000)
+    rag_enabled: bool = _switch("recall past conversations before every answer of `ralph chat`")
+    rag_conversation_limit: int = _harmless(3, "from how many conversations", 1, 20)
+    rag_exchange_limit_per_conversation: int = _harmless(2, "how many exchanges of each", 1, 20)
+    rag_min_similarity: float = _harmless(0.70, "hide exchanges that score below this", 0, 1)
+    rag_recency_half_life_days: float = _harmless(
+        0.0, "how fast old exchanges fade; 0 for never", 0, 36_500
+    )
+    summarizer_conversation_enabled: bool = _switch("summarize conversations in the background")
+    summarizer_exchange_enabled: bool = _switch("summarize exchanges in the background")
+    embedding_pipeline_enabled: bool = _switch("embed conversations in the background")
+    # A clone must not decide what of a person's memory goes.
+    conversations_keep_days: int = _personal(
+        0, "delete conversations after so many days; 0 for never", 0, 36_500
+    )
+    knowledge_give: bool = _switch("publish this project's lessons to your other projects")
+    knowledge_receive: bool = _switch("use the lessons of your other projects")
+    knowledge_keep_days: int = _personal(365, "delete lessons that are older than this", 1, 36_500)
+    technology: str | None = _harmless(None, "the project's technology, to match lessons")
+    journal_url: str | None = _personal(
+        None, "a PostgreSQL server that holds the journals", secret=True
+    )
+    qdrant_url: str | None = _personal(None, "a Qdrant server that holds the index")
+    qdrant_api_key: str | None = _personal(None, "its key", secret=True)
+    qdrant_binary: str | None = _personal(None, "a Qdrant program that Ralph starts and stops")
+    hook_capture: bool = _switch("hooks save sessions")
+    hook_inject: bool = _switch("hooks tell the model what memory has")
+    hook_timeout_s: float | None = _trusted(
+        None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
+    )
+    ollama_url: str = _personal("http://127.0.0.1:11434", "where Ollama listens")
+    ollama_model: str = _trusted("nomic-embed-text", "its embedding model")
+    openai_base_url: str = _personal(
+        "https://api.openai.com/v1", "an OpenAI-compatible server for embeddings"
+    )
+    openai_model: str = _trusted("text-embedding-3-small", "its embedding model")
+    openai_dimensions: int | None = _trusted(
+        None, "the length of its vectors, where the model lets you choose", 1, 65_536
+    )
+    openai_api_key: str | None = _personal(None, "its key", secret=True)
+    chat_model: str | None = _personal(
+        None,
+        "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME`, `ollama:NAME` or `claude`",
+    )
+    chat_base_url: str | None = _personal(None, "its server, if it is not the provider's")
+    chat_api_key: str | None = _personal(None, "its key", secret=True)
+    chat_timeout_s: float = _trusted(300.0, "how long an answer may take", 0.1, 3600)
+    chat_max_tokens: int = _trusted(4096, "how long an answer may be", 1, 1_000_000)
+    summary_model: str | None = _personal(
+        None, "the model that writes summaries; without one they are extracts"
+    )
+    summary_base_url: str | None = _personal(None, "its server")
+    summary_api_key: str | None = _personal(None, "its key", secret=True)
+    summary_spend_cap_usd: float = _personal(
+        1.0, "stop summarizing when one run of the workers has cost this much", 0, 100_000
+    )
 
     @property
     def wait_s(self) -> float:
@@ -109,140 +201,18 @@ mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stal
 recent_count search_max_limit summarizer_idle_timeout_s summary_max_chars summary_price_in_usd
 summary_price_out_usd verify_all_every warnings_in_prompt
 """
+_HOOK_LIMITS = """
+hook_session_start_s hook_user_prompt_submit_s hook_post_tool_use_failure_s hook_stop_s
+hook_session_end_s hook_pre_compact_s
+"""
+_SERVER_LIMITS = "journal_connect_timeout_s qdrant_timeout_s embed_query_timeout_s"
 RETIRED: dict[str, str] = {
     **dict.fromkeys(_CONSTANTS.split(), "it is no longer a setting"),
     "summary_timeout_s": "use chat_timeout_s",
-    "hook_session_start_s": "use hook_timeout_s",
-    "hook_user_prompt_submit_s": "use hook_timeout_s",
-    "hook_post_tool_use_failure_s": "use hook_timeout_s",
-    "hook_stop_s": "use hook_timeout_s",
-    "hook_session_end_s": "use hook_timeout_s",
-    "hook_pre_compact_s": "use hook_timeout_s",
-    "journal_connect_timeout_s": "use remember_budget_s",
-    "qdrant_timeout_s": "use remember_budget_s",
-    "embed_query_timeout_s": "use remember_budget_s",
+    **dict.fromkeys(_HOOK_LIMITS.split(), "use hook_timeout_s"),
+    **dict.fromkeys(_SERVER_LIMITS.split(), "use remember_budget_s"),
 }
 _warned: set[tuple[str, str]] = set()
-
-
-# What is never shown.
-_SECRETS = frozenset(
-    {"openai_api_key", "chat_api_key", "summary_api_key", "journal_url", "qdrant_api_key"}
-)
-
-Level = Literal["harmless", "trusted", "personal"]
-
-
-class Rule(NamedTuple):
-    """What a setting is for, who may decide on it, and from where to where its number goes.
-
-    harmless: a project's file may set it. trusted: a project's file may set it after the person
-    has run `ralph trust` there, because it starts programs, spends money or time, sends data
-    away, or turns on what the person may have turned off. personal: never a project's file.
-    """
-
-    level: Level
-    what: str
-    low: float = 0
-    high: float = 0
-    # What a project may choose without trust: what keeps data here, or turns something off.
-    free: tuple[object, ...] = ()
-
-
-def _switch(what: str) -> Rule:
-    return Rule("trusted", what, free=(False,))
-
-
-RULES: dict[str, Rule] = {
-    "embedder": Rule(
-        "trusted",
-        "what turns text into vectors; `none` searches by words alone",
-        free=("static", "minilm", "none"),
-    ),
-    "search_limit": Rule("harmless", "how many results a search shows", 1, 20),
-    "min_score": Rule("harmless", "hide results that score below this", 0, 1),
-    "journal_lock_timeout_s": Rule(
-        "harmless", "how long a write waits for another process that writes", 0, 600
-    ),
-    "index_lock_timeout_s": Rule(
-        "harmless", "how long a search waits for another process that indexes", 0, 60
-    ),
-    "remember_budget_s": Rule(
-        "harmless",
-        "how long memory may hold up its caller: indexing, a connection, a query's vector",
-        0,
-        600,
-    ),
-    "agent": Rule("trusted", "the agent that `ralph run` starts: a name or a command"),
-    "agent_env": Rule("trusted", "more environment variables that the agent gets"),
-    "model_work": Rule("trusted", "the agent's model for work"),
-    "model_review": Rule("trusted", "the agent's model for reviews"),
-    "iteration_timeout_s": Rule("trusted", "stop an iteration after this time", 0, 7 * 86_400),
-    "review_every": Rule(
-        "harmless", "every so many iterations one is a review; 0 for none", 0, 1000
-    ),
-    "stagnation_limit": Rule(
-        "harmless", "stop after so many iterations without a change to the plan", 0, 1000
-    ),
-    "rate_limit_wait_s": Rule(
-        "harmless", "how long to wait when the provider refuses and names no time", 0, 86_400
-    ),
-    "prompt_tokens": Rule("harmless", "the size of the loop's prompt", 0, 200_000),
-    "rag_enabled": _switch("recall past conversations before every answer of `ralph chat`"),
-    "rag_conversation_limit": Rule("harmless", "from how many conversations", 1, 20),
-    "rag_exchange_limit_per_conversation": Rule("harmless", "how many exchanges of each", 1, 20),
-    "rag_min_similarity": Rule("harmless", "hide exchanges that score below this", 0, 1),
-    "rag_recency_half_life_days": Rule(
-        "harmless", "how fast old exchanges fade; 0 for never", 0, 36_500
-    ),
-    "summarizer_conversation_enabled": _switch("summarize conversations in the background"),
-    "summarizer_exchange_enabled": _switch("summarize exchanges in the background"),
-    "embedding_pipeline_enabled": _switch("embed conversations in the background"),
-    # A clone must not decide what of a person's memory goes.
-    "conversations_keep_days": Rule(
-        "personal", "delete conversations after so many days; 0 for never", 0, 36_500
-    ),
-    "knowledge_give": _switch("publish this project's lessons to your other projects"),
-    "knowledge_receive": _switch("use the lessons of your other projects"),
-    "knowledge_keep_days": Rule("personal", "delete lessons that are older than this", 1, 36_500),
-    "technology": Rule("harmless", "the project's technology, to match lessons"),
-    "journal_url": Rule("personal", "a PostgreSQL server that holds the journals"),
-    "qdrant_url": Rule("personal", "a Qdrant server that holds the index"),
-    "qdrant_api_key": Rule("personal", "its key"),
-    "qdrant_binary": Rule("personal", "a Qdrant program that Ralph starts and stops"),
-    "hook_capture": _switch("hooks save sessions"),
-    "hook_inject": _switch("hooks tell the model what memory has"),
-    "hook_timeout_s": Rule(
-        "trusted", "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
-    ),
-    "ollama_url": Rule("personal", "where Ollama listens"),
-    "ollama_model": Rule("trusted", "its embedding model"),
-    "openai_base_url": Rule("personal", "an OpenAI-compatible server for embeddings"),
-    "openai_model": Rule("trusted", "its embedding model"),
-    "openai_dimensions": Rule(
-        "trusted", "the length of its vectors, where the model lets you choose", 1, 65_536
-    ),
-    "openai_api_key": Rule("personal", "its key"),
-    "chat_model": Rule(
-        "personal",
-        "the model of `ralph chat`: `openai:NAME`, `anthropic:NAME`, `ollama:NAME` or `claude`",
-    ),
-    "chat_base_url": Rule("personal", "its server, if it is not the provider's"),
-    "chat_api_key": Rule("personal", "its key"),
-    "chat_timeout_s": Rule("trusted", "how long an answer may take", 0.1, 3600),
-    "chat_max_tokens": Rule("trusted", "how long an answer may be", 1, 1_000_000),
-    "summary_model": Rule(
-        "personal", "the model that writes summaries; without one they are extracts"
-    ),
-    "summary_base_url": Rule("personal", "its server"),
-    "summary_api_key": Rule("personal", "its key"),
-    "summary_spend_cap_usd": Rule(
-        "personal", "stop summarizing when one run of the workers has cost this much", 0, 100_000
-    ),
-}
-
-
-_DEFAULTS = Settings()
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -254,6 +224,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 KEYS: tuple[str, ...] = Settings.__struct_fields__
+RULES: dict[str, Rule] = dict(zip(KEYS, _rules, strict=True))
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -280,27 +251,27 @@ def load(
     values: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
     ignored: tuple[Wish, ...] = ()
-    for file in (home / USER_FILE, project_file):
-        if file is not None:
-            plain = _without_retired(_read(file), where=str(file))
-            if file is project_file:
-                ignored = _untrusted(plain, values, home=home, file=file)
-            left_out = {one.name for one in ignored}
-            for key, value in plain.items():
-                if key not in left_out:
-                    _check_place(file, key)
-                    values[key] = _fitting(key, value, where=str(file))
-                    origins[key] = str(file)
+
+    def take(where: str, plain: Mapping[str, Any]) -> None:
+        for key, value in _without_retired(plain, where=where).items():
+            values[key] = _fitting(key, value, where=where)
+            origins[key] = where
+
+    take(str(home / USER_FILE), _read(home / USER_FILE))
+    if project_file is not None:
+        plain = _read(project_file)
+        if asked := _wishes(plain, Settings(**values), where=str(project_file)):
+            allowed = trusted(home, project_file.parent.parent)
+            ignored = tuple(one for one in asked if one.digest not in allowed)
+        for key in plain:
+            _check_place(project_file, key)
+        left_out = {one.name for one in ignored}
+        take(str(project_file), {k: v for k, v in plain.items() if k not in left_out})
     for name, value in (os.environ if environ is None else environ).items():
         key = name.removeprefix(_PREFIX).lower()
-        if not name.startswith(_PREFIX) or name in _PLACES:
-            continue
-        if _without_retired({key: value}, where=name) and key in KEYS:
-            values[key] = _fitting(key, _parsed(key, value), where=name)
-            origins[key] = name
-    for key, value in _without_retired(given or {}, where="given").items():
-        values[key] = _fitting(key, value, where="given")
-        origins[key] = "given"
+        if name.startswith(_PREFIX) and name not in _PLACES and key in {*KEYS, *RETIRED}:
+            take(name, {key: _parsed(key, value)})
+    take("given", given or {})
     settings = Settings(**values)
     explained = tuple(
         Setting(key, shown(key, getattr(settings, key)), origins[key]) for key in KEYS
@@ -310,33 +281,19 @@ def load(
 
 def wishes(*, home: Path, project_file: Path) -> list[Wish]:
     """What a project's file asks for that a person must allow, allowed or not."""
-    user = home / USER_FILE
-    plain = _without_retired(_read(user), where=str(user))
-    weaker = {key: _fitting(key, value, where=str(user)) for key, value in plain.items()}
-    plain = _without_retired(_read(project_file), where=str(project_file))
-    return _wishes(plain, weaker, where=str(project_file))
+    weaker = load(home=home, environ={}).settings
+    return _wishes(_read(project_file), weaker, where=str(project_file))
 
 
-def _wishes(plain: Mapping[str, Any], weaker: Mapping[str, Any], *, where: str) -> list[Wish]:
+def _wishes(plain: Mapping[str, Any], weaker: Settings, *, where: str) -> list[Wish]:
     """The settings of the trusted level that are not free and would change something."""
     found: list[Wish] = []
-    for key, value in plain.items():
-        fitted = _fitting(key, value, where=where)
-        rule, known = RULES[key], weaker.get(key, getattr(_DEFAULTS, key))
-        if rule.level == "trusted" and fitted not in rule.free and fitted != known:
+    for key, value in _without_retired(plain, where=where).items():
+        fitted, rule = _fitting(key, value, where=where), RULES[key]
+        if rule.level == "trusted" and fitted not in (*rule.free, getattr(weaker, key)):
             text = f"{key} = {json.dumps(fitted, ensure_ascii=False)}"
             found.append(Wish("setting", key, fitted, text))
     return found
-
-
-def _untrusted(
-    plain: Mapping[str, Any], weaker: Mapping[str, Any], *, home: Path, file: Path
-) -> tuple[Wish, ...]:
-    asked = _wishes(plain, weaker, where=str(file))
-    if not asked:
-        return ()
-    known = trusted(home, file.parent.parent)
-    return tuple(one for one in asked if one.digest not in known)
 
 
 def within(key: str, number: float) -> float:
@@ -358,7 +315,7 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
 
 def shown(key: str, value: Any) -> Any:
     """The value as it may be shown: of a secret only whether there is one."""
-    if key in _SECRETS:
+    if RULES[key].secret:
         return "set" if value else "not set"
     if key.endswith("_url") and isinstance(value, str) and "@" in value:
         # Refused when it is used; a password does not belong there, and is not shown.
@@ -378,7 +335,7 @@ def store(file: Path, key: str, text: str, *, home: Path | None = None) -> Any:
     plain[key] = value
     _write(file, plain)
     if home is not None and file.name == PROJECT_FILE:
-        said = _wishes(_without_retired(_read(file), where=str(file)), {}, where=str(file))
+        said = _wishes(_read(file), Settings(), where=str(file))
         if mine := [one for one in said if one.name == key]:
             trust(home, file.parent.parent, mine, more=True)
     return shown(key, value)
@@ -406,27 +363,15 @@ def _read(file: Path) -> dict[str, Any]:
         json.dumps(plain, ensure_ascii=False).encode()  # no half of a surrogate pair goes further
     except FileNotFoundError:
         return {}
-    except RecursionError:
-        raise _unreadable(file, "its brackets are nested too deeply") from None
-    except UnicodeEncodeError:
-        raise _unreadable(
-            file, "it holds half of a surrogate pair, which is no character"
-        ) from None
     except UnsafeFile:
         raise  # it says everything itself
-    except (ValueError, OSError) as error:
-        raise _unreadable(file, str(error)) from None
+    except (ValueError, OSError, RecursionError) as error:
+        what = f"the settings cannot be read: {error}"
+        raise BadSetting(what, where=str(file), todo="Mend or delete it.") from None
     if not isinstance(plain, dict):
-        raise BadSetting(
-            "the settings must be one JSON object", where=str(file), todo="Mend or delete it."
-        )
+        what = "the settings must be one JSON object"
+        raise BadSetting(what, where=str(file), todo="Mend or delete it.")
     return plain
-
-
-def _unreadable(file: Path, why: str) -> BadSetting:
-    return BadSetting(
-        f"the settings cannot be read: {why}", where=str(file), todo="Mend or delete it."
-    )
 
 
 def _fitting(key: str, value: Any, *, where: str) -> Any:
@@ -474,20 +419,17 @@ def _known(key: str, *, where: str) -> None:
     if key in RETIRED:
         raise BadSetting(f"{key} cannot be set: {RETIRED[key]}", where=where)
     if key not in KEYS:
-        raise BadSetting(
-            f"there is no setting {key!r}",
-            where=where,
-            todo="`ralph config` shows every setting.",
-        )
+        todo = "`ralph config` shows every setting."
+        raise BadSetting(f"there is no setting {key!r}", where=where, todo=todo)
 
 
 def spelled(key: str, value: Any) -> str:
     """The value as a variable of the environment says it to another Ralph."""
-    return str(value or "") if key in _SECRETS else json.dumps(value)
+    return str(value or "") if RULES[key].secret else json.dumps(value)
 
 
 def _parsed(key: str, text: str) -> Any:
-    if key in _SECRETS:
+    if key in RULES and RULES[key].secret:
         return text
     try:
         return json.loads(text)

@@ -121,12 +121,8 @@ def _read(home: Path) -> _TrustFile:
 def _change(home: Path, change: Callable[[dict[str, Trusted]], object]) -> None:
     file = home / FILE
     disk.make_folder(home)
-    try:
-        with disk.locked(file, timeout_s=_LOCK_TIMEOUT_S):
-            kept = _read(home)
-            change(kept.folders)
-            disk.replace(file, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
-    except disk.Busy:
-        raise BadInput(
-            "another process is changing it", where=str(file), todo="Try again."
-        ) from None
+    busy = BadInput("another process is changing it", where=str(file), todo="Try again.")
+    with disk.locked(file, timeout_s=_LOCK_TIMEOUT_S, busy=busy):
+        kept = _read(home)
+        change(kept.folders)
+        disk.replace(file, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")

@@ -34,6 +34,7 @@ _LOOK = "Check the server's log. Its URL and model are settings: ralph config"
 # Statuses of a server that may answer later, and how long to wait when it does not say.
 _BUSY = frozenset({429, 500, 502, 503, 504, 529})
 _WAITS_S = (0.5, 1.0, 2.0, 4.0)
+_BROKEN = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _LARGEST_BYTES = 32 * 1024 * 1024
 _PIECE_BYTES = 65536
 _SHOWN_CHARS = 200
@@ -158,20 +159,13 @@ class Wire(Generic[Off]):
         try:
             reply = self._send(method, path, body, deadline, take)
         except TimeoutError as error:
-            verb = (
-                "did not finish its answer" if isinstance(error, _Unfinished) else "gave no answer"
-            )
-            limit = (
-                f"{deadline.seconds:.2g}" if deadline.seconds < 10 else f"{deadline.seconds:.0f}"
-            )
-            raise self.off(f"{verb} within {limit} s", self._slow) from None
+            seconds = deadline.seconds
+            limit = f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+            raise self.off(f"{error} within {limit} s", self._slow) from None
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or error
             raise self.off(f"cannot be trusted over TLS ({reason})") from None
-        except (
-            *(ConnectionResetError, ConnectionAbortedError, BrokenPipeError),
-            http.client.IncompleteRead,
-        ):
+        except (*_BROKEN, http.client.IncompleteRead):
             raise self.off("broke off the connection", self._todo) from None
         except http.client.HTTPException as error:
             raise self.off(f"does not answer in HTTP ({type(error).__name__})") from None
@@ -219,10 +213,6 @@ class _TooLarge(Exception):
     """The answer is larger than any answer should be."""
 
 
-class _Unfinished(TimeoutError):
-    """The time was over in the middle of an answer."""
-
-
 class _Request:
     """A request in its own thread. It ends in time, or its socket is shut down."""
 
@@ -250,10 +240,10 @@ class _Request:
     def reply(self) -> Reply:
         """The answer, or the error of the request; TimeoutError when it is not over in time."""
         outcome: bytes | Reply | BaseException | None = None
-        late: type[TimeoutError] = TimeoutError
+        late = TimeoutError("gave no answer")
         try:
             while isinstance(outcome := self._outcomes.get(timeout=self._deadline.left()), bytes):
-                late = _Unfinished
+                late = TimeoutError("did not finish its answer")
                 if self._take is not None and self._take(outcome):
                     return Reply(200, {}, b"")
         except queue.Empty:

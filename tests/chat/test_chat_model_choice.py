@@ -13,7 +13,6 @@ from ralph.chat.model import (
     ChatModel,
     ChatTurn,
     choose_model,
-    choose_summarizer,
     how_to_configure,
     list_price,
 )
@@ -32,7 +31,7 @@ def test_without_a_setting_there_is_no_model() -> None:
     for value in (None, "", "none", " off "):
         settings = Settings(chat_model=value, summary_model=value)
         assert choose_model(settings) is None
-        assert choose_summarizer(settings) is None
+        assert choose_model(settings, "summary") is None
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "ollama", "OpenAI"])
@@ -72,12 +71,12 @@ def test_a_name_that_makes_no_sense_is_told_with_examples(name: str) -> None:
     assert told.startswith(f"chat_model: {name!r} names no model. ")
     assert "openai:gpt-4o-mini, anthropic:" in told
     with pytest.raises(BadSetting, match=r"summary_model: .* names no model"):
-        choose_summarizer(Settings(summary_model=name))
+        choose_model(Settings(summary_model=name), "summary")
 
 
 def test_an_echo_is_no_summary() -> None:
     with pytest.raises(BadSetting, match="summary_model: 'echo' names no model"):
-        choose_summarizer(Settings(summary_model="echo"))
+        choose_model(Settings(summary_model="echo"), "summary")
 
 
 @pytest.mark.parametrize("url", ["nowhere", "ftp://127.0.0.1", "http://", "http://[::1"])
@@ -99,7 +98,7 @@ def test_a_key_with_characters_that_no_key_has_is_told_without_it() -> None:
 def keys(server: ChatServer, **settings: Any) -> list[str]:
     """The keys that the server is sent for a summary."""
     server.requests.clear()
-    ask(choose_summarizer(Settings(**settings)))
+    ask(choose_model(Settings(**settings), "summary"))
     headers = server.requests[0].headers
     return [headers[name] for name in ("authorization", "x-api-key") if name in headers]
 
@@ -121,7 +120,7 @@ def test_a_key_is_never_sent_to_another_kind_of_server(server: ChatServer) -> No
     assert keys(server, **chat, **own, summary_api_key="k-own") == ["Bearer k-own"]
     server.requests.clear()
     with pytest.raises(ModelOff, match="Set RALPH_SUMMARY_API_KEY"):
-        ask(choose_summarizer(Settings(**chat, summary_model=f"openai:{MODEL}")))
+        ask(choose_model(Settings(**chat, summary_model=f"openai:{MODEL}"), "summary"))
     assert server.requests == []
 
 

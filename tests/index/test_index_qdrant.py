@@ -121,7 +121,8 @@ def test_several_features_and_conversations_share_a_server(
     served.feature("shop").remember(made("login form of the shop", session_id="2"))
     talk = served.conversations.start("Login")
     served.conversations.exchange(talk, user="what of the login form?", assistant="validated")
-    assert len(served.search("login form")) == 2
+    assert len(served.search("login form", kinds=["iteration"])) == 2
+    assert len(served.search("login form")) == 3
     assert len(served.conversations.search("login form")) == 1
     assert len(aliases(server)) == 3
     assert {one.stream for one in served.store.index.collections()} == {"auth", "shop"}

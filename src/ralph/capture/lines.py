@@ -453,6 +453,11 @@ def cleaned(text: str, most: int) -> str:
     return clip(redact(strip_marked(text).strip()), most)
 
 
+def session_title(text: str) -> str:
+    """What a session is called, as it may be kept."""
+    return cleaned(text[: 4 * LONGEST_TITLE], LONGEST_TITLE)
+
+
 def jsonl_files(folder: Path) -> Iterator[Path]:
     """Every `.jsonl` file under a folder, in a steady order."""
     for here, folders, files in os.walk(folder):

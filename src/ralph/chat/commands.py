@@ -272,47 +272,48 @@ class WorkerCommands:
         if rest:
             raise self._usage(f"summarizer {_SUMMARIZER}")
         statuses = {status.name: status for status in self._workers.statuses()}
-        if alone:
-            return self._summarizer_lines(statuses[names[0]], alone=True)
-        lines = [line for name in names for line in (*self._summarizer_lines(statuses[name]), "")]
-        pipeline = statuses[EMBEDDING].state.upper()
-        more = f"see {self._prefix}embeddings for details"
-        return [*lines, f"Embedding Pipeline: {pipeline} ({more})"]
-
-    def _summarizer_lines(self, status: WorkerStatus, *, alone: bool = False) -> list[str]:
-        left = status.total - status.completed
-        middle = []
-        if left and status.state != "running":
-            middle.append(f"  To do: {_count(left, status.name)}")
-        if status.current and status.state == "running":
-            middle.append(f"  Current: {status.current}")
-        items = f"{status.name}s"
-        lines = [*self._status_lines(status, items, middle), *_failure_lines(status)]
-        if status.state == "idle":
-            lines.insert(1, f"  Total processed this session: {status.completed:,}")
-            if alone and not (left or status.retrying or status.given_up):
-                lines += ["", f"All {items} are summarized. Worker is idle."]
-        return lines
+        shown = [statuses[name] for name in names]
+        lines = [[*self._status_lines(status), *_failure_lines(status)] for status in shown]
+        if not alone:
+            pipeline = statuses[EMBEDDING].state.upper()
+            more = f"Embedding Pipeline: {pipeline} (see {self._prefix}embeddings for details)"
+            return [line for part in lines for line in (*part, "")] + [more]
+        [status] = shown
+        left = status.total - status.completed or status.retrying or status.given_up
+        idle = ["", f"All {status.name}s are summarized. Worker is idle."]
+        return lines[0] + (idle if status.state == "idle" and not left else [])
 
     def _status_lines(
-        self, status: WorkerStatus, items: str, middle: Sequence[str], estimated: str = ""
+        self, status: WorkerStatus, kinds: Sequence[str] = (), estimated: str = ""
     ) -> list[str]:
-        """The lines that all workers have, with those of one kind in the middle."""
-        lines = [f"{_TITLES[status.name]}: {status.state.upper()}"]
-        if status.state == "running":
-            lines.append(f"  Progress: {status.completed:,}/{status.total:,} {items}")
-        if status.state == "stopped":
-            lines += middle
-        else:
-            lines.append(f"  Completed: {status.completed:,}, Failed: {status.failed:,}")
-            lines += [*middle, f"  Spend: ${status.spend_usd:.2f}{estimated}"]
+        """What a worker does; `kinds` are the lines of the pipeline about its embeddings."""
+        running, stopped = status.state == "running", status.state == "stopped"
+        embeds = status.name == EMBEDDING
+        items = "embeddings" if embeds else f"{status.name}s"
+        left = not embeds and not running and status.total - status.completed
+        current = f"Current: {status.current}"
+        if embeds:
+            current = f"Current batch: {status.current.removeprefix('batch of ')} items"
         note = status.note
-        if not note and status.state == "stopped":
-            name = "embeddings" if status.name == "embedding" else f"summarizer {status.name}"
+        if not note and stopped:
+            name = "embeddings" if embeds else f"summarizer {status.name}"
             note = f"off. To switch it on: {self._prefix}{name} on"
             if getattr(self._settings(), setting_of(status.name)):
                 note = "on, but not running. Start it with `ralph workers run` or `ralph chat`"
-        return [*lines, f"  Note: {note}"] if note else lines
+        lines = {
+            f"{_TITLES[status.name]}: {status.state.upper()}": True,
+            "  State: Processing batch": embeds and running,
+            f"  Total processed this session: {status.completed:,}": not embeds
+            and status.state == "idle",
+            f"  Progress: {status.completed:,}/{status.total:,} {items}": running,
+            f"  Completed: {status.completed:,}, Failed: {status.failed:,}": not stopped,
+            f"  To do: {_count(left, status.name)}": left,
+            f"  {current}": status.current and running,
+            **dict.fromkeys(kinds, True),
+            f"  Spend: ${status.spend_usd:.2f}{estimated}": not stopped,
+            f"  Note: {note}": note,
+        }
+        return [line for line, applies in lines.items() if applies]
 
     def embeddings(self, words: Sequence[str], confirm: Callable[[str], str]) -> list[str]:
         """`embeddings [on|off|rebuild [conversations|exchanges]]`; `confirm` asks a person."""
@@ -332,14 +333,9 @@ class WorkerCommands:
         with self._open() as ralph:
             counts = embeddings.count_embeddings(ralph.conversations)
             settings = ralph.config.settings
-        running = status.state == "running"
-        middle = [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
-        if running and status.current:
-            middle.insert(0, f"  Current batch: {status.current.removeprefix('batch of ')} items")
+        kinds = [f"  Total embeddings: {counts.total:,}", *_by_kind(counts, "    - ")]
         estimated = "" if embeddings.price_per_char(settings) == 0.0 else " (estimated)"
-        lines = self._status_lines(status, "embeddings", middle, estimated)
-        if running:
-            lines.insert(1, "  State: Processing batch")
+        lines = self._status_lines(status, kinds, estimated)
         warnings = _failure_lines(status)
         if counts.waiting and status.state == "stopped":
             items = f"{_count(counts.waiting, 'item')} {'is' if counts.waiting == 1 else 'are'}"
@@ -356,10 +352,8 @@ class WorkerCommands:
                     todo="Run: ralph config embedder static",
                 )
             memory.store.embedder.check()  # nothing is deleted that cannot be made again
-            records = memory.stream.history.records.values()
-            chosen = [
-                record for record in records if embeddings.embedding_kind(record) in _PARTS[part][1]
-            ]
+            records, kinds = memory.stream.history.records.values(), _PARTS[part][1]
+            chosen = [each for each in records if embeddings.embedding_kind(each) in kinds]
             if confirm(_rebuild_question(part, memory, chosen)).strip().lower() != "yes":
                 return ["The answer was not yes: nothing was deleted."]
             embeddings.clear_embeddings(memory, [record.id for record in chosen] if part else None)
@@ -400,10 +394,8 @@ class WorkerCommands:
 
     def _rag(self, last: LastRetrieval | None) -> list[str]:
         with self._open() as ralph:
-            counts, settings = (
-                embeddings.count_embeddings(ralph.conversations),
-                ralph.config.settings,
-            )
+            counts = embeddings.count_embeddings(ralph.conversations)
+            settings = ralph.config.settings
         lines = [
             f"RAG Status: {'ENABLED' if settings.rag_enabled else 'DISABLED'}",
             "",

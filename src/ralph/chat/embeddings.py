@@ -159,8 +159,7 @@ class BatchEmbedder:
     batch = 100
 
     def __init__(self, inner: Any, on_batch: Callable[[int], None]) -> None:
-        self._inner = inner
-        self._on_batch = on_batch
+        self._inner, self._on_batch = inner, on_batch
         self.stop = threading.Event()
         self.careful = False
         self.chars = 0
@@ -250,11 +249,10 @@ class EmbeddingPipeline(Worker):
         embedder: Any = memory.store.embedder
         if embedder is None:
             return None
-        if isinstance(embedder, BatchEmbedder):
-            batches = embedder
-        else:
-            batches = BatchEmbedder(embedder, lambda count: self.set(current=f"batch of {count}"))
-            memory.store.embedder = batches
+        if not isinstance(embedder, BatchEmbedder):
+            embedder = BatchEmbedder(embedder, lambda n: self.set(current=f"batch of {n}"))
+            memory.store.embedder = embedder
+        batches: BatchEmbedder = embedder
         batches.stop, batches.chars = stop, 0
         return batches
 

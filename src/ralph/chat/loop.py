@@ -24,16 +24,9 @@ from ralph.memory.pausing import in_force
 from ralph.memory.ralph import Ralph
 from ralph.prompt import recalled
 from ralph.prompt.answers import AnswerEntry, Detail, fenced, fenced_lines
+from ralph.records import conversation as schema
 from ralph.records import now
-from ralph.records.conversation import (
-    DOCUMENT,
-    Conversation,
-    Exchange,
-    Message,
-    Status,
-    conversation_id,
-    exchange_id,
-)
+from ralph.records.conversation import DOCUMENT, Conversation, Exchange, Message, Status
 from ralph.text.redact import redact
 from ralph.text.sanitize import plain_id, sanitised_error, strip_marked
 from ralph.text.summary import title_of
@@ -167,9 +160,8 @@ def search_conversations(
     if not answer:
         lines = [f'No past conversation {where} matches "{asked}" well enough.']
         lines.append("Try other words; if that finds nothing either, go on without it.")
-        return ToolResult(
-            "\n".join([*lines, *(f"Note: {recalled.harmless(n)}" for n in answer.notes)])
-        )
+        lines += [f"Note: {recalled.harmless(note)}" for note in answer.notes]
+        return ToolResult("\n".join(lines))
     states = memory.states(everywhere=everywhere)
 
     def text(hit: Any, detail: Detail) -> str:
@@ -252,7 +244,7 @@ class ChatSession:
         self.last_exchange: str | None = None
         self._conversation: Conversation | None = None
         if wanted is None:
-            self.id = conversation_id(SOURCE, uuid.uuid4().hex)
+            self.id = schema.conversation_id(SOURCE, uuid.uuid4().hex)
             return
         self._conversation = memory.conversation(wanted)
         self.id = self._conversation.id
@@ -453,7 +445,7 @@ class Chat:
             "model": answer.model,
         }
         exchange = Exchange(
-            id=exchange_id(self.session.id, uuid.uuid4().hex),
+            id=schema.exchange_id(self.session.id, uuid.uuid4().hex),
             started=started,
             completed=now(),
             messages=tuple(answer.steps),

@@ -207,9 +207,8 @@ class EchoModel:
         check_turns(messages)
         last = messages[-1]
         order = _ORDER.fullmatch(_question(last)) if last.role == "user" else None
-        calls: tuple[ToolCall, ...] = ()
-        if order is not None and order[1] in {tool.name for tool in tools}:
-            calls = (tool_call("", order[1], order[2]),)
+        ordered = order is not None and order[1] in {tool.name for tool in tools}
+        calls = (tool_call("", order[1], order[2]),) if order and ordered else ()
         text = "" if calls else _echo(messages)
         for line in text.splitlines(keepends=True):
             on_text(line)
@@ -451,16 +450,6 @@ def _claude_off(what: str, todo: str, fault: ModelFault = "server") -> ModelOff:
 # -- from settings to a model
 
 
-def choose_model(settings: Settings) -> ChatModel | None:
-    """The model of the chat; None when none is set."""
-    return _make_model(settings, "chat", settings.chat_model)
-
-
-def choose_summarizer(settings: Settings) -> ChatModel | None:
-    """The model that writes summaries; None when they are extracts."""
-    return _make_model(settings, "summary", settings.summary_model)
-
-
 def how_to_configure() -> str:
     """What to do when no model is set, for people."""
     width = max(len(name) for name, _ in _EXAMPLES)
@@ -475,7 +464,9 @@ def how_to_configure() -> str:
     )
 
 
-def _make_model(settings: Settings, role: ModelRole, name: str | None) -> ChatModel | None:
+def choose_model(settings: Settings, role: ModelRole = "chat") -> ChatModel | None:
+    """The model of the chat, or the one that writes summaries; None when none is set."""
+    name: str | None = getattr(settings, f"{role}_model")
     if name is None or name.strip().lower() in ("", "none", "off"):
         return None
     kind, colon, model = (part.strip() for part in name.partition(":"))

@@ -12,23 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ralph.chat.model import (
-    FREE,
-    AnthropicUsage,
-    ChatTurn,
-    ModelAccess,
-    ModelAnswer,
-    ModelFault,
-    OnText,
-    Price,
-    ToolCall,
-    Tools,
-    Turns,
-    check_turns,
-    ignore_text,
-    list_price,
-    tool_call,
-)
+from ralph.chat import model as models
+from ralph.chat.model import FREE, ChatTurn, ModelAnswer, OnText, Tools, Turns, ignore_text
 from ralph.errors import ModelOff
 from ralph.wire import Deadline, Reply, Wire, versioned
 
@@ -101,28 +86,25 @@ class _StreamedCall(msgspec.Struct):
 class AnswerStream:
     """An answer as far as it has arrived. `stop` is empty until it has ended."""
 
+    text = ""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    model = ""
+    stop = ""
+    over = False  # nothing more will come
+
     def __init__(self, on_text: OnText) -> None:
         self._on_text = on_text
         self._calls: list[_StreamedCall] = []
-        self._texts: list[str] = []
-        self.tokens_in: int | None = None
-        self.tokens_out: int | None = None
-        self.model = ""
-        self.stop = ""
-        self.over = False  # nothing more will come
 
     @property
-    def text(self) -> str:
-        return "".join(self._texts)
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(tool_call(c.id, c.name, c.arguments) for c in self._calls)
+    def calls(self) -> tuple[models.ToolCall, ...]:
+        return tuple(models.tool_call(c.id, c.name, c.arguments) for c in self._calls)
 
     def add_text(self, piece: str) -> None:
         """A piece of text."""
         if piece:
-            self._texts.append(piece)
+            self.text += piece
             self._on_text(piece)
 
     def add_call(self, place: int | None, id: str, name: str, arguments: str) -> None:
@@ -265,15 +247,13 @@ def _openai_message(turn: ChatTurn) -> dict[str, Any]:
 
 
 class _AnthropicBlock(msgspec.Struct):
+    """A block of a message, or what an event adds to one."""
+
     type: str = ""
     text: str = ""
     id: str = ""
     name: str = ""
     input: dict[str, Any] = {}
-
-
-class _AnthropicDelta(msgspec.Struct):
-    text: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
 
@@ -283,8 +263,8 @@ class _AnthropicEvent(msgspec.Struct):
     index: int | None = None
     message: _AnthropicEvent | None = None
     content_block: _AnthropicBlock | None = None
-    delta: _AnthropicDelta | None = None
-    usage: AnthropicUsage | None = None
+    delta: _AnthropicBlock | None = None
+    usage: models.AnthropicUsage | None = None
     # Of a whole message, where the answer does not come as a stream.
     content: list[_AnthropicBlock] = []
     stop_reason: str | None = None
@@ -335,14 +315,14 @@ class AnthropicDialect:
             elif block.type == "tool_use":
                 arguments = msgspec.json.encode(block.input).decode() if block.input else ""
                 into.add_call(place, block.id, block.name, arguments)
-        delta = event.delta or _AnthropicDelta()
+        delta = event.delta or _AnthropicBlock()
         into.add_text(delta.text)
         if delta.partial_json:
             into.add_call(event.index, "", "", delta.partial_json)
         if usage := event.usage or message.usage:
-            into.tokens_in = usage.tokens_in if usage.tokens_in is not None else into.tokens_in
-            if usage.output_tokens is not None:
-                into.tokens_out = usage.output_tokens
+            known_in, known_out = usage.tokens_in, usage.output_tokens
+            into.tokens_in = into.tokens_in if known_in is None else known_in
+            into.tokens_out = into.tokens_out if known_out is None else known_out
         if stop := delta.stop_reason or event.stop_reason:
             into.stop = _STOPS.get(stop, stop)
 
@@ -386,18 +366,18 @@ class HttpModel:
         model: str,
         *,
         url: str | None = None,
-        access: ModelAccess | None = None,
-        price: Price | None = None,
+        access: models.ModelAccess | None = None,
+        price: models.Price | None = None,
         max_tokens: int = 4096,
     ) -> None:
         self.name = f"{kind}:{model}"
-        self._access = access = access or ModelAccess()
+        self._access = access = access or models.ModelAccess()
         self._secrets = (access.key,) if access.key else ()
         maker, home = _MAKERS[kind]
         base = (url or home).rstrip("/").removesuffix(OpenAIDialect.path)
         base = base.removesuffix("/v1") if kind == "anthropic" else versioned(base)
         own, local = base == home, kind == "ollama"
-        self._price = price or (FREE if local else list_price(kind, model) if own else None)
+        self._price = price or (FREE if local else models.list_price(kind, model) if own else None)
         self._needs_key = own and not local
         self._dialect: OpenAIDialect | AnthropicDialect
         headers: dict[str, str] = {}
@@ -438,7 +418,7 @@ class HttpModel:
         self, messages: Turns, *, tools: Tools = (), on_text: OnText = ignore_text, timeout_s: float
     ) -> ModelAnswer:
         """Answer the last turn, or raise ModelOff. Text goes to `on_text` as it arrives."""
-        check_turns(messages)
+        models.check_turns(messages)
         stream = AnswerStream(on_text)
         try:
             self._stream(messages, tools, stream, Deadline(timeout_s))
@@ -448,13 +428,13 @@ class HttpModel:
                 raise
         if not stream.calls and not stream.text.strip():
             raise self._empty(stream.stop)
-        price, tokens_in, tokens_out = self._price, stream.tokens_in, stream.tokens_out
+        tokens = stream.tokens_in, stream.tokens_out
         return ModelAnswer(
             text=stream.text,
             calls=stream.calls,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost_usd=price.cost_usd(tokens_in, tokens_out) if price else None,
+            tokens_in=tokens[0],
+            tokens_out=tokens[1],
+            cost_usd=self._price.cost_usd(*tokens) if self._price else None,
             model=stream.model or self._dialect.model,
             stop=stream.stop,
         )
@@ -504,12 +484,12 @@ class HttpModel:
             raise self._off(f"sent an answer that cannot be read ({why})", todo) from None
 
     def _empty(self, stop: str) -> ModelOff:
-        what, todo = "gave an empty answer", f"Ask again, or change {self._access.role}_model."
-        if stop == "length":
-            what, todo = "reached its token limit before any text", "Raise chat_max_tokens."
-        elif stop == "refused":
-            what, todo = "refuses to answer this", "Rephrase the question."
-        return self._off(what, todo, "prompt")
+        reasons = {
+            "length": ("reached its token limit before any text", "Raise chat_max_tokens."),
+            "refused": ("refuses to answer this", "Rephrase the question."),
+        }
+        again = f"Ask again, or change {self._access.role}_model."
+        return self._off(*reasons.get(stop, ("gave an empty answer", again)), "prompt")
 
     def _refusal(self, reply: Reply) -> ModelOff:
         """The one mapping from a status to an error."""
@@ -524,10 +504,8 @@ class HttpModel:
             todo = f"{'Check' if self._access.key else 'Set'} {variable}."
             return self._off(f"{what} ({why})", todo, "setting")
         if reply.status == 404:
-            model = self._dialect.model
-            todo = f"Check {role}_model and {role}_base_url."
-            if self.name.startswith("ollama:"):
-                todo = f"Run: ollama pull {model}"
+            model, check = self._dialect.model, f"Check {role}_model and {role}_base_url."
+            todo = f"Run: ollama pull {model}" if self.name.startswith("ollama:") else check
             return self._off(f"does not know {model} ({why})", todo, "setting")
         if reply.status == 413 or any(word in body for word in _TOO_LONG):
             todo = f"Send less, or set {role}_model to one with a larger window."
@@ -540,7 +518,7 @@ class HttpModel:
             return self._off(f"cannot answer now ({why})", "Try again later.")
         return self._off(f"refused the request ({why})", None, "prompt")
 
-    def _off(self, what: str, todo: str | None, fault: ModelFault = "server") -> ModelOff:
+    def _off(self, what: str, todo: str | None, fault: models.ModelFault = "server") -> ModelOff:
         error = self._wire.off(what, todo)
         error.fault = fault
         return error

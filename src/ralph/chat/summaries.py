@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_summarizer
+from ralph.chat.model import ChatModel, ChatTurn, ModelAnswer, choose_model
 from ralph.chat.workers import OpenMemory, Retries, Worker
 from ralph.config import Settings
 from ralph.errors import BadRecord, ModelOff
@@ -339,7 +339,7 @@ class Summarizer(Worker):
         if self._given_model is not None:
             return self._given_model
         if self._chosen is None or self._chosen[0] is not settings:
-            self._chosen = settings, choose_summarizer(settings)
+            self._chosen = settings, choose_model(settings, "summary")
             self._rest_until = 0.0  # the problem may be fixed
         return self._chosen[1]
 

@@ -14,21 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralph.capture import AgentRun, Capture, TerminalReason
-from ralph.capture.lines import (
-    Steps,
-    clip,
-    content_text,
-    count,
-    items,
-    line_reader,
-    mapping,
-    moment,
-    money,
-    text_of,
-    tokens,
-    unraw,
-)
+from ralph.capture import AgentRun, Capture, TerminalReason, lines
+from ralph.capture.lines import Steps, clip, content_text, count, items, mapping, moment, text_of
 from ralph.capture.run import RunFindings
 from ralph.capture.shell import LEFT
 from ralph.capture.solved import ELSEWHERE, file_call, file_text
@@ -116,6 +103,9 @@ def tool_errors(
 # -- Claude Code's messages, which its stream and its transcripts share: blocks, tools, results.
 
 
+JsonObject = Mapping[str, Any]
+# Gives the structured result of a tool, which is often large and seldom needed.
+Detail = Callable[[], Any]
 MOST_OPEN = 5000
 _LONGEST_COMMAND = 20_000
 
@@ -163,29 +153,23 @@ class ToolUse(msgspec.Struct):
 class Messages(RunFindings):
     """The messages of one session: the main agent's, and those of its subagents."""
 
-    def __init__(
-        self,
-        *,
-        file: str = "-",
-        root: str | None = None,
-        injected: str = "",
-        steps: Steps | None = None,
-    ) -> None:
+    steps: Steps | None = None
+    model: str | None = None
+    interrupted = False
+    api_error = ""
+    # Calls that go on in the background, perhaps to the end of the session.
+    _left = 0
+    _folder: str | None = None
+    _turn: Any = None
+
+    def __init__(self, *, file: str = "-", root: str | None = None, injected: str = "") -> None:
         super().__init__(file=file, root=root, injected=injected)
-        self.steps = steps
-        self.model: str | None = None
         self.denied: list[str] = []
-        self.interrupted = False
-        self.api_error = ""
         self._open: dict[str, ToolUse] = {}
-        # Calls that go on in the background, perhaps to the end of the session.
-        self._left = 0
         # Errors of subagents count only when the call that started them failed.
         self._below: dict[str, list[ErrorSeen]] = {}
-        self._folder: str | None = None
-        self._turn: Any = None
 
-    def assistant(self, message: Mapping[str, Any], *, parent: str | None, failed: bool) -> None:
+    def assistant(self, message: JsonObject, *, parent: str | None, failed: bool) -> None:
         """One line of an assistant's message; a failed one is the client's own, not the model's."""
         model = text_of(message.get("model"))
         if failed or model == "<synthetic>":
@@ -212,7 +196,7 @@ class Messages(RunFindings):
                 if self.steps is not None:
                     self.steps.said(text_of(block.get("text")))
 
-    def _call(self, block: Mapping[str, Any], parent: str | None) -> None:
+    def _call(self, block: JsonObject, parent: str | None) -> None:
         name = text_of(block.get("name"))
         given = mapping(block.get("input"))
         path = next((text_of(given.get(key)) for key in _PATH_KEYS if given.get(key)), "")
@@ -233,12 +217,7 @@ class Messages(RunFindings):
             self.steps.called(identity, name, command or place or path or asked)
 
     def user(
-        self,
-        message: Mapping[str, Any],
-        detail: Callable[[], Any],
-        *,
-        parent: str | None,
-        cwd: str | None = None,
+        self, message: JsonObject, detail: Detail, *, parent: str | None, cwd: str | None = None
     ) -> None:
         """One line of a user's message: results of tools, or somebody's words."""
         content = message.get("content")
@@ -257,11 +236,7 @@ class Messages(RunFindings):
         self.see_injected(text)
 
     def _answered(
-        self,
-        block: Mapping[str, Any],
-        detail: Callable[[], Any],
-        parent: str | None,
-        cwd: str | None,
+        self, block: JsonObject, detail: Detail, parent: str | None, cwd: str | None
     ) -> None:
         identity = text_of(block.get("tool_use_id"))
         use = self._open.pop(identity, None)
@@ -277,11 +252,9 @@ class Messages(RunFindings):
         self.live.running = len(self._open) + self._left
         if self.steps is not None:
             self.steps.answered(identity, output, failed=failed)
-        errors: list[ErrorSeen] = []
-        if failed:
-            errors += below
-            if _STOPPED.search(output[:2000]):
-                return
+        errors = list(below) if failed else []
+        if failed and _STOPPED.search(output[:2000]):
+            return
         refused = failed and (_WRAPPER.match(output) or _DENIED.search(output[:2000]))
         if use.command and not refused:
             base = cwd or (self._folder if parent is None else None)
@@ -338,16 +311,15 @@ class Messages(RunFindings):
         place = self.place(use.path) if use.path else None
         return ErrorSeen(message, error_type, place)
 
-    def _done(self, use: ToolUse, output: str, detail: Callable[[], Any]) -> None:
+    def _done(self, use: ToolUse, output: str, detail: Detail) -> None:
         """A tool that is not the shell came back well: what it did to its file."""
         if use.name == "Write":
+            start = output[:200].lower()
             kind = mapping(detail()).get("type")
             if kind not in {"create", "update"}:
-                start = output[:200].lower()
                 kind = "create" if "created" in start else "update" if "updated" in start else None
-            if kind is None:
-                kind = "update" if self.knows(use.path) else "create"
-            self.touch(use.path, "created" if kind == "create" else "modified")
+            existed = self.knows(use.path) if kind is None else kind == "update"
+            self.touch(use.path, "modified" if existed else "created")
         elif use.name in _WRITERS:
             self.touch(use.path, _WRITERS[use.name])
         elif use.name in {"Glob", "Grep"} and _HAS_ENDING.search(use.path):
@@ -374,7 +346,7 @@ mcp_servers tool_name error_status error rate_limit_info is_error result errors 
 stop_reason num_turns duration_ms total_cost_usd usage permission_denials api_error_status
 api_error_type
 """
-_, _lines = line_reader(_KEYS, put_off="tool_use_result")
+_, _lines = lines.line_reader(_KEYS, put_off="tool_use_result")
 
 
 class StreamJson(Messages):
@@ -411,7 +383,7 @@ class StreamJson(Messages):
                 self._rejected = True
             self.assistant(mapping(line.message), parent=parent, failed=failed)
         elif kind == "user":
-            detail = partial(unraw, line.tool_use_result)
+            detail = partial(lines.unraw, line.tool_use_result)
             self.user(mapping(line.message), detail, parent=parent)
         elif kind == "system":
             self._system(line)
@@ -459,54 +431,47 @@ class StreamJson(Messages):
         # A session that went on prints one result a turn; its cost is the session's so far.
         self._turns += count(line.num_turns) or 0
         self._duration_ms += count(line.duration_ms) or 0
-        cost = money(line.total_cost_usd)
+        cost = lines.money(line.total_cost_usd)
         self.live.cost_usd = self.live.cost_usd if cost is None else cost
         self.live.waiting = None
         usage = mapping(line.usage)
         if usage:
-            self._tokens = (self._tokens or 0) + tokens(usage)
+            self._tokens = (self._tokens or 0) + lines.tokens(usage)
 
     def finish(self) -> AgentRun:
         """What the run left behind."""
-        result = self._result
+        ended = self._result is not None
+        result = self._result if ended else _lines(b"{}")[0]
         reason = self._reason()
         if reason == "ok":
             self.settle()
-        final = text_of(result.result) if result is not None else ""
+        final = text_of(result.result)
         failed = reason not in {"ok", "unknown"}
-        # What the provider said is an error; what the agent had said before is the summary.
-        summary = (self.last_text or final) if failed else (final or self.last_text)
-        for message in self._failures(final, failed=failed):
-            self.add_error(ErrorSeen(clip(message, 2000), "runtime"))
-        if final and (stated := _RESET.search(final)):
-            self._resets_at = self._resets_at or moment(int(stated[1]))
-        named = result.permission_denials if result is not None else None
-        denied = [text_of(item.get("tool_name")) for item in items(named)]
+        if failed and ended:
+            named = result.errors if isinstance(result.errors, list) else []
+            stated = [e for e in named[:10] if isinstance(e, str) and not e.startswith(_DIAGNOSTIC)]
+            for message in stated or filter(None, [final or self.api_error]):
+                self.add_error(ErrorSeen(clip(message, 2000), "runtime"))
+        if stated_reset := _RESET.search(final):
+            self._resets_at = self._resets_at or moment(int(stated_reset[1]))
+        denied = [text_of(item.get("tool_name")) for item in items(result.permission_denials)]
         return self.result(
             "stream-json",
             reason,
             session=self._session,
-            summary=summary,
+            # What the provider said is an error; what the agent had said before is the summary.
+            summary=(self.last_text or final) if failed else (final or self.last_text),
             model=self._model or self.model,
             denied=denied or self._denied,
             tokens_used=self._tokens,
             cost_usd=self.live.cost_usd,
-            duration_ms=self._duration_ms if result is not None else None,
-            num_turns=self._turns if result is not None else None,
-            is_error=result.is_error is True if result is not None else True,
-            api_status=count(result.api_error_status) if result is not None else None,
+            duration_ms=self._duration_ms if ended else None,
+            num_turns=self._turns if ended else None,
+            is_error=result.is_error is True or not ended,
+            api_status=count(result.api_error_status),
             rate_limit_resets_at=self._resets_at if reason == "rate_limited" else None,
             mcp_failed=tuple(redact(name) for name in self._mcp_failed),
         )
-
-    def _failures(self, final: str, *, failed: bool) -> list[str]:
-        """What the provider or the client reported as the end of the run."""
-        result = self._result
-        if result is None or not failed:
-            return []
-        named = result.errors if isinstance(result.errors, list) else []
-        stated = [e for e in named[:10] if isinstance(e, str) and not e.startswith(_DIAGNOSTIC)]
-        return stated or [text for text in (final or self.api_error,) if text]
 
     def _reason(self) -> TerminalReason:
         result = self._result

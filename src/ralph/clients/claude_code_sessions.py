@@ -17,28 +17,8 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
-from ralph.capture import AgentRun, TerminalReason
-from ralph.capture.lines import (
-    BOM,
-    LONGEST_TITLE,
-    OpenExchange,
-    SessionExchange,
-    SessionHead,
-    SessionReader,
-    SessionStart,
-    Steps,
-    cleaned,
-    content_text,
-    count,
-    items,
-    jsonl_files,
-    line_reader,
-    mapping,
-    money,
-    text_of,
-    tokens,
-    unraw,
-)
+from ralph.capture import AgentRun, TerminalReason, lines
+from ralph.capture.lines import content_text, count, items, mapping, text_of, unraw
 from ralph.capture.run import session_name
 from ralph.clients.claude_code import INTERRUPTED, PLACEHOLDER, Messages
 
@@ -58,7 +38,7 @@ type subtype uuid sessionId timestamp isSidechain isMeta isCompactSummary isVisi
 agentId promptId origin turnOrigin forkedFrom message isApiErrorMessage error cwd gitBranch
 totalCostUSD totalDuration modelUsage operation reason content customTitle aiTitle summary leafUuid
 """
-_decode, lines_of = line_reader(SESSION_KEYS, put_off="toolUseResult attachment")
+_decode, lines_of = lines.line_reader(SESSION_KEYS, put_off="toolUseResult attachment")
 
 _NOT_A_PERSON = frozenset(
     "peer task_notification task-notification scheduled system auto_continuation"
@@ -259,7 +239,7 @@ class Transcript(Messages):
 
     def _count(self, message: Mapping[str, Any]) -> None:
         # Each block of a message repeats the usage of the whole; the last one knows best.
-        identity, spent = message.get("id"), tokens(mapping(message.get("usage")))
+        identity, spent = message.get("id"), lines.tokens(mapping(message.get("usage")))
         if identity is not None and identity == self._counted:
             self._tokens += max(0, spent - self._last_spent)
             self._last_spent = max(spent, self._last_spent)
@@ -268,7 +248,7 @@ class Transcript(Messages):
             self._counted, self._last_spent = identity, spent
 
     def _cost(self, line: Any) -> None:
-        cost = money(line.totalCostUSD)
+        cost = lines.money(line.totalCostUSD)
         self.live.cost_usd = self.live.cost_usd if cost is None else cost
         self._duration_ms = count(line.totalDuration) or self._duration_ms
         usage = mapping(line.modelUsage)
@@ -323,13 +303,12 @@ _MOST_SUMMARIES = 20
 _MOST_QUEUED = 50
 
 
-class _OpenExchange(Transcript, OpenExchange):
+class _OpenExchange(Transcript, lines.OpenExchange):
     """An exchange being read."""
 
-    steps: Steps
-
-    def __init__(self, line: Any, words: str, start: SessionStart, *, at: int) -> None:
-        super().__init__(file=start.file, root=start.root, steps=Steps())
+    def __init__(self, line: Any, words: str, start: lines.SessionStart, *, at: int) -> None:
+        super().__init__(file=start.file, root=start.root)
+        self.steps: lines.Steps = lines.Steps()
         self.prompt, self.words, self.begins_at = line, words, at
         self.queued: list[str] = []
         self.take(line)
@@ -346,7 +325,7 @@ class _OpenExchange(Transcript, OpenExchange):
             self.queued.append(text)
             self.steps.asked(text)
 
-    def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
+    def seen(self, ends_at: int, *, finished: bool) -> lines.SessionExchange:
         """The exchange as it stands."""
         line = self.prompt
         first = text_of(mapping(line.forkedFrom).get("sessionId"))
@@ -362,13 +341,13 @@ class _OpenExchange(Transcript, OpenExchange):
         )
 
 
-class Exchanges(SessionReader):
+class Exchanges(lines.SessionReader):
     """A session transcript being read."""
 
     _parts = staticmethod(lines_of)
     _open: _OpenExchange | None = None
 
-    def __init__(self, start: SessionStart | None = None) -> None:
+    def __init__(self, start: lines.SessionStart | None = None) -> None:
         super().__init__(start)
         self._titles: dict[str, str] = {"before": self._start.title or ""}
         self._summaries: list[tuple[str, str]] = []
@@ -388,7 +367,7 @@ class Exchanges(SessionReader):
         # A file may begin with the summaries of other sessions.
         summaries = reversed(self._summaries)
         titles += [text for leaf, text in summaries if not leaf or hash(leaf) in self._seen]
-        return next((cleaned(text, LONGEST_TITLE) for text in titles if text), None) or None
+        return next((lines.session_title(text) for text in titles if text), "") or None
 
     def _take(self, line: Any) -> None:
         kind = line.type
@@ -399,9 +378,9 @@ class Exchanges(SessionReader):
                 self._said(kind, line)
         elif kind in {"custom-title", "ai-title"}:
             title = text_of(line.customTitle) or text_of(line.aiTitle)
-            self._titles[kind] = title[: 4 * LONGEST_TITLE] or self._titles.get(kind, "")
+            self._titles[kind] = title[:1000] or self._titles.get(kind, "")
         elif kind == "summary":
-            summary = (text_of(line.leafUuid)[:100], text_of(line.summary)[: 4 * LONGEST_TITLE])
+            summary = text_of(line.leafUuid)[:100], text_of(line.summary)[:1000]
             self._summaries = [*self._summaries, summary][-_MOST_SUMMARIES:]
         elif kind == "queue-operation" and self._open is not None:
             self._open.add(queued(line))
@@ -482,26 +461,26 @@ def session_folder(environ: Mapping[str, str]) -> Path:
 
 def session_files(folder: Path) -> Iterator[Path]:
     """Every session's file; those of sub-agents belong to their session."""
-    for file in jsonl_files(folder):
+    for file in lines.jsonl_files(folder):
         if not file.name.startswith("agent-") and "subagents" not in file.parts:
             yield file
 
 
-def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
+def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
     """The session a file holds; None where nothing in it looks like one."""
     found = False
     for number, data in enumerate(file):
         if number >= _HEAD_LINES or file.tell() > _HEAD_BYTES:
             break
         try:
-            line = _decode(data.removeprefix(BOM))
+            line = _decode(data.removeprefix(lines.BOM))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         kind, cwd = text_of(line.type), text_of(line.cwd)
         found = found or bool(kind)
         if kind in {"user", "assistant"} and cwd:
-            return SessionHead(path.stem, cwd, is_subagent=line.isSidechain is True)
-    return SessionHead(path.stem) if found else None
+            return lines.SessionHead(path.stem, cwd, is_subagent=line.isSidechain is True)
+    return lines.SessionHead(path.stem) if found else None
 
 
 session_reader = Exchanges

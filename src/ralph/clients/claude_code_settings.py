@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 from collections.abc import Collection, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -23,7 +22,6 @@ PLUGIN = "ralph@ralph"
 # The plugin as it was installed with this package; it is a marketplace too.
 PLUGIN_FOLDER = Path(__file__).parents[1] / "plugin"
 _HOOKS = "hooks"
-_TIMEOUT_S = 60.0
 _REMOVING = ["mcp", "remove", "-s", "user", setup.SERVER]
 _T = TypeVar("_T")
 
@@ -150,19 +148,8 @@ def _ask(*requests: list[str]) -> str | None:
     if program is None:
         return " && ".join(shlex.join(["claude", *words]) for words in requests)
     for words in requests:
-        try:
-            asked = subprocess.run(
-                [program, *words],
-                capture_output=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-            why = (asked.stderr or asked.stdout).decode(errors="replace").strip()
-            failed = asked.returncode != 0
-        except (OSError, subprocess.TimeoutExpired) as error:
-            why, failed = str(error), True
-        if failed:
+        code, why = setup.ask_program([program, *words])
+        if code != 0:
             raise RalphError(
                 f"claude could not change its MCP servers: {why}",
                 todo=f"The hooks are done; run by hand: {shlex.join(['claude', *words])}",

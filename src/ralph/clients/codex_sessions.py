@@ -15,26 +15,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ralph.capture import TerminalReason
-from ralph.capture.lines import (
-    LONGEST_TITLE,
-    OpenExchange,
-    SessionExchange,
-    SessionHead,
-    SessionReader,
-    SessionStart,
-    Steps,
-    UnreadableLine,
-    cleaned,
-    clip,
-    content_text,
-    count,
-    items,
-    jsonl_files,
-    mapping,
-    objects,
-    text_of,
-)
+from ralph.capture import TerminalReason, lines
+from ralph.capture.lines import content_text, count, items, mapping, objects, text_of
 from ralph.capture.run import RunFindings, session_name
 from ralph.clients.codex import failure_reason
 from ralph.records.iteration import ErrorSeen, FileAction
@@ -69,17 +51,17 @@ _STOPPED = re.compile(r"^aborted by user|rejected by user|user (?:rejected|decli
 _HEAD_CHARS = 500
 
 
-def rollout_head(line: bytes) -> SessionHead | None:
+def rollout_head(line: bytes) -> lines.SessionHead | None:
     """The session a rollout is of, or None when its first line does not say."""
     try:
         event = objects(line)[0]
-    except UnreadableLine:
+    except lines.UnreadableLine:
         return None
     if event.get("type") != "session_meta":
         return None
     data = mapping(event.get("payload"))
     below = "subagent" in (text_of(data.get("thread_source")), text_of(data.get("source")))
-    return SessionHead(
+    return lines.SessionHead(
         session=text_of(data.get("id")) or text_of(data.get("session_id")),
         cwd=text_of(data.get("cwd")),
         git_branch=text_of(mapping(data.get("git")).get("branch")),
@@ -230,7 +212,7 @@ _MOST_OPEN = 1000
 MOST_QUEUED = 50
 
 
-class CodexTurn(RunFindings, OpenExchange):
+class CodexTurn(RunFindings, lines.OpenExchange):
     """An exchange being read."""
 
     model = ""
@@ -243,10 +225,12 @@ class CodexTurn(RunFindings, OpenExchange):
     begins_at = 0
     is_marked = False  # whether the client marks where turns begin and end
 
-    def __init__(self, start: SessionStart, head: SessionHead, *, key: str, turn: str) -> None:
+    def __init__(
+        self, start: lines.SessionStart, head: lines.SessionHead, *, key: str, turn: str
+    ) -> None:
         super().__init__(file=start.file, root=start.root, injected="")
         self.head, self.key, self.turn = head, key, turn
-        self.steps = Steps()
+        self.steps = lines.Steps()
         self.typed: list[str] = []
         self.open: dict[str, tuple[CodexCall, int]] = {}
         self.shells: dict[str, tuple[CodexCall, int]] = {}
@@ -304,7 +288,7 @@ class CodexTurn(RunFindings, OpenExchange):
             ran = self.ran(call.command, output, failed=back.failed, base=call.folder)
             self.tried_command(call.command, ran, failed=back.failed, begun=begun)
         elif back.failed:
-            self.add_error(ErrorSeen(f"{call.tool}: {clip(back.text.strip(), 1000)}"))
+            self.add_error(ErrorSeen(f"{call.tool}: {lines.clip(back.text.strip(), 1000)}"))
         if not call.patch and not call.command:
             self.see_injected(back.text)
 
@@ -319,7 +303,7 @@ class CodexTurn(RunFindings, OpenExchange):
         error = mapping(_arguments(message).get("error")) if message.startswith("{") else {}
         self.failure = text_of(error.get("message")) or message or "the turn failed"
 
-    def seen(self, ends_at: int, *, finished: bool) -> SessionExchange:
+    def seen(self, ends_at: int, *, finished: bool) -> lines.SessionExchange:
         """The exchange as it stands."""
         reason = self.reason or "unknown"
         if self.failure and reason != "interrupted":
@@ -349,7 +333,7 @@ class CodexTurn(RunFindings, OpenExchange):
         )
 
 
-class Rollout(SessionReader):
+class Rollout(lines.SessionReader):
     """A rollout being read; to read on, give the head too."""
 
     _parts = staticmethod(objects)
@@ -359,7 +343,7 @@ class Rollout(SessionReader):
     _turn = ""
     _is_marked = False
 
-    def __init__(self, start: SessionStart | None = None) -> None:
+    def __init__(self, start: lines.SessionStart | None = None) -> None:
         super().__init__(start)
         self.head = self._start.head
         self._context: Mapping[str, Any] = {}
@@ -405,8 +389,7 @@ class Rollout(SessionReader):
             self._begin(turn_of(data))
             self._is_marked = True
         elif kind == "thread_name_updated":
-            name = text_of(data.get("thread_name"))
-            self._title = cleaned(name[: 4 * LONGEST_TITLE], LONGEST_TITLE) or self._title
+            self._title = lines.session_title(text_of(data.get("thread_name"))) or self._title
         elif self._open is None:
             return
         elif kind == "token_count":
@@ -489,10 +472,10 @@ def session_folder(environ: Mapping[str, str]) -> Path:
 
 def session_files(folder: Path) -> Iterator[Path]:
     """Every rollout."""
-    return (file for file in jsonl_files(folder) if file.name.startswith("rollout-"))
+    return (file for file in lines.jsonl_files(folder) if file.name.startswith("rollout-"))
 
 
-def session_head(path: Path, file: BinaryIO) -> SessionHead | None:
+def session_head(path: Path, file: BinaryIO) -> lines.SessionHead | None:
     """The session a rollout is of; a file that does not name one is named by itself."""
     head = rollout_head(file.readline())
     if head is None or head.session:

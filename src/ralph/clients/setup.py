@@ -38,8 +38,7 @@ NAME = "ralph"
 SERVER = "ralph-memory"
 SERVERS = "mcpServers"
 _MODULE = ("-m", "ralph")
-_SERVER_WORDS = ("mcp", "--focus")
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 # A hook by name. The shell looks the program up, and calls it only if that gives a full path (`?:`
 # is a drive of Windows) outside the project.
 _GUARDED = (
@@ -81,7 +80,7 @@ class RalphCall(msgspec.Struct, frozen=True):
     @property
     def server_words(self) -> list[str]:
         """What the program is given to serve memory over MCP."""
-        return [*self.words, *_SERVER_WORDS]
+        return [*self.words, "mcp", "--focus"]
 
     def server(self) -> dict[str, Any]:
         """The server as Claude Code's files describe one; its tools are shown at once."""
@@ -112,25 +111,19 @@ def hook_call(command: object) -> tuple[RalphCall, str] | None:
         return None
     if guarded := _GUARDED_HOOK.fullmatch(command):
         return RalphCall(NAMED), guarded["event"]
-    found = _HOOK.fullmatch(command)
-    if found is None:
-        return None
-    try:
-        call = _call(shlex.split(found["call"]))
-    except ValueError:  # a backslash at the end: nothing that we write
-        return None
-    return (call, found["event"]) if call else None
+    if found := _HOOK.fullmatch(command):
+        with contextlib.suppress(ValueError):  # a backslash at the end: nothing that we write
+            if call := _call(shlex.split(found["call"])):
+                return call, found["event"]
+    return None
 
 
 def server_call(server: object) -> RalphCall | None:
     """The call of a server that Ralph wrote, or None for anybody else's."""
     match server:
-        case {"command": str(program), "args": [*words]}:
-            given = tuple(words)
-        case _:
-            return None
-    at = len(given) - len(_SERVER_WORDS)
-    return _call([program, *given[:at]]) if given[at:] == _SERVER_WORDS else None
+        case {"command": str(program), "args": [*words, "mcp", "--focus"]}:
+            return _call([program, *words])
+    return None
 
 
 def _call(words: list[str]) -> RalphCall | None:
@@ -159,18 +152,25 @@ def best_call(root: Path | None, *, variables: bool) -> RalphCall:
 
 def _is_this_one(program: str) -> bool:
     """Other programs are called ralph too, and other versions may not know our hooks."""
+    code, answer = ask_program([program, "--version"], cwd=Path(sys.executable).parent)
+    return code is not None and answer == f"ralph {__version__}"
+
+
+def ask_program(command: list[str], *, cwd: Path | None = None) -> tuple[int | None, str]:
+    """Run a command that nobody watches: its exit code and output, or None and what went wrong."""
     try:
-        asked = subprocess.run(
-            [program, "--version"],
+        done = subprocess.run(
+            command,
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,
             stdin=subprocess.DEVNULL,
-            cwd=Path(sys.executable).parent,
+            cwd=cwd,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return asked.stdout.strip() == f"ralph {__version__}".encode()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    output = done.stderr if done.returncode else done.stdout
+    return done.returncode, (output or done.stdout).decode(errors="replace").strip()
 
 
 # -- Files of other programs: read whole, changed all or none, and left as they were on failure.
@@ -198,11 +198,6 @@ class SettingsEdit(msgspec.Struct, frozen=True):
     after: str | None
     root: Path | None = None
     keeps_previous: bool = False
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is anything to write."""
-        return self.before != self.after
 
 
 def refusal(what: str, where: object, todo: str = "Fix it.") -> BadInput:
@@ -268,11 +263,9 @@ def _refuse_constant(word: str) -> None:
 
 
 def _refuse_links(file: Path, root: Path) -> None:
-    for one in (file, *file.parents):
-        if one == root:
-            return
-        if one.is_symlink():
-            raise refusal("this is a link, and Ralph follows none in a project", one, _MOVE)
+    inside = [each for each in (file, *file.parents) if each != root and each.is_relative_to(root)]
+    for link in filter(Path.is_symlink, inside):
+        raise refusal("this is a link, and Ralph follows none in a project", link, _MOVE)
 
 
 def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
@@ -280,7 +273,7 @@ def apply(edits: Sequence[SettingsEdit]) -> list[SettingsEdit]:
     done: list[SettingsEdit] = []
     backups: list[Path] = []
     for edit in edits:
-        if not edit.changes:
+        if edit.before == edit.after:
             continue
         try:
             if edit.root is not None:
@@ -409,12 +402,9 @@ class ClientSetup(ABC):
         take_out: Callable[[str, Path], str | None],
     ) -> list[SettingsEdit]:
         text = read_text(file, root=root)
-        if call is not None:
-            after: str | None = put_in(text, call, file)
-        elif text is None:
+        if text is None and call is None:
             return []
-        else:
-            after = take_out(text, file)
+        after = take_out(text or "", file) if call is None else put_in(text, call, file)
         return [SettingsEdit(file, text, after, root, self.keeps_previous)]
 
     def with_server(self, text: str | None, call: RalphCall, where: Path) -> str:
@@ -523,20 +513,18 @@ def foreign_server(where: Path) -> BadInput:
 
 
 def _odd(places: list[SetupPlace]) -> list[str]:
-    found: dict[str, None] = {}
+    found: list[str] = []
     for place in places:
+        again = f"Run: ralph hooks install --{place.where}"
+        again += "" if place.agent == CLIENTS[0].agent else f" --agent {place.agent}"
         for part in place.parts:
-            if part.problem:
-                found[part.problem] = None
-            again = f"Run: ralph hooks install --{place.where}"
-            again += "" if place.agent == CLIENTS[0].agent else f" --agent {place.agent}"
+            found += [part.problem] if part.problem else []
             if part.outdated:
                 what = "a folder you work in could put its own program in the place of Ralph"
-                found[f"{part.file}: {what}. {again}"] = None
+                found.append(f"{part.file}: {what}. {again}")
             if part.state == "partly":
-                found[f"{part.file}: no hook for {', '.join(part.missing)}. {again}"] = None
-            for call in part.calls:
-                if call.found is None:
-                    todo = "Install it there, or set RALPH_COMMAND."
-                    found[f"{part.file}: {call.command} is not there. {todo}"] = None
-    return list(found)
+                found.append(f"{part.file}: no hook for {', '.join(part.missing)}. {again}")
+            todo = "Install it there, or set RALPH_COMMAND."
+            gone = [call.command for call in part.calls if call.found is None]
+            found += [f"{part.file}: {command} is not there. {todo}" for command in gone]
+    return list(dict.fromkeys(found))

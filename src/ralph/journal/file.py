@@ -24,6 +24,7 @@ from ralph.journal.line import AppenderState, Step, Unreadable, read_line, short
 from ralph.records import Complaint, Record, Tombstone, now
 
 LOCK_TIMEOUT_S = 30.0
+FREE_SPACE = "Free space or permit writing there, then try again."
 _BUFFER_BYTES = 1024 * 1024
 # Several lines, heads and all: lines that differ only there must not look the same.
 _TAIL_BYTES = 16 * 1024
@@ -117,6 +118,12 @@ def _crc_of(file: BinaryIO, end: int) -> int:
     while (left := end - file.tell()) > 0 and (data := file.read(min(left, _BUFFER_BYTES))):
         crc = zlib.crc32(data, crc)
     return crc
+
+
+def disk_error(what: str, path: Path, error: OSError, todo: str) -> JournalError:
+    """What is told of a journal's file that the disk refuses; the reason goes into `what`."""
+    todo = getattr(error, "todo", None) or todo
+    return JournalError(what.format(error.strerror or error), where=str(path), todo=todo)
 
 
 class JsonlJournal:
@@ -235,11 +242,8 @@ class JsonlJournal:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise JournalError(
-                f"cannot read the journal ({error.strerror or error})",
-                where=str(self.path),
-                todo=getattr(error, "todo", None) or "Permit reading it, then try again.",
-            ) from error
+            todo = "Permit reading it, then try again."
+            raise disk_error("cannot read the journal ({})", self.path, error, todo) from error
 
     def _read(self, file: BinaryIO, position: str | None, limit: int | None) -> Batch:
         stat = os.fstat(file.fileno())
@@ -344,23 +348,15 @@ class JsonlJournal:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
+        what = f"another process has held the journal for over {self._lock_timeout_s:g} s"
+        busy = JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         try:
             disk.make_folder(self.path.parent)
-            with disk.locked(self.path, timeout_s=self._lock_timeout_s) as fd:
+            with disk.locked(self.path, timeout_s=self._lock_timeout_s, busy=busy) as fd:
                 yield fd
-        except disk.Busy:
-            raise JournalBusy(
-                f"another process has held the journal for over {self._lock_timeout_s:g} s",
-                where=self.name,
-                todo="Try again when it has finished.",
-            ) from None
         except OSError as error:
-            raise JournalError(
-                f"cannot write the journal ({error.strerror or error}); nothing was written",
-                where=str(self.path),
-                todo=getattr(error, "todo", None)
-                or "Free space or permit writing there, then try again.",
-            ) from error
+            what = "cannot write the journal ({}); nothing was written"
+            raise disk_error(what, self.path, error, FREE_SPACE) from error
 
 
 # -- The journals of one memory, each in a file named after it.

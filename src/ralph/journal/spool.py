@@ -12,9 +12,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ralph import disk
-from ralph.errors import JournalBusy, JournalDown, JournalError, RecordForgotten
+from ralph.errors import JournalBusy, JournalDown, RecordForgotten
 from ralph.journal import Appended, Batch, Draft, read_position, write_position
-from ralph.journal.file import LOCK_TIMEOUT_S, JournalFolder, file_name
+from ralph.journal.file import FREE_SPACE, LOCK_TIMEOUT_S, JournalFolder, disk_error, file_name
 from ralph.journal.postgres import Numbers, PostgresJournal, PostgresJournals, Tried, check_fits
 from ralph.journal.session import Link, Patience
 from ralph.records import Complaint, Located, Record, Tombstone, now
@@ -32,7 +32,7 @@ _Append = Callable[[Sequence[Record | Draft]], list[Appended]]
 
 
 class _LastNumber(msgspec.Struct):
-    name: str
+    name: str = ""
     number: int = 0
 
 
@@ -92,8 +92,8 @@ class Spool:
             numbers = Numbers(self.last_seen())
             yield numbers
             seen = _read_seen(self._seen_file)
-            self._seen = max(numbers.highest, self._seen, seen.number if seen else 0)
-            if seen is None or seen.number != self._seen:
+            self._seen = max(numbers.highest, self._seen, seen.number)
+            if not seen.name or seen.number != self._seen:
                 try:
                     _write_seen(self._seen_file, self.name, self._seen)
                 except OSError as error:
@@ -107,8 +107,7 @@ class Spool:
 
     def last_seen(self) -> int:
         """The highest number that was on the server the last time; 0 where nobody knows."""
-        seen = _read_seen(self._seen_file)
-        return max(self._seen, seen.number if seen else 0)
+        return max(self._seen, _read_seen(self._seen_file).number)
 
     # -- handing over
 
@@ -126,12 +125,8 @@ class Spool:
         except disk.Busy:
             return None
         except OSError as error:
-            raise JournalError(
-                f"what waits for the journal's server cannot be handed over "
-                f"({error.strerror or error})",
-                where=str(self.file.path),
-                todo="Free space or permit writing there, then try again.",
-            ) from error
+            what = "what waits for the journal's server cannot be handed over ({})"
+            raise disk_error(what, self.file.path, error, FREE_SPACE) from error
 
     def _deliver(self, append: _Append) -> int:
         count = 0
@@ -187,11 +182,11 @@ def _write_seen(file: Path, name: str, number: int) -> None:
         os.close(fd)
 
 
-def _read_seen(file: Path) -> _LastNumber | None:
+def _read_seen(file: Path) -> _LastNumber:
     try:
         return msgspec.json.decode(file.read_bytes(), type=_LastNumber)
     except (OSError, msgspec.DecodeError):
-        return None  # nobody was there yet, or it was cut short by a crash
+        return _LastNumber()  # nobody was there yet, or it was cut short by a crash
 
 
 def waiting_names(folder: Path) -> list[str]:
@@ -290,11 +285,8 @@ class SpooledJournal(PostgresJournal):
         lock_s = self._link.patience.lock_s
         count = self._spool().deliver(super().append, patience_s=lock_s)
         if count is None:
-            raise JournalBusy(
-                f"another process has handed over for more than {lock_s:g} s",
-                where=self.name,
-                todo="Try again when it has finished.",
-            )
+            what = f"another process has handed over for more than {lock_s:g} s"
+            raise JournalBusy(what, where=self.name, todo="Try again when it has finished.")
         return count
 
 
@@ -326,7 +318,7 @@ class SpooledJournals(PostgresJournals):
             return sorted(waiting.union(super().names()))
         except JournalDown:
             seen = (_read_seen(file) for file in folder.glob(f"*{_SEEN}"))
-            return sorted(waiting | {one.name for one in seen if one})
+            return sorted(waiting | {one.name for one in seen if one.name})
 
     def newest_at(self, name: str) -> str:
         """When the newest record of a journal was made; "" where that is unclear."""

@@ -37,7 +37,7 @@ from ralph.plan.model import Discipline, Task
 from ralph.plan.store import Plan
 from ralph.programs import find_program, python
 from ralph.records import now
-from ralph.records.iteration import ErrorSeen, ModelTier
+from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
 from ralph.trust import trusted
 
@@ -351,7 +351,6 @@ class PendingIteration(msgspec.Struct, frozen=True, kw_only=True):
     task_id: int | str | None
     title: str
     discipline: str
-    tier: ModelTier
     review: bool
     started_at: str
     agent: str
@@ -371,7 +370,7 @@ class RunFolder(msgspec.Struct, frozen=True):
         folder = self.path / work.run
         with self._alone():  # another loop must not take a folder that is being filled for a ruin
             disk.make_folder(folder)
-            disk.replace(folder / _SNAPSHOT, snapshot.to_bytes())
+            disk.replace(folder / _SNAPSHOT, msgspec.msgpack.encode(snapshot))
             disk.replace(folder / _FILE, msgspec.json.encode(work))
         return folder
 
@@ -389,7 +388,8 @@ class RunFolder(msgspec.Struct, frozen=True):
 
     def snapshot(self, work: PendingIteration) -> Snapshot:
         """The plan as it was before the work."""
-        return Snapshot.from_bytes(disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST))
+        raw = disk.read(self.path / work.run / _SNAPSHOT, largest=_LARGEST)
+        return msgspec.msgpack.decode(raw, type=Snapshot)
 
     def how_it_ended(self, work: PendingIteration, *, timeout_s: float) -> AgentEnd:
         """How the agent of a loop that was killed ended; waits until all its processes have."""

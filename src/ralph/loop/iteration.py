@@ -190,7 +190,6 @@ class IterationResult(msgspec.Struct, frozen=True):
     iteration: Iteration
     captured: AgentRun
     plan_changed: bool
-    interrupted: bool
 
 
 class IterationRunner:
@@ -266,7 +265,6 @@ class IterationRunner:
             task_id=None if review else task.id,
             title=f"Review of {task.feature}" if review else task.title,
             discipline=task.discipline or "",
-            tier="opus" if review else "haiku",
             review=review,
             started_at=now(),
             agent=self._driver.agent,
@@ -349,7 +347,7 @@ class IterationRunner:
             if not ended.interrupted:  # who was stopped has not failed
                 self._knowledge.report(work.patterns, iteration)
             self._knowledge.give(iteration, history(self.ralph, work.feature))
-        return IterationResult(iteration, captured, plan_changed, ended.interrupted)
+        return IterationResult(iteration, captured, plan_changed)
 
     def _check(self, work: PendingIteration, snapshot: Snapshot) -> None:
         """Put back what the plan lost, and tell of it."""
@@ -378,7 +376,7 @@ class IterationRunner:
             task_title=work.title,
             discipline=work.discipline,
             outcome=outcome,
-            model_tier=work.tier,
+            model_tier="opus" if work.review else "haiku",
             duration_ms=captured.duration_ms or ended.duration_ms or None,
             # The start, not the end: finishing the same work twice gives the same record.
             timestamp=work.started_at,
@@ -402,7 +400,7 @@ class IterationRunner:
         try:
             drafts = extract(iteration, earlier)
             number = iteration.iteration_number or 0
-            learned = learn(self.plan, work.feature, drafts, current_iteration=number)
+            added, refused = learn(self.plan, work.feature, drafts, current_iteration=number)
             # Only what was touched just now can have become worth listing.
             paths = {file.path for file in iteration.files_touched}
             joined = enrich(self.plan, work.feature, told, among=paths)
@@ -411,10 +409,6 @@ class IterationRunner:
         except BadInput as error:
             self._tell("repaired", lines=[f"nothing was learned from this iteration: {error}"])
             return
-        if learned.added or learned.refused or joined:
-            self._tell(
-                "learned",
-                learnings=[one.learning.text for one in learned.added],
-                refused=learned.refused,
-                context_files=joined,
-            )
+        if added or refused or joined:
+            texts = [one.learning.text for one in added]
+            self._tell("learned", learnings=texts, refused=refused, context_files=joined)

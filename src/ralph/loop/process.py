@@ -51,27 +51,18 @@ if sys.platform == "win32":
     _KILL_ON_JOB_CLOSE = 0x2000
     _EXTENDED_LIMITS = 9
 
-    class _BasicLimits(ctypes.Structure):
-        _fields_ = (
-            ("PerProcessUserTimeLimit", wintypes.LARGE_INTEGER),
-            ("PerJobUserTimeLimit", wintypes.LARGE_INTEGER),
-            ("LimitFlags", wintypes.DWORD),
-            ("MinimumWorkingSetSize", ctypes.c_size_t),
-            ("MaximumWorkingSetSize", ctypes.c_size_t),
-            ("ActiveProcessLimit", wintypes.DWORD),
-            ("Affinity", ctypes.c_size_t),
-            ("PriorityClass", wintypes.DWORD),
-            ("SchedulingClass", wintypes.DWORD),
-        )
-
     class _JobLimits(ctypes.Structure):
+        """What Windows calls JOBOBJECT_EXTENDED_LIMIT_INFORMATION; only the flags are of use."""
+
         _fields_ = (
-            ("BasicLimitInformation", _BasicLimits),
-            ("IoInfo", ctypes.c_ulonglong * 6),
-            ("ProcessMemoryLimit", ctypes.c_size_t),
-            ("JobMemoryLimit", ctypes.c_size_t),
-            ("PeakProcessMemoryUsed", ctypes.c_size_t),
-            ("PeakJobMemoryUsed", ctypes.c_size_t),
+            ("times", wintypes.LARGE_INTEGER * 2),
+            ("flags", wintypes.DWORD),
+            ("working_set", ctypes.c_size_t * 2),
+            ("processes", wintypes.DWORD),
+            ("affinity", ctypes.c_size_t),
+            ("priorities", wintypes.DWORD * 2),
+            ("io", ctypes.c_ulonglong * 6),
+            ("memory", ctypes.c_size_t * 4),
         )
 
     class _WindowsAgent(_AgentState):
@@ -118,7 +109,7 @@ if sys.platform == "win32":
         create.restype = wintypes.HANDLE
         job = wintypes.HANDLE(create(None, None))
         limits = _JobLimits()
-        limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
+        limits.flags = _KILL_ON_JOB_CLOSE
         if not ctypes.windll.kernel32.SetInformationJobObject(
             job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)
         ):

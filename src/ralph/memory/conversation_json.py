@@ -26,17 +26,9 @@ from ralph.memory.conversation_stream import (
 )
 from ralph.memory.conversations import held_at, the_only
 from ralph.memory.store import Store
+from ralph.records import conversation as schema
 from ralph.records import utc
-from ralph.records.conversation import (
-    CONVERSATION,
-    Conversation,
-    Exchange,
-    Message,
-    Status,
-    Summary,
-    conversation_id,
-    exchange_id,
-)
+from ralph.records.conversation import Conversation, Exchange, Message, Summary
 from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.sanitize import strip_marked
 
@@ -176,7 +168,7 @@ class _PlainExchange(msgspec.Struct, kw_only=True):
     assistant: str | None = None
     started: str | None = None
     completed: str | None = None
-    status: Status | None = None
+    status: schema.Status | None = None
     tokens_used: _Count | None = None
     cost_usd: _Money | None = None
     model: str | None = None
@@ -322,7 +314,7 @@ def _exchange(
         name: value for name, value in msgspec.structs.asdict(one).items() if value is not None
     }
     own = {
-        "id": key if _OUR_ID.fullmatch(key) else exchange_id(talk.id, key),
+        "id": key if _OUR_ID.fullmatch(key) else schema.exchange_id(talk.id, key),
         "conversation": talk.id,
         "user": user,
         "assistant": assistant,
@@ -335,13 +327,13 @@ def _exchange(
 def _conversation_id(read: _PlainConversation, source: str) -> str:
     """Its own id, else one from what does not change when the conversation goes on."""
     if read.id is not None:
-        return read.id if _OUR_ID.fullmatch(read.id) else conversation_id(source, read.id)
+        return read.id if _OUR_ID.fullmatch(read.id) else schema.conversation_id(source, read.id)
     begun: list[Any] = [read.title, read.created, read.project]
     if read.created and read.exchanges:
         begun.append(read.exchanges[0].user)
     else:  # nothing tells two of them apart but what was said
         begun += [[one.user, one.assistant, one.started] for one in read.exchanges]
-    return conversation_id(source, _hash(begun))
+    return schema.conversation_id(source, _hash(begun))
 
 
 def _converted(plain: Any, where: str) -> _PlainConversation:
@@ -441,5 +433,5 @@ def export_conversations(
                 talk = (state.conversation, exchanges, state.tags, summaries, ratings)
                 found[name] = ConversationContent(*talk)
     for start in wanted:
-        the_only(found, start, CONVERSATION)
+        the_only(found, start, schema.CONVERSATION)
     return sorted(found.values(), key=lambda one: one.conversation.created or "")

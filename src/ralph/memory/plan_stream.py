@@ -18,7 +18,7 @@ from ralph.index.sync import IndexSpec
 from ralph.journal import Batch
 from ralph.memory.store import PLAN, ProjectStore, as_hit, unasked, when
 from ralph.recall import Hit, ScoredRecord
-from ralph.records import Located, Record, read_body, short_id, write_body
+from ralph.records import Complaint, Located, Record, read_body, short_id, write_body
 from ralph.records.iteration import EMBEDDING_CHARS
 from ralph.records.learning import Learning
 
@@ -175,6 +175,10 @@ class PlanStream:
             for record in self.records()
             if record.id.startswith(begins)
         ]
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many there are; `ralph plan check` tells what is wrong in the plan itself."""
+        return len(self.records()), []
 
     def forgotten(self) -> frozenset[str]:
         """Nothing: a plan keeps no tombstones."""

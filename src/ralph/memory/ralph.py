@@ -19,7 +19,7 @@ from ralph.memory.conversation_search import event_of, fold_twins
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
 from ralph.memory.project import Project, find_project, need_project
-from ralph.memory.store import MOST_HITS, NOTES, PLAN, Answer, ProjectStore, find_id
+from ralph.memory.store import MOST_HITS, NOTES, PLAN, Answer, KeptStream, ProjectStore, find_id
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
 from ralph.records import Source, clean_text
@@ -175,8 +175,8 @@ class Ralph:
                 everywhere=everywhere,
                 words_only=not meaning,
                 exclude=exclude,
-                documents=True,
-                notes=True,
+                documents=not (tags or since or until),
+                notes=not tags,
                 **deep,
             )
             found.append(said)
@@ -287,6 +287,24 @@ class Ralph:
         if {"learning", "feature"} & set(kinds):
             streams.append(self.plan)
         return streams
+
+    def streams(self, feature: str | None = None) -> list[KeptStream]:
+        """Every stream of this project that has anything in it, or the one of a feature."""
+        if feature is not None:
+            return [KeptStream(feature, self.store, self.feature(feature))]
+        labels = {NOTES: "notes", PLAN: "plan"}
+        names = self.store.names()
+        found = [
+            KeptStream(labels.get(one.name, one.name), self.store, one)
+            for one in self._streams(kinds_of(()), None)
+            if one.name in names
+        ]
+        if self.conversations.exist:
+            memory = self.conversations
+            found.append(KeptStream("conversations", memory.store, memory.stream))
+        if self.knowledge.store.names():
+            found.append(KeptStream("knowledge", self.knowledge.store, self.knowledge))
+        return found
 
     def orphans(self) -> list[index.Collection]:
         """Collections whose journal is gone, or that belong to another project (F24)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,9 +14,8 @@ from ralph.index.sync import IndexSpec, is_current
 
 if TYPE_CHECKING:
     from ralph.index import Embedder
-    from ralph.index.sync import Index
     from ralph.memory.ralph import Ralph
-    from ralph.memory.store import Store, Stream
+    from ralph.memory.store import KeptStream, Store, Stream
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -29,6 +28,14 @@ class Health(msgspec.Struct, frozen=True):
 
 _NONE = Health(False, "the setting embedder is none", "Run: ralph config embedder static")
 _REBUILD = "Run: ralph index rebuild"
+_NOTHING = {"journalled": 0, "indexed": 0}
+# The streams beside those of the features, and what they are called in a status.
+_MEMORIES = {
+    "conversations": "conversation",
+    "knowledge": "knowledge",
+    "notes": "notes",
+    "plan": "plan",
+}
 
 
 class FeatureCount(msgspec.Struct, frozen=True):
@@ -60,47 +67,47 @@ def status(ralph: Ralph) -> RagStatus:
     health = _embedder(embedder)
     index, features = _index(ralph)
     known = embedder if health.ok else None
+    memories = {
+        "feature": {
+            "journalled": sum(one.journalled for one in features),
+            "indexed": sum(one.indexed for one in features),
+        },
+        **{name: dict(_NOTHING) for name in _MEMORIES.values()},
+    }
+    for one in ralph.streams():
+        if one.label in _MEMORIES:
+            memories[_MEMORIES[one.label]] = _count(one)
+    memories["knowledge"] |= _knowledge(ralph)
     return RagStatus(
         available=index.ok,
         index=index,
         embedder=health,
         model=known.identity if known else None,
         dimensions=known.dims if known else None,
-        memories={
-            "feature": {
-                "journalled": sum(one.journalled for one in features),
-                "indexed": sum(one.indexed for one in features),
-            },
-            "conversation": _conversations(ralph),
-            "knowledge": _knowledge(ralph),
-        },
+        memories=memories,
         features=features,
         line=_line(index, health),
     )
 
 
-def _conversations(ralph: Ralph) -> dict[str, int]:
-    """What was said in this project: messages, summaries, labels, documents."""
-    memory = ralph.conversations
+def _count(kept: KeptStream) -> dict[str, int]:
+    """How many records a stream has, and how many of them the index has."""
     try:
-        journalled = len(memory.stream.records()) if memory.exist else 0
-        indexed = _size(memory.store, memory.stream.target()).records if journalled else 0
+        journalled = len(kept.stream.records())
+        indexed = _size(kept.store, kept.stream.target()).records if journalled else 0
     except (MemoryOff, Corrupt):
-        return {"journalled": 0, "indexed": 0}
+        return dict(_NOTHING)
     return {"journalled": journalled, "indexed": indexed}
 
 
 def _knowledge(ralph: Ralph) -> dict[str, int]:
-    """What all projects gave; of each pattern only the first entries are indexed."""
-    memory = ralph.knowledge
+    """What all projects gave, published or not; only the first entries of a pattern are indexed."""
     try:
-        accounts = memory.state.accounts()
-        entries = sum(len(one.entries) for one in accounts)
-        indexed = _size(memory.store, memory.target()).records if entries else 0
-    except (MemoryOff, Corrupt):
-        return {"journalled": 0, "indexed": 0, "staged": 0}
-    staged = sum(len(one.staged) for one in accounts)
-    return {"journalled": entries, "indexed": indexed, "staged": staged}
+        accounts = ralph.knowledge.state.accounts()
+    except MemoryOff:
+        accounts = []
+    journalled = sum(len(one.entries) for one in accounts)
+    return {"journalled": journalled, "staged": sum(len(one.staged) for one in accounts)}
 
 
 def _size(store: Store, target: IndexSpec) -> CollectionSize:
@@ -187,46 +194,33 @@ class Checked(msgspec.Struct, frozen=True):
     faults: list[Fault]
 
 
-def all_streams(ralph: Ralph) -> list[tuple[Store, list[Stream]]]:
-    """Everything that can be searched in this project, by the store that keeps it."""
-    own: list[Stream] = [*ralph.features(), ralph.notes, ralph.plan]
-    searched = ralph.store.names()
-    found: list[tuple[Store, list[Stream]]] = [
-        (ralph.store, [one for one in own if one.name in searched])
-    ]
-    if ralph.conversations.exist:
-        found.append((ralph.conversations.store, [ralph.conversations.stream]))
-    if ralph.knowledge.store.names():
-        found.append((ralph.knowledge.store, [ralph.knowledge]))
-    return found
-
-
 def verify_index(ralph: Ralph) -> Checked:
-    """Compare the index with the journals and the plan, whatever is kept where."""
-    found = [verify_streams(store.index, streams) for store, streams in all_streams(ralph)]
-    faults = [fault for one in found for fault in one.faults]
-    return Checked(not faults, sum(one.records for one in found), faults)
-
-
-def verify_streams(index: Index, streams: Iterable[Stream]) -> Checked:
-    """Check the file as SQLite sees it, then every record, passage and vector of the journals."""
+    """Check each index file, then every record, passage and vector of the journals."""
     faults: list[Fault] = []
     records = 0
-    try:
-        found = index.store.check(deep=True)
-        faults += [Fault(None, f"the file: {what}", _REBUILD) for what in found]
-        for stream in streams:
-            wrong, good = _stream_faults(index, stream)
-            faults += wrong
-            records += good
-    except Corrupt as damage:
-        faults.append(Fault(None, f"the index is damaged ({damage})", _REBUILD))
-    except MemoryOff as error:
-        faults.append(Fault(None, error.what, error.todo or _REBUILD))
+    looked_at: set[str] = set()
+    streams = ralph.streams()
+    for store in [ralph.store, *(one.store for one in streams)]:
+        if store.index.where in looked_at:
+            continue
+        looked_at.add(store.index.where)
+        try:
+            found = store.index.store.check(deep=True)
+            faults += [Fault(None, f"the file: {what}", _REBUILD) for what in found]
+            for one in streams:
+                if one.store is store:
+                    wrong, good = _stream_faults(one)
+                    faults += wrong
+                    records += good
+        except Corrupt as damage:
+            faults.append(Fault(None, f"the index is damaged ({damage})", _REBUILD))
+        except MemoryOff as error:
+            faults.append(Fault(None, error.what, error.todo or _REBUILD))
     return Checked(not faults, records, faults)
 
 
-def _stream_faults(index: Index, memory: Stream) -> tuple[list[Fault], int]:
+def _stream_faults(kept: KeptStream) -> tuple[list[Fault], int]:
+    name, index, memory = kept.label, kept.store.index, kept.stream
     target = memory.target()
     living = {(record.id, record.digest): record for record in memory.records()}
     if not living:
@@ -235,10 +229,10 @@ def _stream_faults(index: Index, memory: Stream) -> tuple[list[Fault], int]:
     with index.answering(target.name) as (view, live):
         if live is None:
             missing = f"none of its {len(living)} records is indexed"
-            return [Fault(memory.name, missing, _CATCHES_UP, mends=True)], 0
+            return [Fault(name, missing, _CATCHES_UP, mends=True)], 0
         if live.manifest != target.manifest():
             other = "it was built with another embedder, tokeniser or way of cutting"
-            return [Fault(memory.name, other, _CATCHES_UP, mends=True)], 0
+            return [Fault(name, other, _CATCHES_UP, mends=True)], 0
         content = view.content(live)
         indexed = content.keys
         size = view.size(live)
@@ -250,8 +244,8 @@ def _stream_faults(index: Index, memory: Stream) -> tuple[list[Fault], int]:
     told += [
         f"record {key[0]} is indexed, but not in the journal" for key in indexed - living.keys()
     ]
-    faults = [Fault(memory.name, what, todo, mends=not current) for what in sorted(told)]
-    return faults + [Fault(memory.name, what, _REBUILD) for what in vectors], good
+    faults = [Fault(name, what, todo, mends=not current) for what in sorted(told)]
+    return faults + [Fault(name, what, _REBUILD) for what in vectors], good
 
 
 def _vector_faults(

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ralph import disk, errors
 from ralph.config import Settings
@@ -183,6 +183,17 @@ class Stream(Protocol):
 
     def hit(self, found: ScoredRecord, last_number: int) -> Hit:
         """What recall found, as an answer."""
+
+    def verify(self) -> tuple[int, list[Complaint]]:
+        """How many records can be read, and everything that looks wrong in the journal."""
+
+
+class KeptStream(NamedTuple):
+    """A stream, what people call it, and the store that indexes it."""
+
+    label: str
+    store: Store
+    stream: Stream
 
 
 class Store:

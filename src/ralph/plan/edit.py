@@ -13,7 +13,7 @@ import msgspec
 from ralph.errors import BadInput, BadPlan
 from ralph.plan import model
 from ralph.plan.fields import Patch, clean_path, clean_text, patch_entry, read_view
-from ralph.plan.model import Data, Feature, Kind, Limits, Task, TaskId, as_list, by_key
+from ralph.plan.model import Data, Discipline, Feature, Kind, Limits, Task, TaskId, as_list, by_key
 from ralph.plan.store import Plan
 from ralph.plan.yaml import PlanFile
 from ralph.records.iteration import Iteration
@@ -24,20 +24,17 @@ _OPEN = ("pending", "in_progress")
 _MOST_RINGS = 50
 
 
-# -- features
+# -- features and disciplines
 
 
 def create_feature(plan: Plan, name: str, patch: Patch | None = None) -> Feature:
     """Create a feature; its name must be free."""
-    plain = clean_text("name", name, Limits.name + 1)
-    if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
-        todo = f"Use 1 to {Limits.name} characters without slashes, such as `user-login`."
-        raise BadInput(f"{name!r} is not a name", where=plan.file_name("features"), todo=todo)
-    with plan.edit("features", f"feature {plain} created") as data:
-        if model.find_entity(data, "features", plain) is not None:
-            raise BadInput(f"{plain!r} exists already", todo="Update it, or choose another name.")
-        add_named(plan, data, "features", plain, patch or {})
-    return plan.feature(plain)
+    return plan.feature(_create(plan, "features", name, patch))
+
+
+def create_discipline(plan: Plan, name: str, patch: Patch | None = None) -> Discipline:
+    """Create a discipline; its name must be free."""
+    return plan.discipline(_create(plan, "disciplines", name, patch))
 
 
 def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
@@ -45,6 +42,13 @@ def update_feature(plan: Plan, name: str, patch: Patch) -> Feature:
     with plan.edit("features", f"feature {name} updated: {', '.join(patch)}") as data:
         patch_named("features", plan.find(data, "features", name), patch)
     return plan.feature(name)
+
+
+def update_discipline(plan: Plan, name: str, patch: Patch) -> Discipline:
+    """Change what the patch gives and nothing else; None clears."""
+    with plan.edit("disciplines", f"discipline {name} updated") as data:
+        patch_named("disciplines", plan.find(data, "disciplines", name), patch)
+    return plan.discipline(name)
 
 
 def delete_feature(plan: Plan, name: str) -> None:
@@ -61,6 +65,25 @@ def delete_feature(plan: Plan, name: str) -> None:
             todo = "Delete them or give them another feature first."
             raise BadInput(what, where=plan.file_name("features"), todo=todo)
         model.remove_entity(data["features"], "features", name)
+
+
+def delete_discipline(plan: Plan, name: str) -> None:
+    """Delete a discipline; `check` finds tasks that still name it."""
+    with plan.edit("disciplines", f"discipline {name} deleted") as data:
+        plan.find(data, "disciplines", name)
+        model.remove_entity(data, "disciplines", name)
+
+
+def _create(plan: Plan, kind: Kind, name: str, patch: Patch | None) -> str:
+    plain = clean_text("name", name, Limits.name + 1)
+    if not plain or len(plain) > Limits.name or any(c in plain for c in "/\\\n\t"):
+        todo = f"Use 1 to {Limits.name} characters without slashes, such as `user-login`."
+        raise BadInput(f"{name!r} is not a name", where=plan.file_name(kind), todo=todo)
+    with plan.edit(kind, f"{model.SINGULAR[kind]} {plain} created") as data:
+        if model.find_entity(data, kind, plain) is not None:
+            raise BadInput(f"{plain!r} exists already", todo="Update it, or choose another name.")
+        add_named(plan, data, kind, plain, patch or {})
+    return plain
 
 
 def add_named(plan: Plan, data: Data, kind: Kind, name: str, patch: Patch) -> None:

@@ -19,7 +19,7 @@ from ralph.errors import BadInput
 from ralph.plan import model
 from ralph.plan.model import PRIORITIES, SINGULAR, STATUSES, Comment, Data, Kind, Limits, Problem
 from ralph.records.iteration import cut
-from ralph.records.learning import Learning, read_learning
+from ralph.records.learning import read_learning
 from ralph.text.redact import redact
 from ralph.text.sanitize import visible
 
@@ -44,23 +44,20 @@ def clean_path(path: Any, max_chars: int) -> str:
     """The path with forward slashes; one that could leave the project is refused (F9)."""
     plain = path.strip().replace("\\", "/") if isinstance(path, str) else ""
     pure = PurePosixPath(plain)
-    if not isinstance(path, str):
-        why = "a path must be a text"
-    elif not plain:
-        why = "an empty path"
-    elif "\0" in plain:
-        why = "a path with a NUL in it"
-    elif len(plain) > max_chars:
-        why = f"a path of more than {max_chars} characters"
-    elif plain.startswith(("/", "~")) or _DRIVE.match(plain):
-        why = f"the path {path!r} is not relative to the project"
-    elif ".." in pure.parts:
-        why = f"the path {path!r} leaves the project with `..`"
-    elif not pure.parts:
-        why = f"the path {path!r} names no file"
-    else:
-        return str(pure)
-    raise BadInput(why, todo="Write it relative to the project, without `..`.")
+    outside = plain.startswith(("/", "~")) or _DRIVE.match(plain)
+    reasons = {
+        "a path must be a text": not isinstance(path, str),
+        "an empty path": not plain,
+        "a path with a NUL in it": "\0" in plain,
+        f"a path of more than {max_chars} characters": len(plain) > max_chars,
+        f"the path {path!r} is not relative to the project": outside,
+        f"the path {path!r} leaves the project with `..`": ".." in pure.parts,
+        f"the path {path!r} names no file": not pure.parts,
+    }
+    for why, refused in reasons.items():
+        if refused:
+            raise BadInput(why, todo="Write it relative to the project, without `..`.")
+    return str(pure)
 
 
 def clean_status(value: Any) -> model.Status:
@@ -159,33 +156,34 @@ def _texts(chars: int, most: int) -> FieldRule:
             raise BadInput("this item is not a text", todo="Quote it.")
         return cut(str(item).strip(), chars) or None
 
-    return FieldRule(
-        lambda entry, name: entry.items(name, most, plain)[:most],
-        lambda name, value: _clean_texts(name, value, chars, most),
-    )
-
-
-def _clean_texts(name: str, value: Any, chars: int, most: int) -> list[str]:
-    """A list of texts; a list that is full refuses (F2)."""
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, list | tuple):
-        raise BadInput(f"`{name}` must be a list of texts", todo="Give a list.")
-    texts = [clean_text(name, item, chars) for item in items]
-    unique = list(dict.fromkeys(text for text in texts if text))
-    if len(unique) > most:
-        what = f"`{name}` can have {most} items, not {len(unique)}"
-        raise BadInput(what, todo=f"Keep the {most} that matter.")
-    return unique
+    return _list(most, plain, lambda name, item: clean_text(name, item, chars))
 
 
 def _paths(chars: int, most: int) -> FieldRule:
+    def clean(name: str, item: Any) -> str | None:
+        text = clean_text(name, item, chars + 1)
+        return clean_path(text, chars) if text else None
+
+    return _list(most, lambda path: clean_path(path, chars), clean)
+
+
+def _list(
+    most: int, read: Callable[[Any], Any], clean: Callable[[str, Any], str | None]
+) -> FieldRule:
+    """A list of texts; a call's list that is full refuses (F2)."""
+
     def check(name: str, value: Any) -> list[str]:
-        return [clean_path(text, chars) for text in _clean_texts(name, value, chars + 1, most)]
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise BadInput(f"`{name}` must be a list of texts", todo="Give a list.")
+        cleaned = [clean(name, item) for item in items]
+        unique = list(dict.fromkeys(text for text in cleaned if text))
+        if len(unique) > most:
+            what = f"`{name}` can have {most} items, not {len(unique)}"
+            raise BadInput(what, todo=f"Keep the {most} that matter.")
+        return unique
 
-    def read(entry: EntryReader, name: str) -> tuple[str, ...]:
-        return entry.items(name, most, lambda path: clean_path(path, chars))[:most]
-
-    return FieldRule(read, check)
+    return FieldRule(lambda entry, name: entry.items(name, most, read)[:most], check)
 
 
 def _value(clean: Callable[[Any], Any], default: Any = None) -> FieldRule:
@@ -222,14 +220,11 @@ def _comments(entry: EntryReader, name: str) -> tuple[Comment, ...]:
     return tuple(comments)
 
 
-def _learnings(entry: EntryReader, name: str) -> tuple[Learning, ...]:
-    return entry.items(name, Limits.learnings, lambda item: read_learning(item))
-
-
 def _context_files(entry: EntryReader, name: str) -> tuple[model.ContextFile, ...]:
-    found = entry.items(name, Limits.context_files, _context_file)
-    first = {file.path: file for file in reversed(found)}
-    return tuple(file for file in found if first[file.path] is file)[: Limits.context_files]
+    first: dict[str, model.ContextFile] = {}
+    for file in entry.items(name, Limits.context_files, _context_file):
+        first.setdefault(file.path, file)
+    return tuple(first.values())[: Limits.context_files]
 
 
 def _context_file(item: Any) -> model.ContextFile:
@@ -238,8 +233,7 @@ def _context_file(item: Any) -> model.ContextFile:
     try:
         return msgspec.convert({**plain, "path": path}, model.ContextFile)
     except msgspec.ValidationError as error:
-        todo = "Write a path, or a mapping with path, source (auto or human), touch_count and "
-        todo += "last_touched."
+        todo = "Write a path, or a mapping with path, source, touch_count and last_touched."
         raise BadInput(f"not a context file: {error}", todo=todo) from None
 
 
@@ -263,7 +257,7 @@ RULES: dict[Kind, dict[str, FieldRule]] = {
         "knowledge_paths": _paths(Limits.path, Limits.knowledge_paths),
         "context_files": FieldRule(_context_files),
         "last_verified": _value(_clean_iteration),
-        "learnings": FieldRule(_learnings),
+        "learnings": FieldRule(lambda e, name: e.items(name, Limits.learnings, read_learning)),
         "created": _NAME,
     },
     "tasks": {
@@ -274,7 +268,7 @@ RULES: dict[Kind, dict[str, FieldRule]] = {
         "acceptance_criteria": _texts(Limits.comment, Limits.items),
         "status": _value(clean_status, "pending"),
         "priority": _value(clean_priority, model.DEFAULT_PRIORITY),
-        "blocked_by": FieldRule(lambda entry, name: entry.items(name, Limits.items, check_id)),
+        "blocked_by": FieldRule(lambda e, name: e.items(name, Limits.items, check_id)),
         "tags": _texts(Limits.name, Limits.items),
         "comments": FieldRule(_comments),
         "created": _NAME,
@@ -345,27 +339,26 @@ def read_view(files: Mapping[Kind, PlanFile]) -> model.PlanView:
                 reader.complain(what, f"Merge the two, or change the `{key}` of one.")
             else:
                 seen.add(entity.key)
-                if (entry := _read_entry(kind, reader)) is not None:
-                    found[kind].append(entry)
+                found[kind] += _read_entry(kind, reader)
     entries = {kind: tuple(found[kind]) for kind in model.KINDS}
     return model.PlanView(**entries, problems=tuple(problems))
 
 
-def _read_entry(kind: Kind, reader: EntryReader) -> Any:
+def _read_entry(kind: Kind, reader: EntryReader) -> list[Any]:
+    """The entry; none where it lacks what it needs."""
     if kind == "features" and "current_state" in reader.value:
         what = "`current_state` is computed from the tasks and never read from the file"
         reader.complain(what, "Delete it.", "current_state", severity="warning")
     fields = {name: rule.read(reader, name) for name, rule in RULES[kind].items()}
     if kind == "tasks":
-        for name in ("feature", "title"):
-            if fields[name] is None:
-                what = f"task {reader.value.get('id')} has no `{name}`"
-                reader.complain(what, f"Give it a `{name}`.")
-                return None
-        return model.Task(id=reader.value["id"], **fields)
+        if missing := [name for name in ("feature", "title") if fields[name] is None]:
+            what = f"task {reader.value['id']} has no `{missing[0]}`"
+            reader.complain(what, f"Give it a `{missing[0]}`.")
+            return []
+        return [model.Task(id=reader.value["id"], **fields)]
     name = reader.text(reader.value.get("name"), Limits.name, "name") or str(reader.path[-1])
     struct = model.Feature if kind == "features" else model.Discipline
-    return struct(name=name, **fields)
+    return [struct(name=name, **fields)]
 
 
 def _check_shape(file: PlanFile, kind: Kind, problems: list[Problem]) -> None:
@@ -374,6 +367,5 @@ def _check_shape(file: PlanFile, kind: Kind, problems: list[Problem]) -> None:
     if not isinstance(version, int) or version > model.VERSION:
         what = f"version {version!r} is newer than this Ralph knows"
         reader.complain(what, "Update Ralph, or write `version: 1`.", "version")
-    container = file.data.get(kind)
-    if container is not None and not isinstance(container, list | dict):
+    if not isinstance(file.data.get(kind), list | dict | None):
         reader.complain(f"`{kind}` is not a list", "Write each entry after a dash.", kind)

@@ -25,7 +25,7 @@ from ralph.errors import BadPlan, UnsafeFile
 from ralph.plan import model
 from ralph.plan.judge import AllowAll, AllowNoLoss, EntryField, Judge, merge_changes
 from ralph.plan.model import KINDS, SINGULAR, Data, Kind, as_list, by_key, deep_copy, identical
-from ralph.plan.store import ABSENT, Plan, digest, read_bytes
+from ralph.plan.store import ABSENT, Plan, digest
 from ralph.plan.yaml import MAX_BYTES, PlanFile
 
 _TRIES = 5
@@ -55,21 +55,12 @@ class FileVersion(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The plan before an iteration, and what was seen of it since. `to_bytes` outlives a crash."""
+    """The plan before an iteration, and what was seen of it since."""
 
     at: str
     writes: int
     files: dict[str, FileVersion]
     seen: dict[str, list[FileVersion]]
-
-    def to_bytes(self) -> bytes:
-        """The snapshot for a file."""
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> Snapshot:
-        """The snapshot that `to_bytes` wrote."""
-        return msgspec.msgpack.decode(raw, type=cls)
 
 
 class Restoration(msgspec.Struct, frozen=True):
@@ -116,7 +107,7 @@ class Guard:
         """The plan as it is now."""
         with self._plan.locked():
             at = self._plan.now()
-            files = {name: FileVersion(at, self._raw(name)) for name in (*KINDS, "metadata")}
+            files = {name: FileVersion(at, self._plan.raw(name)) for name in (*KINDS, "metadata")}
             return Snapshot(at, self._plan.log.last(), files, {name: [] for name in files})
 
     def observe(self, snapshot: Snapshot, *, idle: bool) -> None:
@@ -130,7 +121,7 @@ class Guard:
             if seen and seen[-1].at == self._last_look and not idle:
                 seen[-1] = msgspec.structs.replace(seen[-1], quiet=False)
             with contextlib.suppress(OSError):  # whatever else it is by now, the check sees to it
-                raw = self._raw(name) if _is_usable(self._path(name)) else b""
+                raw = self._plan.raw(name) if _is_usable(self._plan.path(name)) else b""
                 if raw != (seen[-1] if seen else first).raw:
                     seen.append(FileVersion(at, raw, idle))
         self._last_look = at
@@ -191,7 +182,7 @@ class Guard:
 
     def _restore_metadata(self, snapshot: Snapshot, report: GuardReport) -> None:
         """Restore the project's identity whole: an agent has no business with it."""
-        before, now = snapshot.files["metadata"].raw, self._raw("metadata")
+        before, now = snapshot.files["metadata"].raw, self._plan.raw("metadata")
         if now == before or before is None or not (_parsed(before) or {}).get("project_id"):
             return
         seen = snapshot.seen["metadata"]
@@ -200,13 +191,13 @@ class Guard:
             return
         if now is not None:
             report.copies.append(self._keep_copy("metadata", now))
-        disk.replace(self._path("metadata"), before)
+        disk.replace(self._plan.path("metadata"), before)
         why = "it was changed while the agent ran"
         report.restored.append(Restoration("metadata.yaml", "the file", why))
 
     def _clear(self, name: str, report: GuardReport) -> None:
         """Move away what is not a readable file, such as a folder or a link in its place."""
-        path = self._path(name)
+        path = self._plan.path(name)
         if _is_usable(path):
             return
         try:
@@ -236,12 +227,6 @@ class Guard:
 
     def _stamp(self) -> str:
         return self._plan.now().replace(":", "").replace("-", "")
-
-    def _path(self, name: str) -> Path:
-        return self._plan.folder / f"{name}.yaml"
-
-    def _raw(self, name: str) -> bytes | None:
-        return read_bytes(self._path(name))
 
 
 @dataclass(eq=False)

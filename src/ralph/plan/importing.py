@@ -94,7 +94,7 @@ def import_plan(
 
 
 def _from_markdown(text: str, name: str, feature: str | None) -> Data:
-    features = _Checklist().read(text)
+    features = _read_checklist(text)
     for entry in features:
         title = entry.pop("title")
         plain = re.sub(r"[`*_\[\]]", "", title).strip().lower()
@@ -110,78 +110,61 @@ def _from_markdown(text: str, name: str, feature: str | None) -> Data:
     return {"features": features}
 
 
-class _Checklist:
-    """Reads a Markdown checklist line by line into entries of features."""
-
-    def __init__(self) -> None:
-        self._features: list[Data] = [{"title": "", "tasks": []}]
-        self._section = "description"
-        self._open: list[tuple[int, Data]] = []  # the tasks above a line, with their indent
-
-    def read(self, text: str) -> list[Data]:
-        """The features in order; tasks before any heading have an empty title."""
-        in_code = False
-        for line in text.splitlines():
-            if _FENCE.match(line):
-                in_code = not in_code
-            elif in_code or _EMPTY_BOX.fullmatch(line):
-                continue
-            elif heading := _HEADING.match(line):
-                self._heading(heading.group(2))
-            elif item := _ITEM.match(line):
-                indent = len(item.group(1).expandtabs(4))
-                self._item(indent, item.group(2), item.group(3).strip())
+def _read_checklist(text: str) -> list[Data]:
+    """The features of a Markdown checklist in order; tasks before any heading have no title."""
+    features: list[Data] = [{"title": "", "tasks": []}]
+    section = "description"
+    above: list[tuple[int, Data]] = []  # the tasks above a line, with their indent
+    in_code = False
+    for line in text.splitlines():
+        prose: str | None = None
+        plain, feature = line.strip(), features[-1]
+        if _FENCE.match(line):
+            in_code = not in_code
+        elif in_code or _EMPTY_BOX.fullmatch(line):
+            continue
+        elif heading := _HEADING.match(line):
+            above.clear()
+            title = heading[2].strip()
+            name = title.lower().rstrip(":")
+            if name in _PROSE or name in ("tasks", "dependencies", "todo", "to do"):
+                section = _PROSE.get(name, name)
+                feature["has_section"] = bool(feature["title"])
             else:
-                self._text(line)
-        found = [f for f in self._features if f.pop("has_section", False) or f["tasks"]]
-        for feature in found:
-            for section in set(_PROSE.values()) & feature.keys():
-                model.set_field(feature, section, feature[section].strip())
-        return found
-
-    def _heading(self, title: str) -> None:
-        self._open.clear()
-        name = title.strip().lower().rstrip(":")
-        if name in _PROSE or name in ("tasks", "dependencies", "todo", "to do"):
-            self._section = _PROSE.get(name, name)
-            if self._features[-1]["title"]:
-                self._features[-1]["has_section"] = True
-        else:
-            self._features.append({"title": re.sub(r"[`*]", "", title).strip(), "tasks": []})
-            self._section = "description"
-
-    def _item(self, indent: int, box: str | None, text: str) -> None:
-        while self._open and indent <= self._open[-1][0]:
-            self._open.pop()
-        parent = self._open[-1][1] if self._open else None
-        if box is not None:
-            task = _task_entry(text, box)
-            siblings = parent.setdefault("first", []) if parent else self._features[-1]["tasks"]
-            siblings.append(task)
-            self._open.append((indent, task))
-        elif parent is not None:
-            parent.setdefault("acceptance_criteria", []).append(text)
-        elif self._section == "dependencies":
-            self._features[-1].setdefault("dependencies", []).append(text)
-        else:
-            self._prose(f"- {text}")
-
-    def _text(self, line: str) -> None:
-        if self._open and line.strip() and line[0].isspace():
-            _, task = self._open[-1]
+                features.append({"title": re.sub(r"[`*]", "", title).strip(), "tasks": []})
+                section = "description"
+        elif item := _ITEM.match(line):
+            indent, box, words = len(item[1].expandtabs(4)), item[2], item[3].strip()
+            while above and indent <= above[-1][0]:
+                above.pop()
+            parent = above[-1][1] if above else None
+            if box is not None:
+                task = _task_entry(words, box)
+                (parent.setdefault("first", []) if parent else feature["tasks"]).append(task)
+                above.append((indent, task))
+            elif parent is not None:
+                parent.setdefault("acceptance_criteria", []).append(words)
+            elif section == "dependencies":
+                feature.setdefault("dependencies", []).append(words)
+            else:
+                prose = f"- {words}"
+        elif above and plain and line[0].isspace():
+            task = above[-1][1]
             if criteria := task.get("acceptance_criteria"):
-                criteria[-1] += " " + line.strip()
+                criteria[-1] += f" {plain}"
             else:
-                task["title"] += " " + line.strip()
-            return
-        if line.strip():
-            self._open.clear()
-        self._prose(line.strip())
-
-    def _prose(self, line: str) -> None:
-        feature, section = self._features[-1], self._section
-        if section in _PROSE.values() and (line or section in feature):
-            feature[section] = feature.get(section, "") + line + "\n"
+                task["title"] += f" {plain}"
+        else:
+            if plain:
+                above.clear()
+            prose = plain
+        if prose is not None and section in _PROSE.values() and (prose or section in feature):
+            feature[section] = feature.get(section, "") + prose + "\n"
+    found = [f for f in features if f.pop("has_section", False) or f["tasks"]]
+    for feature in found:
+        for name in set(_PROSE.values()) & feature.keys():
+            model.set_field(feature, name, feature[name].strip())
+    return found
 
 
 def _task_entry(text: str, box: str) -> Data:

@@ -83,11 +83,7 @@ def merge_changes(kind: Kind, was: Data, now: Data, kept: Data, decide: AllowAll
         if name != kind and not identical(was.get(name), now.get(name)):
             value = decide.top(name, was.get(name), now.get(name), kept.get(name))
             _set(result, name, value)
-    before, after, current = (
-        model.by_key(was, kind),
-        model.by_key(now, kind),
-        model.by_key(result, kind),
-    )
+    before, after, current = (model.by_key(data, kind) for data in (was, now, result))
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key), after.get(key)
         have = current.get(key)

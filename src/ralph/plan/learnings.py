@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ralph.errors import BadInput, LearningsFull, NotFound
-from ralph.plan.model import Data, Limits, TaskId, path_of, set_field
-from ralph.records.iteration import Decision, ErrorSeen, Iteration, cut
+from ralph.plan.model import Data, Limits, TaskId, as_list, path_of, set_field
+from ralph.records.iteration import ErrorSeen, Iteration, cut
 from ralph.records.learning import FIELDS, TRUST, Learning, LearningSource, read_learning, to_plain
 from ralph.text.redact import redact
 from ralph.text.sameness import compare, from_signature, gist
@@ -75,13 +75,6 @@ class AddedLearning(msgspec.Struct, frozen=True):
     evicted: Learning | None = None
 
 
-class LearningOutcome(msgspec.Struct, frozen=True):
-    """What an iteration's drafts became, and how many found no room."""
-
-    added: tuple[AddedLearning, ...] = ()
-    refused: int = 0
-
-
 def add(
     plan: Plan,
     feature: str,
@@ -100,8 +93,11 @@ def add(
 
 def learn(
     plan: Plan, feature: str, drafts: Sequence[Learning], *, current_iteration: int
-) -> LearningOutcome:
-    """Take the extractor's drafts: new ones join, known ones count again, old ones are dropped."""
+) -> tuple[list[AddedLearning], int]:
+    """Take the extractor's drafts: new ones join, known ones count again, old ones are dropped.
+
+    Return what became of them, and how many found no room.
+    """
     added: list[AddedLearning] = []
     refused = 0
     with plan.edit("features", f"{feature} learned from iteration {current_iteration}") as data:
@@ -111,7 +107,7 @@ def learn(
                 added.append(append(plan, data, feature, draft))
             except LearningsFull:
                 refused += 1
-    return LearningOutcome(tuple(added), refused)
+    return added, refused
 
 
 def remove(
@@ -126,8 +122,7 @@ def remove(
         removed: Data = {"words": words, "at": plan.now(), "by": by}
         if reason:
             removed["reason"] = _clean(reason)
-        earlier = entry.get("removed_learnings")
-        earlier = earlier if isinstance(earlier, list) else []
+        earlier = as_list(entry.get("removed_learnings"))
         entry["removed_learnings"] = [*earlier, removed][-Limits.removed_learnings :]
         del items[i]
         set_field(entry, "learnings", items)
@@ -204,24 +199,21 @@ def append(plan: Plan, data: Data, feature: str, draft: Learning) -> AddedLearni
     if was_removed(entry, new):
         return AddedLearning("removed_before", new)
     about = gist(new.text)
-    rivals: list[Learning] = []
-    for i, old in enumerate(learnings):
-        verdict = compare(gist(old.text), about)
-        if verdict == "conflict":
-            rivals.append(old)
-        if verdict != "duplicate":
-            continue
-        updated = _confirm(old, new)
-        if updated != old:
+    verdicts = [compare(gist(old.text), about) for old in learnings]
+    if "duplicate" in verdicts:
+        i = verdicts.index("duplicate")
+        updated = _confirm(learnings[i], new)
+        if updated != learnings[i]:
             items[i] = _merge_item(items[i], updated)
             set_field(entry, "learnings", items)
-        return AddedLearning(
-            "seen_again" if updated.hit_count > old.hit_count else "known", updated
-        )
+        again = updated.hit_count > learnings[i].hit_count
+        return AddedLearning("seen_again" if again else "known", updated)
+    pairs = zip(learnings, verdicts, strict=True)
+    rivals = tuple(old for old, verdict in pairs if verdict == "conflict")
     evicted = _make_room(items, learnings)
     items.append(to_plain(new))
     set_field(entry, "learnings", items)
-    return AddedLearning("added", new, tuple(rivals), evicted)
+    return AddedLearning("added", new, rivals, evicted)
 
 
 def is_duplicate(old: str, new: str) -> bool:
@@ -245,9 +237,7 @@ def _confirm(old: Learning, new: Learning) -> Learning:
 
 def was_removed(entry: Data, new: Learning) -> bool:
     """Whether somebody removed this lesson; a person who says it again takes that back."""
-    removed = entry.get("removed_learnings")
-    if not isinstance(removed, list):
-        return False
+    removed = as_list(entry.get("removed_learnings"))
     # As it is written too: removals of earlier versions are not in plain letters.
     gists = [from_signature(gist(text).signature()) for text in {new.text, folded(new.text)}]
     same = [
@@ -328,9 +318,12 @@ def top(learnings: Iterable[Learning], *, task_id: TaskId | None = None) -> list
 
     A learning of another task is not shown; one of the whole feature always is (F25).
     """
-    fitting = [x for x in learnings if x.task_id is None or str(x.task_id) == str(task_id)]
-    rank = {x: (x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0) for x in fitting}
-    return sorted(fitting, key=rank.__getitem__, reverse=True)[: Limits.learnings_in_prompt]
+
+    def rank(x: Learning) -> tuple[bool, int, int, int]:
+        return x.reviewed, x.hit_count, TRUST[x.source], x.iteration or 0
+
+    fitting = (x for x in learnings if x.task_id is None or str(x.task_id) == str(task_id))
+    return sorted(fitting, key=rank, reverse=True)[: Limits.learnings_in_prompt]
 
 
 def prompt_lines(
@@ -345,10 +338,9 @@ def prompt_lines(
     for learning in top(learnings, task_id=task_id):
         stale = "[STALE] " if is_stale(learning, current_iteration) else ""
         text = sanitize_line(learning.text)
-        line = f"- {stale}{text} {provenance(learning)}"
+        lines.append(f"- {stale}{text} {provenance(learning)}")
         for rival in rivals.get(learning.text, ()):
-            line += f" [conflicts with: {cut(sanitize_line(rival), 120)}]"
-        lines.append(line)
+            lines[-1] += f" [conflicts with: {cut(sanitize_line(rival), 120)}]"
     return lines
 
 
@@ -389,7 +381,7 @@ def _overcome(newest: Iteration, past: Sequence[Iteration]) -> list[Learning]:
     """Errors that were there and are gone, with the sentence that says how."""
     from ralph.text.signature import signature  # who only shows learnings needs no patterns
 
-    errors: dict[str, tuple[ErrorSeen, list[int]]] = {}  # each with its iterations
+    errors: dict[str, list[tuple[ErrorSeen, int | None]]] = {}  # each time with its iteration
     success = newest.outcome == "success"
     for iteration in [*past, newest] if success else past:
         if str(iteration.task_id) != str(newest.task_id):
@@ -400,19 +392,18 @@ def _overcome(newest: Iteration, past: Sequence[Iteration]) -> list[Learning]:
         for error in iteration.errors:
             if error.error_type in _NO_LESSON or len(error.message.strip()) < _SHORTEST // 2:
                 continue
-            key, number = signature(error.message), iteration.iteration_number
-            _, seen = errors.get(key, (error, list[int]()))
-            new = [] if number is None or number in seen else [number]
-            errors[key] = (error, [*seen, *new])
+            times = errors.setdefault(signature(error.message), [])
+            times.append((error, iteration.iteration_number))
     present = set[str]() if success else {signature(error.message) for error in newest.errors}
     overcome = {key: value for key, value in errors.items() if key not in present}
     drafts: list[Learning] = []
     sentences = _sentences(newest)
-    for error, seen in overcome.values():
+    for times in overcome.values():
+        error = times[-1][0]
         how = _how(error, sentences, alone=len(overcome) == 1)
         if how is not None:
             sentences.remove(how)
-            drafts.append(_draft_of(newest, error, seen, how))
+            drafts.append(_draft_of(newest, error, [number for _, number in times], how))
     return drafts
 
 
@@ -420,7 +411,7 @@ def _how(error: ErrorSeen, sentences: Sequence[str], *, alone: bool) -> str | No
     """The sentence that says how the error went away, or None."""
     about = gist(error.message).words
     file = PurePosixPath(error.file_path).name.lower() if error.file_path else None
-    best: tuple[int, str] | None = None
+    found: list[tuple[int, str]] = []
     for sentence in sentences:
         if not _FIX.search(sentence) or _UNSOLVED.search(sentence):
             continue
@@ -428,18 +419,18 @@ def _how(error: ErrorSeen, sentences: Sequence[str], *, alone: bool) -> str | No
         score = shared + (2 if file and file in sentence.lower() else 0)
         strong = bool(_STRONG_FIX.search(sentence))
         if score >= 2 or (score >= 1 and strong) or (alone and strong):
-            score = score * 2 + strong
-            if best is None or score > best[0]:
-                best = (score, sentence)
-    return best[1] if best else None
+            found.append((score * 2 + strong, sentence))
+    return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _draft_of(newest: Iteration, error: ErrorSeen, seen: Sequence[int], how: str) -> Learning:
+def _draft_of(
+    newest: Iteration, error: ErrorSeen, seen: Sequence[int | None], how: str
+) -> Learning:
     message = cut(" ".join(error.message.split()), _ERROR_CHARS)
     place = f" ({error.file_path})" if error.file_path and error.file_path not in message else ""
     number = newest.iteration_number
     reason = f"error met and overcome in iteration {number}"
-    if before := [str(n) for n in seen if n != number]:
+    if before := list(dict.fromkeys(str(n) for n in seen if n not in (number, None))):
         where = "iteration" if len(before) == 1 else "iterations"
         reason = f"error in {where} {', '.join(before)}, overcome in iteration "
         reason += f"{number} ({newest.outcome})"
@@ -450,26 +441,21 @@ def _draft_of(newest: Iteration, error: ErrorSeen, seen: Sequence[int], how: str
 def _decided(newest: Iteration, taken: Sequence[Learning]) -> list[Learning]:
     """Decisions with a reason, unless an overcome error says it already."""
     drafts: list[Learning] = []
+    title = f" ({cut(newest.task_title, 80)})" if newest.task_title else ""
+    number, task_id = newest.iteration_number, newest.task_id
+    reason = f"decided in iteration {number}, which succeeded{title}"
     for decision in newest.decisions:
-        text = _decision_text(decision)
-        if text is None or any(decision.description in draft.text for draft in [*taken, *drafts]):
+        what = " ".join(decision.description.split()).rstrip(".")
+        why = " ".join((decision.rationale or "").split()).rstrip(".")
+        said = any(decision.description in draft.text for draft in [*taken, *drafts])
+        if said or min(len(what), len(why)) < _SHORTEST // 2:
             continue
-        title = f" ({cut(newest.task_title, 80)})" if newest.task_title else ""
-        reason = f"decided in iteration {newest.iteration_number}, which succeeded{title}"
-        number, task_id = newest.iteration_number, newest.task_id
+        joined = "" if re.match(r"(?:because|since|so that|to|as)\b", why, re.I) else "because "
+        text = cut(f"{what}, {joined}{why}", _ERROR_CHARS + _FIX_CHARS)
         drafts.append(
             Learning(text=text, source="auto", reason=reason, iteration=number, task_id=task_id)
         )
     return drafts[:_MOST_DECISIONS]
-
-
-def _decision_text(decision: Decision) -> str | None:
-    what = " ".join(decision.description.split()).rstrip(".")
-    why = " ".join((decision.rationale or "").split()).rstrip(".")
-    if len(what) < _SHORTEST // 2 or len(why) < _SHORTEST // 2:
-        return None
-    joined = why if re.match(r"(?:because|since|so that|to|as)\b", why, re.I) else f"because {why}"
-    return cut(f"{what}, {joined}", _ERROR_CHARS + _FIX_CHARS)
 
 
 def _sentences(iteration: Iteration) -> list[str]:

@@ -127,15 +127,15 @@ class Plan:
         self._lock_timeout_s = lock_timeout_s
         self._read: dict[Kind, tuple[str, PlanFile]] = {}
 
-    def path(self, kind: Kind) -> Path:
-        """The file of one kind."""
+    def path(self, kind: str) -> Path:
+        """The file of one kind, or of the project's `metadata`."""
         return self.folder / f"{kind}.yaml"
 
     def file_name(self, kind: Kind) -> str:
         """The file's name in messages."""
         return f".ralph/db/{kind}.yaml"
 
-    def raw(self, kind: Kind) -> bytes | None:
+    def raw(self, kind: str) -> bytes | None:
         """The file's bytes as they are now, None when it is not there."""
         return read_bytes(self.path(kind))
 
@@ -185,16 +185,13 @@ class Plan:
         """Hold the plan's lock; it is not given twice to the same process."""
         lock = self.cache / "lock"
         disk.make_folder(self.cache)
-        try:
-            with disk.locked(lock, timeout_s=self._lock_timeout_s):
-                yield
-        except disk.Busy:
-            raise PlanBusy(
-                "another process has been changing the plan for "
-                f"more than {self._lock_timeout_s:.0f} s",
-                where=str(lock),
-                todo="Try again. If it stays busy, end the process that hangs.",
-            ) from None
+        busy = PlanBusy(
+            f"another process has been changing the plan for over {self._lock_timeout_s:.0f} s",
+            where=str(lock),
+            todo="Try again. If it stays busy, end the process that hangs.",
+        )
+        with disk.locked(lock, timeout_s=self._lock_timeout_s, busy=busy):
+            yield
 
     @contextlib.contextmanager
     def edit(self, kind: Kind, what: str) -> Iterator[Data]:

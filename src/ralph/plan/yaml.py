@@ -11,9 +11,10 @@ import contextlib
 import copy
 import io
 import re
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -387,15 +388,13 @@ class _TextEdit:
             edit = self._edit_mapping if isinstance(node, MappingNode) else self._edit_sequence
             if edit(node, old, wanted):
                 return
-        flow = isinstance(node, CollectionNode) and node.flow_style and _fits_flow(wanted)
+        flow = getattr(node, "flow_style", None) and len(str(wanted)) <= _LONGEST_FLOW
         value = _new_node(wanted, getattr(node, "style", None), flow=bool(flow))
         if self._careful and isinstance(value, ScalarNode) and value.style == "|":
             value.style = '"'
-        if flow and isinstance(node, SequenceNode) and isinstance(old, list):  # keep their quotes
-            same = dict(zip(map(repr, old), node.value, strict=True))
-            value.value = [
-                same.get(repr(x), x_node) for x, x_node in zip(wanted, value.value, strict=True)
-            ]
+        if flow and isinstance(old, list) and isinstance(wanted, list):  # keep their quotes
+            same, new_nodes = dict(zip(map(repr, old), node.value, strict=True)), value.value
+            value.value = [same.get(repr(x), y) for x, y in zip(wanted, new_nodes, strict=True)]
         start, column = (key or node).start_mark.index, (key or node).start_mark.column
         if key is None:
             column -= 2
@@ -452,21 +451,7 @@ def _indented(text: str, column: int) -> str:
     return re.sub(r"(?m)^(?=.)", " " * column, text)
 
 
-def _fits_flow(value: Any) -> bool:
-    """Whether a collection fits between brackets on one line."""
-    items = list(value.values()) if isinstance(value, dict) else value
-    return (
-        isinstance(items, list)
-        and len(str(items)) <= _LONGEST_FLOW
-        and not any(isinstance(item, dict | list) or "\n" in str(item) for item in items)
-    )
-
-
 def _numbered(items: list[Any]) -> list[tuple[str, int]]:
     """The items' identities, each with its count: many equal ones would take the matcher hours."""
-    counts: Counter[str] = Counter()
-    numbered: list[tuple[str, int]] = []
-    for item in map(identity, items):
-        counts[item] += 1
-        numbered.append((item, counts[item]))
-    return numbered
+    counts = defaultdict[str, Iterator[int]](count)
+    return [(key, next(counts[key])) for key in map(identity, items)]

@@ -171,7 +171,7 @@ def test_a_private_exchange_is_gone_for_good(
     assert "connection pool" not in journal.read_text(encoding="utf-8")
     with open_ralph(project) as opened:
         assert opened.conversations.stream.reasons()[said["pool"]] == "private"
-    assert "no record" in ralph("conversations", "private", said["pool"]).complaint
+    assert "no exchange" in ralph("conversations", "private", said["pool"]).complaint
 
 
 def test_summaries_and_tags_are_shown(ralph: Line, said: dict[str, str], project: Path) -> None:

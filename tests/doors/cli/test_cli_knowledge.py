@@ -767,7 +767,7 @@ def test_the_index_of_knowledge_is_looked_after_with_the_rest(ralph: Line, home:
     built = ralph.well("index", "rebuild", "--json").json
 
     assert built["knowledge"]["records"] == 2
-    assert "Rebuilt 2 entries of knowledge" in ralph.well("index", "rebuild").out
+    assert "Rebuilt 2 records of knowledge" in ralph.well("index", "rebuild").out
     assert ralph.well("search", "database migration", "--knowledge", "--json").json == before
     ralph.well("index", "verify")
 

@@ -346,23 +346,20 @@ def _json_values(text: str, name: str, todo: str) -> Iterator[tuple[int, Any]]:
 # -- progress on stderr
 
 
-def _records(ralph: Ralph) -> int:
-    """About how many records the features have; of a server's journals their highest numbers."""
+def _records(ralph: Ralph) -> int | None:
+    """About how many records the features have: lines, counted without parsing.
+
+    Of journals on a server that is unknown; a bar without its end is better than none.
+    """
     from ralph.memory.store import on_server
 
-    journals = on_server(ralph.store.journals)
+    if on_server(ralph.store.journals) is not None:
+        return None
     total = 0
-    if journals is None:  # lines, counted without parsing
-        for name in disk.names(ralph.project.journals):
-            with disk.opened(ralph.project.journals / name) as file:
-                while part := file.read(1 << 20):
-                    total += part.count(b"\n")
-        return total
-    with contextlib.suppress(RalphError):  # a bar without its end is better than none
-        for name in journals.names():
-            journal = journals.server.journal(name)
-            journal.read(limit=1)
-            total += journal.last_number
+    for name in disk.names(ralph.project.journals):
+        with disk.opened(ralph.project.journals / name) as file:
+            while part := file.read(1 << 20):
+                total += part.count(b"\n")
     return total
 
 

@@ -85,7 +85,7 @@ def _workers(talk: Chat, start: Path, given: dict[str, Any]) -> Iterator[Callabl
     try:
         with open_waiting() as ralph:
             prune_if_due(ralph.conversations)
-        summarizer = models.choose_summarizer(talk.settings)
+        summarizer = models.choose_model(talk.settings, "summary")
         workers = Workers(open_waiting, current=lambda: talk.session.id, summarizer=summarizer)
         talk.workers = WorkerCommands(workers, open_waiting)
         waiting.append(workers)
@@ -115,32 +115,28 @@ def _run(
         talk.screen.note("memory is paused: nothing is saved or recalled (ralph resume)")
     failed = False
     while not talk.over:
-        try:
+        status = ""
+        line = None
+        with contextlib.suppress(KeyboardInterrupt):
             line = read("> ")
-        except KeyboardInterrupt:
-            line = None
         if line is None:
             break
-        if not line.strip():
-            continue
         try:
             if line.startswith("/"):
                 begin()
                 run_command(talk, line)
-                continue
-            done = talk.ask(line.strip())
-            begin()
+            elif line.strip():
+                status = talk.ask(line.strip()).status
+                begin()
         except RalphError as error:
             talk.screen.note(str(error))
-            failed = True
-            continue
+            status = "failed"
         except KeyboardInterrupt:  # an answer handles its own
-            if not by_hand:
-                return INTERRUPTED
-            talk.screen.note("interrupted")
-            continue
-        failed = failed or done.status == "failed"
-        if done.status == "interrupted" and not by_hand:
+            status = "interrupted"
+            if by_hand:
+                talk.screen.note("interrupted")
+        failed = failed or status == "failed"
+        if status == "interrupted" and not by_hand:
             return INTERRUPTED
     if by_hand:
         _say_goodbye(talk)
@@ -151,8 +147,8 @@ def _run(
 def _greet(talk: Chat) -> None:
     page = Page()
     number = len(talk.memory.conversations.list(everywhere=talk.everywhere))
-    known = f"{plural(number, 'conversation')} remembered"
-    recall = known if talk.remembers else "recalls nothing"
+    remembered = f"{plural(number, 'conversation')} remembered"
+    recall = remembered if talk.remembers else "recalls nothing"
     page.line(("ralph chat", "bold"), (f"  {talk.model.name}  {recall}  /help, /quit", "dim"))
     if talk.session.begun:
         page.line((f"continuing: {talk.session.title or talk.session.id}", "dim"))

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warning", "problem"]
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
-_OLDEST_PYTHON = (3, 11)
 _DRAFT = re.compile(r"\..+\.\d+-\d+\.tmp")
 _DRAFT_AGE_S = 60.0  # a younger draft may be in use
 _OLDEST_POSTGRES = 13
@@ -131,10 +130,7 @@ def _findings(
 
 
 def _python(_: DoctorScope) -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= _OLDEST_PYTHON:
-        return _ok(version)
-    return _problem(version, "Install Python 3.11 or newer.")
+    return _ok(".".join(map(str, sys.version_info[:3])))  # an older one does not install Ralph
 
 
 def _sqlite(_: DoctorScope) -> Finding:
@@ -277,8 +273,8 @@ def _judged(
         return _problem(f"{detail}; the role may not write", todo)
     if isinstance(major, int) and major < _OLDEST_POSTGRES:
         return _problem(f"{detail}; it is too old", f"Update it to {_OLDEST_POSTGRES} or newer.")
-    if not fsync or not pages:
-        off = "fsync" if not fsync else "full_page_writes"
+    if not (fsync and pages):
+        off = "full_page_writes" if fsync else "fsync"
         what = f"{detail}; {off} is off: a power cut loses records"
         return _warning(what, f"Set {off} = on in postgresql.conf.")
     if openly:
@@ -404,7 +400,7 @@ def _leftovers(scope: DoctorScope) -> Finding | None:
 
 def _journal(ralph: Ralph) -> Finding:
     """Every line of every journal can be read."""
-    results = [memory.verify() for memory in ralph.features()]
+    results = [one.stream.verify() for one in ralph.streams() if one.label != "plan"]
     complaints = [complaint for _, found in results for complaint in found]
     if complaints:
         return _problem(first_of(complaints), "Run: ralph journal verify")

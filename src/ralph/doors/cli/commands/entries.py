@@ -441,9 +441,10 @@ def add(
     plan = context.the_plan()
     concerned = None if task is None else plan.task(task)
     if concerned is not None and concerned.feature != feature:
-        what = f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}"
-        todo = "Name the feature of the task, or leave --task out."
-        raise BadInput(what, todo=todo)
+        raise BadInput(
+            f"task {concerned.id} belongs to {concerned.feature!r}, not to {feature!r}",
+            todo="Name the feature of the task, or leave --task out.",
+        )
     added = learnings.add(
         plan,
         feature,

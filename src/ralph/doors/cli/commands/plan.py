@@ -111,9 +111,7 @@ def braindump(
         if not wants_json():
             _show_proposal(Page(), proposal, done)
         person = sys.stdin.isatty() and is_terminal(sys.stdout) and not wants_json()
-        answer = True if yes or accept else None
-        if answer is None and person:
-            answer = click.confirm("Accept?", default=False)
+        answer = yes or accept or (click.confirm("Accept?", default=False) if person else None)
         accepted = drafting.accept(context.the_plan(), proposal) if answer else None
         if accepted is not None:
             drafting.drop_proposal(ralph)

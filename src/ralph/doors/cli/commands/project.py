@@ -79,15 +79,14 @@ def init(folder: str | None, embedder: str | None) -> Result:
     if above is not None:
         notes.append(f"{above.root} above is a project too; from now on this one is used here")
 
-    lines = []
-    if embedder is not None:
-        lines.append(f"embedder is now {embedder}, in {project.settings_file}")
+    changed = (
+        [] if embedder is None else [f"embedder is now {embedder}, in {project.settings_file}"]
+    )
+    nothing = "nothing else" if changed else "nothing"
+    lines = [*changed, f"{root} already has a memory; {nothing} was changed."]
     if created:
-        lines += [f"Created in {root}:", *(f"  {name}" for name in created)]
+        lines = [*changed, f"Created in {root}:", *(f"  {name}" for name in created)]
         lines.append("Commit .ralph to git, so that the journal goes with the project.")
-    else:
-        nothing = "nothing else" if embedder is not None else "nothing"
-        lines.append(f"{root} already has a memory; {nothing} was changed.")
     value = {"project": str(root), "id": project.id, "made": created, "embedder": embedder}
     return Result(value, lines, notes=notes)
 
@@ -140,16 +139,20 @@ def config(key: str | None, value: str | None, user: bool, unset: bool) -> Resul
         raise click.UsageError("--unset takes a KEY and no VALUE.")
     if user and not (unset or value is not None):
         raise click.UsageError("--user goes with KEY VALUE or with --unset KEY.")
-    if key is not None and unset:
-        file = _settings_file(user=user)
-        was_set = clear(file, key)
-        text = f"{key} is no longer in {file}" if was_set else f"{key} was not in {file}"
-        return _changed(key, None, file, text)
-    if key is not None and value is not None:
-        file = _settings_file(user=user)
-        stored = store(file, key, value, home=home_folder())
-        return _changed(key, stored, file, f"{key} is now {stored}, in {file}")
-    return _settings(key)
+    if key is None or not (unset or value is not None):
+        return _settings(key)
+    file, stored = _settings_file(user=user), None
+    if unset:
+        text = f"{key} is no longer in {file}" if clear(file, key) else f"{key} was not in {file}"
+    else:
+        stored = store(file, key, str(value), home=home_folder())
+        text = f"{key} is now {stored}, in {file}"
+    notes = [
+        f"{origin.origin} takes precedence: {key} is {origin.value} here"
+        for origin in context.project_config(optional=True)[1].origins
+        if origin.key == key and stored is not None and origin.origin != str(file)
+    ]
+    return Result({"key": key, "value": stored, "file": str(file)}, text, notes=notes)
 
 
 def _settings(key: str | None) -> Result:
@@ -168,15 +171,6 @@ def _settings(key: str | None) -> Result:
     if key is not None:
         return Result(value[0], str(chosen[0].value), notes=notes)
     return Result(value, Table(("setting", "value", "from"), rows), notes=notes)
-
-
-def _changed(key: str, stored: Any, file: Path, text: str) -> Result:
-    notes = [
-        f"{origin.origin} takes precedence: {key} is {origin.value} here"
-        for origin in context.project_config(optional=True)[1].origins
-        if origin.key == key and stored is not None and origin.origin != str(file)
-    ]
-    return Result({"key": key, "value": stored, "file": str(file)}, text, notes=notes)
 
 
 def _settings_file(*, user: bool) -> Path:
@@ -213,9 +207,7 @@ def trust(listing: bool, revoke: bool, yes: bool) -> Result:
     """
     if listing + revoke + yes > 1:
         raise click.UsageError("Choose one: --list, --revoke or --yes.")
-    if listing:
-        return _trusted_folders()
-    return _revoke() if revoke else _trust(yes=yes)
+    return _trusted_folders() if listing else _revoke() if revoke else _trust(yes=yes)
 
 
 def _trust(*, yes: bool) -> Result:
@@ -354,11 +346,9 @@ def _scope(conversation: str | None, everywhere: bool) -> tuple[Path, projects.P
     home = home_folder()
     if conversation is not None and everywhere:
         raise click.UsageError("--conversation cannot be used with --everywhere.")
-    if everywhere:
-        return home, None, ""
     if conversation is not None:
         return home, None, _conversation_id(home, conversation.strip())
-    return home, context.the_project(), ""
+    return home, None if everywhere else context.the_project(), ""
 
 
 def _conversation_id(home: Path, wanted: str) -> str:
@@ -402,7 +392,6 @@ def completion(context: click.Context, shell: str) -> None:
       ralph completion fish > ~/.config/fish/completions/ralph.fish
     """
     kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"There is no completion for {shell}.")
+    assert kind is not None
     script = kind(context.find_root().command, {}, "ralph", COMPLETE)
     sys.stdout.write(script.source_template % script.source_vars() + "\n")

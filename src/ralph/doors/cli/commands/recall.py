@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from ralph.records.note import Author
 
 _LOG_SINCE = "1d"
+_MEMORIES = {
+    "conversation": "conversations",
+    "knowledge": "knowledge of all projects",
+    "notes": "notes",
+    "plan": "learnings and features of the plan",
+}
 _LOG_MOST = 1000
 _CONVERSATION_FIELDS = ("id", "title", "source", "project", "created")
 
@@ -459,20 +465,19 @@ def status() -> Result:
         if paused is not None:
             page.line((f"{paused}; nothing is recorded", "yellow"))
         page.line(f"project {root}")
-        said, knowledge = found.memories["conversation"], found.memories["knowledge"]
-        if not (found.features or said["journalled"] or knowledge["journalled"]):
+        beside = {name: one for name, one in found.memories.items() if name != "feature"}
+        if not (found.features or any(one["journalled"] for one in beside.values())):
             page.line("Memory is empty. Save iterations with: ralph record")
             return
         page.line()
         heads = ("feature", "journalled", "indexed", "state")
         page.show(Table(heads, [_status_row(feature) for feature in found.features]))
-        counts = "{journalled} journalled, {indexed} indexed"
-        if said["journalled"]:
-            page.line(f"conversations: {counts.format_map(said)}")
-        if knowledge["journalled"]:
-            staged = knowledge["staged"]
-            waiting = f", {staged} waiting for a checkpoint" if staged else ""
-            page.line(f"knowledge of all projects: {counts.format_map(knowledge)}{waiting}")
+        for name, one in beside.items():
+            if one["journalled"]:
+                staged = one.get("staged", 0)
+                waiting = f", {staged} waiting for a checkpoint" if staged else ""
+                counts = f"{one['journalled']} journalled, {one['indexed']} indexed"
+                page.line(f"{_MEMORIES[name]}: {counts}{waiting}")
 
     value = plain(found) | {"paused": paused.since if paused else None}
     return Result(value, show)

@@ -113,13 +113,10 @@ def shown(
     Once `stopping`, it says that instead. `moving` is what it shows at first. Paths are relative to
     the `root`.
     """
-    screen = RunScreen(stopping, root)
-    if moving:
-        screen.move(moving)
-    try:
+    with contextlib.closing(RunScreen(stopping, root)) as screen:
+        if moving:
+            screen.move(moving)
         yield screen.listen
-    finally:
-        screen.rest()
 
 
 class RunScreen:
@@ -135,11 +132,11 @@ class RunScreen:
     def listen(self, event: LoopEvent) -> None:
         """Show one event; the moving line goes away first."""
         if event.event != "doing":
-            self.rest()
+            self.close()
         getattr(self, f"_{event.event}")(event.facts)
         sys.stdout.flush()
 
-    def rest(self) -> None:
+    def close(self) -> None:
         """Remove the moving line."""
         if self._live is not None:
             self._live.stop()
@@ -195,8 +192,8 @@ class RunScreen:
             if names:
                 self._page.line((f"{what}: ", "yellow"), ", ".join(dict.fromkeys(names)), indent=2)
         if left := facts["left_behind"]:
-            what = plural(left, "process", "processes")
-            self._page.line((f"stopped {what} that the agent left running", "yellow"), indent=2)
+            what = f"stopped {plural(left, 'process', 'processes')} that the agent left running"
+            self._page.line((what, "yellow"), indent=2)
 
     def _repaired(self, facts: dict[str, Any]) -> None:
         for line in facts["lines"]:

@@ -22,7 +22,7 @@ from ralph.index.sync import IndexSpec, Synced, is_current
 from ralph.memory import transfer
 from ralph.memory.feature import FeatureMemory
 from ralph.memory.ralph import Ralph
-from ralph.memory.status import all_streams, verify_index
+from ralph.memory.status import verify_index
 from ralph.memory.store import Store
 from ralph.text.tokens import plural
 
@@ -51,13 +51,12 @@ def verify(feature: str | None) -> Result:
       ralph journal verify --feature auth
     """
     with context.opened() as ralph:
-        results = [memory.verify() for memory in context.memories(ralph, feature)]
-        if feature is None and ralph.conversations.exist:
-            results.append(ralph.conversations.stream.verify())
-        journals = len(results)
-        if feature is None and (others := ralph.knowledge.store.journals.names()):
-            results.append(ralph.knowledge.verify())  # of all projects: they learn from each other
-            journals += len(others)
+        streams = [one for one in ralph.streams(feature) if one.label != "plan"]
+        results = [one.stream.verify() for one in streams]
+        # Knowledge has one for each project: they learn from each other.
+        journals = sum(
+            len(one.store.journals.names()) if one.label == "knowledge" else 1 for one in streams
+        )
     records = sum(number for number, _ in results)
     complaints = [complaint for _, found in results for complaint in found]
 
@@ -111,7 +110,7 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
             target=target,
             everything=everything,
             dry_run=dry_run,
-            progress=partial(_show_progress, bar),
+            progress=lambda _, number: bar(number),
         )
     notes = []
     if dry_run and (waiting := sum(transfer.waiting_records(home).values())):
@@ -132,14 +131,14 @@ def move(to: str, source: str | None, everything: bool, switch: bool, dry_run: b
         for stream in memory.streams
         for each in stream.unreadable
     ]
-    value = _moved_json(moved, switched=switch)
+    memories = [
+        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
+        for each in moved.memories
+    ]
+    counts = picked(moved, "dry_run", "records", "fresh", "left")
+    value = {**counts, "switched": switch, "memories": memories}
     show = partial(_show_moved, moved, target, switched=switch, in_use=server == target)
     return Result(value, show, code=1 if unreadable else 0, notes=[*notes, *unreadable])
-
-
-def _show_progress(bar: context.Bar, name: str, number: int) -> None:
-    """So many records of a journal are done."""
-    bar(number)
 
 
 def _address(given: str, question: str, server: str | None) -> str | None:
@@ -160,15 +159,6 @@ def _address(given: str, question: str, server: str | None) -> str | None:
         todo = "Write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE."
         raise BadInput(what, todo=todo)
     return given
-
-
-def _moved_json(moved: transfer.MovedProject, *, switched: bool) -> dict[str, Any]:
-    memories = [
-        {**picked(each, "memory", "left", "streams"), "from": each.source, "to": each.target}
-        for each in moved.memories
-    ]
-    counts = picked(moved, "dry_run", "records", "fresh", "left")
-    return {**counts, "switched": switched, "memories": memories}
 
 
 def _show_moved(
@@ -252,21 +242,23 @@ def status() -> Result:
     The knowledge of all projects has an index of its own, in Ralph's home.
     """
     with context.opened() as ralph:
-        targets = [memory.target() for memory in ralph.features()]
+        streams = ralph.streams()
+        targets = [one.stream.target() for one in streams if one.store is ralph.store]
         found = _contents(ralph.store, targets)
-        store = ralph.knowledge.store
-        knowledge = None
-        if store.names():
-            knowledge = _contents(store, [ralph.knowledge.target()])
+        beside = {
+            one.label: _contents(one.store, [one.stream.target()])
+            for one in streams
+            if one.store is not ralph.store
+        }
 
     def show(page: Page) -> None:
         _show_contents(page, found)
-        if knowledge:
+        for label, contents in beside.items():
             page.line()
-            page.line(("knowledge", "bold"))
-            _show_contents(page, knowledge)
+            page.line((label, "bold"))
+            _show_contents(page, contents)
 
-    return Result(found | ({"knowledge": knowledge} if knowledge else {}), show)
+    return Result(found | beside, show)
 
 
 def _contents(store: Store, targets: Sequence[IndexSpec]) -> dict[str, Any]:
@@ -278,19 +270,17 @@ def _contents(store: Store, targets: Sequence[IndexSpec]) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         with index.store.state() as view:
             sizes = [(each, view.size(each)) for each in view.collections()]
-        collections: list[dict[str, Any]] = []
-        for each, size in sizes:
-            target = by_name.get(each.name)
-            collections.append(
-                {
-                    **picked(each, "name", "live"),
-                    **picked(size, "records", "passages", "waiting"),
-                    "feature": each.stream,
-                    "orphan": target is None if sure or target else None,
-                    "manifest": msgspec.to_builtins(each.manifest),
-                    "current": target is not None and is_current(index.store, target),
-                }
-            )
+        collections = [
+            {
+                **picked(each, "name", "live"),
+                **picked(size, "records", "passages", "waiting"),
+                "feature": each.stream,
+                "orphan": each.name not in by_name if sure or each.name in by_name else None,
+                "manifest": msgspec.to_builtins(each.manifest),
+                "current": each.name in by_name and is_current(index.store, by_name[each.name]),
+            }
+            for each, size in sizes
+        ]
         files = index.path.parent.glob(index.path.name + "*")
         return {
             "file": index.where,
@@ -316,13 +306,14 @@ def _show_contents(page: Page, found: dict[str, Any]) -> None:
 
 
 def _row(collection: dict[str, Any]) -> list[str]:
-    state = "current" if collection["current"] else "behind"
-    if collection["orphan"] is None:
-        state = "unknown"
-    elif collection["orphan"]:
-        state = "orphan"
-    elif not collection["live"]:
-        state = "being built"
+    states = {
+        "unknown": collection["orphan"] is None,
+        "orphan": collection["orphan"],
+        "being built": not collection["live"],
+        "current": collection["current"],
+        "behind": True,
+    }
+    state = next(state for state, applies in states.items() if applies)
     names = ("name", "feature", "records", "passages", "waiting")
     return [*(str(collection[name]) for name in names), state, collection["manifest"]["embedder"]]
 
@@ -336,28 +327,27 @@ def rebuild(feature: str | None) -> Result:
     Examples:
       ralph index rebuild --feature auth
     """
-    built: list[dict[str, Any]] = []
-    knowledge = None
+    features: list[dict[str, Any]] = []
+    beside: dict[str, dict[str, Any]] = {}
     with context.opened(patience_s=0.0) as ralph:
-        chosen = [(ralph.store, [ralph.feature(feature)])] if feature else all_streams(ralph)
-        for store, stream in ((store, stream) for store, some in chosen for stream in some):
+        for label, store, stream in ralph.streams(feature):
             start = time.monotonic()
             synced = store.index.sync(stream.target(), afresh=True, progress=store.progress)
             records = len(stream.records())
-            of_features = isinstance(stream, FeatureMemory)
-            complete = synced.written >= min(records, 1) or not of_features
-            _check_built(stream.name, synced, complete=complete)
-            if of_features:
-                built.append({"feature": stream.name, **_took(records, start)})
-            elif stream is ralph.knowledge:
-                knowledge = _took(records, start)
-    total = plural(sum(each["records"] for each in built), "record")
-    seconds = sum(each["seconds"] for each in built)
-    lines = [f"Rebuilt {total} of {plural(len(built), 'feature')} in {seconds:.1f} s."]
-    if knowledge:
-        entries = plural(knowledge["records"], "entry", "entries")
-        lines.append(f"Rebuilt {entries} of knowledge in {knowledge['seconds']:.1f} s.")
-    return Result({"features": built} | ({"knowledge": knowledge} if knowledge else {}), lines)
+            is_feature = isinstance(stream, FeatureMemory)
+            written = synced.written >= min(records, 1) or not is_feature
+            _check_built(label, synced, complete=written)
+            if is_feature:
+                features.append({"feature": label, **_took(records, start)})
+            else:
+                beside[label] = _took(records, start)
+    total = plural(sum(each["records"] for each in features), "record")
+    seconds = sum(each["seconds"] for each in features)
+    lines = [f"Rebuilt {total} of {plural(len(features), 'feature')} in {seconds:.1f} s."]
+    for label, each in beside.items():
+        counted = plural(each["records"], "record")
+        lines.append(f"Rebuilt {counted} of {label} in {each['seconds']:.1f} s.")
+    return Result({"features": features} | beside, lines)
 
 
 def _took(records: int, start: float) -> dict[str, Any]:
