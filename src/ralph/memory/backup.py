@@ -80,7 +80,7 @@ class BackupProject(msgspec.Struct, frozen=True):
     root: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class BackupManifest(msgspec.Struct, frozen=True):
     """What must be in an archive, no more and no less."""
 
     version: int
@@ -138,8 +138,8 @@ def back_up(ralph: Ralph, file: Path) -> BackupResult:
     return BackupResult(str(file), projects, records, file.stat().st_size, left_out)
 
 
-def _write(ralph: Ralph, out: IO[bytes]) -> tuple[Manifest, list[str]]:
-    manifest = Manifest(VERSION, now(), {}, [])
+def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
+    manifest = BackupManifest(VERSION, now(), {}, [])
     left_out: list[str] = []
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
 
@@ -191,7 +191,7 @@ def projects_here(ralph: Ralph) -> list[Project]:
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
+def _opened(file: Path) -> Iterator[tuple[zipfile.ZipFile, BackupManifest]]:
     """A backup and its manifest; an error where anything in it is not as Ralph writes it."""
     with contextlib.ExitStack() as stack:
         try:
@@ -203,13 +203,13 @@ def _opened(file: Path) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
         yield archive, manifest
 
 
-def _checked(archive: zipfile.ZipFile) -> Manifest:
+def _checked(archive: zipfile.ZipFile) -> BackupManifest:
     sizes = {one.filename: one.file_size for one in archive.infolist()}
     if not len(sizes) == len(archive.infolist()) <= _MOST_MEMBERS:
         raise ValueError("a member is in it twice, or there are too many")
     if sizes.pop(_MANIFEST, disk.LARGEST_BYTES + 1) > disk.LARGEST_BYTES:
         raise ValueError("it has no manifest")
-    manifest = msgspec.json.decode(archive.read(_MANIFEST), type=Manifest)
+    manifest = msgspec.json.decode(archive.read(_MANIFEST), type=BackupManifest)
     if manifest.version != VERSION:
         raise ValueError(f"it is of version {manifest.version}, this Ralph reads {VERSION}")
     for key, project in manifest.projects.items():
