@@ -360,7 +360,8 @@ def test_notes_are_forgotten_by_id_and_with_their_feature(
 
     shown = ralph.well("forget", "--feature", "login", "--yes").out
     assert f"{notes[1].id[:8]}  note  The {WORD} is a session." in shown
-    ralph.well("forget", notes[0].id, notes[2].id)
+    done = ralph.well("forget", notes[0].id, notes[2].id, "--json").json
+    assert [one["feature"] for one in done["records"]] == [None, None]
 
     assert traces(project, home) == []
 
@@ -397,6 +398,8 @@ def test_the_stems_of_a_removed_learning_go_as_well(ralph: Line, project: Path, 
 def test_names_in_the_plan_stay_and_are_told_with_their_place(ralph: Line, project: Path) -> None:
     create_feature(Plan(project), WORD, {"description": f"All about {WORD}."})
 
+    asked = ralph("forget", "--match", WORD)
+    assert "0 records and the words on 2 lines of the plan would be forgotten" in asked.complaint
     left: list[str] = ralph.well("forget", "--match", WORD, "--yes", "--json").json["remains"]
 
     [told] = [one for one in left if "features.yaml" in one]

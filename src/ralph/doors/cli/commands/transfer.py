@@ -29,7 +29,7 @@ from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
-from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
 from ralph.records import Record
 from ralph.records.knowledge import ENTRIES, knowledge_from
 from ralph.text.tokens import plural
@@ -394,6 +394,8 @@ def forget(
                 note(_OTHERS)
             if not yes and (not ids or choice.derived):
                 records = plural(choice.count, "record")
+                if choice.places:
+                    records += f" and the words on {plural(len(choice.places), 'line')} of the plan"
                 if everything:
                     records += f" (everything of {ralph.project.root} that matches)"
                 render.confirm(
@@ -408,17 +410,17 @@ def forget(
         if done.count:
             beside = f" {_GIT}" if choice.committed else ""  # the rest is never committed
             page.line(f"Forgot {plural(done.count, 'record')}, in journal and index.{beside}")
-        else:
+        elif not done.copies:
             page.line("No record matches; nothing was forgotten.")
         if done.copies:
             page.line(f"Also removed: {', '.join(done.copies)}.")
         for remaining in done.remains:
             page.line(f"Still there: {remaining}")
 
-    records_json = [
-        {"id": i, "feature": key.name if key.memory == FEATURES else None}
+    records_json: list[dict[str, Any]] = [
+        {"id": each, "feature": None if key.memory != FEATURES or key.name == NOTES else key.name}
         for key, some in choice.ids.items()
-        for i in some
+        for each in some
     ]
     records_json += [picked(one, "id", "feature") for one in choice.learnings]
     value = {"forgotten": done.count, "records": records_json, **picked(done, "copies", "remains")}
@@ -427,8 +429,8 @@ def forget(
 
 
 def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
-    names = {CONVERSATIONS: "the conversations", KNOWLEDGE: "knowledge"}
-    homes = [names.get(key.memory, key.name) for key in choice.ids]
+    names = {CONVERSATIONS: "the conversations", KNOWLEDGE: "knowledge", NOTES: "the notes"}
+    homes = [names.get(key.memory) or names.get(key.name, key.name) for key in choice.ids]
     homes += ["the plan"] if choice.learnings or choice.places else []
     homes = list(dict.fromkeys(homes))
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
@@ -441,7 +443,8 @@ def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
             page.line(short_id(each), "  ", texts[each], indent=2)
         page.more(len(some) - _SHOWN)
     if choice.places:
-        page.line(f"The words also go from {', '.join(choice.places)}")
+        more = ", ..." if len(choice.places) > _SHOWN else ""
+        page.line(f"The words also go from {', '.join(choice.places[:_SHOWN])}{more}")
 
 
 def _record_text(record: Record) -> str:
