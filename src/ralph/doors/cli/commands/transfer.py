@@ -23,8 +23,6 @@ from ralph.doors.cli.main import Command, keep_project, wants_json
 from ralph.doors.cli.render import Page, Result, excerpt, note, picked
 from ralph.errors import BadRecord
 from ralph.memory import conversation_json, keeping
-from ralph.memory.backup import back_up
-from ralph.memory.backup import restore as bring_back
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
 from ralph.memory.ralph import Ralph
@@ -154,6 +152,8 @@ def backup(file: Path) -> Result:
     Examples:
       ralph backup ~/ralph-backup.zip
     """
+    from ralph.memory.backup import back_up  # only here: it loads what reads ZIP files
+
     with context.opened(anywhere=True) as ralph:
         done = back_up(ralph, file.expanduser().absolute())
     projects = plural(len(done.projects), "project")
@@ -175,6 +175,8 @@ def restore(file: Path, into: Path | None) -> Result:
     Examples:
       ralph restore ~/ralph-backup.zip --into ~/src
     """
+    from ralph.memory.backup import restore as bring_back
+
     with context.opened(anywhere=True) as ralph:
         done = bring_back(ralph, file.expanduser(), into=into and into.expanduser().absolute())
     counts = f"{done.known} already known, {done.forgotten} stay forgotten"
