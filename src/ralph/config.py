@@ -117,9 +117,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stagnation_limit: int = _harmless(
         3, "stop after so many iterations without a change to the plan", 0, 1000
     )
-    rate_limit_wait_s: float = _harmless(
-        300.0, "how long to wait when the provider refuses and names no time", 0, 86_400
-    )
     prompt_tokens: int = _harmless(12000, "the size of the loop's prompt", 0, 200_000)
     rag_enabled: bool = _switch("recall past conversations before every answer of `ralph chat`")
     rag_conversation_limit: int = _harmless(3, "from how many conversations", 1, 20)
@@ -149,6 +146,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hook_inject: bool = _switch("hooks tell the model what memory has")
     hook_timeout_s: float | None = _trusted(
         None, "the time limit of every hook, instead of 1.2 to 10 s by event", 0.05, 600
+    )
+    pause_folders: tuple[str, ...] | None = _personal(
+        None,
+        "patterns of folders where nothing is saved or recalled, such as `~/clients/*`; once set "
+        "(`[]`: none), hooks also work without `ralph init`",
     )
     ollama_url: str = _personal("http://127.0.0.1:11434", "where Ollama listens")
     ollama_model: str = _trusted("nomic-embed-text", "its embedding model")
@@ -199,7 +201,7 @@ knowledge_file_tokens knowledge_patterns_in_context knowledge_task_limit
 knowledge_task_min_score knowledge_text_max_chars mcp_answer_tokens mcp_calls_hint
 mcp_catch_up_s mcp_record_tokens mcp_resource_bytes prose_stale_files prose_stale_iterations
 recent_count search_max_limit summarizer_idle_timeout_s summary_max_chars summary_price_in_usd
-summary_price_out_usd verify_all_every warnings_in_prompt
+rate_limit_wait_s summary_price_out_usd verify_all_every warnings_in_prompt
 """
 _HOOK_LIMITS = """
 hook_session_start_s hook_user_prompt_submit_s hook_post_tool_use_failure_s hook_stop_s

@@ -77,6 +77,8 @@ _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
 # EPERM is what Linux says of a file system that has none, Windows EINVAL.
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+# Says in the home's cache that everything there was made its owner's alone.
+_PRIVATE = "private"
 _serial = itertools.count()
 
 
@@ -111,12 +113,17 @@ def state_name(root: AnyPath) -> str:
 
 
 def protect(home_folder: AnyPath) -> None:
-    """Make Ralph's home its owner's alone, with everything that is in it already."""
+    """Make Ralph's home its owner's alone, with everything that is in it already.
+
+    Earlier versions left files that others could read in a home that they could not enter, so
+    everything is looked at once.
+    """
+    done = os.path.join(home_folder, "cache", _PRIVATE)
     try:
         mode = os.stat(home_folder).st_mode
     except OSError:
         return  # there is none yet; whoever writes to it makes it so
-    if not mode & 0o077 or sys.platform == "win32":
+    if sys.platform == "win32" or (not mode & 0o077 and os.path.exists(done)):
         return
     for folder, _, files in os.walk(home_folder):
         for name in files:
@@ -126,6 +133,9 @@ def protect(home_folder: AnyPath) -> None:
                     os.chmod(file, os.stat(file).st_mode & 0o700)
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)
+    with contextlib.suppress(OSError):
+        make_folder(os.path.dirname(done))
+        write(done, b"")
 
 
 def is_own(path: AnyPath) -> bool:
@@ -162,6 +172,11 @@ def open_file(path: AnyPath, flags: int = os.O_RDONLY) -> int:
 def opened(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
     """A file opened for reading."""
     return os.fdopen(open_file(path), "rb", buffering)
+
+
+def appending(path: AnyPath) -> BinaryIO:
+    """A file opened to be added to; a new one is its owner's alone, as all in Ralph's home are."""
+    return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
 
 def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:

@@ -17,7 +17,7 @@ from commanding import Line
 from remembering import open_toy
 
 from ralph.memory.project import Project
-from ralph.memory.ralph import open_ralph
+from ralph.memory.ralph import open_folder, open_ralph
 from ralph.plan import learnings
 from ralph.plan.edit import create_feature, create_task
 from ralph.plan.store import Plan
@@ -60,7 +60,7 @@ def saved(ralph: Line, machine: Callable[[str], Path]) -> Path:
 def fill(root: Path) -> None:
     """One thing of each kind."""
     name = root.name
-    root.mkdir()
+    root.mkdir(exist_ok=True)
     Project(root).init()
     plan = Plan(root)
     create_feature(plan, "login", {"description": f"Signing in to {name}."})
@@ -221,6 +221,27 @@ def test_another_project_in_the_folder_is_left_alone(
     assert not list((new / "shop").rglob("*.jsonl"))
 
 
+def test_what_was_said_before_init_is_found_in_its_project_elsewhere(
+    ralph: Line, machine: Callable[[str], Path]
+) -> None:
+    old = machine("old")
+    (old / "shop").mkdir()
+    with open_folder(old / "shop") as opened:
+        memory = opened.conversations
+        memory.exchange(memory.start("Early"), user="What is a shop?", assistant="A place.")
+    fill(old / "shop")
+    ralph.well("backup", "all.zip")
+    new = machine("new")
+
+    ralph.well("restore", old / "all.zip", "--into", new)
+    again = ralph.well("restore", old / "all.zip", "--json").json
+
+    with open_ralph(new / "shop") as opened:
+        titles = [one.conversation.title for one in opened.conversations.list()]
+    assert sorted(titles) == ["Early", "The shop talk"]
+    assert again["added"] == 0
+
+
 # An archive is bad input
 
 
@@ -266,7 +287,7 @@ def unknown_project(members: dict[str, bytes]) -> None:
 
 def evil_project(members: dict[str, bytes]) -> None:
     told = manifest(members)
-    told["projects"]["../../x-00000000"] = {"id": "0" * 8, "root": "/"}
+    told["projects"]["../../x-00000000"] = {"id": "0" * 8, "root": "/", "ids": []}
     members["manifest.json"] = json.dumps(told).encode()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,8 @@ from ralph.records.conversation import DOCUMENT, EXCHANGE, SUMMARY, content_of
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from ralph.memory.conversation_stream import ConversationStream
 
     Vectors = NDArray[np.float32]
 
@@ -68,11 +71,19 @@ class IndexLag(msgspec.Struct, frozen=True):
 
 
 def index_lag(memory: Conversations) -> IndexLag:
-    """How far the index is behind the journal."""
-    index, target = memory.store.index, memory.stream.target()
+    """How far the index is behind the journals."""
+    lags = [_lag_of(memory, part) for part in memory.stream.parts]
+    return IndexLag(
+        sum(one.count for one in lags),
+        all(one.current for one in lags),
+        sum(one.generation for one in lags),
+        sum(one.embedded for one in lags),
+    )
 
-    records = memory.stream.history.records.values()
-    searchable = {record.id for record in records if record.kind in _SEARCHABLE}
+
+def _lag_of(memory: Conversations, part: ConversationStream) -> IndexLag:
+    index, target = memory.store.index, part.target()
+    searchable = {record.id for record in part.records() if record.kind in _SEARCHABLE}
 
     def look() -> IndexLag:
         with index.answering(target.name) as (view, live):
@@ -106,8 +117,8 @@ def count_embeddings(memory: Conversations) -> EmbeddingCounts:
 def waiting_ids(memory: Conversations) -> list[str]:
     """The records that wait for a vector."""
 
-    def look() -> set[str]:
-        with memory.store.index.answering(memory.stream.target().name) as (view, live):
+    def look(part: ConversationStream) -> set[str]:
+        with memory.store.index.answering(part.target().name) as (view, live):
             if live is None or not live.manifest.dims:
                 return set()
             known = {name for name, _ in view.content(live, vectors=False).keys}
@@ -115,7 +126,8 @@ def waiting_ids(memory: Conversations) -> list[str]:
             waiting = view.fetch(live, rows, records=True).values()
             return known - {passage.record.id for passage in waiting if passage.record}
 
-    embedded = memory.store.index.with_repair(look)
+    repair = memory.store.index.with_repair
+    embedded = set[str]().union(*(repair(partial(look, part)) for part in memory.stream.parts))
     records = memory.stream.history.records.values()
     return [r.id for r in records if embedding_kind(r) and r.id not in embedded]
 
@@ -129,11 +141,12 @@ def embedding_kind(record: Record) -> str | None:
 
 def clear_embeddings(memory: Conversations, ids: Collection[str] | None = None) -> None:
     """Take these records, or all, out of the index; the pipeline brings them back."""
-    index, name = memory.store.index, memory.stream.target().name
-    if ids is None:
-        index.drop(name)
-    elif ids:
-        index.clear(name, ids)
+    index = memory.store.index
+    for part in memory.stream.parts:
+        if ids is None:
+            index.drop(part.target().name)
+        elif ids:
+            index.clear(part.target().name, ids)
 
 
 def price_per_char(settings: Settings) -> float | None:

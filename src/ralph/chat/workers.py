@@ -149,7 +149,7 @@ class Retries:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, FailedItem]]:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.file.parent)
         try:
             with disk.locked(self.file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
                 items = self.entries()
@@ -345,7 +345,7 @@ class Worker(ABC):
 
         It is a lock of the system, so a process that dies gives it back.
         """
-        self._claim.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
             try:
                 self._fd = stack.enter_context(disk.locked(self._claim, timeout_s=_CLAIM_S))

@@ -72,7 +72,7 @@ class LocalServer(msgspec.Struct, eq=False):
         if self._listening():
             return False
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self.folder)
             # One at a time: the others find it running.
             with disk.locked(self.folder / "start.lock", timeout_s=self.ready_s):
                 if not self._listening():
@@ -140,7 +140,7 @@ class LocalServer(msgspec.Struct, eq=False):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
                 file.replace(file.with_suffix(".log.1"))
         words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
-        with file.open("ab") as log:
+        with disk.appending(file) as log:
             return subprocess.Popen(
                 [*python(), "-m", __name__, *words],
                 stdin=subprocess.PIPE,
@@ -151,6 +151,7 @@ class LocalServer(msgspec.Struct, eq=False):
                 # Ctrl-C is for us; what it means for the server we say by ending.
                 start_new_session=True,
                 creationflags=_OWN_GROUP,
+                umask=-1 if sys.platform == "win32" else 0o077,
             )
 
     def _listening(self) -> bool:

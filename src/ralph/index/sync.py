@@ -502,7 +502,7 @@ def _writable(folders: Sequence[Path]) -> Path:
     """The first folder that files can be made in; asking its permissions alone is not enough."""
     for folder in folders:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(folder)
             with tempfile.TemporaryFile(dir=folder):
                 return folder
         except OSError:

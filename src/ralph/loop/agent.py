@@ -322,7 +322,7 @@ class AgentDriver(msgspec.Struct, frozen=True):
     def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
-        file.touch()
+        disk.appending(file).close()
         return AgentOutput(file, agent=agent or self.agent, root=str(self.root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:

@@ -36,7 +36,7 @@ from ralph.memory.keeping import (
 )
 from ralph.memory.project import Project
 from ralph.memory.ralph import Ralph, open_ralph
-from ralph.memory.store import FEATURES
+from ralph.memory.store import CONVERSATIONS, FEATURES
 from ralph.plan.importing import import_plan
 from ralph.plan.model import KINDS, Kind
 from ralph.plan.store import Plan
@@ -74,10 +74,12 @@ class BackupMember(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
 
 class BackupProject(msgspec.Struct, frozen=True):
-    """A project of the archive: its id, and the folder it was in."""
+    """A project of the archive: its id, the folder it was in, and every id it has conversations
+    under."""
 
     id: str
     root: str
+    ids: list[str]
 
 
 class BackupManifest(msgspec.Struct, frozen=True):
@@ -160,7 +162,7 @@ def _write(ralph: Ralph, out: IO[bytes]) -> tuple[BackupManifest, list[str]]:
         add_journals(ralph)
         for project in projects_here(ralph):
             name = disk.state_name(project.root)
-            manifest.projects[name] = BackupProject(project.id, str(project.root))
+            manifest.projects[name] = BackupProject(project.id, str(project.root), project.ids)
             try:
                 with open_ralph(project.root, home=ralph.store.home) as opened:
                     add_journals(opened, name)
@@ -256,6 +258,11 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
     restored, left_out = list[str](), list[str]()
     counts: list[tuple[int, int, int]] = [(0, 0, 0)]
     with _opened(file) as (archive, manifest):
+        # Conversations from before `init` are under an id that the folder's path gives: where that
+        # is unknown, they join those of their project.
+        known = {key.name for key in journal_keys(ralph, everywhere=True)}
+        projects = manifest.projects.values()
+        homes = {other: one.id for one in projects for other in one.ids if other not in known}
 
         def bring(opened: Ralph, project: str = "") -> None:
             for member in manifest.members:
@@ -267,7 +274,10 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
                 entries = _entries(archive, member)
                 records = [one for one in entries if isinstance(one, Record)]
                 stones = [one for one in entries if isinstance(one, Tombstone)]
-                key = JournalKey(member.memory, member.name)
+                name = member.name
+                if member.memory == CONVERSATIONS:
+                    name = homes.get(name, name)
+                key = JournalKey(member.memory, name)
                 counts.append(adopt(opened, key, records, stones, by_id=True))
 
         bring(ralph)
@@ -282,8 +292,8 @@ def restore(ralph: Ralph, file: Path, *, into: Path | None = None) -> RestoreRes
                 restored.append(str(project.root))
             except (RalphError, OSError, UnicodeDecodeError) as error:
                 left_out.append(f"{saved.root}: {error}")
-    added, known, forgotten = map(sum, zip(*counts, strict=True))
-    return RestoreResult(str(file), restored, added, known, forgotten, left_out)
+    added, had, forgotten = map(sum, zip(*counts, strict=True))
+    return RestoreResult(str(file), restored, added, had, forgotten, left_out)
 
 
 def _restore_plan(project: Project, name: str, raw: bytes) -> None:

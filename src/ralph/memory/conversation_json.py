@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ralph.capture.lines import items, mapping, moment, text_of, whole
+from ralph.config import home_folder
 from ralph.errors import BadRecord
 from ralph.memory.conversation_stream import (
     ConversationContent,
@@ -25,6 +26,7 @@ from ralph.memory.conversation_stream import (
     is_before,
 )
 from ralph.memory.conversations import held_at, the_only
+from ralph.memory.project import GENERAL, note_owner
 from ralph.memory.store import Store
 from ralph.records import conversation as schema
 from ralph.records import utc
@@ -160,6 +162,9 @@ def _first(plain: dict[str, Any], *keys: str) -> str | None:
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Money = Annotated[float, msgspec.Meta(ge=0)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+_ProjectId = Annotated[
+    str, msgspec.Meta(pattern=rf"^({GENERAL}|[0-9a-f]{{8}}(-[0-9a-f]{{4,12}}){{4}})$")
+]
 
 
 class _PlainExchange(msgspec.Struct, kw_only=True):
@@ -183,6 +188,7 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
     source: str | None = None
     project: str | None = None
     created: str | None = None
+    project_ids: Annotated[list[_ProjectId], msgspec.Meta(max_length=2)] | None = None
     exchanges: list[_PlainExchange]
     tags: list[str] | None = None
     summaries: list[Summary] | None = None
@@ -208,6 +214,7 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
         for one in talk.exchanges
     ]
     about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
+    about |= {"project_ids": talk.project_ids} if talk.project_ids else {}
     plain = {name: getattr(talk.conversation, name) for name in fields}
     return plain | {"exchanges": exchanges} | about
 
@@ -293,7 +300,7 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     if conversation.created is None:  # it began no later than what was said in it
         begun = min((at for one in exchanges if (at := one.started or one.completed)), default=None)
         conversation = msgspec.structs.replace(conversation, created=begun)
-    about = (read.tags or (), read.summaries or (), read.ratings or {})
+    about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
     return ConversationContent(conversation, exchanges, *about)
 
 
@@ -388,35 +395,57 @@ def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
 
 
 def import_conversations(
-    store: Store, stream: str, data: bytes, *, name: str, project: str = ""
+    store: Store,
+    stream: str | ConversationStream,
+    data: bytes,
+    *,
+    name: str,
+    project: str = "",
 ) -> ConversationImport:
-    """Bring in the conversations of a file: all of it, or nothing when some of it is bad."""
-    talks = read_conversations(data, name=name, project=project)
-    saved = ConversationStream(stream, store).save(talks)
-    return ConversationImport(
-        conversations=len(saved.conversations),
-        exchanges=len(saved.exchanges),
-        known=saved.known,
-        files=1,
-    )
+    """Bring in the conversations of a file: all of it, or nothing when some of it is bad.
+
+    Those that name their project go to that one, the others into this stream.
+    """
+    own = stream if isinstance(stream, ConversationStream) else ConversationStream(stream, store)
+    ids = {part.name for part in own.parts}
+    homes: dict[str, list[ConversationContent]] = {}
+    for talk in read_conversations(data, name=name, project=project):
+        home = next(iter(talk.project_ids), own.name)
+        homes.setdefault(own.name if home in ids else home, []).append(talk)
+    found = ConversationImport(files=1, projects=len(homes.keys() - {own.name}))
+    for home, talks in homes.items():
+        # What another project here has, or has forgotten, is not brought in again.
+        also = sorted({*store.names()} - {home})
+        target = own if home == own.name else ConversationStream(home, store, also=also)
+        saved = target.save(talks)
+        found.conversations += len(saved.conversations)
+        found.exchanges += len(saved.exchanges)
+        found.known += saved.known
+        for git_id in {one for talk in talks for one in talk.project_ids[1:]}:
+            note_owner(home_folder(), git_id, ids=[home])
+    return found
 
 
 def export_conversations(
     store: Store,
-    streams: Sequence[str],
+    streams: Sequence[str | ConversationStream],
     *,
+    project_ids: Mapping[str, Sequence[str]] | None = None,
     conversations: Sequence[str] = (),
     since: str | None = None,
 ) -> list[ConversationContent]:
     """The conversations of these streams, oldest first: all, or those whose ids begin so.
 
     `since` leaves out exchanges that ended before, and conversations that have none left.
+    `project_ids`, by stream, are told with each where there are any.
     """
     begun = datetime.fromisoformat(utc(since, field="since")) if since else None
     wanted = tuple(one.lower() for one in conversations)
     found: dict[str, ConversationContent] = {}
-    for stream in streams:
-        history = ConversationStream(stream, store).history
+    for one in streams:
+        stream = one if isinstance(one, ConversationStream) else ConversationStream(one, store)
+        history, own = stream.history, [stream.name]
+        ids = () if project_ids is None else project_ids.get(stream.name, own)
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue
@@ -426,11 +455,11 @@ def export_conversations(
                 if begun is None or not is_before(one.completed or "", begun)
             ]
             if exchanges or begun is None:
-                ids = [name, *(one.id for one in exchanges)]
-                summaries = [history.summaries[i] for i in ids if i in history.summaries]
-                ratings = {i: history.ratings[i] for i in ids if i in history.ratings}
+                told = [name, *(one.id for one in exchanges)]
+                summaries = [history.summaries[i] for i in told if i in history.summaries]
+                ratings = {i: history.ratings[i] for i in told if i in history.ratings}
                 exchanges.sort(key=held_at)
-                talk = (state.conversation, exchanges, state.tags, summaries, ratings)
+                talk = (state.conversation, exchanges, state.tags, summaries, ratings, ids)
                 found[name] = ConversationContent(*talk)
     for start in wanted:
         the_only(found, start, schema.CONVERSATION)

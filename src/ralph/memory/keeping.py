@@ -67,14 +67,14 @@ class JournalKey(NamedTuple):
 def journal_keys(ralph: Ralph, *, everywhere: bool = False) -> list[JournalKey]:
     """Every journal of this project; `everywhere`: in Ralph's home, those of all projects."""
     own = {
-        CONVERSATIONS: ralph.conversations.stream.name,
-        KNOWLEDGE: stream_of(ralph.project.id),
+        CONVERSATIONS: [part.name for part in ralph.conversations.stream.parts],
+        KNOWLEDGE: [stream_of(ralph.project.id)],
     }
     return [
         JournalKey(memory, name)
         for memory in (FEATURES, CONVERSATIONS, KNOWLEDGE)
         for name in _store(ralph, memory).journals.names()
-        if everywhere or own.get(memory, name) == name
+        if everywhere or name in own.get(memory, [name])
     ]
 
 
@@ -282,11 +282,13 @@ def choose(
     memories = {FEATURES, CONVERSATIONS, KNOWLEDGE}
     if feature or conversations or knowledge:
         memories = {FEATURES} if feature else {CONVERSATIONS} if conversations else {KNOWLEDGE}
-    own = journal_keys(ralph)
-    named = [one for one in journal_keys(ralph, everywhere=True) if one.memory == KNOWLEDGE]
+    keys = [key for key in journal_keys(ralph) if key.memory != CONVERSATIONS]
+    keys.append(JournalKey(CONVERSATIONS, ralph.conversations.stream.name))  # under all their ids
+    if wanted:
+        keys += [one for one in journal_keys(ralph, everywhere=True) if one.memory == KNOWLEDGE]
     chosen: _Chosen = {}
     titles: list[str] = []
-    for key in dict.fromkeys([*own, *(named if wanted else ())]):
+    for key in dict.fromkeys(keys):
         if key.memory not in memories or (feature and key.name not in (feature, NOTES)):
             continue
         records = _standing(ralph, key)
@@ -428,6 +430,8 @@ def _without_conversations(
 
 def _standing(ralph: Ralph, key: JournalKey) -> list[Record]:
     """What may be forgotten of a journal; a merge may have brought some of it back."""
+    if key.memory == CONVERSATIONS:
+        return ralph.conversations.stream.standing()
     kinds = (*ENTRIES, GATE, OUTCOME)
     records = [located.record for located in journal_of(ralph, key).read().records]
     return [one for one in records if key.memory != KNOWLEDGE or one.kind in kinds]

@@ -18,7 +18,7 @@ from ralph.index.sync import Progress
 from ralph.memory.conversation_search import event_of, fold_twins
 from ralph.memory.conversations import Conversations
 from ralph.memory.feature import FeatureMemory, NoteMemory, ProjectStream, SavedIteration
-from ralph.memory.project import Project, find_project, need_project
+from ralph.memory.project import PlainFolder, Project, find_project, need_project
 from ralph.memory.store import MOST_HITS, NOTES, PLAN, Answer, KeptStream, ProjectStore, find_id
 from ralph.recall import Hit
 from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
@@ -55,7 +55,8 @@ class Ralph:
     @functools.cached_property
     def conversations(self) -> Conversations:
         """The conversations that were held in this project; they are kept in Ralph's home."""
-        return Conversations(project=self.project.root.name, **self._shared())
+        others = self.project.ids[1:]
+        return Conversations(project=self.project.root.name, other_ids=others, **self._shared())
 
     @functools.cached_property
     def knowledge(self) -> Knowledge:
@@ -299,9 +300,9 @@ class Ralph:
             for one in self._streams(kinds_of(()), None)
             if one.name in names
         ]
-        if self.conversations.exist:
-            memory = self.conversations
-            found.append(KeptStream("conversations", memory.store, memory.stream))
+        memory = self.conversations
+        for part in memory.stream.parts if memory.exist else ():
+            found.append(KeptStream("conversations", memory.store, part))
         if self.knowledge.store.names():
             found.append(KeptStream("knowledge", self.knowledge.store, self.knowledge))
         return found
@@ -373,13 +374,37 @@ def open_ralph(
                 where=str(root),
                 todo="Open the folder of a project, or set RALPH_HOME to another place.",
             )
-    disk.protect(home_path)
+    return _open(project, home_path, progress, settings)
+
+
+def open_folder(
+    start: str | os.PathLike[str],
+    *,
+    home: str | os.PathLike[str] | None = None,
+    general: bool = True,
+    **settings: Any,
+) -> Ralph:
+    """Open the memories of the project around a folder; without one, the folder's conversations.
+
+    Nothing is created in a folder without a project. `general`: there, what was said in no folder
+    at all is found too.
+    """
+    home_path, folder = Path(home) if home is not None else home_folder(), Path(start)
+    project = find_project(folder, home=home_path)
+    project = project or PlainFolder(folder, home_path, general=general)
+    return _open(project, home_path, None, settings)
+
+
+def _open(
+    project: Project, home: Path, progress: Progress | None, settings: Mapping[str, Any]
+) -> Ralph:
+    disk.protect(home)
     _claim(project)
-    config = load(home=home_path, project_file=project.settings_file, given=settings)
-    return Ralph(ProjectStore(project, config.settings, home=home_path, progress=progress), config)
+    config = load(home=home, project_file=project.settings_file, given=settings)
+    return Ralph(ProjectStore(project, config.settings, home=home, progress=progress), config)
 
 
 def _claim(project: Project) -> None:
     """Note whose the id is, before and after anything private is kept under it."""
-    if disk.is_folder(project.home) and project.exists:
+    if disk.is_folder(project.home):
         project.claim()

@@ -444,7 +444,7 @@ def once_a_day(stamp: Path, moment: datetime, work: Callable[[], _T]) -> _T | No
             return None
     done = work()
     try:
-        stamp.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(stamp.parent)
         disk.replace(stamp, moment.isoformat(timespec="seconds").encode() + b"\n")
     except OSError as error:
         raise errors.IndexOff(

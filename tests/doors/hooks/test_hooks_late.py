@@ -152,7 +152,7 @@ def test_an_answer_after_which_nothing_was_written_for_long_is_over(
     "point",
     [
         "ralph.doors.hooks.context.load",
-        "ralph.doors.hooks.context.open_ralph",
+        "ralph.doors.hooks.context.open_folder",
         "ralph.doors.hooks.session_end._captured",
         "ralph.doors.hooks.session_end.keep_iteration",
         "ralph.doors.hooks.session_end.keep_exchanges",

@@ -19,7 +19,7 @@ from ralph.errors import BadInput
 from ralph.memory.conversation_search import CLAUDE_CODE, event_of, held_in
 from ralph.memory.lessons import Solved, later_success, solved
 from ralph.memory.project import Focus, read_focus
-from ralph.memory.ralph import open_ralph
+from ralph.memory.ralph import open_folder
 from ralph.prompt.recalled import before_text, recalled_text
 from ralph.recall import Hit
 from ralph.recall.kinds import SESSION, rank
@@ -58,7 +58,8 @@ def opened(call: HookCall) -> Iterator[Ralph]:
     """The project's memories; what they warn of goes to the log."""
     left_s = call.watch.left_s()
     waits: dict[str, Any] = {key: within(key, left_s * one) for key, one in _SHARES.items()}
-    with _warnings_noted(call), open_ralph(call.root, home=call.home, **waits) as ralph:
+    folder = open_folder(call.root, home=call.home, general=False, **waits)
+    with _warnings_noted(call), folder as ralph:
         yield ralph
 
 

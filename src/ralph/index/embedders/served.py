@@ -380,7 +380,7 @@ class ServedEmbedder:
         self._looked_at = self._clock()
         if self._memo is not None:
             with contextlib.suppress(OSError):  # nowhere to write: it is asked again next time
-                self._memo.parent.mkdir(parents=True, exist_ok=True)
+                disk.make_folder(self._memo.parent)
                 disk.replace(self._memo, msgspec.json.encode(known))
         return known
 

@@ -25,6 +25,7 @@ from ralph.errors import BadRecord
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
+from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
@@ -198,7 +199,8 @@ def export_conversations(
     """Write conversations to a file, as JSON.
 
     A FILE that ends in .jsonl gets one conversation per line; - is stdout. `import` reads both,
-    here or elsewhere, and keeps all ids.
+    here or elsewhere, and keeps all ids. With --everywhere each conversation names its project, and
+    an import on another machine keeps them apart.
 
     \b
     Examples:
@@ -206,9 +208,12 @@ def export_conversations(
     """
     with context.opened(anywhere=True) as ralph:
         memory = ralph.conversations
-        streams = memory.store.journals.names() if everywhere else [memory.stream.name]
         exported = conversation_json.export_conversations(
-            memory.store, streams, conversations=ids, since=since
+            memory.store,
+            memory.within(everywhere),
+            project_ids=portable_ids(memory.home) if everywhere else None,
+            conversations=ids,
+            since=since,
         )
     data = conversation_json.written(exported, lines=file.lower().endswith(".jsonl"))
     exchanges = sum(len(each.exchanges) for each in exported)
@@ -246,7 +251,7 @@ def import_conversations(
         memory, project = ralph.conversations, context.found_project()
         found = conversation_json.import_conversations(
             memory.store,
-            memory.stream.name,
+            memory.stream,
             data,
             name=context.shown_name(source),
             project=project.root.name if project else "",
@@ -318,6 +323,7 @@ def _imported(found: ConversationImport) -> Result:
         f"{plural(found.unchanged, 'session')} unchanged": found.unchanged,
         f"{found.waiting} still in progress": found.waiting,
         f"{sessions} of other projects left out; --all includes them": found.elsewhere,
+        f"for {plural(found.projects, 'other project')}": found.projects,
         f"{plural(found.files, 'file')} without exchanges": found.files and nothing,
         f"{plural(len(found.unread), 'file')} could not be read": found.unread,
     }
