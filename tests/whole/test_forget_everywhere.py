@@ -14,7 +14,7 @@ from remembering import files_holding, open_toy
 
 from ralph.loop.run import Orchestrator
 from ralph.memory.project import Focus, Project, set_focus
-from ralph.memory.ralph import open_ralph
+from ralph.memory.ralph import open_folder, open_ralph
 from ralph.plan.edit import create_feature
 from ralph.plan.store import Plan
 from ralph.records.conversation import Summary, summary_id
@@ -364,6 +364,25 @@ def test_notes_are_forgotten_by_id_and_with_their_feature(
     assert [one["feature"] for one in done["records"]] == [None, None]
 
     assert traces(project, home) == []
+
+
+@pytest.mark.parametrize("by", ["id", "text"])
+def test_what_was_said_before_init_is_forgotten_in_its_project(
+    ralph: Line, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    folder = tmp_path / "early"
+    folder.mkdir()
+    with open_folder(folder) as opened:
+        memory = opened.conversations
+        said = memory.exchange(memory.start(), user=f"What is {WORD}?", assistant="A word.")
+    Project(folder).init()
+    monkeypatch.chdir(folder)
+    with open_ralph(folder) as opened:
+        assert opened.search(f"what is {WORD}")
+
+    ralph.well("forget", *([said.id] if by == "id" else ["--match", WORD, "--yes"]))
+
+    assert traces(folder, home) == []
 
 
 def test_the_text_may_have_quotes_and_line_breaks(ralph: Line, project: Path, home: Path) -> None:
