@@ -359,7 +359,7 @@ def test_notes_are_forgotten_by_id_and_with_their_feature(
         assert opened.search(f"the {WORD}")
 
     shown = ralph.well("forget", "--feature", "login", "--yes").out
-    assert f"{notes[1].id[:8]}  note  The {WORD} is a session." in shown
+    assert f"{notes[1].id[:8]}  note of login  The {WORD} is a session." in shown
     done = ralph.well("forget", notes[0].id, notes[2].id, "--json").json
     assert [one["feature"] for one in done["records"]] == [None, None]
 

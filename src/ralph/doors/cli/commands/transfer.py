@@ -6,7 +6,6 @@ import contextlib
 import io
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ import msgspec
 from ralph import disk
 from ralph.clients import BY_SOURCE
 from ralph.doors.cli import context, render
-from ralph.doors.cli.cards import entry_text, short_id, staged_table
+from ralph.doors.cli.cards import one_line_of, short_id, staged_table
 from ralph.doors.cli.commands.recall import check_sources
 from ralph.doors.cli.main import Command, keep_project, wants_json
-from ralph.doors.cli.render import Page, Result, excerpt, note, picked
-from ralph.errors import BadRecord
+from ralph.doors.cli.render import Page, Result, note, picked
+from ralph.errors import RalphError
 from ralph.memory import conversation_json, keeping
 from ralph.memory.conversation_stream import ConversationImport
 from ralph.memory.conversations import prune_if_due
@@ -29,8 +28,7 @@ from ralph.memory.project import portable_ids
 from ralph.memory.ralph import Ralph
 from ralph.memory.sessions import Importer
 from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, NOTES
-from ralph.records import Record
-from ralph.records.knowledge import ENTRIES, knowledge_from
+from ralph.recall.kinds import KINDS
 from ralph.text.tokens import plural
 
 _COMPLAINTS_SHOWN = 20
@@ -38,17 +36,6 @@ _FILE = click.Path(path_type=Path)
 _LOOK_EVERY_S = 2.0
 _EVERYTHING = "\0everything"
 _SHOWN = 10
-_TITLE_CHARS = 60
-# What a record is, and what it is about, from its fields.
-_TEXTS = {
-    "iteration": ("iteration {number} of {feature}", "{task_title}"),
-    "exchange": ("exchange", "{user}"),
-    "conversation": ("conversation", "{title}"),
-    "note": ("note", "{text}"),
-    "document": ("document", "{path}:{line} {heading}"),
-    "gate": ("rejected at the {gate_type} gate", "{human_feedback}"),
-    "outcome": ("outcome of a pattern", ""),
-}
 _GIT = "Git history keeps what was committed before."
 _OTHERS = "what is published of it is deleted for all other projects, too"
 
@@ -442,26 +429,23 @@ def _show_choice(page: Page, ralph: Ralph, choice: keeping.Choice) -> None:
     homes += ["the plan"] if choice.learnings or choice.places else []
     homes = list(dict.fromkeys(homes))
     page.line(f"To be forgotten: {plural(choice.count, 'record')} of {', '.join(homes)}")
-    texts = {one.id: _record_text(one) for one in keeping.chosen_records(ralph, choice)}
-    for one in choice.learnings:
-        texts[one.id] = f"learning of {one.feature}  {excerpt(one.text, _TITLE_CHARS)}"
-    first = [one for one in texts if one not in choice.derived]
+    kinds = {one.id: one.kind for one in keeping.chosen_records(ralph, choice)}
+    kinds |= {one.id: "learning" for one in choice.learnings}
+    first = [each for each in kinds if each not in choice.derived]
     for some in (first, choice.derived):
         for each in some[:_SHOWN]:
-            page.line(short_id(each), "  ", texts[each], indent=2)
+            page.line(short_id(each), "  ", _record_text(ralph, each, kinds[each]), indent=2)
         page.more(len(some) - _SHOWN)
     if choice.places:
         more = ", ..." if len(choice.places) > _SHOWN else ""
         page.line(f"The words also go from {', '.join(choice.places[:_SHOWN])}{more}")
 
 
-def _record_text(record: Record) -> str:
-    """What a record is about; of one that cannot be read, and of small ones, its kind."""
-    with contextlib.suppress(BadRecord, msgspec.DecodeError):
-        if record.kind in ENTRIES:
-            return entry_text(knowledge_from(record))
-        fields = defaultdict(str, msgspec.json.decode(record.body), number=record.number)
-        head, text = _TEXTS.get(record.kind, (record.kind, ""))
-        title = excerpt(text.format_map(fields), _TITLE_CHARS)
-        return f"{head.format_map(fields)}  {title or excerpt(fields['summary'], _TITLE_CHARS)}"
-    return record.kind
+def _record_text(ralph: Ralph, identity: str, kind: str) -> str:
+    """What a record is about; of one that cannot be shown, and of small ones, its kind."""
+    try:
+        hit = ralph.get(identity, everywhere=False)
+    except RalphError:
+        return kind
+    feature = getattr(hit.record, "feature", "")
+    return f"{KINDS[hit.kind].label}{f' of {feature}' if feature else ''}  {one_line_of(hit)}"
