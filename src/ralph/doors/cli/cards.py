@@ -204,6 +204,11 @@ def show_files(page: Page, files: Sequence[FileTouched]) -> None:
 # -- entries of knowledge
 
 
+def entry_text(entry: Entry) -> str:
+    """An entry on one line."""
+    return f"{entry.entry_type}  {_entry_text(entry)}"
+
+
 def staged_table(staged: Sequence[SavedEntry], empty: str = "") -> Table:
     """The entries that wait for a checkpoint, a line each."""
     rows = [
