@@ -30,7 +30,7 @@ from ralph.memory.project import GENERAL, note_owner
 from ralph.memory.store import Store
 from ralph.records import conversation as schema
 from ralph.records import utc
-from ralph.records.conversation import Conversation, Exchange, Message
+from ralph.records.conversation import Conversation, Exchange, Message, Summary
 from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.sanitize import strip_marked
 
@@ -190,6 +190,9 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
     created: str | None = None
     project_ids: Annotated[list[_ProjectId], msgspec.Meta(max_length=2)] | None = None
     exchanges: list[_PlainExchange]
+    tags: list[str] | None = None
+    summaries: list[Summary] | None = None
+    ratings: dict[str, Literal[-1, 0, 1]] | None = None
 
 
 def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
@@ -210,12 +213,10 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
         {name: value for name, value in exchange.to_json().items() if name not in hidden}
         for exchange in talk.exchanges
     ]
-    plain: dict[str, Any] = {name: getattr(talk.conversation, name) for name in fields}
-    return (
-        plain
-        | ({"project_ids": ids} if (ids := talk.project_ids) else {})
-        | {"exchanges": exchanges}
-    )
+    about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
+    about |= {"project_ids": talk.project_ids} if talk.project_ids else {}
+    plain = {name: getattr(talk.conversation, name) for name in fields}
+    return plain | {"exchanges": exchanges} | about
 
 
 def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
@@ -299,7 +300,8 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     if conversation.created is None:  # it began no later than what was said in it
         begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
         conversation = msgspec.structs.replace(conversation, created=begun)
-    return ConversationContent(conversation, exchanges, project_ids=read.project_ids or ())
+    about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
+    return ConversationContent(conversation, exchanges, *about)
 
 
 def _exchange(
@@ -443,9 +445,12 @@ def export_conversations(
                 if begun is None or not is_before(each.completed or "", begun)
             ]
             if exchanges or begun is None:
+                told = [name, *(one.id for one in exchanges)]
+                summaries = [history.summaries[i] for i in told if i in history.summaries]
+                ratings = {i: history.ratings[i] for i in told if i in history.ratings}
                 exchanges.sort(key=held_at)
-                content = ConversationContent(state.conversation, exchanges, project_ids=ids)
-                found[name] = content
+                talk = (state.conversation, exchanges, state.tags, summaries, ratings, ids)
+                found[name] = ConversationContent(*talk)
     for start in wanted:
         the_only(found, start, schema.CONVERSATION)
     return sorted(found.values(), key=lambda talk: talk.conversation.created or "")

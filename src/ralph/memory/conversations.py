@@ -27,6 +27,7 @@ from ralph.memory.conversation_stream import (
     ConversationState,
     ConversationStream,
     is_before,
+    plain_tag,
     prepared_conversation,
     prepared_exchange,
 )
@@ -44,7 +45,7 @@ from ralph.memory.store import (
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
-from ralph.records import Record, Tombstone, clean, clean_text, now, utc
+from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records.conversation import (
     CONVERSATION,
     DOCUMENT,
@@ -221,8 +222,7 @@ class Conversations:
         self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> None:
         """Put tags on a conversation, or remove them."""
-        # Redacted first: in lower case many a secret is no longer recognized.
-        words = [" ".join(clean_text(word).split()).casefold() for word in (*add, *remove)]
+        words = [plain_tag(word) for word in (*add, *remove)]
         if not words or not all(words):
             raise BadInput("a tag needs a word", todo="Try: ralph conversations tag ID auth")
         target, count = self.conversation(conversation).id, len(add)

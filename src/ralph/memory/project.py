@@ -23,7 +23,7 @@ import msgspec
 
 from ralph import disk, trust
 from ralph.config import PROJECT_FILE, home_folder
-from ralph.config import wishes as setting_wishes
+from ralph.config import trust_requests as setting_requests
 from ralph.errors import BadInput, BadPlan, NotAProject, UnsafeFile
 from ralph.journal.file import check_name
 from ralph.memory.repository import ask_git, find_top, first_commit, history_folder
