@@ -75,6 +75,8 @@ _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
 # EPERM is what Linux says of a file system that has none, Windows EINVAL.
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+# Says in the home's cache that everything there was made its owner's alone.
+_PRIVATE = "private"
 _serial = itertools.count()
 
 
@@ -109,12 +111,17 @@ def state_name(root: AnyPath) -> str:
 
 
 def protect(home_folder: AnyPath) -> None:
-    """Make Ralph's home its owner's alone, with everything that is in it already."""
+    """Make Ralph's home its owner's alone, with everything that is in it already.
+
+    Earlier versions left files that others could read in a home that they could not enter, so
+    everything is looked at once.
+    """
+    done = os.path.join(home_folder, "cache", _PRIVATE)
     try:
         mode = os.stat(home_folder).st_mode
     except OSError:
         return  # there is none yet; whoever writes to it makes it so
-    if not mode & 0o077 or sys.platform == "win32":
+    if sys.platform == "win32" or (not mode & 0o077 and os.path.exists(done)):
         return
     for folder, _, files in os.walk(home_folder):
         for name in files:
@@ -124,6 +131,9 @@ def protect(home_folder: AnyPath) -> None:
                     os.chmod(file, os.stat(file).st_mode & 0o700)
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)
+    with contextlib.suppress(OSError):
+        make_folder(os.path.dirname(done))
+        write(done, b"")
 
 
 def is_own(path: AnyPath) -> bool:
@@ -148,23 +158,28 @@ def open_file(path: AnyPath, flags: int = os.O_RDONLY) -> int:
             fd = os.open(name, flags | _CAREFUL, 0o666, dir_fd=folder)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise _refused(path, _kind(name, folder)) from None
+                raise _refusal(path, _kind(name, folder)) from None
             raise
         mode = os.fstat(fd).st_mode
         if not modes.S_ISREG(mode):
             os.close(fd)
-            raise _refused(path, _named(mode))
+            raise _refusal(path, _mode_name(mode))
         return fd
 
 
-def opened(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
+def open_reader(path: AnyPath, *, buffering: int = -1) -> BinaryIO:
     """A file opened for reading."""
     return os.fdopen(open_file(path), "rb", buffering)
 
 
+def appending(path: AnyPath) -> BinaryIO:
+    """A file opened to be added to; a new one is its owner's alone, as all in Ralph's home are."""
+    return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
+
+
 def read(path: AnyPath, *, largest: int = LARGEST_BYTES) -> bytes:
     """The whole file, unless it is larger than anybody would write by hand."""
-    with opened(path) as file:
+    with open_reader(path) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
         raise UnsafeFile(f"it is larger than {largest} bytes", where=str(path), todo=_TODO)
@@ -178,7 +193,7 @@ def stat(path: AnyPath) -> os.stat_result:
             return os.stat(name)
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not (modes.S_ISREG(found.st_mode) or modes.S_ISDIR(found.st_mode)):
-            raise _refused(path, _named(found.st_mode))
+            raise _refusal(path, _mode_name(found.st_mode))
         return found
 
 
@@ -255,7 +270,7 @@ def _folder_of(path: AnyPath, *, make: bool = False) -> Iterator[tuple[int | Non
     if not _BY_DESCRIPTOR:
         _check_folders(base, below[:-1], make=make)
         if not make and (kind := _kind(os.path.join(base, *below), None)) == _LINK:
-            raise _refused(path, kind)
+            raise _refusal(path, kind)
         yield None, os.fspath(path), True
         return
     fd = _open_folder(base, below[:-1], make=make)
@@ -295,7 +310,7 @@ def _open_folder(base: str, below: list[str], *, make: bool) -> int:
             inner = os.open(name, _FOLDER_ONLY, dir_fd=fd)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise _refused(path, _kind(name, fd)) from None
+                raise _refusal(path, _kind(name, fd)) from None
             error.filename = path
             raise
         finally:
@@ -314,7 +329,7 @@ def _check_folders(base: str, below: list[str], *, make: bool) -> None:
             with contextlib.suppress(FileExistsError):  # somebody else was faster
                 os.mkdir(path)
         elif kind not in ("", _A_FOLDER):
-            raise _refused(path, kind)
+            raise _refusal(path, kind)
 
 
 _LINK, _A_FOLDER = "a link", "a folder"
@@ -328,10 +343,10 @@ def _kind(name: str, folder: int | None) -> str:
     # A junction of Windows is no symbolic link, and leads elsewhere all the same.
     if getattr(found, "st_reparse_tag", 0):
         return _LINK
-    return _named(found.st_mode)
+    return _mode_name(found.st_mode)
 
 
-def _named(mode: int) -> str:
+def _mode_name(mode: int) -> str:
     if modes.S_ISLNK(mode):
         return _LINK
     if modes.S_ISDIR(mode):
@@ -339,7 +354,7 @@ def _named(mode: int) -> str:
     return "a file" if modes.S_ISREG(mode) else "a pipe or device"
 
 
-def _refused(path: AnyPath, kind: str) -> UnsafeFile:
+def _refusal(path: AnyPath, kind: str) -> UnsafeFile:
     what = f"it is {kind}, and Ralph follows none in {FOLDER}" if kind == _LINK else f"it is {kind}"
     return UnsafeFile(what, where=str(path), todo=_TODO)
 
@@ -348,7 +363,7 @@ def _refused(path: AnyPath, kind: str) -> UnsafeFile:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iterator[int]:
+def lock(path: Path, *, timeout_s: float, busy: Exception | None = None) -> Iterator[int]:
     """Hold the file's lock and give its descriptor, opened for reading and appending.
 
     The file may be replaced while we wait; the lock counts only on the file that is there now.

@@ -19,7 +19,7 @@ import msgspec
 
 from ralph import clients, disk
 from ralph.capture import AgentRun, Live
-from ralph.config import spelled
+from ralph.config import variable_text
 from ralph.errors import BadInput, LoopBusy
 from ralph.loop.process import LOCK, AgentEnd, AgentProcess
 from ralph.memory.project import server_wishes
@@ -30,7 +30,7 @@ from ralph.programs import find_program, python
 from ralph.records import now
 from ralph.records.iteration import ErrorSeen
 from ralph.text.redact import redact
-from ralph.trust import trusted
+from ralph.trust import trusted_hashes
 
 if TYPE_CHECKING:
     from ralph.memory.ralph import Ralph
@@ -82,7 +82,7 @@ def loop_servers(
     words += [] if memory_on else ["--no-memory"]
     entries = {own_server(memory_on=memory_on): ralph_server(ralph, plan.project, *words)}
     notes: list[str] = []
-    allowed = trusted(ralph.store.home, plan.project)
+    allowed = trusted_hashes(ralph.store.home, plan.project)
     named = (one for one in plan.read("disciplines").disciplines if one.name == task.discipline)
     discipline = next(named, Discipline(name=""))
     wishes = server_wishes(discipline)
@@ -119,7 +119,7 @@ def ralph_server(ralph: Ralph, project: Path, *words: str) -> Entry:
     for key, _, origin in map(msgspec.structs.astuple, ralph.config.origins):
         if origin == "given" or origin.startswith("RALPH_"):
             # Not the shown value: of a secret that says only whether there is one.
-            env[f"RALPH_{key.upper()}"] = spelled(key, getattr(ralph.config.settings, key))
+            env[f"RALPH_{key.upper()}"] = variable_text(key, getattr(ralph.config.settings, key))
     if debug := os.environ.get("RALPH_DEBUG"):
         env["RALPH_DEBUG"] = debug
     return {
@@ -327,7 +327,7 @@ class AgentDriver:
     def output(self, folder: Path, prompt: str, *, agent: str | None = None) -> AgentOutput:
         """What a run printed into its folder; the run may be one that another process began."""
         file = folder / "output.jsonl"
-        file.touch()
+        disk.appending(file).close()
         return AgentOutput(file, agent=agent or self.agent, root=str(self._root), injected=prompt)
 
     def _environment(self, given: dict[str, str] | None = None) -> dict[str, str]:
@@ -401,7 +401,7 @@ class RunFolder(msgspec.Struct, frozen=True):
         folder = self.path / work.run
         what = f"the agent of an earlier run on {work.feature!r} is still being ended"
         busy = LoopBusy(what, where=str(folder), todo="Try again in a minute.")
-        with disk.locked(folder / LOCK, timeout_s=GRACE_S + _ENDING_S, busy=busy):
+        with disk.lock(folder / LOCK, timeout_s=GRACE_S + _ENDING_S, busy=busy):
             pass
         try:
             return msgspec.json.decode(disk.read(folder / _ENDED), type=AgentEnd)
@@ -434,5 +434,5 @@ class RunFolder(msgspec.Struct, frozen=True):
             where=str(lock),
             todo="Try again; if it stays so, end the process that hangs.",
         )
-        with disk.locked(lock, timeout_s=_FOLDER_TIMEOUT_S, busy=busy):
+        with disk.lock(lock, timeout_s=_FOLDER_TIMEOUT_S, busy=busy):
             yield

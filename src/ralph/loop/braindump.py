@@ -324,7 +324,7 @@ def _run_folder(home: Path) -> Iterator[Path]:
     disk.make_folder(home)
     what, lock = "another braindump is under way in this project", home / _LOCK
     busy = LoopBusy(what, where=str(lock), todo="Wait for its end.")
-    with disk.locked(lock, timeout_s=0.0, busy=busy):
+    with disk.lock(lock, timeout_s=0.0, busy=busy):
         for ruin in home.glob(f"{_RUNS}*"):
             shutil.rmtree(ruin, ignore_errors=True)
         with tempfile.TemporaryDirectory(

@@ -212,9 +212,9 @@ class AgentProcess(_System):
         self._began = time.monotonic()
         with (
             prompt_file.open("rb") as stdin,
-            self.output.open("ab") as stdout,
-            self._stderr.open("ab") as stderr,
-            (folder / LOCK).open("ab") as lock,
+            disk.appending(self.output) as stdout,
+            disk.appending(self._stderr) as stderr,
+            disk.appending(folder / LOCK) as lock,
         ):
             files = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
             self._start([*command], lock, {**files, "cwd": cwd, "env": dict(env)})

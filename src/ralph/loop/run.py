@@ -213,7 +213,7 @@ class Claims:
         name = hashlib.sha256(feature.encode()).hexdigest()[:16]
         lock = self._folder / f"feature-{name}.lock"
         try:
-            stack.enter_context(disk.locked(lock, timeout_s=0.0))
+            stack.enter_context(disk.lock(lock, timeout_s=0.0))
         except disk.Busy:
             return False
         self.release()
@@ -230,6 +230,8 @@ StopReason = Literal[
     "no_ready_task", "max_iterations", "stagnation", "budget", "interrupted", "taken"
 ]
 _RATE_LIMIT_MARGIN_S = 5.0
+# How long to wait when the provider refuses and names no time.
+_RATE_LIMIT_WAIT_S = 300.0
 _SLICE_S = 0.2
 
 
@@ -383,14 +385,14 @@ class _LoopRun:
             self._stagnant = 0 if told.plan_changed else self._stagnant + 1
 
     def _wait_for_rate(self, captured: AgentRun) -> None:
-        seconds = self._settings.rate_limit_wait_s
+        seconds = _RATE_LIMIT_WAIT_S
         until = captured.rate_limit_resets_at
         if until:
             reset = datetime.fromisoformat(utc(until))
             seconds = (reset - datetime.now(UTC)).total_seconds() + _RATE_LIMIT_MARGIN_S
             # A stated time that is over does not help twice: somebody's clock is wrong.
             least = _RATE_LIMIT_MARGIN_S * (2 ** (self._refused - 1) - 1)
-            seconds = max(seconds, min(least, self._settings.rate_limit_wait_s))
+            seconds = max(seconds, min(least, _RATE_LIMIT_WAIT_S))
         seconds = max(0.0, seconds)
         self._tell("waiting", seconds=round(seconds, 1), until=until)
         # By the wall clock, in slices: the machine may sleep meanwhile, and a signal's handler
