@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     Among = NDArray[np.int64] | None
 
 NEARNESS_DIGITS = 5
-# Vectors on their way from the file to the matrix are held twice; this bounds how many.
-_LOAD_ROWS = 2048
+# Vectors on their way to the matrix; few enough that their memory is used again and again.
+_LOAD_ROWS = 100
 _FLOAT_BYTES = 4
 # Which passages fit the facets asked for is remembered for so many ways of asking.
 _FACET_CACHE = 8
@@ -179,9 +179,9 @@ class Matrices:
         if matrix is None or matrix.state != wanted:
             matrix = self._by_name[collection.name] = Matrix(collection.manifest.dims, wanted)
         if matrix.last_vector == 0:
-            # A passage may have several vectors in one row, and growing later copies them all.
-            [size] = connection.execute(f"SELECT total(length(v)) FROM vector_{n}").fetchone()
-            matrix.reserve(int(size) // (_FLOAT_BYTES * max(collection.manifest.dims, 1)))
+            # Growing later copies them all. A passage of several pieces has them in one row.
+            [rows] = connection.execute(f"SELECT max(row) FROM vector_{n}").fetchone()
+            matrix.reserve(rows or 0)
         cursor = connection.execute(
             f"SELECT row, passage, v FROM vector_{n} WHERE row > ? ORDER BY row",
             (matrix.last_vector,),

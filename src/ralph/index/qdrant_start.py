@@ -72,9 +72,9 @@ class LocalServer(msgspec.Struct, eq=False):
         if self._listening():
             return False
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self.folder)
             # One at a time: the others find it running.
-            with disk.locked(self.folder / "start.lock", timeout_s=self.ready_s):
+            with disk.lock(self.folder / "start.lock", timeout_s=self.ready_s):
                 if not self._listening():
                     self._start()
         except disk.Busy:
@@ -138,7 +138,7 @@ class LocalServer(msgspec.Struct, eq=False):
             if file.stat().st_size > _LARGEST_LOG_BYTES:
                 file.replace(file.with_suffix(".log.1"))
         words = [str(self.folder / "server.lock"), str(self.ready_s), str(self.binary)]
-        with file.open("ab") as log:
+        with disk.appending(file) as log:
             return subprocess.Popen(
                 [*python(), "-m", __name__, *words],
                 stdin=subprocess.PIPE,
@@ -149,6 +149,7 @@ class LocalServer(msgspec.Struct, eq=False):
                 # Ctrl-C is for us; what it means for the server we say by ending.
                 start_new_session=True,
                 creationflags=_OWN_GROUP,
+                umask=-1 if sys.platform == "win32" else 0o077,
             )
 
     def _listening(self) -> bool:
@@ -294,7 +295,7 @@ def main(arguments: list[str]) -> int:
     """`LOCK LOCK_TIMEOUT_S COMMAND...`, until the server ends, or Ralph does."""
     lock, timeout_s, *command = arguments
     try:
-        with disk.locked(Path(lock), timeout_s=float(timeout_s)) as fd:
+        with disk.lock(Path(lock), timeout_s=float(timeout_s)) as fd:
             return _keep(command, fd)
     except disk.Busy:
         return _BUSY

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -70,6 +70,8 @@ _BUSY_TIMEOUT_S = 5.0
 # In the file itself, so that whoever comes after a crash still cleans up.
 _NEEDS_VACUUM, _IS_CLEAN = "PRAGMA user_version = 1", "PRAGMA user_version = 0"
 # Title, text, places, facets: how much a word counts by where it stands.
+# Fewer than the parameters that any SQLite allows in a query.
+_ROWS_AT_ONCE = 500
 _FIELD_WEIGHTS = "2.0, 1.0, 0.5, 0.0"
 _log = logging.getLogger("ralph")
 _encode = msgspec.json.Encoder().encode
@@ -144,29 +146,33 @@ class SqliteView(msgspec.Struct, eq=False):
         self, collection: Collection, rows: Iterable[int], *, records: bool = False
     ) -> dict[int, StoredPassage]:
         """These passages, with their records if wanted."""
-        n = collection.id
-        select = f"SELECT title, text, places FROM words_{n} WHERE rowid = ?"
+        n, wanted = collection.id, list(rows)
+        fields = self._rows(f"SELECT rowid, title, text, places FROM words_{n} WHERE rowid", wanted)
+        bodies: dict[int, Any] = {}
+        if records:
+            bodies = self._rows(
+                "SELECT p.row, r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
+                f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row",
+                wanted,
+            )
         found: dict[int, StoredPassage] = {}
-        for row in rows:
-            fields = self.connection.execute(select, (row,)).fetchone()
-            if fields is None:
+        for row in wanted:
+            if row not in fields:
                 raise Corrupt(f"passage {row} has no words")
-            found[row] = StoredPassage(fields, self._record(n, row) if records else None)
+            if records and row not in bodies:
+                raise Corrupt(f"passage {row} has no record")
+            found[row] = StoredPassage(fields[row], _record(bodies[row]) if records else None)
         return found
 
-    def _record(self, n: int, row: int) -> Record:
-        select = (
-            "SELECT r.id, r.kind, r.number, r.at, r.body, r.source, r.digest"
-            f" FROM passage_{n} p JOIN record_{n} r ON r.row = p.record WHERE p.row = ?"
-        )
-        found = self.connection.execute(select, (row,)).fetchone()
-        if found is None:
-            raise Corrupt(f"passage {row} has no record")
-        record_id, kind, number, at, body, source, digest = found
-        record = Record(record_id, kind, number, at, body, _decode_source(source))
-        if record.digest != digest:
-            raise Corrupt(f"record {record.id} does not match its digest")
-        return record
+    def _rows(self, select: str, rows: Sequence[int]) -> dict[int, Any]:
+        """What a SELECT gives for each of these rows, by the row, which stands first."""
+        found: dict[int, Any] = {}
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            for row, *values in self.connection.execute(f"{select} IN ({marks})", some):
+                found[row] = tuple(values)
+        return found
 
     def waiting(self, collection: Collection, count: int) -> list[tuple[int, str]]:
         """Passages that have no vector yet, and the text to make one from."""
@@ -192,6 +198,14 @@ class SqliteView(msgspec.Struct, eq=False):
     def _one(self, select: str, *values: object) -> int:
         row = self.connection.execute(select, values).fetchone()
         return int(row[0] or 0) if row else 0
+
+
+def _record(values: tuple[str, str, int, str, bytes, bytes, str]) -> Record:
+    record_id, kind, number, at, body, source, digest = values
+    record = Record(record_id, kind, number, at, body, _decode_source(source))
+    if record.digest != digest:
+        raise Corrupt(f"record {record.id} does not match its digest")
+    return record
 
 
 class SqliteStore:

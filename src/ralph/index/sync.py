@@ -406,7 +406,7 @@ class Index(msgspec.Struct, eq=False, dict=True, weakref=True):
         lock = self.path.with_name(LOCK_NAME)
         timeout_s = self.lock_timeout_s if timeout_s is None else timeout_s
         try:
-            with disk.locked(lock, timeout_s=timeout_s):
+            with disk.lock(lock, timeout_s=timeout_s):
                 yield
         except disk.Busy:
             what, todo = "another process is building the index", "Try again when it has finished."
@@ -459,7 +459,7 @@ def _writable(folders: Sequence[Path]) -> Path:
     """The first folder that files can be made in; asking its permissions alone is not enough."""
     for folder in folders:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(folder)
             with tempfile.TemporaryFile(dir=folder):
                 return folder
         except OSError:

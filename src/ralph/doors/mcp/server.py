@@ -100,7 +100,7 @@ _SNIFFED_BYTES = 8192
 _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
 _T = TypeVar("_T")
 _Context = ServerRequestContext[ThreadPoolExecutor]
-_Paging = types.PaginatedRequestParams | None
+_PageParams = types.PaginatedRequestParams | None
 
 
 def serve(context: ServerContext) -> None:
@@ -121,7 +121,7 @@ def serve(context: ServerContext) -> None:
 def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
     """The server for this context; nothing is opened before a call needs it."""
 
-    async def list_tools(ctx: _Context, params: _Paging) -> types.ListToolsResult:
+    async def list_tools(ctx: _Context, params: _PageParams) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[wire_tool(tool) for tool in tools_for(context)])
 
     async def call_tool(ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -134,7 +134,7 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
         text, failed = await _in_thread(ctx, lambda: perform(context, tool, params.arguments or {}))
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=failed)
 
-    async def list_resources(ctx: _Context, params: _Paging) -> types.ListResourcesResult:
+    async def list_resources(ctx: _Context, params: _PageParams) -> types.ListResourcesResult:
         files = await _refusing(ctx, lambda: resource_files(context))
         return types.ListResourcesResult(resources=[file.resource for file in files])
 
@@ -146,7 +146,7 @@ def make_server(context: ServerContext) -> Server[ThreadPoolExecutor]:
         contents = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[contents])
 
-    async def list_templates(ctx: _Context, _: _Paging) -> types.ListResourceTemplatesResult:
+    async def list_templates(ctx: _Context, _: _PageParams) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=[])
 
     @contextlib.asynccontextmanager

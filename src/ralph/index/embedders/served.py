@@ -362,7 +362,7 @@ class ServedEmbedder(msgspec.Struct, eq=False):
         self.looked_at = self.clock()
         if self.memo is not None:
             with contextlib.suppress(OSError):  # nowhere to write: it is asked again next time
-                self.memo.parent.mkdir(parents=True, exist_ok=True)
+                disk.make_folder(self.memo.parent)
                 disk.replace(self.memo, msgspec.json.encode(known))
         return known
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ralph import disk
 from ralph.errors import EmbedderOff
 
 if TYPE_CHECKING:
@@ -173,6 +174,6 @@ def model_file(
         raise EmbedderOff(reason, where=str(file), todo=todo)
     if stamp:
         with contextlib.suppress(OSError):  # nowhere to write: it is checked again next time
-            stamp.parent.mkdir(parents=True, exist_ok=True)
-            stamp.write_bytes(seen)
+            disk.make_folder(stamp.parent)
+            disk.write(stamp, seen)
     return file
