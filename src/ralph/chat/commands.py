@@ -184,7 +184,7 @@ def _pause(chat: Chat, rest: str) -> Sequence[str]:
 def _resume(chat: Chat, rest: str) -> Sequence[str]:
     place = chat.memory.store
     ended = pausing.resume(place.home, conversation=chat.session.id)
-    still = pausing.in_force(place.home, place.project.id, chat.session.id)
+    still = pausing.in_force(place.home, place.project, chat.session.id)
     lines = ["Memory is on again." if ended else "This conversation was not paused."]
     return lines if still is None else [*lines, f"But {still}. To end that: `ralph resume`"]
 

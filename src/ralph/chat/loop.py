@@ -394,7 +394,7 @@ class Chat:
         """Whether memory is paused: in this chat, in the project, or everywhere."""
         place = self.memory.store
         try:
-            return in_force(place.home, place.project.id, self.session.id) is not None
+            return in_force(place.home, place.project, self.session.id) is not None
         except BadInput as error:
             self._note_once(str(error))
             return True

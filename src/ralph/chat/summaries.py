@@ -19,7 +19,7 @@ from ralph.errors import BadRecord, ModelOff
 from ralph.memory.conversation_stream import ConversationStates
 from ralph.memory.conversations import Conversations
 from ralph.prompt.build import render
-from ralph.records.conversation import Exchange, Summarised, Summary, content_of, summary_id
+from ralph.records.conversation import Exchange, Summary, SummaryTarget, content_of, summary_id
 from ralph.text.redact import redact
 from ralph.text.sanitize import mark, sanitize
 from ralph.text.summary import conversation_gist, exchange_gist, sentences
@@ -34,8 +34,8 @@ _EXTRACTS_AT_ONCE = 500
 _MAX_REST_S = 32.0
 
 # How long a summary may be, in sentences and in characters.
-_SENTENCES: dict[Summarised, int] = {"conversation": 3, "exchange": 2}
-_CHARS: dict[Summarised, int] = {"conversation": 900, "exchange": 600}
+_SENTENCES: dict[SummaryTarget, int] = {"conversation": 3, "exchange": 2}
+_CHARS: dict[SummaryTarget, int] = {"conversation": 900, "exchange": 600}
 # An answer that is so many times too long is not a summary.
 _TOO_LONG = 4
 
@@ -69,7 +69,7 @@ _MIN_LETTERS = 12
 # -- the text of a summary
 
 
-def summary_prompt(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
+def summary_prompt(of: SummaryTarget, title: str, exchanges: Sequence[Exchange]) -> str:
     """The prompt for a summary: of one exchange, or of a conversation's beginning and end."""
     if of == "exchange":
         half = _PROMPT_CHARS // 2
@@ -98,7 +98,7 @@ def _quote(text: str, max_chars: int) -> str:
     return sanitize(text)
 
 
-def extract_summary(of: Summarised, title: str, exchanges: Sequence[Exchange]) -> str:
+def extract_summary(of: SummaryTarget, title: str, exchanges: Sequence[Exchange]) -> str:
     """A summary out of their own sentences; empty when there are none."""
     if of == "exchange":
         user, assistant = exchanges[0].user, exchanges[0].assistant
@@ -108,7 +108,7 @@ def extract_summary(of: Summarised, title: str, exchanges: Sequence[Exchange]) -
     return shorten(" ".join(text.split()), _CHARS[of])
 
 
-def read_summary(answer: ModelAnswer, of: Summarised) -> str:
+def read_summary(answer: ModelAnswer, of: SummaryTarget) -> str:
     """The answer as one short paragraph; raises ModelOff when it is not a summary."""
     text = _paragraph(answer.text)
     chosen = [each for each in sentences(text) if not _FAREWELL.match(each)][: _SENTENCES[of]]
@@ -147,7 +147,7 @@ def _paragraph(text: str) -> str:
 class PendingSummary(msgspec.Struct, frozen=True):
     """A summary that is missing: of what, and how many exchanges it will cover."""
 
-    of: Summarised
+    of: SummaryTarget
     target: str
     covers: int
     at: str
@@ -174,7 +174,7 @@ class Summarizer(Worker):
 
     poll_s = 30.0
 
-    def __init__(self, of: Summarised, crew: Workers) -> None:
+    def __init__(self, of: SummaryTarget, crew: Workers) -> None:
         super().__init__(of, crew)
         self._of = of
         self._chosen: tuple[Settings, ChatModel | None] | None = None

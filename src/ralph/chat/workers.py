@@ -24,14 +24,14 @@ from ralph.config import USER_FILE
 from ralph.errors import IndexOff, RalphError
 from ralph.memory.conversations import Conversations
 from ralph.memory.ralph import Ralph
-from ralph.records.conversation import Summarised
+from ralph.records.conversation import SummaryTarget
 from ralph.trust import FILE as TRUST_FILE
 
 if TYPE_CHECKING:
     from ralph.chat.model import ChatModel
 
 WorkerName = Literal["conversation", "exchange", "embedding"]
-SUMMARIZERS: tuple[Summarised, ...] = ("conversation", "exchange")
+SUMMARIZERS: tuple[SummaryTarget, ...] = ("conversation", "exchange")
 # The name of the worker, and the key of its failure when the embedder itself fails.
 EMBEDDING: WorkerName = "embedding"
 WORKER_NAMES: tuple[WorkerName, ...] = (*SUMMARIZERS, EMBEDDING)
@@ -148,9 +148,9 @@ class Retries:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, FailedItem]]:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.file.parent)
         try:
-            with disk.locked(self.file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
+            with disk.lock(self.file.with_suffix(".lock"), timeout_s=_LOCK_TIMEOUT_S):
                 items = self.entries()
                 yield items
                 disk.replace(self.file, msgspec.json.encode(items))
@@ -256,7 +256,7 @@ class Worker(ABC):
         """The status that the holder of the claim has published; None when nobody holds it."""
         if not self._claim.exists():
             return None
-        with suppress(disk.Busy), disk.locked(self._claim, timeout_s=0.0):
+        with suppress(disk.Busy), disk.lock(self._claim, timeout_s=0.0):
             return None
         for line in reversed(self._claim.read_bytes().splitlines()):
             with suppress(msgspec.MsgspecError):  # it is being written at this moment
@@ -335,10 +335,10 @@ class Worker(ABC):
 
         It is a lock of the system, so a process that dies gives it back.
         """
-        self._claim.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._claim.parent)
         with ExitStack() as stack:
             try:
-                self._fd = stack.enter_context(disk.locked(self._claim, timeout_s=_CLAIM_S))
+                self._fd = stack.enter_context(disk.lock(self._claim, timeout_s=_CLAIM_S))
             except disk.Busy:
                 yield False
                 return

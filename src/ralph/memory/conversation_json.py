@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ralph.capture.lines import items, mapping, moment, text_of, whole
+from ralph.config import home_folder
 from ralph.errors import BadRecord
 from ralph.memory.conversation_stream import (
     ConversationContent,
@@ -25,10 +26,11 @@ from ralph.memory.conversation_stream import (
     is_before,
 )
 from ralph.memory.conversations import held_at, the_only
+from ralph.memory.project import GENERAL, note_owner
 from ralph.memory.store import Store
 from ralph.records import conversation as schema
 from ralph.records import utc
-from ralph.records.conversation import Conversation, Exchange, Message
+from ralph.records.conversation import Conversation, Exchange, Message, Summary
 from ralph.records.iteration import ErrorSeen, FileTouched
 from ralph.text.sanitize import strip_marked
 
@@ -160,6 +162,9 @@ def _first(plain: dict[str, Any], *keys: str) -> str | None:
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Money = Annotated[float, msgspec.Meta(ge=0)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+_ProjectId = Annotated[
+    str, msgspec.Meta(pattern=rf"^({GENERAL}|[0-9a-f]{{8}}(-[0-9a-f]{{4,12}}){{4}})$")
+]
 
 
 class _PlainExchange(msgspec.Struct, kw_only=True):
@@ -183,7 +188,11 @@ class _PlainConversation(msgspec.Struct, kw_only=True):
     source: str | None = None
     project: str | None = None
     created: str | None = None
+    project_ids: Annotated[list[_ProjectId], msgspec.Meta(max_length=2)] | None = None
     exchanges: list[_PlainExchange]
+    tags: list[str] | None = None
+    summaries: list[Summary] | None = None
+    ratings: dict[str, Literal[-1, 0, 1]] | None = None
 
 
 def written(talks: Sequence[ConversationContent], *, lines: bool = False) -> bytes:
@@ -204,7 +213,10 @@ def _plain(talk: ConversationContent) -> dict[str, Any]:
         {name: value for name, value in exchange.to_json().items() if name not in hidden}
         for exchange in talk.exchanges
     ]
-    return {name: getattr(talk.conversation, name) for name in fields} | {"exchanges": exchanges}
+    about = {name: getattr(talk, name) for name in ("tags", "summaries", "ratings")}
+    about |= {"project_ids": talk.project_ids} if talk.project_ids else {}
+    plain = {name: getattr(talk.conversation, name) for name in fields}
+    return plain | {"exchanges": exchanges} | about
 
 
 def read_conversations(data: bytes, *, name: str, project: str = "") -> list[ConversationContent]:
@@ -288,7 +300,8 @@ def _talk(plain: Any, where: str, project: str) -> ConversationContent:
     if conversation.created is None:  # it began no later than what was said in it
         begun = min((at for x in exchanges if (at := x.started or x.completed)), default=None)
         conversation = msgspec.structs.replace(conversation, created=begun)
-    return ConversationContent(conversation, exchanges)
+    about = (read.tags or (), read.summaries or (), read.ratings or {}, read.project_ids or ())
+    return ConversationContent(conversation, exchanges, *about)
 
 
 def _exchange(
@@ -381,35 +394,48 @@ def _bad(what: str, where: str, todo: str = EXPECTED) -> BadRecord:
 
 
 def import_conversations(
-    store: Store, stream: str, data: bytes, *, name: str, project: str = ""
+    store: Store, own: ConversationStream, data: bytes, *, name: str, project: str = ""
 ) -> ConversationImport:
-    """Bring in the conversations of a file: all of it, or nothing when some of it is bad."""
-    talks = read_conversations(data, name=name, project=project)
-    saved = ConversationStream(stream, store).save(talks)
-    return ConversationImport(
-        conversations=len(saved.conversations),
-        exchanges=len(saved.exchanges),
-        known=saved.known,
-        files=1,
-    )
+    """Bring in the conversations of a file: all of it, or nothing when some of it is bad.
+
+    Those that name their project go to that one, the others into this stream.
+    """
+    homes: dict[str, list[ConversationContent]] = {}
+    for talk in read_conversations(data, name=name, project=project):
+        home, *git_ids = talk.project_ids or [own.name]
+        known = any(home == part.name for part in own.parts)
+        homes.setdefault(own.name if known else home, []).append(talk)
+        for git_id in git_ids:
+            note_owner(home_folder(), git_id, ids=[home])
+    found = ConversationImport(files=1, projects=len(homes.keys() - {own.name}))
+    for home, talks in homes.items():
+        # What another project here has, or has forgotten, is not brought in again.
+        others = ConversationStream(home, store, also=sorted({*store.names()} - {home}))
+        saved = (own if home == own.name else others).save(talks)
+        found.conversations += len(saved.conversations)
+        found.exchanges += len(saved.exchanges)
+        found.known += saved.known
+    return found
 
 
 def export_conversations(
-    store: Store,
-    streams: Sequence[str],
+    streams: Sequence[ConversationStream],
     *,
+    project_ids: Mapping[str, Sequence[str]] | None = None,
     conversations: Sequence[str] = (),
     since: str | None = None,
 ) -> list[ConversationContent]:
     """The conversations of these streams, oldest first: all, or those whose ids begin so.
 
     `since` leaves out exchanges that ended before, and conversations that have none left.
+    `project_ids`, by stream, are told with each where there are any.
     """
     begun = datetime.fromisoformat(utc(since, field="since")) if since else None
     wanted = tuple(each.lower() for each in conversations)
     found: dict[str, ConversationContent] = {}
     for stream in streams:
-        history = ConversationStream(stream, store).history
+        history = stream.history
+        ids = () if project_ids is None else project_ids.get(stream.name, [stream.name])
         for name, state in history.conversations.items():
             if name in found or (wanted and not name.startswith(wanted)):
                 continue
@@ -419,8 +445,12 @@ def export_conversations(
                 if begun is None or not is_before(each.completed or "", begun)
             ]
             if exchanges or begun is None:
-                content = ConversationContent(state.conversation, sorted(exchanges, key=held_at))
-                found[name] = content
+                told = [name, *(one.id for one in exchanges)]
+                summaries = [history.summaries[i] for i in told if i in history.summaries]
+                ratings = {i: history.ratings[i] for i in told if i in history.ratings}
+                exchanges.sort(key=held_at)
+                talk = (state.conversation, exchanges, state.tags, summaries, ratings, ids)
+                found[name] = ConversationContent(*talk)
     for start in wanted:
         the_only(found, start, schema.CONVERSATION)
     return sorted(found.values(), key=lambda talk: talk.conversation.created or "")

@@ -358,7 +358,7 @@ def _records(ralph: Ralph) -> int | None:
         return None
     total = 0
     for name in disk.names(ralph.project.journals):
-        with disk.opened(ralph.project.journals / name) as file:
+        with disk.open_reader(ralph.project.journals / name) as file:
             while part := file.read(1 << 20):
                 total += part.count(b"\n")
     return total

@@ -15,6 +15,7 @@ from ralph.current_run import current_run
 
 if TYPE_CHECKING:
     from ralph.doors.hooks.sessions import Sessions
+    from ralph.memory.project import Project
 
 EVENTS = {
     "session-start": "SessionStart",
@@ -35,7 +36,7 @@ in cache/hooks/<project>/hooks.log in Ralph's home.
 `ralph hooks install` puts these calls into the client's settings.
 """
 # What the model is told at, and what is noted of a session before it is captured.
-_TELLING = ("session-start", "user-prompt-submit", "post-tool-use-failure")
+_ANSWERED_EVENTS = ("session-start", "user-prompt-submit", "post-tool-use-failure")
 # How long an event may take, unless the setting `hook_timeout_s` says otherwise. Loading the
 # settings has that time too, and never less than the first number.
 _USUAL_S = 2.0
@@ -94,7 +95,7 @@ class HookCall:
         self, event: str, given: dict[str, Any], root: str, home: str, watch: HookTimer
     ) -> None:
         self.event = event
-        self.given = given
+        self.event_input = given
         self.root = root
         self.home = home
         self.watch = watch
@@ -106,7 +107,7 @@ class HookCall:
 
     def text(self, name: str) -> str:
         """A field of the input, or nothing where it is no text."""
-        value = self.given.get(name)
+        value = self.event_input.get(name)
         return value if isinstance(value, str) else ""
 
     @property
@@ -172,7 +173,7 @@ def serve(argv: list[str]) -> int:
             elif event not in EVENTS:
                 call.note(f"there is no event {' '.join(words)[:80]!r}", "argv")
             else:
-                _say(call, _served(call))
+                _say(call, _answer(call))
                 _catch_up(call)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  a hook never breaks its client
         if root:
@@ -204,12 +205,12 @@ def _event(word: str, given: dict[str, Any]) -> str:
     return _BY_CLIENT_NAME.get(word, word if word in EVENTS else "")
 
 
-def _served(call: HookCall) -> str:
+def _answer(call: HookCall) -> str:
     """What the event comes to: the text for the model, or nothing."""
     run = current_run()
     if run is None:
         _note_session(call)
-        if call.event in _TELLING and _paused(call):
+        if call.event in _ANSWERED_EVENTS and _is_paused(call):
             return ""
     if call.event == "post-tool-use-failure" and (run is None or run.feature):
         from ralph.doors.hooks.context import answer_failure
@@ -237,14 +238,14 @@ def _note_session(call: HookCall) -> None:
     if call.event == "session-start":
         call.sessions.begin(session, transcript, remembers=call.text("source") == "resume")
     elif call.event == "user-prompt-submit":
-        call.sessions.prompted(session, transcript)
+        call.sessions.note_prompt(session, transcript)
     elif call.event in _OVER:
         call.over_at = call.sessions.over(session, transcript, call.event)
 
 
 def _catch_up(call: HookCall) -> None:
     """Capture what earlier hooks did not finish; after the answer, which nobody should wait for."""
-    if call.event not in _TELLING[1:] or os.environ.get("RALPH_FEATURE"):
+    if call.event not in _ANSWERED_EVENTS[1:] or os.environ.get("RALPH_FEATURE"):
         return  # at its start a session is told of it; the others do it with their own
     if due := call.sessions.due(call.session, waited_for=True):
         from ralph.doors.hooks.session_end import recover
@@ -252,16 +253,16 @@ def _catch_up(call: HookCall) -> None:
         recover(call, due)
 
 
-def _paused(call: HookCall) -> bool:
+def _is_paused(call: HookCall) -> bool:
     """Whether memory is paused here."""
     from ralph.memory.pausing import in_force
 
-    def project() -> str:
+    def project() -> Project:
         from pathlib import Path
 
         from ralph.memory.project import Project
 
-        return Project(Path(call.root), Path(call.home)).id
+        return Project(Path(call.root), Path(call.home))
 
     def conversation() -> str:
         from ralph.memory.conversation_search import CLAUDE_CODE
@@ -269,7 +270,8 @@ def _paused(call: HookCall) -> bool:
 
         return conversation_id(CLAUDE_CODE, call.session)
 
-    return in_force(call.home, project, conversation) is not None
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or call.text("cwd")
+    return in_force(call.home, project, conversation, folder) is not None
 
 
 def _say(call: HookCall, text: str) -> None:
@@ -344,19 +346,27 @@ def _starts(project: str, given: dict[str, Any]) -> list[Any]:
 def find_root(starts: list[Any], home: str) -> str:
     """The nearest folder upwards of the first of these that is in a project, or "".
 
-    The same answer as `find_project` gives, without what that has to load.
+    The same answer as `find_project` gives, without what that has to load. Where none is in a
+    project, it is the repository or the folder itself, if the person wants hooks in every folder.
     """
     own = os.path.realpath(home)
-    for start in starts:
-        if not isinstance(start, str) or not start or "\0" in start:
-            continue
-        folder, below = os.path.realpath(os.path.expanduser(start)), ""
+    given = [one for one in starts if isinstance(one, str) and one and "\0" not in one]
+    folders = [os.path.realpath(os.path.expanduser(one)) for one in given]
+    for start in folders:
+        folder, below = start, ""
         while folder != below:
             kept = os.path.join(folder, disk.FOLDER)
             if os.path.isdir(os.path.join(kept, "db")) and os.path.realpath(kept) != own:
                 return folder if _is_safe(kept) else ""
             folder, below = os.path.dirname(folder), folder
-    return ""
+    from ralph.memory.pausing import paused_folders
+
+    plain = next((one for one in folders if os.path.isdir(one)), "")
+    if not plain or paused_folders(home) is None:
+        return ""
+    from ralph.memory.repository import find_top
+
+    return find_top(plain) or plain
 
 
 def _is_safe(kept: str) -> bool:
@@ -416,7 +426,7 @@ def _log(folders: list[str], text: str) -> None:
     for folder in folders:
         file = os.path.join(folder, LOG_NAME)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            disk.make_folder(folder)
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 size = os.fstat(fd).st_size
