@@ -33,12 +33,12 @@ def victim(tmp_path: Path) -> Path:
 
 
 def locked(path: Path) -> None:
-    with disk.locked(path, timeout_s=0):
+    with disk.lock(path, timeout_s=0):
         pass
 
 
 def opened(path: Path) -> None:
-    disk.opened(path).close()
+    disk.open_reader(path).close()
 
 
 # Everything that touches one file.
@@ -239,6 +239,7 @@ OTHER_FILES = {
     "loop.keeper": "/proc",
     "loop.process": "the run's own folder in Ralph's home",
     "loop.scripted": "a stand-in for an agent: it works in a project like one",
+    "memory.backup": "Ralph's home, and the file that a person names",
     "memory.documents": "the files that a person names",
     "memory.forgetting": "Ralph's home",
     "memory.lessons": "the names of the project's own files",

@@ -114,10 +114,10 @@ def waiting_ids(memory: Conversations) -> list[str]:
         with memory.store.index.answering(memory.stream.target().name) as (view, live):
             if live is None or not live.manifest.dims:
                 return set()
-            known = {name for name, _ in view.content(live, vectors=False).keys}
+            indexed = {name for name, _ in view.content(live, vectors=False).keys}
             rows = [row for row, _ in view.waiting(live, view.size(live).passages)]
             waiting = view.fetch(live, rows, records=True).values()
-            return known - {passage.record.id for passage in waiting if passage.record}
+            return indexed - {passage.record.id for passage in waiting if passage.record}
 
     embedded = memory.store.index.with_repair(look)
     return [r.id for r in _own(memory) if embedding_kind(r) and r.id not in embedded]
@@ -292,9 +292,7 @@ class EmbeddingPipeline(Worker):
         for record in memory.stream.history.records.values() if refused else ():
             texts = {text for passage in cut(record) for text in passage.embed.split(_ASIDE)}
             for text in texts & refused.keys():
-                attempts = self._retries.max_retries + 1
-                self._retries.failed(
-                    EMBEDDING, record.id, record.id, refused[text], attempts=attempts
-                )
+                item, attempts = (record.id, record.id), self._retries.max_retries + 1
+                self._retries.failed(EMBEDDING, *item, refused[text], attempts=attempts)
                 self.add(failed=1)
         refused.clear()

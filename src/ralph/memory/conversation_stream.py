@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from ralph.records.conversation import (
     LABEL,
     RATING,
     SUMMARY,
+    Annotation,
     Conversation,
     Document,
     Exchange,
@@ -33,6 +34,7 @@ from ralph.records.conversation import (
     Summary,
     content_of,
     record_of,
+    said_id,
 )
 from ralph.records.iteration import (
     DECISION_CHARS,
@@ -50,6 +52,7 @@ _TITLE_CHARS = 80
 _SAVED_TITLE_CHARS = 200
 _SHORT_FIELD_CHARS = 300
 _EXCHANGE_CHARS = 20_000
+_SUMMARY_CHARS = 4000
 _CUT_VERSION = "exchange-2"
 
 
@@ -112,6 +115,12 @@ def _messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple(shown)
 
 
+def plain_tag(word: str) -> str:
+    """A tag as it is kept."""
+    # Redacted first: in lower case many a secret is no longer recognized.
+    return " ".join(clean_text(word).split()).casefold()
+
+
 def _fit(text: str | None, max_chars: int) -> str:
     # Redacted before it is cut: nobody recognizes half a secret. Half a surrogate pair cannot be
     # written as UTF-8; it is damage, not content.
@@ -151,7 +160,7 @@ class ConversationStates:
         self.records: dict[str, Record] = {}
         self.exchanges: dict[str, list[str]] = {}
         self.summaries: dict[str, Summary] = {}
-        self.ratings: dict[str, int] = {}
+        self.ratings: dict[str, Literal[-1, 0, 1]] = {}
         # Labels of conversations whose first exchanges were forgotten.
         self._early: dict[str, list[Label]] = {}
 
@@ -234,7 +243,8 @@ class ConversationStates:
 
 
 class ConversationContent(msgspec.Struct, frozen=True):
-    """A conversation and exchanges of it, in the order they were held.
+    """A conversation and exchanges of it, in the order they were held, and what was said of them
+    later: summaries and ratings name what they are about.
 
     `project_ids`, where it is for another machine: the id it is kept under, and the one that the
     project's first commit gives.
@@ -242,6 +252,9 @@ class ConversationContent(msgspec.Struct, frozen=True):
 
     conversation: Conversation
     exchanges: Sequence[Exchange]
+    tags: Sequence[str] = ()
+    summaries: Sequence[Summary] = ()
+    ratings: Mapping[str, Literal[-1, 0, 1]] = {}
     project_ids: Sequence[str] = ()
 
 
@@ -374,8 +387,29 @@ class ConversationStream:
                 saved.exchanges[exchange.id] = ready
                 saved.conversations.add(conversation.id)
                 records.append(record_of(ready))
+            about = [record_of(said, id=identity) for said, identity in self._about(talk)]
+            records += [one for one in about if one.id not in met]
         self.append(records)
         return msgspec.structs.replace(saved, known=known)
+
+    def _about(self, talk: ConversationContent) -> Iterator[tuple[Annotation, str]]:
+        """What was said of a conversation elsewhere and not here, each with its id."""
+        history, name = self.history, talk.conversation.id
+        here = {name, *(one.id for one in talk.exchanges)} - self.forgotten()
+        state = history.conversations.get(name)
+        tags = {plain_tag(tag) for tag in talk.tags} - {"", *(state.tags if state else ())}
+        if tags and name in here:
+            ordered = tuple(sorted(tags))
+            yield Label(target=name, add=ordered), said_id(LABEL, name, *ordered)
+        for target, value in talk.ratings.items():
+            if target in here and target not in history.ratings:
+                yield Rating(target=target, value=value), said_id(RATING, target, str(value))
+        for one in talk.summaries:
+            known = history.summaries.get(one.target)
+            if one.target in here and (known is None or known.covers < one.covers):
+                text = _fit(one.text, _SUMMARY_CHARS)
+                summary = msgspec.structs.replace(one, text=text, by=_fit(one.by, _TITLE_CHARS))
+                yield summary, said_id(SUMMARY, one.target, str(one.covers))
 
     def append(self, records: Sequence[Record]) -> None:
         """Write these, each under the number that the journal gives it: all of them, or none."""

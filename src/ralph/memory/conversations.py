@@ -27,6 +27,7 @@ from ralph.memory.conversation_stream import (
     ConversationState,
     ConversationStream,
     is_before,
+    plain_tag,
     prepared_conversation,
     prepared_exchange,
 )
@@ -44,16 +45,16 @@ from ralph.memory.store import (
 from ralph.recall import Hit
 from ralph.recall.score import RELEVANT
 from ralph.recall.search import Question
-from ralph.records import Record, Tombstone, clean, clean_text, now, utc
+from ralph.records import Record, Tombstone, clean, now, utc
 from ralph.records.conversation import (
     CONVERSATION,
     DOCUMENT,
     EXCHANGE,
+    Annotation,
     Conversation,
     Exchange,
     Label,
     Rating,
-    Said,
     Summary,
     content_of,
     conversation_id,
@@ -221,8 +222,7 @@ class Conversations:
         self, conversation: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> None:
         """Put tags on a conversation, or remove them."""
-        # Redacted first: in lower case many a secret is no longer recognized.
-        words = [" ".join(clean_text(word).split()).casefold() for word in (*add, *remove)]
+        words = [plain_tag(word) for word in (*add, *remove)]
         if not words or not all(words):
             raise BadInput("a tag needs a word", todo="Try: ralph conversations tag ID auth")
         target, count = self.conversation(conversation).id, len(add)
@@ -239,13 +239,13 @@ class Conversations:
         """Rate an exchange as worth finding (1) or not (-1), or take that back (0)."""
         self.say(Rating(target=self.get(exchange).id, value=value))
 
-    def say(self, said: Said, *, id: str | None = None) -> str:
+    def say(self, said: Annotation, *, id: str | None = None) -> str:
         """Save a record about a conversation or an exchange, once for an id, and return its id."""
         identity = id or uuid.uuid4().hex[:16]
         self.say_all([(said, identity)])
         return identity
 
-    def say_all(self, said: Sequence[tuple[Said, str]]) -> list[bool]:
+    def say_all(self, said: Sequence[tuple[Annotation, str]]) -> list[bool]:
         """Save many with one flush, all of them or none; returns which were new.
 
         What was forgotten once stays so.

@@ -25,7 +25,7 @@ from ralph.recall.kinds import KINDS, PERSON, Keeper, Scope, kinds_of, rank
 from ralph.records import Source, clean_text
 from ralph.records.iteration import KIND as ITERATION
 from ralph.records.iteration import RECENT_COUNT, Iteration, read_iteration
-from ralph.records.note import NOTE, Author, Note, make_note
+from ralph.records.note import Author, Note, make_note
 from ralph.text.times import day_of
 
 if TYPE_CHECKING:
@@ -281,11 +281,12 @@ class Ralph:
     ) -> list[ProjectStream | PlanStream]:
         """The project's own streams that can have records of these kinds."""
         streams: list[ProjectStream | PlanStream] = []
-        if ITERATION in kinds:
+        names = {KINDS[kind].stream for kind in kinds}
+        if "features" in names:
             streams += self.features() if features is None else map(self.feature, features)
-        if NOTE in kinds:
+        if "notes" in names:
             streams.append(self.notes)
-        if {"learning", "feature"} & set(kinds):
+        if "plan" in names:
             streams.append(self.plan)
         return streams
 

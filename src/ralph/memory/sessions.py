@@ -34,7 +34,7 @@ from ralph.memory.forgetting import Mark, beginning, read_marks, still_fits, wri
 from ralph.memory.pausing import unpaused_talks
 from ralph.memory.project import GENERAL, Focus, PlainFolder, Project, find_project
 from ralph.memory.ralph import Ralph
-from ralph.memory.store import Store
+from ralph.memory.store import NOTES, PLAN, Store
 from ralph.plan.learnings import prompt_lines
 from ralph.plan.model import Feature, PlanView, Task
 from ralph.records import Complaint, utc
@@ -191,7 +191,7 @@ class Importer:
         disk.make_folder(self._marks_file.parent)
         lock = self._marks_file.with_suffix(".lock")
         try:
-            with disk.locked(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
+            with disk.lock(lock, timeout_s=self._store.settings.journal_lock_timeout_s):
                 self._read_all()
         except disk.Busy:
             raise JournalBusy(
@@ -524,7 +524,8 @@ def _feature_now(ralph: Ralph, view: PlanView, focus: Focus | None) -> tuple[str
         newest = max(begun, key=lambda task: task.updated or task.created or "")
         return newest.feature, "in progress"
     journals = ralph.store.journals
-    last = {name: journals.newest_at(name) for name in journals.names()}
+    names = ralph.store.names() - {NOTES, PLAN}
+    last = {name: journals.newest_at(name) for name in names}
     if last:
         return max(last, key=lambda name: last[name]), "last worked on"
     return None, ""

@@ -22,10 +22,9 @@ from ralph.journal.line import short_hash, write_record
 from ralph.memory import store
 from ralph.memory.knowledge_state import stream_of
 from ralph.memory.project import Project
-from ralph.memory.store import CONVERSATIONS, KNOWLEDGE, SPOOL
+from ralph.memory.store import CONVERSATIONS, FEATURES, KNOWLEDGE, SPOOL
 from ralph.records import Complaint
 
-FEATURES = "features"
 _FEATURE = "feature"
 _PORTION = 500
 _TRIES = 3

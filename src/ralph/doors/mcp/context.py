@@ -207,9 +207,8 @@ class ServerContext:
         """The one feature this call is about."""
         feature = self.scope().feature
         if feature is None:
-            raise BadInput(
-                "no feature is in focus", todo="Ask the user to run: ralph focus FEATURE [TASK]"
-            )
+            todo = "Ask the user to run: ralph focus FEATURE [TASK]"
+            raise BadInput("no feature is in focus", todo=todo)
         return feature
 
     def last_iteration(self, feature: str) -> int:
