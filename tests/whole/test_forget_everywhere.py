@@ -393,6 +393,21 @@ def test_the_text_may_have_quotes_and_line_breaks(ralph: Line, project: Path, ho
     assert traces(project, home) == []
 
 
+def test_blanks_around_the_text_keep_longer_words_out(ralph: Line, project: Path) -> None:
+    ralph.well("learning", "add", "Item 70 is blue.", "--feature", "login")
+    [_, other] = ralph.record("login", {"summary": "Item 7 is red."}, {"summary": "Item 70 too."})
+
+    ralph.well("forget", "--match", "item 7 ", "--yes")
+
+    assert [one.record.id for one, _ in iterations_of(project)] == [other]
+    assert len(Plan(project).feature("login").learnings) == 1
+
+
+def iterations_of(project: Path) -> list[Any]:
+    with open_ralph(project) as opened:
+        return list(opened.feature("login").iterations())
+
+
 def test_a_learning_is_forgotten_by_its_id(ralph: Line, project: Path, home: Path) -> None:
     ralph.well("learning", "add", f"Call it {WORD}.", "--feature", "login")
     [learning] = Plan(project).feature("login").learnings

@@ -42,6 +42,7 @@ from ralph.records.knowledge import (
 )
 from ralph.records.note import NOTE
 from ralph.text.redact import redact_tree
+from ralph.text.tokens import plural
 
 if TYPE_CHECKING:
     from ralph.journal import Batch, Journal
@@ -402,8 +403,8 @@ def forget(ralph: Ralph, choice: Choice, *, reason: str | None = None) -> Forgot
         gone += ralph.knowledge.forget(known, reason=reason)
     changed = forget_in_plan(ralph, choice.learnings, words if choice.places else Words(()))
     copies = []
-    if changed > len(choice.learnings):
-        copies.append(f"the words from {changed - len(choice.learnings)} texts of the plan")
+    if texts := changed - len(choice.learnings):
+        copies.append(f"the words from {plural(texts, 'text')} of the plan")
     if gone or changed or choice.match:
         copies += remove_copies(ralph, words, versions=bool(changed))
     old = old_journals(ralph, {record.id for record in records})
